@@ -1,5 +1,8 @@
-//! Protected arrays of which blocks of metadata were damaged or forged, with a live log: they open or are refused, serve, scrub and close.
-//! What decays on one member of a level that bears it costs nothing; otherwise each block reads right or is an error.
+//! Fuzz target: protected arrays with damaged or forged metadata blocks and a live log. They open or are refused,
+//! serve, scrub and close.
+//!
+//! Decay on one member of a level that tolerates it loses nothing; otherwise every block reads correctly or is an
+//! error.
 #![no_main]
 
 mod disk;
@@ -16,9 +19,9 @@ use raid::{Array, Level, Options, Repair, Shape};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Blocks of each member: as few as have room for a log of the smallest size.
+/// Blocks of each member: the smallest number with room for a log of the smallest size.
 const MEMBER_BLOCKS: u64 = 4096;
-/// Blocks that are written.
+/// Number of blocks that are written.
 const WRITTEN: u64 = 48;
 const SHAPES: [(Level, usize); 5] =
     [(Level::Raid0, 2), (Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid6, 4), (Level::Raid10, 4)];
@@ -29,12 +32,12 @@ struct Input {
     clean: bool,
     accept_log_loss: bool,
     blocks_are_atomic: bool,
-    /// A member that is not there.
+    /// Member that is missing.
     absent: Option<u8>,
     changes: Vec<Change>,
 }
 
-/// An array that was written, with what is on its members.
+/// Array that was written, with the content of its members.
 struct Base {
     shape: Shape,
     images: Vec<(Image, Vec<u64>)>,
@@ -65,7 +68,7 @@ impl Base {
 }
 
 thread_local! {
-    /// By level, then whether blocks are atomic, then whether the log was empty at the end.
+    /// Arrays by level, then by atomicity of blocks, then by whether the log was empty at the end.
     static BASES: Vec<Base> = SHAPES
         .iter()
         .flat_map(|&(level, members)| {
@@ -107,7 +110,7 @@ fn play(input: &Input, base: &Base) {
             Ok(data) => {
                 let expected = pattern(block, Base::version(block));
                 let is_right = *data.into_view() == expected;
-                // Whoever forges a checksum, or accepts a loss, gets what is there. A single strike has no accomplice.
+                // Forged checksums and an accepted loss permit any content. A single decayed block is always detected.
                 let single = decays && changes.len() <= 1;
                 assert!(is_right || !(is_borne || single) || accepted, "block {block} is another");
             }

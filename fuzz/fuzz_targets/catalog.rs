@@ -1,4 +1,4 @@
-//! What another machine's disks may hold: labels, slot headers and catalogs of any bytes.
+//! Fuzz target: arbitrary bytes as labels, slot headers and catalogs, as another machine's disks may contain them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

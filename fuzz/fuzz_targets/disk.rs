@@ -1,4 +1,4 @@
-//! Disks in memory that begin with a kept content, of which an input has changed some blocks.
+//! In-memory disks that begin with a fixed content, of which an input changes some blocks.
 
 use crate::image::{BLOCK, Image, seal};
 use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
@@ -10,10 +10,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// A future over memory is ready after so many turns, or never.
+/// Upper bound of polls until a future over memory is ready.
 const TURNS_MAX: u32 = 1_000_000;
 
-/// A disk of blocks of 4096 bytes without a volatile cache.
+/// Disk with blocks of 4096 bytes and without a volatile cache.
 pub struct Disk {
     blocks: u64,
     pub image: RefCell<Image>,
@@ -72,8 +72,9 @@ impl BlockDevice for Disk {
     }
 }
 
-/// What is on a disk, with the blocks that structures begin with and those behind them.
+/// Returns the content of a disk, with the first block of each structure and the block after it.
 pub fn structured(image: Image) -> (Image, Vec<u64>) {
+    // All magic numbers of structures begin in one of two ways (docs/on-disk.md).
     let begins = |block: &[u8]| block.starts_with(b"BLKY") || block.starts_with(b"BYLOG");
     let heads = image.0.iter().filter(|(_, block)| begins(block));
     let places: BTreeSet<u64> = heads.flat_map(|(&at, _)| [at, at + 1]).collect();
@@ -81,11 +82,11 @@ pub fn structured(image: Image) -> (Image, Vec<u64>) {
     (image, places)
 }
 
-/// What an input does to one block of one disk.
+/// Change to one block of one disk.
 #[derive(Arbitrary, Debug)]
 pub struct Change {
     disk: u8,
-    /// Of the places of structures on that disk.
+    /// Index into the places of structures on that disk.
     place: u16,
     pub kind: Kind,
 }
@@ -101,7 +102,7 @@ pub enum Kind {
     Other {
         place: u16,
     },
-    /// Bytes of its first half, under a checksum that is right: who wrote that knew how.
+    /// Changed bytes in the first half of the block, under a correct checksum, as an attacker would write them.
     Forged {
         at: u16,
         bytes: [u8; 8],
@@ -110,14 +111,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// True for what a medium does; false for what takes a hand.
+    /// True for damage by a medium; false for changes that only an attacker can make.
     pub fn is_decay(self) -> bool {
         matches!(self, Self::Flip { .. } | Self::Zeros | Self::Unreadable)
     }
 }
 
 impl Change {
-    /// Changes one of `disks`, which began as `bases` say, with the places of their structures; returns which.
+    /// Changes one of `disks`, whose initial content and structures are `bases`; returns its index.
     pub fn strike(&self, disks: &[Rc<Disk>], bases: &[(Image, Vec<u64>)]) -> usize {
         let struck = usize::from(self.disk) % disks.len();
         let (disk, (base, places)) = (&disks[struck], &bases[struck]);
@@ -140,7 +141,7 @@ impl Change {
         let mut image = disk.image.borrow_mut();
         image.put(at, &block);
         if !self.kind.is_decay() {
-            // The block before may begin a structure that goes on here.
+            // The structure that contains this block may begin up to two blocks before it.
             for head in [at, at.saturating_sub(1), at.saturating_sub(2)] {
                 seal(&mut image, head);
             }
@@ -149,9 +150,9 @@ impl Change {
     }
 }
 
-/// What `future` comes to.
+/// Polls `future` to its end.
 ///
-/// *Panics*: when it does not end, though nothing waits for anything but memory.
+/// *Panics*: when it does not end, although it waits only for memory.
 pub fn now<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     for _ in 0..TURNS_MAX {
@@ -162,7 +163,7 @@ pub fn now<F: Future>(future: F) -> F::Output {
     panic!("it waits for something that does not come");
 }
 
-/// A block that says which one it is, in which version.
+/// Returns a block that contains its number and version.
 pub fn pattern(block: u64, version: u8) -> [u8; BLOCK] {
     let mut bytes = [version; BLOCK];
     bytes[..8].copy_from_slice(&block.to_le_bytes());

@@ -1,4 +1,5 @@
-//! Single structures on a disk, of any bytes, also under a checksum that is right: what is accepted is the same when it is written again.
+//! Fuzz target: single on-disk structures of arbitrary bytes, also under a correct checksum. A structure that is
+//! accepted is equal after it is written and read again.
 #![no_main]
 
 mod image;
@@ -8,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&kind, bytes)) = input.split_first() else { return };
-    // Kept by a unit as they are, in a catalog.
+    // The reservations of a unit, which a catalog stores unchanged.
     if kind & 1 == 1 {
         let _ = scsi::Kept::parse(bytes);
         return;
@@ -19,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
         whole[..block.len()].copy_from_slice(block);
         image.put(at, &whole);
     }
-    // An anchor has three.
+    // An anchor has three blocks.
     let blocks = bytes.len().div_ceil(BLOCK).max(3) as u64;
     if kind & 2 == 2 {
         (0..blocks).rev().for_each(|at| seal(&mut image, at));

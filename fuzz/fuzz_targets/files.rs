@@ -1,4 +1,5 @@
-//! Files and documents of any bytes: states, keys, documents of operators, answers of smartctl, the audit. A first byte says which.
+//! Fuzz target: files and documents of arbitrary bytes: states, keys, documents of operators, answers of smartctl, and
+//! the audit log. The first byte selects the kind.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Any bytes as a request to the privileged helper or as its answer: a message that is emitted as the same bytes, or a violation.
+//! Fuzz target: arbitrary bytes as a request to the privileged helper or as its answer. A message is accepted only if
+//! it is emitted as the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

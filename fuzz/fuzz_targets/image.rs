@@ -1,4 +1,5 @@
-//! What a disk holds, and the checksums of structures on it, where docs/on-disk.md, docs/raid.md and docs/cache.md place them.
+//! Content of a disk, and the checksums of structures at the places that docs/on-disk.md, docs/raid.md and
+//! docs/cache.md define.
 
 use simd::crc32c::crc32c;
 use std::collections::BTreeMap;
@@ -6,7 +7,7 @@ use std::rc::Rc;
 
 pub const BLOCK: usize = 4096;
 
-/// Blocks by their numbers; those that are not there are zeros. Cheap to clone.
+/// Blocks by number; missing blocks are zeros. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Image(pub BTreeMap<u64, Rc<[u8]>>);
 
@@ -20,7 +21,7 @@ impl Image {
     }
 }
 
-/// The first bytes of a structure, where its checksum stands, and how many bytes from its beginning it is of.
+/// Magic number of a structure, offset of its checksum, and the bytes that the checksum covers.
 const STRUCTURES: [(&[u8; 8], usize, Extent); 11] = [
     (b"BLKYDLBL", 12, Extent::Bytes(BLOCK)),
     (b"BLKYDOWN", 12, Extent::Bytes(BLOCK)),
@@ -37,16 +38,18 @@ const STRUCTURES: [(&[u8; 8], usize, Extent); 11] = [
 
 enum Extent {
     Bytes(usize),
-    /// As many as the number there says.
+    /// Length stored at this offset.
     At(usize),
 }
 
-/// No structure is longer, but for a catalog.
+/// Upper bound of the length of a structure, except for a catalog.
 const BYTES_MAX: usize = 16 * BLOCK;
 
-/// The structure that begins at block `at`, if one does, has the checksum that belongs to its content.
+/// Recomputes the checksum of the structure that begins at block `at`, if there is one.
 pub fn seal(image: &mut Image, at: u64) {
     let head = image.block(at);
+    // The slot header contains the checksum of the catalog behind it, and a checksum of its own, which the table below
+    // covers.
     if head.starts_with(b"BLKYDCAT") {
         let body = bytes(image, at + 1, u32_at(&head, 80).min(1 << 20));
         write(image, at, 84, crc32c(&body));
@@ -63,7 +66,7 @@ pub fn seal(image: &mut Image, at: u64) {
             write(image, at, place, crc32c(&content));
         }
     }
-    // A batch of a log device: its header and its records.
+    // A batch of a log device: header and records are covered by the checksum.
     if head.starts_with(b"BYLOGBAT") {
         let records = usize::from(u16::from_le_bytes([head[10], head[11]]));
         let mut content = bytes(image, at, (64 + 64 * records).min(BYTES_MAX));

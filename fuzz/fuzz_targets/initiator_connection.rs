@@ -1,4 +1,5 @@
-//! A logged-in initiator with commands under way that receives any bytes in any pieces.
+//! Fuzz target: an initiator in full feature phase with outstanding commands receives arbitrary bytes in arbitrary
+//! pieces.
 #![no_main]
 
 #[allow(dead_code, reason = "each of two targets uses its half")]

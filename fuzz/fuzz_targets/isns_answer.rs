@@ -1,4 +1,5 @@
-//! Any bytes from an iSNS server, in pieces of any length: answers, or a violation, and no more memory than they have brought.
+//! Fuzz target: arbitrary bytes from an iSNS server, in pieces of any length. The result is answers or a violation, and
+//! memory use is bounded by the bytes received.
 #![no_main]
 
 use isns::{Answers, Tag};

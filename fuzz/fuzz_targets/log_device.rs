@@ -1,4 +1,5 @@
-//! The write log on a device of which units were damaged or forged: it is found or refused, and what it gives volumes was written to them.
+//! Fuzz target: the write log of a device with damaged or forged units. It is found or refused, and it replays to
+//! volumes only data that was written to them.
 #![no_main]
 
 mod disk;
@@ -20,14 +21,14 @@ use std::rc::Rc;
 const UNITS: u64 = 512;
 const LOG: LogId = LogId(77);
 const EPOCH: u64 = 3;
-/// Two volumes, by turns.
+/// Number of volumes, which are written in turn.
 const VOLUMES: u128 = 2;
 const BATCHES: u64 = 12;
 const VOLUME_BLOCKS: u64 = 32;
 
 #[derive(Arbitrary, Debug)]
 struct Input {
-    /// The volumes' devices are smaller than they were.
+    /// The devices of the volumes are smaller than before.
     small: bool,
     changes: Vec<Change>,
 }
@@ -72,7 +73,7 @@ fuzz_target!(|input: Input| {
     assert!(!is_whole || !lost, "a log that is whole has lost something");
 });
 
-/// The last batch that wrote the block.
+/// Returns the last batch that wrote the block.
 fn last_of(volume: VolumeId, block: u64) -> Option<u64> {
     (1..=BATCHES).rev().find(|&batch| volume.0 == u128::from(batch) % VOLUMES && block_of(batch) == block)
 }
@@ -81,7 +82,7 @@ fn block_of(batch: u64) -> u64 {
     batch * 5 % VOLUME_BLOCKS
 }
 
-/// A log of [`BATCHES`] batches of one record each, as docs/on-disk.md says.
+/// Builds a log of [`BATCHES`] batches of one record each, as docs/on-disk.md defines it.
 fn written() -> Image {
     let mut image = Image::default();
     let anchor = |sequence: u64| {
@@ -123,7 +124,7 @@ fn written() -> Image {
     image
 }
 
-/// Tasks that nobody runs: a log that is only replayed has none.
+/// Runtime whose tasks never run; replaying a log needs none.
 #[derive(Clone)]
 struct Clock {
     executor: Executor,

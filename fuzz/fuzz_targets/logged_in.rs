@@ -1,4 +1,4 @@
-//! Both connections in full feature phase, by a real login over their public interface.
+//! Both connections in full feature phase, after a real login over their public interface.
 
 use iscsi::login::{Grant, InitiatorConfig};
 use iscsi::pdu::{Cid, Tsih};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 const NOW: Time = Time(0);
 
-/// What both sides offer where nothing else matters: error recovery, and a second connection.
+/// Returns the default offer of both sides: error recovery, and a second connection.
 pub fn offer() -> Offer {
     Offer { connections_max: 2, error_recovery_level: 2, ..Offer::default() }
 }
@@ -18,14 +18,14 @@ pub fn pair(offer: &Offer) -> (target::Session, initiator::Connection) {
     login(offer, Tsih(0), Cid(0))
 }
 
-/// A session of two connections, the second in place 1.
+/// Returns a session of two connections, the second in slot 1.
 pub fn session(offer: &Offer) -> target::Session {
     let (mut target, _) = pair(offer);
     assert_eq!(join(&mut target, offer, Cid(1), NOW), Some(1));
     target
 }
 
-/// One more connection logs in to the session; the place that it got.
+/// Logs in another connection of the session; returns its slot.
 pub fn join(target: &mut target::Session, offer: &Offer, cid: Cid, now: Time) -> Option<usize> {
     let (mut joining, _) = login(offer, Tsih(1), cid);
     let joining = joining.take_joining().expect("it logged in to a session that is there");
@@ -60,7 +60,7 @@ fn login(offer: &Offer, tsih: Tsih, cid: Cid) -> (target::Session, initiator::Co
     (target, initiator)
 }
 
-/// What the target has to say; it has left.
+/// Takes the output of the target.
 pub fn drain_target(target: &mut target::Session, slot: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while target.wants_to_send(slot) {
@@ -74,7 +74,7 @@ pub fn drain_target(target: &mut target::Session, slot: usize) -> Vec<u8> {
     all
 }
 
-/// What the initiator has to say; it has left.
+/// Takes the output of the initiator.
 pub fn drain_initiator(initiator: &mut initiator::Connection) -> Vec<u8> {
     let mut all = Vec::new();
     while initiator.wants_to_send() {

@@ -1,4 +1,4 @@
-//! A logical unit over memory, which answers at once.
+//! Logical unit over memory, which answers immediately.
 
 use block::memory::Ram;
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 pub const BLOCK_BYTES: u32 = 512;
 
-/// Memory that takes it ill to be asked for what it does not have: a unit judges before it asks.
+/// Memory that panics on an access outside of it: the unit must check the range first.
 pub struct Strict(Ram);
 
 impl Strict {
@@ -48,7 +48,7 @@ impl BlockDevice for Strict {
     }
 }
 
-/// Two nexuses know it, 0 and 1, and each has a unit attention to hear.
+/// Creates a unit with the nexuses 0 and 1, each with a pending unit attention.
 pub fn unit(kind: u8) -> LogicalUnit<Strict> {
     let text = String::from;
     let (vendor, product, revision, serial) = (text("v"), text("p"), text("r"), text("s"));

@@ -1,4 +1,4 @@
-//! Who hears of members that fail, and lets the array go on.
+//! Failure log that accepts every failed member, so that the array continues.
 
 use block::{IoError, Stable};
 use raid::FailureLog;

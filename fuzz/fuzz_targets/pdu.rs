@@ -1,4 +1,5 @@
-//! Any header, with any additional header segments behind it: parsed, emitted, and parsed to the same again.
+//! Fuzz target: an arbitrary header with arbitrary additional header segments, parsed, emitted, and parsed to an equal
+//! value.
 #![no_main]
 
 use iscsi::pdu::{
@@ -8,7 +9,7 @@ use iscsi::pdu::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// A PDU that parses comes back when it is emitted and parsed again.
+/// Checks that a PDU which parses is equal after it is emitted and parsed again.
 macro_rules! there_and_back {
     ($header:expr, $lengths:expr, $($kind:ident)*) => {
         $(if let Ok(pdu) = $kind::parse($header) {

@@ -1,5 +1,7 @@
-//! Pools of which blocks of metadata were damaged or forged, with live logs: they are found and open or are refused, and their volumes serve.
-//! What decays on one disk of a mirror costs nothing; what one block of a pool without redundancy costs is an error.
+//! Fuzz target: pools with damaged or forged metadata blocks and live logs. They are found and open or are refused, and
+//! their volumes serve.
+//!
+//! Decay on one disk of a mirror loses nothing; what one block of a pool without redundancy loses is an error.
 #![no_main]
 
 mod disk;
@@ -22,7 +24,7 @@ use volume::{
 };
 
 const DISK_BLOCKS: u64 = volume::DISK_BYTES_MIN / 4096;
-/// Blocks that are written of each volume.
+/// Number of blocks that are written of each volume.
 const WRITTEN: u64 = 40;
 const PLAIN: Uuid = Uuid::from_u128(11);
 const THIN: Uuid = Uuid::from_u128(12);
@@ -39,7 +41,7 @@ struct Input {
     changes: Vec<Change>,
 }
 
-/// A pool that was used, with what is on its disks.
+/// Pool that was used, with the content of its disks.
 struct Base {
     images: Vec<(Image, Vec<u64>)>,
     is_mirrored: bool,
@@ -133,7 +135,7 @@ fuzz_target!(|input: Input| {
     BASES.with(|bases| play(&input, &bases[number]));
 });
 
-/// What the changes may cost.
+/// Loss that the changes may cause.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Price {
     Nothing,
@@ -146,7 +148,7 @@ fn play(input: &Input, base: &Base) {
     let changes = &input.changes[..input.changes.len().min(8)];
     let struck: BTreeSet<usize> = changes.iter().map(|change| change.strike(&disks, &base.images)).collect();
     let decays = changes.iter().all(|change| change.kind.is_decay());
-    // Without checksums a mirror does not know which of its members is right.
+    // Without checksums a mirror cannot tell which of its members is correct.
     let price = match decays {
         true if changes.is_empty() || struck.len() <= 1 && base.is_mirrored && input.protected => Price::Nothing,
         true if changes.len() == 1 && input.protected => Price::Errors,
@@ -177,7 +179,7 @@ fn level_of(code: u8) -> Option<Level> {
         .find_map(|(of, level)| (of == code).then_some(level))
 }
 
-/// The pool over its arrays, as the data plane opens it.
+/// Opens the pool over its arrays, as the data plane does.
 fn open(found: &FoundPool, disks: &[Rc<Disk>]) -> Option<OpenPool> {
     found.admit(survives).ok()?;
     let mut arrays = Vec::new();
@@ -206,7 +208,7 @@ fn open(found: &FoundPool, disks: &[Rc<Disk>]) -> Option<OpenPool> {
     now(Pool::open(found, |probe| disks[probe].clone(), arrays, survives)).ok()
 }
 
-/// Every volume is opened, read and written; the maps are checked, and the whole is told as text.
+/// Opens, reads and writes every volume, checks the maps, and dumps the pool as text.
 fn look_at(pool: &OpenPool, price: Price) {
     let status = pool.status();
     for volume in &status.volumes {
@@ -240,7 +242,7 @@ fn look_at(pool: &OpenPool, price: Price) {
     now(pool.rest());
 }
 
-/// Reads what was written, every `step` blocks in `version`; then writes where it can.
+/// Reads the written data, every `step` blocks in `version`, and then writes if possible.
 fn judge(device: &impl BlockDevice, step: u64, version: u8, price: Price) {
     let blocks = device.geometry().blocks.0;
     for block in (0..WRITTEN).filter(|block| block * step < blocks) {

@@ -1,4 +1,4 @@
-//! What happens to a session, as an input says it.
+//! Script of a session: events that an input defines.
 
 use crate::memory_unit::BLOCK_BYTES;
 use iscsi::{DigestOffer, Offer};
@@ -10,12 +10,12 @@ pub struct Input {
     pub steps: Vec<Step>,
 }
 
-/// What the login agrees on, and which unit there is.
+/// Parameters of the login, and the unit.
 #[derive(Arbitrary, Debug)]
 pub struct Shape {
     pub unit: u8,
     pub level: u8,
-    /// The initiator hears what there is after each step, and not only where a step says so.
+    /// The initiator receives after each step, not only when a step says so.
     pub attentive: bool,
     pub small: bool,
     pub header_digest: bool,
@@ -50,11 +50,11 @@ pub enum Step {
         slot: bool,
         what: Say,
     },
-    /// The unit carries out the command that waits in this place.
+    /// The unit executes the waiting command with this index.
     Carry(u8),
-    /// The driver forgets it.
+    /// The driver aborts the waiting command with this index.
     Forget(u8),
-    /// What the target has said arrives; else it is lost.
+    /// The output of the target arrives, or is lost.
     Listen {
         slot: bool,
         loses: bool,
@@ -66,7 +66,7 @@ pub enum Step {
     },
     /// The next PDU of the initiator is lost.
     Lose,
-    /// The next CmdSN, or ExpStatSN, is not what it is to be.
+    /// Offset to the next CmdSN or ExpStatSN.
     Skew {
         cmd_sn: i8,
         exp_stat_sn: i8,
@@ -88,16 +88,16 @@ pub enum Step {
     },
 }
 
-/// What the initiator sends.
+/// Request of the initiator.
 #[derive(Arbitrary, Debug)]
 pub enum Say {
     Command(Request),
-    /// The oldest R2T that was heard of is answered, in pieces of so many 256 bytes.
+    /// Answers the oldest received R2T, in pieces of this number of 256 bytes.
     Solicited {
         pieces: u8,
         fault: Fault,
     },
-    /// Data that nobody asked for, or that somebody else asked for.
+    /// Data without an R2T, or with the tag of another R2T.
     Data {
         tag: u8,
         transfer_tag: Option<u8>,
@@ -135,15 +135,15 @@ pub enum Say {
     },
 }
 
-/// What is wrong with the second piece of the data for an R2T.
+/// Fault in the second piece of the data for an R2T.
 #[derive(Arbitrary, Debug)]
 pub enum Fault {
     None,
-    /// It does not come.
+    /// The piece is lost.
     Lost,
-    /// It is not sent, and the next has its DataSN.
+    /// The piece is not sent, and the next has its DataSN.
     LeftOut,
-    /// It comes twice.
+    /// The piece is sent twice.
     Twice,
 }
 
@@ -155,7 +155,7 @@ pub struct Request {
     pub attribute: u8,
     pub direction: u8,
     pub cdb: Operation,
-    /// Beside what the CDB says.
+    /// Difference from the length in the CDB.
     pub expected_more: i8,
     pub unsolicited: u16,
 }
@@ -170,7 +170,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The CDB, and the bytes that it moves.
+    /// Returns the CDB and the length of its transfer in bytes.
     pub fn encode(&self) -> ([u8; 16], u32) {
         let ten = |opcode, lba, blocks: u8| {
             let cdb = [opcode, 0, 0, 0, 0, lba, 0, 0, blocks, 0, 0, 0, 0, 0, 0, 0];

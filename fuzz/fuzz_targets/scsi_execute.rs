@@ -1,4 +1,4 @@
-//! A logical unit that is asked anything, with any data, by two nexuses.
+//! Fuzz target: arbitrary commands with arbitrary data from two nexuses to a logical unit.
 #![no_main]
 
 mod memory_unit;
@@ -11,13 +11,13 @@ use scsi::{
     TaskManagement, TaskTag, absent, judge,
 };
 
-/// One command in the input: two bytes of circumstances, a CDB, and then its data.
+/// Length of a command in the input: two bytes of parameters and a CDB, followed by its data.
 const HEAD_BYTES: usize = 2 + 16;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&kind, mut rest)) = input.split_first() else { return };
     let unit = unit(kind);
-    // One nexus has heard its unit attention, so that its first command counts.
+    // One nexus has reported its unit attention, so that its first command is executed.
     execute(&unit, 0, Cdb::new(&[0; 6]), &[]);
     while let Some((head, behind)) = rest.split_first_chunk::<HEAD_BYTES>() {
         let [circumstances, length, cdb @ ..] = head;
@@ -29,9 +29,9 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(reset, ManagementOutcome::Complete, "no task was left behind");
 });
 
-/// Executes one command as a transport does, and holds the answer to what was said before.
+/// Executes one command as a transport does, and compares the outcome with the prior judgment.
 fn execute(unit: &LogicalUnit<Strict>, circumstances: u8, cdb: Cdb, data: &[u8]) {
-    // Some bring whole blocks, for few bytes of input make few blocks.
+    // Some commands get whole blocks, because a short input would rarely contain one.
     let bytes = if circumstances & 0x80 == 0 { data.len() } else { data.len().min(32) * BLOCK_BYTES as usize };
     let mut data_out = Buf::zeroed(bytes);
     data_out.iter_mut().zip(data.iter().cycle()).for_each(|(to, from)| *to = *from);
@@ -50,6 +50,7 @@ fn execute(unit: &LogicalUnit<Strict>, circumstances: u8, cdb: Cdb, data: &[u8])
     assert_eq!(status == Status::CheckCondition, sense.is_some());
     assert!(status == Status::Good || data_in.is_empty(), "what failed shows nothing");
     match judged {
+        // A reservation is checked only on execution, not in the judgment of the CDB.
         Ok(need) => assert!(data_in.len() as u64 <= need.data_in),
         Err(_) if status == Status::ReservationConflict => {}
         Err(refusal) => {

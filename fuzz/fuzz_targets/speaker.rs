@@ -1,4 +1,4 @@
-//! The initiator's side: it speaks as RFC 7143 has it, but where the script says otherwise.
+//! Initiator that follows RFC 7143, except where the script says otherwise.
 
 use crate::logged_in::feed_through;
 use crate::script::{Fault, Operation, Request, Say};
@@ -164,6 +164,7 @@ impl Play {
         let most = self.offer.data_segment_bytes_max.min(256 * (1 + u32::from(pieces % 16)));
         let (mut data_sn, mut piece) = (0, 0);
         while at < end {
+            // The second piece, so that data before and after it is correct.
             let len = most.min(end - at);
             let fault = if piece == 1 { fault } else { &Fault::None };
             for _ in 0..match fault {
@@ -193,7 +194,7 @@ impl Play {
         self.send(slot, |follows, bhs| header.emit(follows, bhs), &data);
     }
 
-    /// The CmdSN of the next request, and the ExpStatSN of its connection.
+    /// Returns the CmdSN of the next request, and the ExpStatSN of its connection.
     fn numbers(&mut self, slot: bool, immediate: bool) -> (CmdSn, StatSn) {
         let cmd_sn = CmdSn(self.cmd_sn.wrapping_add_signed(std::mem::take(&mut self.skew.0).into()));
         if !immediate {
@@ -219,7 +220,7 @@ impl Play {
     }
 }
 
-/// Few tags, so that they meet.
+/// Returns one of few tags, so that tags collide.
 fn tag_of(tag: u8) -> InitiatorTaskTag {
     InitiatorTaskTag(u32::from(tag % 12))
 }

@@ -1,4 +1,5 @@
-//! A session of two connections that receives any bytes in any pieces on either, and a driver that answers, aborts and forgets.
+//! Fuzz target: a session of two connections receives arbitrary bytes in arbitrary pieces on either one, and its driver
+//! answers, aborts and ignores commands.
 #![no_main]
 
 #[allow(dead_code, reason = "each of two targets uses its half")]
@@ -32,7 +33,7 @@ fuzz_target!(|input: &[u8]| {
                 }
             }
         }
-        // Some at once, some later, some never.
+        // Some commands are answered immediately, some later, and some never.
         if turn % 3 != 2
             && let Some((task, expected)) = kept.pop()
         {

@@ -1,6 +1,7 @@
-//! A target's login that is asked anything, under every policy. Nobody who knows no secret gets in.
+//! Fuzz target: the login of a target with arbitrary requests, under every policy. An initiator without the secret is
+//! never accepted.
 //!
-//! The seeds were written with the random bytes below and the secret "hosts secret", so they do.
+//! The seeds were generated with the random bytes below and the secret "hosts secret", so they are accepted.
 #![no_main]
 
 use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};

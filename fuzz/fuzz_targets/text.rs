@@ -1,4 +1,4 @@
-//! Any text, in pieces of any length: pairs, the forms of their values, and names.
+//! Fuzz target: arbitrary text in pieces of any length: pairs, the formats of their values, and names.
 #![no_main]
 
 use iscsi::IscsiName;
@@ -40,7 +40,7 @@ fn judge_value(value: &str) {
     }
 }
 
-/// What is written in parts of any length is joined to what was written.
+/// Checks that text split into parts of any length is reassembled.
 fn join(mut writer: TextWriter, part_bytes: usize) {
     let whole = writer.clone().take(usize::MAX).text;
     let mut collector = TextCollector::default();

@@ -1,5 +1,5 @@
-//! Any bytes as the file of a flight recorder: a trace that is the same after it was written again, or a flaw. The checksum is made
-//! right first, so that what stands behind it is reached.
+//! Fuzz target: arbitrary bytes as the file of a flight recorder. The result is a trace that is equal after it is
+//! written and read again, or an error. The checksum is corrected first, so that the parser behind it is reached.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

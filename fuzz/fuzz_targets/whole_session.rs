@@ -1,5 +1,6 @@
-//! A whole session, from the login to the end: an initiator that knows the protocol and breaks it where the input says so, on two
-//! connections; a logical unit over memory; a wire that loses, damages and cuts; timers. What the target says is held to RFC 7143.
+//! Fuzz target: a whole session from the login to its end. An initiator follows the protocol and violates it where the
+//! input says so, on two connections; there is a logical unit over memory, a network that loses, damages and cuts, and
+//! timers. The output of the target must conform to RFC 7143.
 #![no_main]
 
 #[allow(dead_code, reason = "each of the targets uses its part")]
@@ -21,7 +22,7 @@ use shard::Time;
 use std::time::Duration;
 use wire::{Wire, pattern};
 
-/// The most steps that say something new about a session of two connections and eight commands.
+/// Upper bound of steps; more add nothing for a session of two connections and eight commands.
 const STEPS_MAX: usize = 200;
 
 fuzz_target!(|input: Input| {
@@ -41,11 +42,11 @@ fuzz_target!(|input: Input| {
     play.end();
 });
 
-/// Judges as the product does, by the unit, and answers what that does at once.
+/// Judges commands by the unit, as the product does, and answers those that the unit executes immediately.
 struct UnitGate<'a> {
     unit: &'a LogicalUnit<Strict>,
     answers: bool,
-    /// True when data may not be what was sent.
+    /// Data may differ from what was sent.
     is_damaged: bool,
 }
 
@@ -75,13 +76,13 @@ struct Play {
     offer: Offer,
     target: target::Session,
     unit: LogicalUnit<Strict>,
-    /// The gate answers what is done at once.
+    /// The gate answers commands that are executed immediately.
     answers: bool,
     wire: Wire,
     now: Time,
     cmd_sn: u32,
     skew: (i8, i8),
-    /// Commands that were handed out and wait to be carried out.
+    /// Commands that were handed out and wait for execution.
     waiting: Vec<target::Command>,
 }
 
@@ -139,12 +140,13 @@ impl Play {
             self.now = self.now.max(due);
             self.target.handle_timeout(self.now);
             let next = self.target.poll_timeout();
+            // A timer that fires again at the same time would loop forever.
             assert!(next.is_none_or(|next| next > due), "a timer that was handled is due again at once");
         }
         self.now = until;
     }
 
-    /// What the target tells its driver is acted on; commands wait until a step carries them out.
+    /// Handles the events of the target; commands wait until a step executes them.
     fn drive(&mut self) {
         while let Some(event) = self.target.poll_event() {
             match event {
@@ -166,7 +168,7 @@ impl Play {
     fn manage(&mut self, request: &target::TaskManagement) {
         let function = match request.function {
             TaskFunction::AbortTask => {
-                // The unit carries out commands at once: one that waits has not begun.
+                // The unit executes commands immediately, so a waiting command has not begun.
                 let there = request.referenced.is_some();
                 let outcome = if there { TaskFunctionOutcome::Complete } else { TaskFunctionOutcome::TaskDoesNotExist };
                 return self.target.respond_task_management(request.task, outcome);
@@ -201,7 +203,7 @@ impl Play {
     }
 
     fn listen(&mut self, slot: usize, loses: bool) {
-        // What is said on a connection that is cut waits for another one.
+        // Output on a closed connection waits for another one.
         if self.target.is_closed(slot) {
             return;
         }
@@ -209,7 +211,7 @@ impl Play {
         self.wire.hear(slot, &said, loses);
     }
 
-    /// Everything comes to its end: what waits is carried out, heard, and the session closed.
+    /// Ends the session: executes and delivers what waits, and closes.
     fn end(mut self) {
         for command in std::mem::take(&mut self.waiting) {
             self.carry_out(command);

@@ -1,16 +1,16 @@
-//! The wire between an initiator and a target's session, and what RFC 7143 says of all that a target says on it.
+//! Network between an initiator and the session of a target, with the rules of RFC 7143 for the output of the target.
 
 use iscsi::Offer;
 use iscsi::pdu::{BHS_BYTES, Bhs, InitiatorTaskTag, R2t, SegmentLengths, StatSn, TargetPdu, TargetTransferTag, padded};
 use simd::crc32c::crc32c;
 use std::collections::{HashMap, VecDeque};
 
-/// The byte of every command's data at this offset.
+/// Returns the byte at this offset of every command's data.
 pub fn pattern(at: usize) -> u8 {
     (at ^ ((at >> 8) * 31)) as u8
 }
 
-/// A PDU of the initiator.
+/// PDU of the initiator.
 pub struct Pdu<'a> {
     header: Bhs,
     data: &'a [u8],
@@ -26,7 +26,7 @@ impl<'a> Pdu<'a> {
 
 #[derive(Default)]
 struct Side {
-    /// The StatSN that comes next; none before the first was heard.
+    /// Expected StatSN; `None` before the first one was received.
     stat_sn: Option<StatSn>,
     r2ts: VecDeque<R2t>,
     is_deaf: bool,
@@ -36,7 +36,7 @@ pub struct Wire {
     header_digest: bool,
     data_digest: bool,
     sides: [Side; 2],
-    /// The most that was ever expected under a tag.
+    /// Largest length that was expected under a tag.
     expected: HashMap<InitiatorTaskTag, u32>,
     data_tag: Option<TargetTransferTag>,
     next_damage: Option<(u16, u8)>,
@@ -69,12 +69,12 @@ impl Wire {
         self.next_is_lost = true;
     }
 
-    /// True when some PDU was not what its sender meant.
+    /// True when a PDU was not received as its sender sent it.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
-    /// From now on the target may repeat itself.
+    /// Permits repeated PDUs of the target from now on.
     pub fn asks_again(&mut self) {
         self.asked_again = true;
     }
@@ -84,12 +84,12 @@ impl Wire {
         *most = bytes.max(*most);
     }
 
-    /// A tag by which data may be acknowledged.
+    /// Returns a tag by which data can be acknowledged.
     pub fn data_tag(&self) -> Option<TargetTransferTag> {
         self.data_tag
     }
 
-    /// The next StatSN that is expected on this connection.
+    /// Returns the expected StatSN of this connection.
     pub fn heard(&self, slot: bool) -> StatSn {
         self.sides[usize::from(slot)].stat_sn.unwrap_or_default()
     }
@@ -108,7 +108,7 @@ impl Wire {
         }
     }
 
-    /// The PDU's bytes as they arrive; nothing when they do not.
+    /// Returns the bytes of the PDU as they arrive; `None` when it is lost.
     pub fn carry(&mut self, pdu: &Pdu<'_>) -> Option<Vec<u8>> {
         if std::mem::take(&mut self.next_is_lost) {
             return None;
@@ -134,7 +134,7 @@ impl Wire {
         Some(bytes)
     }
 
-    /// What the target said on a connection, held to the rules; unless it is lost, the initiator learns from it.
+    /// Checks the output of the target on a connection; unless it is lost, the initiator processes it.
     pub fn hear(&mut self, slot: usize, mut said: &[u8], loses: bool) {
         while !said.is_empty() {
             let (header, behind) = said.split_first_chunk::<BHS_BYTES>().expect("whole PDUs");
@@ -153,6 +153,7 @@ impl Wire {
 
     fn judge(&mut self, slot: usize, pdu: &TargetPdu, data_bytes: u32) {
         let (exp_cmd_sn, max_cmd_sn) = window(pdu);
+        // MaxCmdSN equal to ExpCmdSN - 1 closes the window (RFC 7143 §4.2.2.1).
         assert!(!max_cmd_sn.precedes(exp_cmd_sn.minus(1)), "MaxCmdSN is at least ExpCmdSN - 1: {pdu:?}");
         if let Some(stat_sn) = status(pdu) {
             let expected = self.sides[slot].stat_sn.unwrap_or(stat_sn);
@@ -162,7 +163,7 @@ impl Wire {
                 assert!(self.asked_again && stat_sn.precedes(expected), "StatSN is {expected:?}: {pdu:?}");
             }
         }
-        // A damaged header without a digest is another command, of which nothing is known.
+        // A damaged header without a digest is a different command, about which nothing is known.
         if self.is_damaged {
             return;
         }
@@ -196,7 +197,7 @@ impl Wire {
     }
 }
 
-/// ExpCmdSN and MaxCmdSN.
+/// Returns ExpCmdSN and MaxCmdSN.
 fn window(pdu: &TargetPdu) -> (iscsi::pdu::CmdSn, iscsi::pdu::CmdSn) {
     match pdu {
         TargetPdu::NopIn(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
@@ -212,7 +213,7 @@ fn window(pdu: &TargetPdu) -> (iscsi::pdu::CmdSn, iscsi::pdu::CmdSn) {
     }
 }
 
-/// The StatSN of what counts as a status (RFC 7143 §4.2.2.2).
+/// Returns the StatSN that the PDU consumes as a status (RFC 7143 §4.2.2.2).
 fn status(pdu: &TargetPdu) -> Option<StatSn> {
     match pdu {
         TargetPdu::NopIn(pdu) => (!pdu.initiator_task_tag.is_reserved()).then_some(pdu.stat_sn),

@@ -1,4 +1,5 @@
-//! Puts the files of the built console, `console/dist`, into the program, and compresses them. Without them the program has no console.
+//! Embeds the files of the built console, `console/dist`, into the program, uncompressed and with gzip. Without them
+//! the program has no console.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -15,12 +16,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     if dist.is_dir() {
         walk(&dist, &mut files)?;
     }
+    // Sorted, so that the same files give the same program.
     files.sort();
     let mut table = String::from("static FILES: &[File] = &[\n");
     for (number, file) in files.iter().enumerate() {
         let bytes = fs::read(file)?;
         let mut packed = packed(&bytes)?;
         if packed.len() >= bytes.len() {
+            // An empty copy means that compression does not make the file smaller.
             packed.clear();
         }
         let beside = out.join(format!("console-{number}.gz"));
@@ -57,7 +60,7 @@ fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// FNV-1a: tells builds apart, and is no secret.
+/// FNV-1a hash of a file, used as its entity tag; it needs no cryptographic strength.
 fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! Where on a device: block addresses, block counts and runs of blocks.
+//! Block addresses, block counts and extents of a device.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -11,39 +11,39 @@ pub struct Lba(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Blocks(pub u64);
 
-/// A run of blocks: `len` blocks from `start` on. May be empty.
+/// A run of `len` blocks starting at `start`. May be empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// The first block.
+    /// Address of the first block.
     pub start: Lba,
-    /// How many blocks.
+    /// Number of blocks.
     pub len: Blocks,
 }
 
 impl Extent {
-    /// The run of `len` blocks from `start` on.
+    /// Returns the run of `len` blocks that starts at `start`.
     ///
-    /// *Panics*: when the run would pass the end of the address space; foreign addresses are judged
-    /// with [`Extent::checked`] first.
+    /// *Panics*: when the run would pass the end of the address space. Addresses from a peer or a disk are checked with
+    /// [`Extent::checked`] first.
     #[must_use]
     pub fn new(start: u64, len: u64) -> Self {
         Self::checked(start, len).expect("an extent of our own making fits in 64 bits")
     }
 
-    /// The run of `len` blocks from `start` on, or `None` when its end does not fit in 64 bits.
+    /// Returns the run of `len` blocks that starts at `start`, or `None` when its end does not fit in 64 bits.
     #[must_use]
     pub fn checked(start: u64, len: u64) -> Option<Self> {
         start.checked_add(len)?;
         Some(Self { start: Lba(start), len: Blocks(len) })
     }
 
-    /// The first address behind the run.
+    /// Address of the first block after the run.
     #[must_use]
     pub fn end(self) -> Lba {
         Lba(self.start.0 + self.len.0)
     }
 
-    /// True when no block is in the run.
+    /// True when the run contains no block.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len.0 == 0
@@ -52,6 +52,7 @@ impl Extent {
     /// True when every block of `other` is in this run.
     #[must_use]
     pub fn contains(self, other: Self) -> bool {
+        // An empty run touches no block, so it is contained in any run, wherever it starts.
         other.is_empty() || (self.start <= other.start && other.end() <= self.end())
     }
 
@@ -64,6 +65,7 @@ impl Extent {
     /// The blocks that both runs share; empty when there are none.
     #[must_use]
     pub fn intersection(self, other: Self) -> Self {
+        // For disjoint runs `start` may lie behind `end`, hence the saturating subtraction.
         let start = self.start.max(other.start);
         let end = self.end().min(other.end());
         Self { start, len: Blocks(end.0.saturating_sub(start.0)) }
@@ -71,7 +73,7 @@ impl Extent {
 }
 
 impl Blocks {
-    /// How many bytes the blocks hold.
+    /// Size of the blocks in bytes.
     ///
     /// *Panics*: when the product does not fit in 64 bits (no device is that large).
     #[must_use]

@@ -1,15 +1,17 @@
-//! Reading what several copies are kept of: a block that the medium does not give back costs no more than itself.
+//! Reads of redundant metadata around bad blocks: an unreadable block costs no more than itself.
 
 use crate::{BlockDevice, Buf, Extent, IoError, IoErrorKind, View};
 
-/// What `extent` holds, with zeros for each piece of `step` blocks that the medium does not give back, and the error where there is one.
+/// Reads `extent`. Each piece of `step` blocks that cannot be read because of a medium error is returned as zeros,
+/// together with the error of the first attempt.
 ///
-/// *Shape*: `extent` has whole pieces. *Errors*: any but `Medium`.
+/// *Shape*: `extent` is a whole number of pieces. *Errors*: any kind but `Medium`.
 pub async fn read_around<D: BlockDevice>(
     device: &D,
     extent: Extent,
     step: u64,
 ) -> Result<(View, Option<IoError>), IoError> {
+    // Fast path: one read of the whole extent. Only after a medium error is it read piece by piece.
     let error = match device.read(extent).await {
         Ok(data) => return Ok((data.into_view(), None)),
         Err(error) if error.kind == IoErrorKind::Medium => error,
@@ -19,6 +21,7 @@ pub async fn read_around<D: BlockDevice>(
         let bytes = blocks * u64::from(device.geometry().block_bytes);
         usize::try_from(bytes).expect("what is read at once fits in memory")
     };
+    // Pieces that cannot be read stay zero.
     let mut data = Buf::zeroed(bytes(extent.len.0));
     for (piece, into) in (0..).zip(data.chunks_exact_mut(bytes(step))) {
         match device.read(Extent::new(extent.start.0 + piece * step, step)).await {

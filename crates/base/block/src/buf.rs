@@ -1,8 +1,8 @@
-//! Page-aligned memory for blocks, pooled per thread: no allocation per command once it is warm.
+//! Page-aligned buffers, pooled per thread: no allocation per command once the pool is warm.
 //!
-//! A [`Buf`] has one owner, who may write it. [`Buf::freeze`] makes it a [`View`], which is shared,
-//! cut and sent along without copying. When the last view goes, the pages return to the pool of the
-//! thread that dropped it. Recycled pages keep old bytes: only [`Buf::zeroed`] may leave unwritten.
+//! A [`Buf`] has one owner, which may write it. [`Buf::freeze`] turns it into a [`View`], which is shared, cut and sent
+//! without copying. When the last view is dropped, the pages return to the pool of the thread that dropped it. Recycled
+//! pages keep old bytes: only [`Buf::zeroed`] may be left partly unwritten.
 
 pub mod pool;
 mod sums;
@@ -14,20 +14,20 @@ use std::sync::Arc;
 use sums::Sums;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// The alignment and the unit of every buffer, in bytes; what direct I/O asks for on any disk.
+/// Alignment and allocation unit of every buffer, in bytes; satisfies direct I/O on any disk.
 pub const PAGE_BYTES: usize = 4096;
 
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 struct Page([u8; PAGE_BYTES]);
 
-/// A whole number of pages in one aligned run.
+/// Page-aligned run of whole pages.
 #[derive(Debug)]
 pub(crate) struct Pages {
     memory: Memory,
-    /// True when they come from the pool, count as taken and go back there.
+    /// True when the pages come from the pool: they are counted as in use and return to the pool.
     pooled: bool,
-    /// Of storage, which is read more than once.
+    /// Cached checksums of the pages; used for resident memory only, which is read more than once.
     sums: Sums,
 }
 
@@ -39,6 +39,7 @@ impl std::fmt::Debug for Page {
 
 impl Pages {
     fn zeroed(pages: usize, pooled: bool) -> Self {
+        // Zeroed by the allocator, without a copy through the stack.
         let pages = <[Page]>::new_box_zeroed_with_elems(pages).expect("the limits keep buffers within memory");
         Self { memory: Memory::Own(pages), pooled, sums: Sums::default() }
     }
@@ -64,16 +65,16 @@ impl Pages {
     }
 }
 
-/// Where pages lie.
+/// Origin of the pages.
 #[derive(Debug)]
 enum Memory {
-    /// Taken from the allocator.
+    /// Own allocation.
     Own(Box<[Page]>),
-    /// In a huge page, beside others.
+    /// Slot of a slab that lies in a huge page.
     Slab(Slab),
 }
 
-/// Aligned bytes with one owner, who may write them.
+/// Aligned bytes with a single owner, which may write them.
 #[derive(Debug)]
 pub struct Buf {
     pages: Option<Arc<Pages>>,
@@ -81,7 +82,7 @@ pub struct Buf {
 }
 
 impl Buf {
-    /// A buffer of `len` bytes, all zero.
+    /// Returns a buffer of `len` bytes, all zero.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let mut buf = Self::recycled(len);
@@ -89,14 +90,16 @@ impl Buf {
         buf
     }
 
-    /// Zero bytes that are storage, not a buffer on its way: they are not pooled and do not count as taken.
+    /// Returns a zeroed buffer for long-lived storage. The buffer is not pooled and not counted as in use.
     #[must_use]
     pub fn resident(len: usize) -> Self {
         Self { pages: Some(Arc::new(Pages::zeroed(len.div_ceil(PAGE_BYTES).max(1), false))), len }
     }
 
-    /// Zero bytes that are storage, as [`Self::resident`], and lie in huge pages with others where `len` is 4 KiB, 8 KiB and so on to 1 MiB: for
-    /// what is read here and there in more memory than the processor's caches hold. Whoever takes one of a size may take two megabytes.
+    /// Returns a zeroed buffer for long-lived storage, as [`Self::resident`], in a slot of a shared huge page where
+    /// `len` is a power of two from 4 KiB to 1 MiB.
+    ///
+    /// Meant for randomly accessed data that exceeds the CPU caches. The first buffer of a size may allocate 2 MiB.
     #[must_use]
     pub fn storage(len: usize) -> Self {
         let Some(slab) = Slab::zeroed(len) else { return Self::resident(len) };
@@ -104,15 +107,15 @@ impl Buf {
         Self { pages: Some(Arc::new(pages)), len }
     }
 
-    /// A buffer of `len` bytes of unspecified content, perhaps another command's.
+    /// Returns a buffer of `len` bytes of unspecified content, perhaps that of another command.
     ///
-    /// The caller overwrites every byte before any of them can leave (CVE-2024-43110 and its kin).
+    /// The caller overwrites every byte before any of them can leave the process (compare CVE-2024-43110).
     #[must_use]
     pub fn recycled(len: usize) -> Self {
         Self { pages: Some(pool::take(len)), len }
     }
 
-    /// A buffer with a copy of `bytes`.
+    /// Returns a buffer with a copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buf = Self::recycled(bytes.len());
@@ -120,7 +123,7 @@ impl Buf {
         buf
     }
 
-    /// Forgets the bytes from `len` on.
+    /// Cuts the buffer to `len` bytes.
     ///
     /// *Panics*: when the buffer is shorter.
     pub fn truncate(&mut self, len: usize) {
@@ -128,14 +131,14 @@ impl Buf {
         self.len = len;
     }
 
-    /// Gives up writing; the bytes may be shared from now on.
+    /// Ends write access; the bytes can be shared from now on.
     #[must_use]
     pub fn freeze(mut self) -> View {
         let len = self.len;
         View { pages: self.pages.take(), start: 0, len }
     }
 
-    /// The bytes in `range`, to be written. Of storage, what the other pages sum up to is not forgotten.
+    /// Returns the bytes in `range` for writing. Cached checksums of the pages outside of `range` stay valid.
     ///
     /// *Panics*: when the range passes the end.
     #[must_use]
@@ -143,6 +146,8 @@ impl Buf {
         assert!(range.end <= self.len, "bytes {range:?} are not in a buffer of {}", self.len);
         let pages = self.pages.as_mut().expect("pages leave only when the buffer does");
         let pages = Arc::get_mut(pages).expect("a Buf is the only owner of its pages");
+        // Invalidated before the bytes are lent: `part_mut` is the only way to write them, so no stale checksum can be
+        // sent.
         pages.sums.forget(range.clone());
         &mut pages.bytes_mut()[range]
     }
@@ -174,7 +179,7 @@ impl Drop for Buf {
     }
 }
 
-/// Shared, read-only bytes: a window on a frozen [`Buf`].
+/// Shared, read-only window on a frozen [`Buf`].
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pages: Option<Arc<Pages>>,
@@ -183,13 +188,13 @@ pub struct View {
 }
 
 impl View {
-    /// A view of `len` zero bytes.
+    /// Returns a view of `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         Buf::zeroed(len).freeze()
     }
 
-    /// How many bytes the view has. As the length of the slice that it derefs to, without a look at the pages.
+    /// Length in bytes. Same as the length of the slice, without touching the pages.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -203,7 +208,7 @@ impl View {
         self.len == 0
     }
 
-    /// The part of the view in `range`, sharing its memory.
+    /// Returns the part of the view in `range`, sharing its memory.
     ///
     /// *Panics*: when the range passes the end.
     #[inline]
@@ -223,21 +228,25 @@ impl View {
         Self { pages: self.pages.clone(), start: self.start + from, len: to - from }
     }
 
-    /// The CRC32C of what `crc` was computed of, followed by the bytes of the view. Whole pages of storage are summed up once,
-    /// however often they are asked for until they are written: memory that flips a bit meanwhile does not match any more.
+    /// Appends the bytes of the view to the CRC32C `crc`.
+    ///
+    /// Checksums of whole pages of resident memory are cached until the page is written. A bit that flips in memory
+    /// afterwards therefore no longer matches the digest that is sent.
     #[must_use]
     pub fn crc32c_append(&self, crc: u32) -> u32 {
         match &self.pages {
+            // Pooled buffers are sent once, so caching their checksums would cost memory and save nothing.
             Some(pages) if !pages.pooled => pages.sums.append(crc, pages.bytes(), self.start..self.start + self.len),
             _ => crc32c_append(crc, self),
         }
     }
 
-    /// The bytes are sent soon: they are on their way from memory into the processor's caches ([`prefetch`]), as is what they sum up to.
+    /// Prefetches the bytes, and their cached checksums, into the CPU caches ([`prefetch`]). Called when they will be
+    /// sent soon.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(pages) = &self.pages {
-            // What is asked for last waits for all the rest.
+            // Prefetched first: a prefetch issued last would complete only after all the data.
             pages.sums.prefetch(self.start);
             prefetch(self);
         }
@@ -249,14 +258,16 @@ impl View {
         self.start.is_multiple_of(align.min(PAGE_BYTES))
     }
 
-    /// The bytes to write again, without copying where this is the last view of a whole buffer.
+    /// Returns the bytes for writing, without copying when this is the last view of a whole buffer.
     #[must_use]
     pub fn thaw(self) -> Buf {
         self.try_thaw().unwrap_or_else(|view| Buf::copy_of(&view))
     }
 
-    /// The bytes to write again where this is the last view of a buffer from its beginning on, else the view.
+    /// Returns the bytes for writing when this is the last view and starts at the beginning of the buffer, else the
+    /// view.
     pub fn try_thaw(mut self) -> Result<Buf, Self> {
+        // A `Buf` has no start offset, so only a view from byte 0 can become one again.
         if self.start == 0
             && let Some(mut pages) = self.pages.take()
         {

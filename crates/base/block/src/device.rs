@@ -1,8 +1,8 @@
-//! The one trait that every storage layer has and uses.
+//! The trait that every storage layer implements and uses.
 
 use crate::{Blocks, Extent, IoError, IoErrorKind, Lba, Rope, View};
 
-/// Proof that data was accepted by a device, though perhaps only into its volatile cache.
+/// Proof that a device accepted data, possibly only into its volatile cache.
 ///
 /// Returned by [`BlockDevice::write`] and [`BlockDevice::discard`], consumed by [`BlockDevice::flush`].
 #[derive(Debug)]
@@ -15,42 +15,42 @@ pub struct Written(());
 pub struct Stable(());
 
 impl Written {
-    /// Attests that a device accepted data. Only implementations of [`BlockDevice`] say this.
+    /// Attests that a device accepted data. For implementations of [`BlockDevice`] only.
     pub fn attest() -> Self {
         Self(())
     }
 
-    /// One proof for both writes.
+    /// Merges the proofs of two writes into one.
     pub fn and(self, _other: Self) -> Self {
         self
     }
 }
 
 impl Stable {
-    /// Attests that a device made its data durable. Only implementations of [`BlockDevice`] say this.
+    /// Attests that a device made its data durable. For implementations of [`BlockDevice`] only.
     pub fn attest() -> Self {
         Self(())
     }
 
-    /// One proof for both flushes.
+    /// Merges the proofs of two flushes into one.
     pub fn and(self, _other: Self) -> Self {
         self
     }
 }
 
-/// What a device looks like from above.
+/// Size and properties of a device, as its users see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes of one addressable block: 512 or 4096.
     pub block_bytes: u32,
-    /// How many blocks the device has.
+    /// Capacity in blocks.
     pub blocks: Blocks,
-    /// Bytes of the smallest write that costs no read, and that a power cut leaves old or new (4096 for a 512e disk);
-    /// fewer than `block_bytes` where a block may be torn.
+    /// Bytes of the smallest write that needs no read-modify-write and is atomic on power loss (4096 for a 512e disk).
+    /// Less than `block_bytes` where power loss may tear a block.
     pub physical_block_bytes: u32,
-    /// Bytes of the write that costs least (a full stripe of an array); at least `physical_block_bytes`.
+    /// Bytes of the cheapest write (a full stripe of an array); at least `physical_block_bytes`.
     pub optimal_bytes: u32,
-    /// True when acknowledged writes may be lost by a power cut until a flush.
+    /// True when acknowledged writes may be lost on power loss until a flush.
     pub volatile_cache: bool,
     /// True when discarded blocks read back as zeros.
     pub discard_zeroes: bool,
@@ -71,9 +71,9 @@ impl Geometry {
         Extent { start: Lba(0), len: self.blocks }
     }
 
-    /// How many blocks `data` fills.
+    /// Returns the extent from `start` that `data_bytes` bytes fill.
     ///
-    /// *Errors*: `OutOfRange` when it is no whole number of blocks, or passes the end of the device.
+    /// *Errors*: `OutOfRange` when they are no whole number of blocks, or pass the end of the device.
     pub fn extent_of(&self, start: Lba, data_bytes: usize) -> Result<Extent, IoError> {
         let block_bytes = u64::from(self.block_bytes);
         let bytes = data_bytes as u64;
@@ -84,7 +84,7 @@ impl Geometry {
         }
     }
 
-    /// Admits an extent that lies wholly on the device.
+    /// Checks that `extent` lies wholly on the device.
     ///
     /// *Errors*: `OutOfRange` for any other.
     pub fn admit(&self, extent: Extent) -> Result<(), IoError> {
@@ -92,46 +92,47 @@ impl Geometry {
     }
 }
 
-/// Blocks beside each other, and whether they have a place of their own.
+/// Contiguous blocks with the same allocation state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which blocks.
+    /// The blocks.
     pub extent: Extent,
-    /// False for blocks that have no place: they read as zeros, and writing them may take space.
+    /// True when the blocks are allocated. Unallocated blocks read as zeros, and writing them may consume space.
     pub mapped: bool,
 }
 
-/// How full the device is that gives a thin one its space.
+/// Fill level of the device that provides the space of a thin one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes of the device's own blocks that have a place.
+    /// Allocated bytes of this device.
     pub mapped_bytes: u64,
-    /// Bytes that can still be given to blocks without a place.
+    /// Bytes that can still be allocated.
     pub free_bytes: u64,
-    /// Bytes that are mapped and given back as one.
+    /// Allocation unit in bytes: allocated and freed as one.
     pub granule_bytes: u32,
 }
 
-/// How new a block of metadata is, where it is whole; see [`BlockDevice::read_best`].
+/// Age of a metadata block: returns its generation, or `None` when the block is invalid. See
+/// [`BlockDevice::read_best`].
 pub type Rank<'a> = &'a dyn Fn(&[u8]) -> Option<u64>;
 
-/// What [`BlockDevice::read_best`] has found.
+/// Result of [`BlockDevice::read_best`].
 #[derive(Clone, Debug)]
 pub struct Best {
-    /// The blocks.
+    /// The best copy of each block.
     pub content: View,
-    /// Copies of blocks that were not whole, or older than another, and were written again.
+    /// Number of invalid or outdated copies of blocks that were rewritten.
     pub repaired: u64,
 }
 
-/// Blocks that can be read, written, made durable and forgotten.
+/// Storage that can be read, written, flushed and discarded in blocks.
 ///
-/// Implementations use `&self` and interior mutability: a device belongs to one shard and its
-/// operations run concurrently there. A dropped future leaves the blocks of its own extent with old
-/// or new content, and touches no others.
+/// Implementations use `&self` and interior mutability: a device belongs to one shard and its operations run
+/// concurrently there. Dropping a future leaves the blocks of its extent with old or new content, and changes no
+/// others.
 #[expect(async_fn_in_trait, reason = "devices live on one shard; their futures need not be Send")]
 pub trait BlockDevice {
-    /// The shape of the device. May grow while the device is in use, never shrinks.
+    /// Returns size and properties. The capacity may grow while the device is in use and never shrinks.
     fn geometry(&self) -> Geometry;
 
     /// Returns the content of `extent`.
@@ -139,43 +140,45 @@ pub trait BlockDevice {
     /// *Shape*: exactly `extent.len` blocks. *Errors*: any [`IoError`]; no bytes are returned then.
     async fn read(&self, extent: Extent) -> Result<Rope, IoError>;
 
-    /// As [`BlockDevice::read`], for metadata whose blocks carry a checksum of their own: each block is the best of the copies
-    /// that the device has of it, and the other copies are written again.
+    /// Reads metadata whose blocks carry a checksum of their own: as [`BlockDevice::read`], but returns the best copy
+    /// of each block that the device has and rewrites the other copies.
     ///
-    /// `rank` says of one block how new it is, or `None` when it is not whole; the highest rank is the best. A block of which
-    /// no copy has a rank is returned as [`BlockDevice::read`] finds it, for the caller to judge. A device that proves what
-    /// it reads (a protected array), or that has one copy alone, only reads.
+    /// `rank` returns the generation of one block, or `None` when it is invalid; the highest rank wins. A block of
+    /// which no copy has a rank is returned as [`BlockDevice::read`] finds it, for the caller to judge. A device that
+    /// verifies its reads (a protected array), or that has a single copy, only reads.
     ///
-    /// *Shape*: `rank` gets exactly one block. *Errors*: as [`BlockDevice::read`], when a block cannot be read from any copy.
+    /// *Shape*: `rank` gets exactly one block. *Errors*: as [`BlockDevice::read`], when a block cannot be read from any
+    /// copy.
     async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
         let _ = rank;
+        // Without redundancy there is only one copy to choose from.
         Ok(Best { content: self.read(extent).await?.into_view(), repaired: 0 })
     }
 
-    /// As [`BlockDevice::read`], for callers that can get the content elsewhere: a device that knows its deadline does not
-    /// wait longer than that.
+    /// Reads for callers that can get the content elsewhere: as [`BlockDevice::read`], but a device with a read
+    /// deadline does not wait longer than that.
     ///
-    /// *Errors*: `TimedOut` after the deadline; the device may be well.
+    /// *Errors*: `TimedOut` after the deadline; the device may be healthy.
     async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
         self.read(extent).await
     }
 
-    /// The blocks from `start` on hold `data`, for every later read of this device.
+    /// Writes `data` to the blocks from `start`; every later read of this device returns it.
     ///
-    /// *Shape*: `data` is a whole number of blocks. *Errors*: any [`IoError`]; each block of the
-    /// extent then has its old or its new content. *Durability*: only after [`BlockDevice::flush`].
+    /// *Shape*: `data` is a whole number of blocks. *Errors*: any [`IoError`]; each block of the extent then has its
+    /// old or its new content. *Durability*: only after [`BlockDevice::flush`].
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError>;
 
-    /// As [`BlockDevice::write`], for blocks whose content nobody needs: until a flush has ended, a power
-    /// cut or an error may leave anything in them, also what cannot be read, and a dropped future likewise.
+    /// Writes blocks whose old content is dead: as [`BlockDevice::write`], but until a flush has finished, a power
+    /// loss, an error or a dropped future may leave arbitrary or unreadable content in them.
     ///
-    /// Spares a device that must be able to give back the old content the cost of keeping it.
+    /// Saves a device that must preserve the old content until then (a redo log, a copy) that cost.
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.write(start, data).await
     }
 
-    /// As [`BlockDevice::write`], and the blocks have their old content or the new one all together: after a power cut at any
-    /// instant, and after an error.
+    /// Writes blocks atomically: as [`BlockDevice::write`], but all blocks have either their old or their new content,
+    /// after a power loss at any instant and after an error.
     ///
     /// *Shape*: at most [`BlockDevice::atomic_bytes_max`]. *Errors*: `Unsupported` for more.
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
@@ -183,56 +186,56 @@ pub trait BlockDevice {
         Err(IoError::new(IoErrorKind::Unsupported, extent))
     }
 
-    /// Bytes of the longest [`BlockDevice::write_atomic`], wherever it begins; zero where there is none.
+    /// Limit of [`BlockDevice::write_atomic`] in bytes, at any start address; 0 when atomic writes are not supported.
     fn atomic_bytes_max(&self) -> u32 {
         0
     }
 
-    /// What [`BlockDevice::read`] comes to, where that is known without waiting for anything. With `None` nothing was
-    /// done, and it takes a [`BlockDevice::read`] to know.
+    /// Synchronous attempt at [`BlockDevice::read`]: returns its result when no waiting is needed. `None` means that
+    /// nothing was done and that [`BlockDevice::read`] has to be called.
     fn read_at_once(&self, _extent: Extent) -> Option<Result<Rope, IoError>> {
         None
     }
 
-    /// What [`BlockDevice::write`] comes to, where that can be done without waiting for anything. With `None` nothing was
-    /// done, and it takes a [`BlockDevice::write`] to do it.
+    /// Synchronous attempt at [`BlockDevice::write`]: returns its result when no waiting is needed. `None` means that
+    /// nothing was done and that [`BlockDevice::write`] has to be called.
     fn write_at_once(&self, _start: Lba, _data: &[u8]) -> Option<Result<Written, IoError>> {
         None
     }
 
-    /// Everything written before this call survives power loss.
+    /// Makes everything durable that was written before this call.
     ///
-    /// *Errors*: after a failed flush nothing written since the last good one may be believed; the
-    /// device fails every later operation with `Gone`, and a flush is never tried again into success.
+    /// *Errors*: after a failed flush nothing written since the last successful one is trustworthy. The device fails
+    /// every later operation with `Gone`; a failed flush is never retried into success.
     async fn flush(&self, after: Written) -> Result<Stable, IoError>;
 
-    /// The content of `extent` is not needed any more. Where [`Geometry::discard_zeroes`] is true it
-    /// reads as zeros from now on; elsewhere it may keep its content.
+    /// Discards the content of `extent` (UNMAP, TRIM). Where [`Geometry::discard_zeroes`] is true the extent reads as
+    /// zeros from now on; elsewhere it may keep its content.
     async fn discard(&self, extent: Extent) -> Result<Written, IoError>;
 
-    /// There is space for the blocks of `extent`, whose content stays: writing them does not fail for want of it. A device
-    /// whose blocks always have their place, or that cannot promise it, does nothing.
+    /// Reserves space for the blocks of `extent`, whose content stays: later writes to them do not fail for lack of
+    /// space. Does nothing on a device whose blocks are always allocated, or that cannot give this guarantee.
     ///
     /// *Errors*: `NoSpace` when there is none.
     async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
         self.geometry().admit(extent)
     }
 
-    /// The longest run from the start of `extent` on, within it, whose blocks are all mapped or all not.
+    /// Returns the longest run from the start of `extent`, within it, whose blocks are all mapped or all unmapped.
     ///
-    /// *Shape*: `extent` is not empty, and neither is the answer; it may end early.
+    /// *Shape*: `extent` is not empty, and neither is the result; the result may end early.
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        // Conservative default: everything counts as mapped.
         Ok(Run { extent, mapped: true })
     }
 
-    /// How much space the device takes and may still get; `None` where every block has its place from the
-    /// beginning.
+    /// Returns used and available space; `None` where every block is allocated from the beginning.
     fn space(&self) -> Option<Space> {
         None
     }
 }
 
-/// A shared device is a device.
+/// A shared device is a device: every call is forwarded.
 impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     fn geometry(&self) -> Geometry {
         (**self).geometry()

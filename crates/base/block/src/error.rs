@@ -1,57 +1,58 @@
-//! What a medium can do to us. The peer's errors and the operator's live elsewhere.
+//! Errors of media. Errors of peers and operators have types of their own.
 
 use crate::Extent;
 use std::fmt;
 
-/// A medium failed to do what it was asked.
+/// Failed operation of a medium.
 ///
 /// Mapped to SCSI sense in exactly one place (`scsi`), to a failed member in one (`raid`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct IoError {
-    /// What went wrong.
+    /// Class of the failure.
     pub kind: IoErrorKind,
-    /// Which blocks, in the addresses of the device that returns the error.
+    /// Affected blocks, in the addresses of the device that returns the error.
     pub extent: Extent,
-    /// Which member of an array failed, where that is known.
+    /// Member of an array that failed, where known.
     pub member: Option<u16>,
 }
 
-/// The kinds of failure that a caller treats differently.
+/// Failure classes that callers treat differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoErrorKind {
-    /// These blocks cannot be read or written; the rest of the device may be well.
+    /// Medium error: these blocks cannot be read or written; the rest of the device may be healthy.
     Medium,
-    /// The device does not answer any more; nothing can be read from it or written to it.
+    /// The device no longer responds; nothing can be read from it or written to it.
     Gone,
-    /// The extent passes the end of the device, or a buffer does not match it: a caller's bug that is refused, never done in part.
+    /// The extent passes the end of the device, or a buffer does not match it: a bug of the caller, refused without
+    /// partial effects.
     OutOfRange,
-    /// There is no space left to put the data (thin pools, full file systems below a file-backed disk).
+    /// Out of space (thin pool, full file system below a file-backed disk).
     NoSpace,
-    /// The device refuses writes (write-protected, fenced, read-only after an error).
+    /// Write-protected: the device refuses writes (read-only, fenced, read-only after an error).
     ReadOnly,
-    /// The device does not know this operation.
+    /// The device does not support this operation.
     Unsupported,
-    /// The device has not answered in time. What was asked may still happen.
+    /// The device did not respond within the deadline. The operation may still take effect.
     TimedOut,
-    /// The device is not reached now and comes back by itself. Everything that it acknowledged is kept; this was not done, or
-    /// not in full, and can be asked again.
+    /// The device is unreachable for the moment and returns by itself. Acknowledged writes are kept; this operation was
+    /// not done, or only in part, and can be retried.
     Away,
 }
 
 impl IoError {
-    /// An error of `kind` on `extent`, of no known member.
+    /// Returns an error of `kind` on `extent`, without a member.
     #[must_use]
     pub fn new(kind: IoErrorKind, extent: Extent) -> Self {
         Self { kind, extent, member: None }
     }
 
-    /// The same error, told to be the fault of `member`.
+    /// Returns the same error attributed to `member`.
     #[must_use]
     pub fn of_member(self, member: u16) -> Self {
         Self { member: Some(member), ..self }
     }
 
-    /// The same error, told in the addresses of the device above.
+    /// Returns the same error with `extent` in the addresses of the device above.
     #[must_use]
     pub fn at(self, extent: Extent) -> Self {
         Self { extent, ..self }

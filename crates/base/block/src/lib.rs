@@ -1,9 +1,9 @@
-//! The nouns of block storage. Every layer speaks them, none is above them.
+//! Types of block storage, used by every layer: addresses, buffers, the device trait, errors.
 //!
-//! A disk, an array, a volume, a disk behind another target: all are [`BlockDevice`]s and compose.
-//! Addresses are [`Lba`]s and [`Extent`]s in blocks of the device at hand; bytes travel in [`Buf`]
-//! (one owner, writable) and [`View`] (shared, read-only), both page-aligned and pooled; order on
-//! disk is a type, [`Written`] → [`Stable`].
+//! A disk, an array, a volume, a disk behind another target: all are [`BlockDevice`]s and compose. Addresses are
+//! [`Lba`]s and [`Extent`]s in blocks of the device at hand; bytes travel in [`Buf`] (one owner, writable) and [`View`]
+//! (shared, read-only), both page-aligned and pooled; order on disk is a type, [`Written`] → [`Stable`]. The crate does
+//! no I/O and reads no clock.
 
 mod address;
 mod around;

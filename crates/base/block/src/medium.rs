@@ -1,7 +1,7 @@
-//! How long disks take: models of what is in them, for a simulated world and for the real one alike. They have no clock; the
-//! time is an argument, in nanoseconds of any clock that does not go back.
+//! Latency models of disks, used by the simulator and by disks that emulate a medium. They have no clock: the time is
+//! an argument, in nanoseconds of any monotonic clock.
 //!
-//! An operation is told to [`Timing::submit`]; [`Timing::poll`] says whether it has ended, or when to ask again.
+//! [`Timing::submit`] starts an operation; [`Timing::poll`] returns whether it has finished, or when to poll again.
 
 mod flash;
 mod spindle;
@@ -12,50 +12,51 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a disk is made of.
+/// Type of disk that is modeled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// A SAS disk at 15,000 turns a minute.
+    /// SAS disk at 15,000 rpm.
     Sas15k,
-    /// A SATA disk at 7,200.
+    /// SATA disk at 7,200 rpm.
     Sata,
-    /// A SATA SSD.
+    /// SATA SSD.
     Ssd,
-    /// An NVMe SSD.
+    /// NVMe SSD.
     Nvme,
 }
 
-/// Data that moves.
+/// One data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Motion {
-    /// Its first byte on the disk.
+    /// First byte on the disk.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// True towards the disk.
+    /// True for a write.
     pub write: bool,
 }
 
-/// An operation that was submitted.
+/// Handle of a submitted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// How an operation stands.
+/// State of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It has ended.
+    /// Finished.
     Ended,
-    /// It has not; ask again at this time.
+    /// Not finished; poll again at this time, in nanoseconds.
     Until(u64),
 }
 
-/// One disk, and what it has to do.
+/// Latency model of one disk and its queue.
 ///
-/// *Shape*: the arm's stroke is so many bytes, whatever they are, so that a small disk seeks like a full one of its kind.
+/// *Shape*: the full stroke of the arm covers `stroke_bytes`, whatever they are, so that a small disk seeks like a full
+/// one of its kind.
 #[derive(Clone, Debug)]
 pub struct Timing {
     works: Works,
-    /// When each ends, once that is known; those that nobody asks for any more are not here.
+    /// Completion time of each operation, `None` while unknown; without forgotten operations.
     ends: BTreeMap<Ticket, Option<u64>>,
     submitted: u64,
 }
@@ -67,10 +68,10 @@ enum Works {
 }
 
 impl Medium {
-    /// All of them, slowest first.
+    /// All media, slowest first.
     pub const ALL: [Self; 4] = [Self::Sata, Self::Sas15k, Self::Ssd, Self::Nvme];
 
-    /// Its name in scenarios and arguments.
+    /// Name in scenarios and arguments.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -98,7 +99,7 @@ impl fmt::Display for Medium {
 }
 
 impl Timing {
-    /// An idle disk whose arm, where it has one, goes from end to end over `stroke_bytes`.
+    /// Returns an idle disk. A rotating one moves its arm from end to end over `stroke_bytes`.
     #[must_use]
     pub fn new(medium: Medium, stroke_bytes: u64) -> Self {
         let works = match medium {
@@ -110,12 +111,14 @@ impl Timing {
         Self { works, ends: BTreeMap::new(), submitted: 0 }
     }
 
-    /// The disk has one thing more to do from `now` on.
+    /// Submits an operation at `now`.
     pub fn submit(&mut self, now: u64, motion: Motion) -> Ticket {
+        // Time advances before the operation is queued, so that it cannot affect decisions of the past.
         self.advance(now);
         self.submitted += 1;
         let ticket = Ticket(self.submitted);
         let end = match &mut self.works {
+            // A spindle reorders its queue, so the completion time of this operation depends on those that follow it.
             Works::Spindle(spindle) => {
                 spindle.submit(now, ticket, motion);
                 None
@@ -126,9 +129,9 @@ impl Timing {
         ticket
     }
 
-    /// How the operation stands at `now`. Of one that has ended this is told once.
+    /// Returns the state of the operation at `now`. [`Progress::Ended`] is returned once.
     ///
-    /// *Panics*: when that was told before.
+    /// *Panics*: when it was returned before.
     pub fn poll(&mut self, now: u64, ticket: Ticket) -> Progress {
         self.advance(now);
         match *self.ends.get(&ticket).expect("an end is told once") {
@@ -137,11 +140,13 @@ impl Timing {
                 Progress::Ended
             }
             Some(end) => Progress::Until(end),
+            // Not scheduled yet: the model decides again when the arm is free. `+ 1` keeps a caller from polling in
+            // place.
             None => Progress::Until(self.free_at().max(now + 1)),
         }
     }
 
-    /// Nobody asks for the operation any more; the disk does it all the same.
+    /// Drops the handle of an operation that nobody waits for. The disk carries it out all the same.
     pub fn forget(&mut self, ticket: Ticket) {
         self.ends.remove(&ticket);
     }
@@ -149,6 +154,7 @@ impl Timing {
     fn advance(&mut self, now: u64) {
         let Works::Spindle(spindle) = &mut self.works else { return };
         while let Some((ticket, end)) = spindle.next(now) {
+            // A forgotten operation still occupies the arm; only its end is not recorded.
             if let Some(known) = self.ends.get_mut(&ticket) {
                 *known = Some(end);
             }

@@ -1,6 +1,6 @@
-//! Devices without a disk: a RAM disk that keeps what is written, and a null device that does not.
+//! Devices in memory: a RAM disk, and a null device that discards writes.
 //!
-//! Both are ready at the first poll, so that what is measured above them is the path and not a medium.
+//! Both are ready at the first poll, so that a measurement above them shows the software path and no medium.
 
 mod null;
 mod ram;
@@ -10,7 +10,7 @@ pub use ram::Ram;
 
 use crate::{Blocks, Geometry};
 
-/// What a device in memory looks like: blocks of `block_bytes`, no cache to lose, zeros after a discard.
+/// Returns the geometry of a device in memory: no volatile cache, discarded blocks read as zeros.
 fn geometry(block_bytes: u32, blocks: Blocks) -> Geometry {
     assert!(block_bytes == 512 || block_bytes == 4096, "a block has 512 or 4096 bytes, not {block_bytes}");
     Geometry {
@@ -24,7 +24,7 @@ fn geometry(block_bytes: u32, blocks: Blocks) -> Geometry {
     }
 }
 
-/// The same device with more blocks.
+/// Returns the same geometry with more blocks.
 fn grown(geometry: Geometry, blocks: Blocks) -> Geometry {
     assert!(blocks >= geometry.blocks, "a device does not shrink");
     Geometry { blocks, ..geometry }
@@ -36,7 +36,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    /// What `future` gives at its first poll.
+    /// Returns the output of `future` at its first poll.
     pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(output) => output,

@@ -1,25 +1,25 @@
-//! Bytes in pieces: what a read returns when its blocks came from several places.
+//! Scattered bytes: result of a read whose blocks come from several places.
 
 use crate::{Buf, View};
 
-/// A run of bytes in one or more views, in order. Cutting and joining copy nothing.
+/// Bytes in one or more views, in order. Cutting and joining copy nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Rope {
-    /// Empty only when the rope is.
+    /// First view; empty only when the rope is empty.
     first: View,
-    /// What comes behind, none of it empty. Most ropes have nothing there, which takes no memory.
+    /// Further views, none empty. Most ropes have a single view, and the empty vector allocates nothing.
     rest: Vec<View>,
 }
 
 impl Rope {
-    /// A rope without bytes.
+    /// Returns an empty rope.
     #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many bytes the rope has.
+    /// Length in bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -33,9 +33,10 @@ impl Rope {
         self.first.is_empty()
     }
 
-    /// Adds a view at the end.
+    /// Appends a view.
     #[inline]
     pub fn push(&mut self, view: View) {
+        // Empty views are dropped, so that no piece is empty.
         if self.first.is_empty() {
             self.first = view;
         } else if !view.is_empty() {
@@ -43,31 +44,32 @@ impl Rope {
         }
     }
 
-    /// Adds all of `other` at the end.
+    /// Appends all of `other`.
     pub fn append(&mut self, other: Self) {
+        // An empty first piece means an empty rope, so `rest` needs no check.
         self.push(other.first);
         self.rest.extend(other.rest);
     }
 
-    /// The pieces, in order; none is empty.
+    /// Pieces in order; none is empty.
     #[inline]
     pub fn parts(&self) -> impl Iterator<Item = &View> {
         Some(&self.first).filter(|first| !first.is_empty()).into_iter().chain(&self.rest)
     }
 
-    /// The pieces, in order, for good.
+    /// Consumes the rope and returns its pieces in order.
     #[inline]
     pub fn into_parts(self) -> impl Iterator<Item = View> {
         Some(self.first).filter(|first| !first.is_empty()).into_iter().chain(self.rest)
     }
 
-    /// The only piece, or all of a rope that has several.
+    /// Returns the only piece, or the rope itself when it has several.
     #[inline]
     pub fn into_single(self) -> Result<View, Self> {
         if self.rest.is_empty() { Ok(self.first) } else { Err(self) }
     }
 
-    /// The bytes in `range`, sharing memory.
+    /// Returns the bytes in `range`, sharing memory.
     ///
     /// *Panics*: when the range passes the end.
     #[must_use]
@@ -87,13 +89,13 @@ impl Rope {
         out
     }
 
-    /// The bytes in one piece; copies only when there were several.
+    /// Returns the bytes in one piece; copies only when there were several.
     #[must_use]
     pub fn into_view(self) -> View {
         if self.rest.is_empty() { self.first } else { self.to_buf().freeze() }
     }
 
-    /// A copy of the bytes that the caller may write.
+    /// Returns a writable copy of the bytes.
     #[must_use]
     pub fn to_buf(&self) -> Buf {
         let mut buf = Buf::recycled(self.len());

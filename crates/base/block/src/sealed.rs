@@ -1,7 +1,7 @@
-//! The frame of every structure on disk: a magic, a format version where it has one, and the CRC32C of all of its bytes.
+//! Frame of every structure on disk: a magic, a format version where there is one, and the CRC32C of all bytes.
 //!
-//! The owner of a structure names its [`Format`] once, lays out its own fields behind the frame, and reads no field before the
-//! format has admitted the bytes. What the fields mean, and which of them can be true, is the owner's to judge.
+//! The owner of a structure declares its [`Format`] once, places its own fields after the frame, and reads no field
+//! before the format has verified the bytes. Semantic checks of the fields are the owner's.
 //!
 //! ```text
 //! plain       magic 8, checksum 4
@@ -16,54 +16,54 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const VERSION_AT: usize = 8;
 const CHECKSUM_BYTES: usize = 4;
 
-/// A kind of structure: what it begins with, and where its checksum stands.
+/// Type of structure: its magic, its versions and the position of its checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     magic: [u8; 8],
-    /// The versions that are read; the newest is written.
+    /// Range of versions that can be read; the newest is written.
     oldest: u32,
     newest: u32,
     version_bytes: usize,
     checksum_at: usize,
 }
 
-/// Why bytes are not a structure that this program can read.
+/// Reason why bytes are not a readable structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSealed {
-    /// Zeros: nothing was ever written there, or it was wiped.
+    /// All zeros: never written, or wiped.
     #[error("nothing is there")]
     Blank,
-    /// It does not begin with the magic, or is no block where one is asked for: something else is there.
+    /// Wrong magic, or not the size of a block where one is expected: unrelated data.
     #[error("something else is there")]
     Foreign,
-    /// It begins with the magic, and the checksum is wrong; or no program wrote, or reads any more, a version as old as it says.
+    /// Right magic but wrong checksum, or a version older than the oldest that is read.
     #[error("it is damaged")]
     Damaged,
-    /// It is whole, and of a later version than this program knows.
+    /// Intact, but of a later version than this program supports.
     #[error("it has format version {0}, which this program does not know")]
     Newer(u32),
 }
 
 impl Format {
-    /// A format without a version, whose frame has 12 bytes.
+    /// Returns a format without a version; its frame has 12 bytes.
     #[must_use]
     pub const fn plain(magic: [u8; 8]) -> Self {
         Self { magic, oldest: 0, newest: 0, version_bytes: 0, checksum_at: 8 }
     }
 
-    /// A format that is read in these versions and written in the last of them, whose frame has 16 bytes.
+    /// Returns a format that is read in `versions` and written in the last of them; its frame has 16 bytes.
     #[must_use]
     pub const fn versioned(magic: [u8; 8], versions: RangeInclusive<u32>) -> Self {
         Self { magic, oldest: *versions.start(), newest: *versions.end(), version_bytes: 4, checksum_at: 12 }
     }
 
-    /// The same with a version of two bytes; the two behind it are the owner's.
+    /// Returns a versioned format with a version of two bytes; the two bytes after it are the owner's.
     #[must_use]
     pub const fn short_versioned(magic: [u8; 8], versions: RangeInclusive<u32>) -> Self {
         Self { version_bytes: 2, ..Self::versioned(magic, versions) }
     }
 
-    /// The frame stands in `bytes`, which are the whole structure.
+    /// Writes the frame into `bytes`, which are the whole structure.
     ///
     /// *Panics*: when the frame does not fit.
     pub fn seal(&self, bytes: &mut [u8]) {
@@ -71,12 +71,14 @@ impl Format {
         bytes[..VERSION_AT].copy_from_slice(&self.magic);
         bytes[VERSION_AT..VERSION_AT + self.version_bytes]
             .copy_from_slice(&self.newest.to_le_bytes()[..self.version_bytes]);
+        // The checksum covers its own field as zeros; the reader substitutes the same.
         bytes[checksum.clone()].fill(0);
         let sum = crc32c(bytes);
         bytes[checksum].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// The block that begins with `wire`, whose first bytes are left to the frame, and has zeros behind it.
+    /// Returns a sealed block that begins with `wire` and is padded with zeros. The first bytes of `wire` are those of
+    /// the frame.
     pub fn emit<W: IntoBytes + Immutable>(&self, wire: &W) -> [u8; PAGE_BYTES] {
         let mut block = [0; PAGE_BYTES];
         wire.write_to_prefix(&mut block).expect("a header is smaller than a block");
@@ -84,18 +86,19 @@ impl Format {
         block
     }
 
-    /// True when the bytes begin with the magic: they were meant to be such a structure, whole or not.
+    /// True when the bytes begin with the magic: they are such a structure, intact or damaged.
     #[must_use]
     pub fn is_meant(&self, bytes: &[u8]) -> bool {
         bytes.starts_with(&self.magic)
     }
 
-    /// Admits `bytes`, which are all of the structure.
+    /// Verifies `bytes`, which are the whole structure.
     pub fn open(&self, bytes: &[u8]) -> Result<(), NotSealed> {
         self.known(self.version_of(bytes)?)
     }
 
-    /// The fields at the beginning of a block. *Shape*: one block of 4096 bytes, else it is foreign.
+    /// Verifies a block and returns the fields at its beginning. *Shape*: one block of 4096 bytes; any other size is
+    /// `Foreign`.
     pub fn parse<'a, W>(&self, block: &'a [u8]) -> Result<&'a W, NotSealed>
     where
         W: FromBytes + KnownLayout + Immutable + Unaligned,
@@ -104,11 +107,13 @@ impl Format {
         self.known(version).map(|()| wire)
     }
 
-    /// The same with the version, which may be a later one: for formats whose first fields stay in their places.
+    /// As [`Self::parse`], but accepts later versions and returns the version: for formats whose first fields keep
+    /// their places.
     pub fn parse_any_version<'a, W>(&self, block: &'a [u8]) -> Result<(&'a W, u32), NotSealed>
     where
         W: FromBytes + KnownLayout + Immutable + Unaligned,
     {
+        // A frame fills exactly one page.
         if block.len() != PAGE_BYTES {
             return Err(NotSealed::Foreign);
         }
@@ -117,14 +122,17 @@ impl Format {
         Ok((wire, version))
     }
 
-    /// The version of what is whole: the oldest that is read, or a later one.
+    /// Returns the version of an intact structure: at least the oldest that is read, possibly a later one.
     fn version_of(&self, bytes: &[u8]) -> Result<u32, NotSealed> {
         if !self.is_meant(bytes) {
+            // A blank block was never written, which callers tell from foreign content.
             return Err(if is_blank(bytes) { NotSealed::Blank } else { NotSealed::Foreign });
         }
+        // The magic is present, so a short buffer is damaged, not foreign.
         let (before, rest) = bytes.split_at_checked(self.checksum_at).ok_or(NotSealed::Damaged)?;
         let (found, behind) = rest.split_at_checked(CHECKSUM_BYTES).ok_or(NotSealed::Damaged)?;
         let checksum = crc32c_of_slices([before, &[0; CHECKSUM_BYTES], behind]);
+        // Little-endian: the last byte is the most significant.
         let digits = before.iter().skip(VERSION_AT).take(self.version_bytes);
         let version = digits.rev().fold(0, |version, &byte| version << 8 | u32::from(byte));
         if found == checksum.to_le_bytes() && version >= self.oldest { Ok(version) } else { Err(NotSealed::Damaged) }
@@ -135,10 +143,10 @@ impl Format {
     }
 }
 
-/// True for zeros alone.
+/// True when all bytes are zero.
 #[must_use]
 pub fn is_blank(bytes: &[u8]) -> bool {
-    // Without a way out of the inner loop it runs in wide registers.
+    // No early exit inside of a chunk, so that the compiler vectorizes the inner loop.
     bytes.chunks(64).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
@@ -157,7 +165,7 @@ mod tests {
         bytes
     }
 
-    /// The checksum was computed by another program: CRC32C of the bytes with zeros in its place.
+    /// The expected checksums were computed by another program: CRC32C of the bytes with zeros in the checksum field.
     #[test]
     fn frame_stands_where_the_format_says() {
         assert_eq!(sealed(PLAIN)[..20], *b"BLKYTEST\x5a\x5d\x7f\x93\x07\x07\x07\x07\x07\x07\x07\x07");

@@ -1,7 +1,7 @@
-//! Amounts of bytes as people say them, for the errors of crates that know no `Size`.
+//! Formatting of byte counts with binary units, for errors of crates that do not know `model::Size`.
 
-/// `1.5 GiB`, to a tenth: what is there is rounded down, what is needed is rounded `up`, so that the first never looks enough when it
-/// is not.
+/// Formats `bytes` as `1.5 GiB`, to a tenth. Available amounts are rounded down and required amounts are rounded `up`,
+/// so that an insufficient amount never looks sufficient.
 #[must_use]
 pub fn in_units(bytes: u64, up: bool) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];

@@ -1,31 +1,31 @@
-//! What an error may quote of what somebody else has written.
+//! Quotations of foreign text in errors.
 
 use std::ops::Range;
 
-/// How many characters of a parser's message are quoted.
+/// Limit on characters quoted from a parser's message.
 const CHARS_MAX: usize = 400;
-/// How many characters of a single word that somebody has written.
+/// Limit on characters of a quoted word.
 const WORD_CHARS_MAX: usize = 100;
-/// How many characters of a line, from where it is wrong.
+/// Limit on characters quoted from an erroneous line, starting at the error.
 const NEAR_CHARS_MAX: usize = 40;
 
-/// The text with control characters escaped and its line breaks kept, cut after 400 characters.
+/// Returns `text` with control characters escaped and line breaks kept, cut after 400 characters.
 ///
-/// For messages of parsers, which print back the line that they could not read, however long it is and whatever is in it.
+/// For messages of parsers, which repeat the line that they could not parse, whatever its length and content.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     shown(text.trim_end(), CHARS_MAX)
 }
 
-/// The word in quotes, with control characters escaped, cut after 100 characters.
+/// Returns the word in quotes, with control characters escaped, cut after 100 characters.
 #[must_use]
 pub fn quoted(word: &str) -> String {
     format!("\"{}\"", shown(word, WORD_CHARS_MAX))
 }
 
-/// Where a text is wrong and why: `line 3: unclosed array, at "[1, 2" (column 7)`.
+/// Formats position and reason of an error in a text: `line 3: unclosed array, at "[1, 2" (column 7)`.
 ///
-/// `span` is in bytes of `text`; without it the message stands alone.
+/// `span` is in bytes of `text`; without it the message is returned alone.
 #[must_use]
 pub fn complaint(text: &str, span: Option<Range<usize>>, message: &str) -> String {
     let why = excerpt(&message.replace('\n', ", "));
@@ -46,7 +46,7 @@ fn shown(text: &str, chars_max: usize) -> String {
         }
         match letter {
             '\n' => shown.push('\n'),
-            // Also what turns the direction of text around, so that nobody reads something else than what is there.
+            // Bidirectional controls, too: they would make the terminal show another text than the one that is there.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => shown.extend(letter.escape_unicode()),
             other if other.is_control() => shown.extend(other.escape_default()),
             other => shown.push(other),

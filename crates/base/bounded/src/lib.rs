@@ -1,8 +1,9 @@
-//! What comes from outside, held to a limit: files, standard input, connections, and what errors quote of them.
+//! Bounded reading of foreign input (files, standard input), bounded quoting of it in errors, and a descriptor reserve.
 //!
-//! Every reader of a file that somebody else writes goes through here: configuration, documents, scenarios, secrets, certificates.
-//! A file that is longer than its limit is an error with both figures; it is never cut, because what stands behind the cut would
-//! silently count as absent. What errors quote is short and has no control characters, because it goes to terminals and logs.
+//! Every reader of a file that others write goes through here: configuration, documents, scenarios, secrets,
+//! certificates. A file that exceeds its limit is an error with both figures. It is never truncated, because everything
+//! after the cut would silently count as absent. Quotations are short and free of control characters, because they go
+//! to terminals and logs. This crate parses nothing.
 
 pub mod descriptors;
 mod excerpt;
@@ -14,26 +15,26 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Why something was not read.
+/// Reason why input was not read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The operating system says so.
+    /// Error of the operating system.
     System(io::Error),
-    /// It is longer than its limit.
+    /// The input exceeds its limit.
     TooLong {
-        /// How long it is; none where it has no length, as a pipe.
+        /// Size in bytes; `None` where the input has no size, such as a pipe.
         bytes: Option<u64>,
-        /// How long it may be.
+        /// Limit in bytes.
         bytes_max: u64,
     },
-    /// It is a folder, a pipe or a device, where only a file is read.
+    /// A folder, a pipe or a device where a regular file is required.
     NoFile,
-    /// It is no text in UTF-8.
+    /// Not valid UTF-8.
     NoText,
 }
 
 impl ReadError {
-    /// True where nothing is there.
+    /// True when the file does not exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::System(error) if error.kind() == io::ErrorKind::NotFound)
@@ -64,64 +65,65 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// The content of a regular file. For a daemon, which must not wait for the other end of a pipe.
+/// Reads a regular file. For a daemon, which must not block on the other end of a pipe.
 ///
-/// *Errors*: it cannot be read, is no regular file, or is longer than the limit.
+/// *Errors*: it cannot be read, is not a regular file, or exceeds the limit.
 pub fn file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, ReadError> {
-    // Before it is opened, because opening a pipe waits for a writer.
+    // Checked before the open, which would block on a pipe until there is a writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(ReadError::NoFile);
     }
     source(path, bytes_max)
 }
 
-/// As [`file`], as text.
+/// Reads a regular file as text, as [`file`].
 ///
-/// *Errors*: those of [`file`], or it is no UTF-8.
+/// *Errors*: those of [`file`], or it is not valid UTF-8.
 pub fn text_file(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
     text_of(file(path, bytes_max)?)
 }
 
-/// The content of whatever is at the path, a pipe as well. For a command line, where `<(…)` is a pipe.
+/// Reads a file or a pipe. For a command line, where `<(…)` is a pipe.
 ///
-/// *Errors*: it cannot be read, or is longer than the limit.
+/// *Errors*: it cannot be read, or exceeds the limit.
 pub fn source(path: &Path, bytes_max: u64) -> Result<Vec<u8>, ReadError> {
     let opened = File::open(path)?;
     let found = opened.metadata()?;
     if found.is_dir() {
         return Err(ReadError::NoFile);
     }
+    // Checked first, so that a file that is far too long is not read at all.
     if found.len() > bytes_max {
         return Err(ReadError::TooLong { bytes: Some(found.len()), bytes_max });
     }
     reader(opened, bytes_max)
 }
 
-/// The content of whatever is at the path, or of standard input where that is `-`.
+/// Reads a file or a pipe, or standard input where the path is `-`.
 ///
-/// *Errors*: it cannot be read, or is longer than the limit.
+/// *Errors*: it cannot be read, or exceeds the limit.
 pub fn source_or_stdin(path: &Path, bytes_max: u64) -> Result<Vec<u8>, ReadError> {
     if path == Path::new("-") { reader(io::stdin().lock(), bytes_max) } else { source(path, bytes_max) }
 }
 
-/// What a reader gives until its end.
+/// Reads to the end of `from`.
 ///
-/// *Errors*: it cannot be read, or gives more than the limit.
+/// *Errors*: it cannot be read, or exceeds the limit.
 pub fn reader(from: impl Read, bytes_max: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
-    // One more, so that what is as long as its limit is told from what is longer.
+    // One byte more, to distinguish input of exactly the limit from longer input.
     from.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max { Err(ReadError::TooLong { bytes: None, bytes_max }) } else { Ok(bytes) }
 }
 
-/// The bytes as text.
+/// Converts bytes to text.
 ///
-/// *Errors*: they are no UTF-8.
+/// *Errors*: they are not valid UTF-8.
 pub fn text_of(bytes: Vec<u8>) -> Result<String, ReadError> {
     String::from_utf8(bytes).map_err(|_| ReadError::NoText)
 }
 
-/// The number with a comma between thousands.
+/// Formats a number with thousands separators.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

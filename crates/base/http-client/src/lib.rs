@@ -1,6 +1,6 @@
-//! One HTTP/1.1 request over a connection that is there, and its answer: for the command line, alerts, the watchdog and the lab.
+//! HTTP/1.1 client for one request over an existing connection: for the command line, alerts, the watchdog and the lab.
 //!
-//! The protocol is hyper's. Whether the connection is a socket of this machine or under TLS is the caller's business.
+//! The protocol is hyper's. The caller opens the connection, a local socket or TLS.
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -13,28 +13,30 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
-/// The most that [`get`] reads of an answer.
+/// Limit on the body that [`get`] reads, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Sends the request; the answer, before its body has come. The connection ends with it.
+/// Sends the request and returns the response before its body has arrived. The connection ends with the response.
 ///
-/// *Errors*: the connection breaks, or the other end does not speak HTTP.
+/// *Errors*: the connection breaks, or the peer does not speak HTTP.
 pub async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
 ) -> hyper::Result<Response<Incoming>> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // What breaks it breaks the exchange, which tells of it.
+    // The result of the task is not needed: an error of the connection also fails the exchange, which reports it.
     tokio::spawn(connection);
     sender.send_request(request).await
 }
 
-/// The body of what the daemon behind `socket` answers to `GET path`. Blocks this thread, for `patience` at most.
+/// Requests `GET path` from the daemon behind `socket` and returns the body. Blocks this thread, at most for
+/// `patience`.
 ///
-/// *Errors*: nobody answers in time; the status is not 200; the answer is longer than [`ANSWER_BYTES_MAX`].
+/// *Errors*: no answer in time; the status is not 200; the body exceeds [`ANSWER_BYTES_MAX`].
 pub fn get(socket: &Path, path: &str, patience: Duration) -> io::Result<Vec<u8>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = async {
+        // HTTP/1.1 requires a Host header; its value has no meaning on a local socket.
         let stream = UnixStream::connect(socket).await?;
         let request = Request::get(path).header(HOST, "blockyard").body(Full::default()).map_err(io::Error::other)?;
         let response = send(stream, request).await.map_err(io::Error::other)?;
@@ -42,6 +44,7 @@ pub fn get(socket: &Path, path: &str, patience: Duration) -> io::Result<Vec<u8>>
         if status != hyper::StatusCode::OK {
             return Err(io::Error::other(format!("it answers {status}")));
         }
+        // Bounded: a faulty server must not exhaust the memory.
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(io::Error::other)?;
         Ok(body.to_bytes().to_vec())
     };
@@ -57,7 +60,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
 
-    /// What `get` makes of an answer.
+    /// Returns the request that `get` sends, and its result for this answer.
     fn got(answer: &'static [u8], patience: Duration) -> (String, io::Result<Vec<u8>>) {
         let dir = tempfile::tempdir().expect("a folder");
         let socket = dir.path().join("socket");

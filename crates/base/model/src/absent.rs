@@ -1,65 +1,65 @@
-//! Volumes that are presented to hosts and have no device just now: what hosts are told of them meanwhile.
+//! Attributes of presented volumes that are reported to hosts while the volume is not open.
 //!
-//! Control keeps the [`UnitShape`] of each presented volume in its state. The data plane tells it ([`Order::UnitShapes`]) and is
-//! given it back with the access table, so that a LUN answers although nothing of its pool can be read.
+//! The control plane stores the [`UnitShape`] of each presented volume in its state and passes it to the data plane in
+//! [`Order::UnitShapes`] and with the access table, so that a LUN answers although its pool cannot be read.
 //!
 //! [`Order::UnitShapes`]: crate::Order::UnitShapes
 
 use crate::{Backend, Size, VolumeId, VolumeName};
 use serde::{Deserialize, Serialize};
 
-/// What INQUIRY, READ CAPACITY and MODE SENSE tell of a volume, as its unit was when it was open last.
+/// Volume attributes for INQUIRY, READ CAPACITY and MODE SENSE, as of the last time the volume was open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitShape {
-    /// Its capacity.
+    /// Capacity of the volume.
     pub size: Size,
-    /// Bytes of a logical block.
+    /// Logical block size in bytes.
     pub block_bytes: u32,
-    /// Bytes of a physical block.
+    /// Physical block size in bytes.
     pub physical_block_bytes: u32,
-    /// Bytes of the transfer that costs least.
+    /// Optimal transfer length in bytes.
     pub optimal_bytes: u32,
-    /// Bytes of the longest atomic write; 0 where there is none.
+    /// Maximum atomic transfer length in bytes; 0 if atomic writes are not supported.
     pub atomic_bytes: u32,
-    /// Bytes that are mapped and freed as one, of a thin volume.
+    /// Allocation granularity of a thin volume in bytes; `None` for other volumes.
     pub granule_bytes: Option<u32>,
-    /// True when unmapped blocks read as zeros.
+    /// True if unmapped blocks read as zeros.
     pub discard_zeroes: bool,
-    /// What holds its data.
+    /// Storage that backs the volume.
     pub backend: Backend,
-    /// True when hosts may eject its medium.
+    /// True if hosts may eject the medium.
     pub removable: bool,
-    /// True when an acknowledged write may be lost before a flush (WCE).
+    /// True if an acknowledged write may be lost before a flush (WCE).
     pub volatile_cache: bool,
 }
 
-/// Why a presented volume has no device.
+/// Reason why a presented volume has no device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Absence {
-    /// It is waited for, and serves again without an operator: 02/04/01.
+    /// Temporary: the volume returns without an operator. SCSI sense 02/04/01.
     Waits,
-    /// Nothing changes without an operator: 02/04/03.
+    /// Permanent until an operator intervenes. SCSI sense 02/04/03.
     NeedsOperator,
 }
 
-/// A presented volume, for the time in which it is not open.
+/// Presented volume as it appears to hosts while it is not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsentVolume {
-    /// Its name.
+    /// Name of the volume.
     pub name: VolumeName,
-    /// What hosts are told of it.
+    /// Attributes that hosts are given.
     pub shape: UnitShape,
-    /// Why it is absent, when it is.
+    /// Reason to report while the volume is not open.
     pub absence: Absence,
 }
 
 impl AbsentVolume {
-    /// The volume `name` of this shape, which is waited for when it is not open.
+    /// Returns the entry of volume `name` with `shape`, whose absence is temporary.
     #[must_use]
     pub fn waiting(name: VolumeName, shape: UnitShape) -> Self {
         Self { name, shape, absence: Absence::Waits }
     }
 }
 
-/// What the unit of an open volume is like.
+/// Identity, name and attributes of an open volume.
 pub type ShapeOfUnit = (VolumeId, VolumeName, UnitShape);

@@ -1,4 +1,4 @@
-//! Who may see what.
+//! Access control: targets, portals, hosts, and the presentations of volumes to hosts.
 
 use crate::{
     AbsentVolume, AuthPolicy, Balance, Iqn, Name, Network, Portal, PortalGroupPolicy, Proof, VolumeId, VolumeName,
@@ -6,82 +6,82 @@ use crate::{
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Everything that decides who may see which volume: one snapshot, replaced as a whole.
+/// Complete access table: targets, portals, hosts and presentations. Replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The targets that we serve.
+    /// Targets of the array.
     pub targets: Vec<Target>,
-    /// The portals that hosts log in at.
+    /// Portals that accept sessions.
     pub portals: Vec<Portal>,
-    /// What is set for portal groups, by their tags; of the others nothing is.
+    /// Settings of portal groups by portal group tag. Groups that are not listed use the defaults.
     pub portal_groups: BTreeMap<u16, PortalGroupPolicy>,
-    /// How sessions are shared out over data portals.
+    /// Load balancing of sessions over the data portals.
     pub balance: Balance,
-    /// What holds for all logins.
+    /// Authentication settings for all logins.
     pub auth: AuthPolicy,
-    /// Who may log in. An initiator that no host names may not, unless a host takes any.
+    /// Hosts that may log in. An initiator that no host lists is rejected, unless a host accepts any initiator.
     pub hosts: Vec<Host>,
-    /// Which host sees which volume, where.
+    /// Presentations of volumes to hosts.
     pub presentations: Vec<Presentation>,
-    /// What hosts are told of presented volumes while these are not open.
+    /// Attributes of presented volumes, used while the volumes are not open.
     pub absent: BTreeMap<VolumeId, AbsentVolume>,
 }
 
-/// The name that stands for every host and for whoever is none. No host and no group is called so.
+/// Reserved name for all hosts, including initiators of no host. No host and no group may have this name.
 pub const EVERYONE: &str = "everyone";
 
-/// A target that hosts log in to.
+/// iSCSI target of the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its name among ours.
+    /// Name of the target within the array.
     pub name: Name,
-    /// Its iSCSI name.
+    /// iSCSI name of the target.
     pub iqn: Iqn,
 }
 
-/// A host: one or more initiators that see the same volumes.
+/// Host: one or more initiators that see the same volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Its name.
+    /// Name of the host.
     pub name: Name,
-    /// Its initiators.
+    /// Initiators of the host.
     pub initiators: Initiators,
-    /// Where it may come from; anywhere when empty.
+    /// Networks from which the host may log in; empty means any.
     pub networks: Vec<Network>,
-    /// What both sides prove before it is let in.
+    /// CHAP authentication that its logins require.
     pub proof: Proof,
 }
 
-/// Which initiators are a host.
+/// Initiators that belong to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Initiators {
-    /// Every initiator that no other host names.
+    /// Any initiator that is not listed for another host.
     Any,
-    /// These.
+    /// The initiators with these iSCSI names.
     Listed(Vec<Iqn>),
 }
 
-/// One volume, seen by one host through one target under one number.
+/// Presentation of one volume to one host, through one target and under one LUN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Presentation {
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// Its identity: another volume of the same name is not shown instead.
+    /// Identity of the volume: another volume of the same name is not presented instead.
     pub volume_id: VolumeId,
-    /// The host.
+    /// Name of the host.
     pub host: Name,
-    /// The target, by its name among ours.
+    /// Name of the target within the array.
     pub target: Name,
-    /// The logical unit number.
+    /// Logical unit number.
     pub lun: u16,
-    /// Through portals of which groups, by their tags; through all when empty.
+    /// Tags of the portal groups through which the volume is visible; empty means all.
     pub groups: Vec<u16>,
-    /// True when the host may not write.
+    /// True if the host must not write.
     pub read_only: bool,
 }
 
 impl Host {
-    /// True when a login by `initiator` from `address` is a login of this host.
+    /// Returns true if a login by `initiator` from `address` belongs to this host.
     #[must_use]
     pub fn admits(&self, initiator: &Iqn, address: IpAddr) -> bool {
         let named = match &self.initiators {
@@ -92,14 +92,15 @@ impl Host {
     }
 }
 
-/// True when what is presented through portals of these groups, or of all when there are none, is so through one of `tag`.
+/// Returns true if a presentation that is limited to the portal groups `groups` (all if empty) is visible through the
+/// portal group `tag`.
 #[must_use]
 pub fn is_shown_in(groups: &[u16], tag: u16) -> bool {
     groups.is_empty() || groups.contains(&tag)
 }
 
 impl Presentation {
-    /// True when sessions that came in through a portal of the group see it.
+    /// Returns true if sessions through portals of the group `tag` see the volume.
     #[must_use]
     pub fn is_shown_in(&self, tag: u16) -> bool {
         is_shown_in(&self.groups, tag)

@@ -1,74 +1,74 @@
-//! What is being done, in figures that only grow while a volume, a disk or a session is open.
+//! Activity counters, which only increase while a volume, a disk or a session is open.
 
 use crate::{CacheReport, DiskCounters, DiskName, Histogram, Name, VolumeCounters, VolumeId, VolumeName, VolumePolicy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// What was done up to now.
+/// Snapshot of all activity counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// By hosts, with each open volume.
+    /// Host I/O per open volume.
     pub volumes: Vec<VolumeActivity>,
-    /// By each disk.
+    /// I/O per disk.
     pub disks: Vec<(DiskName, DiskCounters)>,
-    /// In each session.
+    /// Commands and transfers per session.
     pub sessions: Vec<SessionActivity>,
 }
 
-/// What hosts have done with a volume since it was opened.
+/// Host I/O of a volume since it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeActivity {
-    /// Its name.
+    /// Name of the volume.
     pub name: VolumeName,
-    /// Its identity.
+    /// Identity of the volume.
     pub id: VolumeId,
-    /// How much.
+    /// Operations and bytes.
     pub counters: VolumeCounters,
-    /// How it is cached and how fast it may be.
+    /// Caching policy and QoS limits of the volume.
     pub policy: VolumePolicy,
-    /// What the cache did, where it lies in a pool.
+    /// Cache counters; `None` for volumes that do not belong to a pool.
     pub cache: Option<CacheReport>,
-    /// How long it took.
+    /// Command latencies.
     pub took: Took,
 }
 
-/// What was done in a session since it was logged in.
+/// Activity of a session since its login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionActivity {
-    /// Which session: its TSIH.
+    /// TSIH of the session.
     pub id: u32,
-    /// The host, by its name.
+    /// Name of the host, if the initiator belongs to one.
     pub host: Option<Name>,
-    /// The initiator's iSCSI name.
+    /// iSCSI name of the initiator.
     pub initiator: String,
-    /// Where the initiator is.
+    /// Address of the initiator.
     pub address: SocketAddr,
-    /// The portal that it reached.
+    /// Portal that the session was established at.
     pub portal: SocketAddr,
-    /// SCSI commands done.
+    /// Completed SCSI commands.
     pub commands: u64,
     /// Bytes sent to the initiator.
     pub read_bytes: u64,
     /// Bytes received from the initiator.
     pub written_bytes: u64,
-    /// How long commands took.
+    /// Command latencies.
     pub took: Took,
 }
 
-/// How long commands took, by what they do.
+/// Command latency histograms by command class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Took {
-    /// Those that read blocks.
+    /// Commands that read blocks.
     pub reads: Histogram,
-    /// Those that write blocks.
+    /// Commands that write blocks.
     pub writes: Histogram,
-    /// All others.
+    /// All other commands.
     pub others: Histogram,
 }
 
 impl Took {
-    /// All of them.
+    /// Returns the histogram over all commands.
     #[must_use]
     pub fn all(&self) -> Histogram {
         let mut all = self.reads.clone();
@@ -77,7 +77,7 @@ impl Took {
         all
     }
 
-    /// What was counted since it was `earlier`.
+    /// Returns the difference to the earlier state `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

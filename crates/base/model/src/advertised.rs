@@ -1,7 +1,8 @@
-//! The address under which hosts reach a portal, where that is not the address that it listens on: behind NAT, or in a
-//! container.
+//! Advertised address of a portal, for hosts that reach it under another address than it listens on: behind NAT, or in
+//! a container.
 //!
-//! Whatever tells hosts where to log in uses it: SendTargets, login redirects, iSNS, and the lines that are printed for hosts.
+//! Used wherever an address is given to hosts: SendTargets, login redirects, iSNS, and the output of commands that show
+//! portals to hosts.
 
 use crate::{Misread, Refusal, code};
 use bounded::quoted;
@@ -11,11 +12,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// The longest DNS name and label, in bytes (RFC 1035 §2.3.4).
+/// Maximum lengths of a DNS name and of a label, in bytes (RFC 1035 §2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// An address that hosts reach: an IP address or a DNS name, and a port where it is not the one that the portal listens on.
+/// Address of a portal as hosts reach it: an IP address or a DNS name, and a port if it differs from the listening
+/// port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("examples" = ["203.0.113.5", "203.0.113.5:13260", "[2001:db8::5]:3260", "san.example.com"]))]
@@ -31,7 +33,8 @@ enum AdvertisedHost {
 }
 
 impl Advertised {
-    /// As hosts write it, for a portal that listens on `listens`: `HOST:PORT`, with brackets around an IPv6 address.
+    /// Returns the address in the form that initiators use, `HOST:PORT` with brackets around an IPv6 address, for a
+    /// portal that listens on `listens`.
     ///
     /// *Source*: RFC 7143 §13.8, TargetAddress.
     #[must_use]
@@ -39,7 +42,7 @@ impl Advertised {
         format!("{}:{}", self.host, self.port.unwrap_or(listens.port()))
     }
 
-    /// The IP address and port; none of a DNS name.
+    /// Returns the IP address and port; `None` for a DNS name.
     #[must_use]
     pub fn socket_address(&self, listens: SocketAddr) -> Option<SocketAddr> {
         match self.host {
@@ -58,7 +61,7 @@ impl AdvertisedHost {
     }
 }
 
-/// False for addresses that lead a host nowhere, or to another place on each of its links.
+/// Returns false for addresses that cannot be a destination, or that are ambiguous because they are valid per link.
 fn can_be_reached(ip: IpAddr) -> bool {
     let is_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
@@ -67,8 +70,8 @@ fn can_be_reached(ip: IpAddr) -> bool {
     !is_local && !ip.is_unspecified() && !ip.is_multicast()
 }
 
-/// True for labels of letters, digits and hyphens (RFC 1123 §2.1), of which the last is no number: that would be a mistyped
-/// address.
+/// Returns true for labels of letters, digits and hyphens (RFC 1123 §2.1) whose last label is not a number: such a name
+/// would be a mistyped address.
 fn is_dns_name(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=LABEL_BYTES_MAX).contains(&label.len())
@@ -84,6 +87,7 @@ impl FromStr for Advertised {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // A bare IPv6 address has colons itself, so it is tried before the text is split at the last colon.
         let (host, port) = if let Ok(bare) = text.parse::<Ipv6Addr>() {
             (bare.to_string(), None)
         } else {
@@ -91,6 +95,7 @@ impl FromStr for Advertised {
                 Some((host, port)) => (host, Some(port)),
                 None => (text, None),
             };
+            // An IPv6 address with brackets: the last colon is inside of them if no port follows.
             match (host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')), text.ends_with(']')) {
                 (Some(inner), _) => (inner.to_owned(), port),
                 (None, true) => (text.trim_start_matches('[').trim_end_matches(']').to_owned(), None),

@@ -1,4 +1,4 @@
-//! What is wrong now, and who is told of it, as others see it.
+//! Alerts, receivers of alerts and audit forwarding, as the API reports them.
 
 use crate::{EventCode, EventSeverity, Name, Refusal, Span, Subject, Timestamp, code};
 use schemars::JsonSchema;
@@ -6,179 +6,179 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Something that is wrong now, once however often its event comes.
+/// Active or recent alert. Repetitions of the same event count for one alert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AlertReport {
-    /// What is wrong.
+    /// Description of the alert.
     #[serde(flatten)]
     pub facts: AlertFacts,
-    /// The receivers that were told.
+    /// Receivers that have been notified.
     pub told: Vec<Name>,
-    /// Until when nobody is told, where somebody has silenced it.
+    /// End of the silence that suppresses notifications of this alert, if there is one.
     pub silenced: Option<Timestamp>,
 }
 
-/// What is wrong, or was: the same for whoever looks and whoever is told.
+/// Description of an alert: identical in the API and in notifications.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AlertFacts {
-    /// Its number: the same from when it is raised to its end.
+    /// Number of the alert, constant from the time it is raised until it ends.
     pub number: u64,
-    /// What sort of event it is.
+    /// Code of the event that raised it.
     pub code: EventCode,
-    /// How bad it is.
+    /// Severity.
     pub severity: EventSeverity,
-    /// What it is about.
+    /// Object that is affected.
     pub subject: Subject,
-    /// What is so, in one sentence without its full stop.
+    /// Description of the condition: one sentence without a full stop.
     pub sentence: String,
-    /// What to do about it; empty where there is nothing to do.
+    /// Recommended action; empty if none is required.
     pub action: String,
-    /// What else helps to find it: disks with serial number and place.
+    /// Further facts that help to locate the cause, such as disks with serial number and slot.
     pub details: Vec<String>,
-    /// Since when it is so.
+    /// Time of the first occurrence.
     pub since: Timestamp,
-    /// When it was so last.
+    /// Time of the latest occurrence.
     pub last: Timestamp,
-    /// How often it has come.
+    /// Number of occurrences.
     pub times: u64,
-    /// True where it stays until an operator takes note of it, if nothing else ends it before.
+    /// True if the alert stays until an operator acknowledges it, unless something else ends it before.
     #[serde(default)]
     pub waits_for_you: bool,
 }
 
-/// Somebody who is told of alerts.
+/// Receiver of alerts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiverReport {
-    /// What it is called.
+    /// Name of the receiver.
     pub name: Name,
-    /// How it is told.
+    /// Delivery method.
     pub way: ReceiverWay,
-    /// Whom we believe there.
+    /// Trust anchor for the TLS connection to the receiver.
     pub trust: ReceiverTrust,
-    /// It is told of what is as bad or worse.
+    /// Lowest severity that is reported to this receiver.
     pub least: EventSeverity,
-    /// For how long what happens together is gathered before it is told.
+    /// Time for which alerts are collected before one notification is sent.
     pub gather: Span,
-    /// After how long it is told again of what is still so; never when zero.
+    /// Interval after which alerts that still exist are reported again; zero means never.
     pub remind: Span,
-    /// True where we prove who we are: with a password, or by signing.
+    /// True if Blockyard authenticates to the receiver, with a password or a signature.
     pub has_secret: bool,
-    /// When it was told something last.
+    /// Time of the last successful delivery.
     pub succeeded: Option<Timestamp>,
-    /// When that failed last.
+    /// Time of the last failed delivery.
     pub failed: Option<Timestamp>,
-    /// Why it failed last.
+    /// Error of the last failed delivery.
     pub why: Option<String>,
-    /// True while what it should know could not be said to it.
+    /// True while a notification could not be delivered.
     pub is_away: bool,
 }
 
-/// How a receiver is told.
+/// Delivery method of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ReceiverWay {
-    /// By mail.
+    /// Electronic mail.
     Mail {
-        /// To whom.
+        /// Recipient addresses.
         to: Vec<String>,
-        /// From whom.
+        /// Sender address.
         from: String,
-        /// The server that takes the mail: a name or address, and a port.
+        /// Mail server: a name or address, and a port.
         smtp: String,
-        /// How the connection is kept from others.
+        /// Encryption of the connection.
         tls: MailTls,
-        /// As whom we log in there.
+        /// User name for the login at the mail server.
         user: Option<String>,
     },
-    /// By an HTTP request.
+    /// HTTP request.
     Webhook {
-        /// Where to.
+        /// URL that the request is sent to.
         url: String,
-        /// In which form.
+        /// Format of the request.
         form: WebhookForm,
     },
 }
 
-/// Whom we believe at the other end of TLS.
+/// Trust anchor for TLS connections of the array.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ReceiverTrust {
-    /// Whoever the authorities of the system vouch for.
+    /// Certificate authorities of the operating system.
     #[default]
     System,
-    /// Whoever the authorities in this file of the node vouch for.
+    /// Certificate authorities in a file on the node.
     CaFile {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
-    /// Whoever has this key.
+    /// Pinned public key: only a server with this key is accepted.
     Pin {
         /// `sha256:` and 64 hexadecimal digits.
         pin: String,
     },
 }
 
-/// How a connection to a mail server is kept from others.
+/// Encryption of the connection to a mail server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailTls {
-    /// It begins in the clear, and must go on under TLS. *Source*: RFC 3207.
+    /// STARTTLS: begins unencrypted and requires the upgrade to TLS. *Source*: RFC 3207.
     #[default]
     Starttls,
-    /// It is under TLS from the start. *Source*: RFC 8314.
+    /// TLS from the start of the connection. *Source*: RFC 8314.
     Implicit,
-    /// It is in the clear.
+    /// No encryption.
     None,
 }
 
-/// In which form a webhook is told.
+/// Format of a webhook request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WebhookForm {
-    /// Everything, as JSON.
+    /// JSON with all fields.
     #[default]
     Generic,
-    /// A text, as Slack, Mattermost and others take it.
+    /// Text as expected by Slack, Mattermost and compatible services.
     Slack,
-    /// A text with a title, as ntfy takes it.
+    /// Text with a title, as expected by ntfy.
     Ntfy,
 }
 
-/// What a receiver has answered to a test.
+/// Response of a receiver to a test notification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiverTest {
-    /// Its words.
+    /// Text of the response.
     pub said: String,
 }
 
-/// Where the audit goes as well.
+/// Forwarding of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ForwardReport {
-    /// Where to; none when it goes nowhere.
+    /// Destination; absent if the audit log is not forwarded.
     pub to: Option<String>,
-    /// Whom we believe there.
+    /// Trust anchor for the TLS connection to the destination.
     pub trust: ReceiverTrust,
-    /// The number of the last record that counts as said there.
+    /// Number of the last record that has been delivered.
     pub position: u64,
-    /// When something was said last.
+    /// Time of the last delivery.
     pub last: Option<Timestamp>,
-    /// Why it does not go there just now.
+    /// Current error, if forwarding fails.
     pub why: Option<String>,
 }
 
-/// What nobody is told of for a while.
+/// Silence: suppresses notifications for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SilenceReport {
-    /// What: a code such as `BY-E302`, or a subject such as `pool tank`.
+    /// Silenced event code, such as `BY-E302`, or subject, such as `pool tank`.
     pub what: String,
-    /// Until when.
+    /// End of the silence.
     pub until: Timestamp,
 }
 
 macro_rules! words {
     ($kind:ty, $what:literal, $hint:literal: $($variant:ident $word:literal),*) => {
         impl $kind {
-            /// It in one word.
+            /// Returns the value as one word.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {

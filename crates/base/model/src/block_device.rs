@@ -1,49 +1,49 @@
-//! Block devices of the machine that the array does not know.
+//! Block devices of the machine that the array does not use.
 
 use crate::{DiskIdentity, Label, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One block device that the machine has and the array does not know.
+/// Block device of the machine that is not a disk of the array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockDeviceReport {
-    /// The path to add it by: one that stays when other disks come and go, where there is one.
+    /// Path to add the device by: a persistent path where there is one.
     pub path: String,
-    /// What the kernel calls it now: `/dev/sda`.
+    /// Current kernel name, such as `/dev/sda`.
     pub device: String,
-    /// How much it holds.
+    /// Capacity.
     pub size: Size,
-    /// Which piece of hardware it is, and where it sits.
+    /// Hardware identity and location.
     pub identity: DiskIdentity,
-    /// How it is attached, where that is known.
+    /// Transport, if known.
     pub transport: Option<Transport>,
-    /// What is on it; none when that could not be looked into.
+    /// Content of the device; absent if it could not be read.
     pub label: Option<Label>,
-    /// What speaks for and against taking it.
+    /// Availability for the array.
     pub state: BlockDeviceState,
-    /// Why it is not free to take, and what to do; none when it is free.
+    /// Reason why the device is not available, and what to do; absent if it is available.
     pub reason: Option<String>,
 }
 
-/// Whether a block device is free to take. All but the first are taken only by who gives their path.
+/// Availability of a block device. Devices in any state other than `free` are added only by their explicit path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockDeviceState {
-    /// Blank as far as anybody can tell, and nobody uses it.
+    /// Blank, as far as can be determined, and not in use.
     Free,
-    /// A member of a pool that this array does not know: an old one's, or another node's.
+    /// Member of a pool that this array does not know: of an earlier installation or of another node.
     Member,
-    /// Something is on it: a file system, a partition table, another product's label.
+    /// Holds data: a file system, a partition table, or the label of another product.
     Holding,
-    /// Mounted, swap, or held by something else.
+    /// Mounted, used as swap, or held by another subsystem.
     InUse,
-    /// It is no disk to build on: too small, read-only, a partition, a volume of something else.
+    /// Not usable as a disk: too small, read-only, a partition, or a volume of another product.
     Unsuitable,
-    /// It could not be looked into.
+    /// Could not be examined.
     Unknown,
 }
 
-/// How a disk is attached.
+/// Transport of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -63,14 +63,14 @@ pub enum Transport {
     FibreChannel,
     /// MultiMediaCard or SD.
     Mmc,
-    /// A device over several paths.
+    /// Multipath device.
     Multipath,
-    /// A file that looks like a device.
+    /// Loop device: a file that appears as a block device.
     Loop,
 }
 
 impl BlockDeviceState {
-    /// The state in one or two words, as tables show it.
+    /// Returns the state in one or two words, as tables show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl BlockDeviceState {
 }
 
 impl Transport {
-    /// As tables show it.
+    /// Returns the name that tables show.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,28 +1,28 @@
-//! How an order travels from control to the data plane, and its answer back.
+//! Transfer of orders from the control plane to the data plane, and of the responses back.
 
 use crate::{Order, Refusal, Report};
 use std::fmt;
 
-/// Where the answer goes. Called once, from the data plane's thread; must not block.
+/// Callback that receives the response. Called once, on a thread of the data plane; must not block.
 pub type Reply = Box<dyn FnOnce(Result<Report, Refusal>) + Send>;
 
-/// An order and the place for its answer, as sent over a `shard::mailbox`.
+/// Order with the callback for its response, as sent through a `shard::mailbox`.
 ///
-/// A call that is dropped unanswered tells its sender that the data plane is gone.
+/// If a call is dropped without a response, the sender concludes that the data plane has ended.
 pub struct Call {
-    /// What to do.
+    /// Order to execute.
     pub order: Order,
-    /// Where to say how it went.
+    /// Callback for the response.
     pub reply: Reply,
 }
 
 impl Call {
-    /// A call that hands its answer to `reply`.
+    /// Returns a call that passes its response to `reply`.
     pub fn new(order: Order, reply: impl FnOnce(Result<Report, Refusal>) + Send + 'static) -> Self {
         Self { order, reply: Box::new(reply) }
     }
 
-    /// The asker has the answer.
+    /// Delivers the response to the sender.
     pub fn answer(self, answer: Result<Report, Refusal>) {
         (self.reply)(answer);
     }

@@ -1,4 +1,4 @@
-//! What is proven with CHAP at a login, and with which hash functions.
+//! CHAP authentication at a login, and its hash functions.
 
 use crate::{Misread, Refusal, Secret, code};
 use bounded::quoted;
@@ -7,51 +7,51 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What holds for the logins of all hosts.
+/// Authentication settings that apply to all hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthPolicy {
-    /// The weakest hash function that is spoken.
+    /// Weakest hash function that is accepted.
     pub weakest: ChapAlgorithm,
-    /// What discovery sessions prove, whichever host asks; what their host proves for other sessions when absent.
+    /// Authentication of discovery sessions, for all hosts; `None` means the same as for normal sessions of the host.
     pub discovery: Option<Proof>,
 }
 
-/// What an initiator proves to us, and what we prove to it.
+/// CHAP credentials of both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
-    /// What it proves; it is believed when absent.
+    /// Credential that the initiator must present; without it the initiator is not authenticated.
     pub own: Option<Chap>,
-    /// What we prove. Only together with `own`.
+    /// Credential that the array presents to the initiator. Only together with `own`.
     pub mutual: Option<Chap>,
 }
 
-/// A CHAP name and its secret.
+/// CHAP name and secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chap {
-    /// CHAP_N.
+    /// CHAP name (key `CHAP_N`).
     pub user: String,
-    /// What CHAP_R is computed from.
+    /// Secret that the response (key `CHAP_R`) is computed from.
     pub secret: Secret,
-    /// Whether it goes without.
+    /// Requirement of authentication with this credential.
     pub demand: Demand,
 }
 
-/// Whether a login goes without a proof.
+/// Requirement of authentication at a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Demand {
-    /// No.
+    /// Logins without authentication are rejected.
     Required,
-    /// Yes, when the initiator does not want it; what is claimed has to be proven all the same.
+    /// Logins without authentication are accepted. An initiator that chooses CHAP must still succeed.
     Offered,
 }
 
-/// The hash functions of CHAP, the weakest first.
+/// Hash functions of CHAP, weakest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("enum" = ["md5", "sha-1", "sha-256", "sha3-256"]))]
 pub enum ChapAlgorithm {
-    /// The one that every host speaks.
+    /// MD5, which every initiator supports.
     #[default]
     Md5,
     /// SHA-1.
@@ -63,7 +63,7 @@ pub enum ChapAlgorithm {
 }
 
 impl Demand {
-    /// The demand in one word.
+    /// Returns the requirement as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -90,10 +90,10 @@ impl fmt::Display for Demand {
 }
 
 impl ChapAlgorithm {
-    /// All of them, the weakest first.
+    /// All hash functions, weakest first.
     pub const ALL: [Self; 4] = [Self::Md5, Self::Sha1, Self::Sha256, Self::Sha3_256];
 
-    /// How an operator writes it.
+    /// Returns the name that operators write.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

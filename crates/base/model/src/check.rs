@@ -1,56 +1,57 @@
-//! What a look at everything that a pool says of its volumes has found.
+//! Results of a consistency check of the volume maps of a pool.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is wrong with the maps of a pool's volumes, and how much was looked at.
+/// Inconsistencies in the volume maps of a pool, and the extent of the check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolCheck {
-    /// What is wrong; nothing, if all is well.
+    /// Inconsistencies; empty if the maps are consistent.
     pub findings: Vec<CheckFinding>,
-    /// Entries of maps that were looked at.
+    /// Number of map entries checked.
     pub entries: u64,
-    /// Granules that are in use.
+    /// Number of granules in use.
     pub granules: u64,
-    /// Pages of maps that are in use.
+    /// Number of map pages in use.
     pub pages: u64,
 }
 
-/// Something that is wrong with a volume and what shares a map with it.
+/// Inconsistency of a volume, or of volumes that share a map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckFinding {
-    /// The volume that came first, by its name, or by its identity when it is gone.
+    /// Name of the first affected volume, or its identity if the volume no longer exists.
     pub volume: String,
-    /// Of what kind it is.
+    /// Kind of inconsistency.
     pub kind: CheckKind,
-    /// What it is, in words.
+    /// Description.
     pub what: String,
 }
 
-/// The kinds of what can be wrong.
+/// Kind of inconsistency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckKind {
-    /// Space that nobody has is not free.
+    /// Space that no volume references is marked as allocated.
     Leak,
-    /// Space that somebody has is free, and may be given to another.
+    /// Space that a volume references is marked as free, and might be allocated again.
     Unguarded,
-    /// Two have the same space.
+    /// Two volumes reference the same space without sharing it.
     DoubleUse,
-    /// The map speaks of what is not there.
+    /// The map references space outside of the pool.
     OutOfRange,
-    /// A part of the map cannot be read, or is not whole.
+    /// Part of the map cannot be read or is invalid.
     Damaged,
-    /// Something was counted wrongly.
+    /// A reference count is wrong.
     Count,
-    /// Blocks of the map are lost in every copy, and the volume does not serve. What is left can be used, and some blocks may be older then.
+    /// Blocks of the map are lost in every copy, and the volume is offline. The remaining data can be used; some blocks
+    /// may be older then.
     Lost,
-    /// The volume does not serve, because it lacks what it has acknowledged last.
+    /// The volume is offline because the last acknowledged writes are missing.
     Held,
 }
 
 impl CheckKind {
-    /// The kind in one word.
+    /// Returns the kind as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -65,19 +66,19 @@ impl CheckKind {
         }
     }
 
-    /// What a repair does about it; none where nothing can be done.
+    /// Returns the action of a repair; `None` if it cannot be repaired.
     #[must_use]
     pub const fn repair(self) -> Option<&'static str> {
         match self {
             Self::Leak => Some("free the space"),
             Self::Unguarded => Some("take the space for who has it"),
             Self::Count => Some("count again"),
-            // Never by itself: see `is_repaired_at_a_loss`.
+            // Never repaired automatically: see `is_repaired_at_a_loss`.
             Self::Lost | Self::DoubleUse | Self::OutOfRange | Self::Damaged | Self::Held => None,
         }
     }
 
-    /// True when a repair goes on with what is left, where the operator accepts the loss.
+    /// Returns true if a repair continues with the remaining data, provided that the operator accepts the loss.
     #[must_use]
     pub const fn is_repaired_at_a_loss(self) -> bool {
         matches!(self, Self::Lost)

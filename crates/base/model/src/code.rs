@@ -1,4 +1,4 @@
-//! The catalogue of refusals. A number once given is never given again.
+//! Catalogue of error codes. A number is never reused for another meaning.
 
 use crate::Kind;
 use schemars::JsonSchema;
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The number of a refusal, shown as `BY-1234`.
+/// Number of an error, shown as `BY-1234`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^BY-[0-9]{4}$"))]
 pub struct Code(u16);
 
-/// One line of the catalogue.
+/// Entry of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The number.
+    /// Number of the error.
     pub code: Code,
-    /// What sort of refusal it is.
+    /// Category of the error.
     pub kind: Kind,
-    /// What it means, in general.
+    /// General meaning, as one sentence.
     pub title: &'static str,
 }
 
@@ -27,7 +27,7 @@ macro_rules! catalogue {
     ($($number:literal $name:ident $kind:ident $title:literal;)*) => {
         $(#[doc = $title] pub const $name: Code = Code($number);)*
 
-        /// Every refusal that Blockyard knows.
+        /// All errors of Blockyard.
         pub const CATALOGUE: &[Entry] = &[$(Entry { code: $name, kind: Kind::$kind, title: $title }),*];
     };
 }
@@ -220,7 +220,7 @@ catalogue! {
     1901 INTERNAL              Internal    "Blockyard has a bug.";
 }
 
-/// A number that a catalogue gives twice does not compile.
+/// Rejects duplicate numbers in a catalogue at compile time.
 macro_rules! ascending {
     ($catalogue:ident) => {
         const _: () = {
@@ -238,13 +238,13 @@ pub(crate) use ascending;
 ascending!(CATALOGUE);
 
 impl Code {
-    /// The sort of refusal. A number that this version does not know counts as our bug.
+    /// Returns the category. A number that this version does not know counts as an internal error.
     #[must_use]
     pub fn kind(self) -> Kind {
         CATALOGUE.iter().find(|entry| entry.code == self).map_or(Kind::Internal, |entry| entry.kind)
     }
 
-    /// What it means in general, without the full stop.
+    /// Returns the general meaning without the full stop.
     #[must_use]
     pub fn title(self) -> &'static str {
         CATALOGUE.iter().find(|entry| entry.code == self).map_or("unknown", |entry| entry.title).trim_end_matches('.')
@@ -257,7 +257,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// The text is not `BY-` and a number.
+/// Error: the text is not `BY-` and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a code is written as BY-1234")]
 pub struct NotACode;

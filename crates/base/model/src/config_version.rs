@@ -1,11 +1,11 @@
-//! The number of a configuration.
+//! Numbers of configurations.
 
 use crate::{Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use std::str::FromStr;
 
-/// Which of the kept configurations: the number of the version of the state that began it.
+/// Number of a stored configuration: the version of the state that introduced it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub struct ConfigVersion(pub u64);
 

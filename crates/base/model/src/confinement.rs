@@ -1,29 +1,30 @@
-//! What the daemon has given up, so that a fault in it does not own the machine (docs/adr/0019-process-model.md).
+//! Process confinement of the daemon, which limits the effect of a fault or an exploit
+//! (docs/adr/0019-process-model.md).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One measure that confines the daemon.
+/// Confinement measure of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// No core dumps, and no process of the same user reads its memory.
+    /// No core dumps, and no access to its memory by other processes of the same user.
     Memory,
-    /// No capabilities, and no way to gain any (`no_new_privs`).
+    /// No capabilities, and no means to gain any (`no_new_privs`).
     Privileges,
-    /// Files are limited to its own by Landlock.
+    /// File access limited to the files of the daemon by Landlock.
     Landlock,
-    /// System calls are limited to a list by seccomp.
+    /// System calls limited to an allow list by seccomp.
     Seccomp,
-    /// Rings carry only the operations of the data plane.
+    /// `io_uring` instances limited to the operations of the data plane.
     Rings,
 }
 
 impl Measure {
-    /// All of them, in the order in which they are taken.
+    /// All measures, in the order in which they are applied.
     pub const ALL: [Self; 5] = [Self::Memory, Self::Privileges, Self::Landlock, Self::Seccomp, Self::Rings];
 
-    /// The measure in one word, as tables and metrics show it.
+    /// Returns the measure as one word, as tables and metrics show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -36,20 +37,20 @@ impl Measure {
     }
 }
 
-/// Whether a measure is in force.
+/// State of a confinement measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MeasureState {
-    /// It is in force, for all threads.
+    /// In force for all threads.
     InForce,
-    /// The kernel does not have it, or does not let this process use it.
+    /// Not available: the kernel does not support it, or does not permit it for this process.
     NotSupported,
-    /// `--no-sandbox`, or `sandbox = false` in the configuration.
+    /// Disabled by `--no-sandbox`, or by `sandbox = false` in the configuration.
     SwitchedOff,
 }
 
 impl MeasureState {
-    /// The state in words.
+    /// Returns the state in words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -60,14 +61,14 @@ impl MeasureState {
     }
 }
 
-/// One measure, and whether it is in force.
+/// Confinement measure and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureReport {
-    /// Which.
+    /// Measure.
     pub measure: Measure,
-    /// Whether it is in force.
+    /// State of the measure.
     pub state: MeasureState,
-    /// What it is limited to, or what the kernel says.
+    /// Scope of the restriction, or the error of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

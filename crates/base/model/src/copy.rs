@@ -1,4 +1,4 @@
-//! Full copies of volumes: what is copied, and how far that is.
+//! Full copies of volumes: source and progress.
 
 use crate::{Misread, Name, Progress, Refusal, SnapshotName, VolumeName};
 use schemars::JsonSchema;
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What is copied, written as `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`.
+/// Source of a copy, written as `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^([a-z0-9][a-z0-9._-]{0,62}(/[a-z0-9][a-z0-9._-]{0,62})?|[a-z0-9][a-z0-9._-]{0,62}/[a-z0-9][a-z0-9._-]{0,62}@[a-z0-9][a-z0-9._-]{0,62})$"))]
 pub enum CopySource {
-    /// What the volume shows when the copy begins.
+    /// Content of the volume at the start of the copy.
     Volume(VolumeName),
-    /// What the snapshot shows.
+    /// Content of the snapshot.
     Snapshot(SnapshotName),
 }
 
-/// A copy that runs.
+/// Running copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyReport {
-    /// What is copied.
+    /// Source of the copy.
     pub source: CopySource,
-    /// How far it is, of what takes space in the source.
+    /// Progress, relative to the allocated space of the source.
     pub progress: Progress,
 }
 
 impl CopySource {
-    /// The volume that is copied, or that has the snapshot.
+    /// Returns the volume that is copied, or to which the snapshot belongs.
     #[must_use]
     pub fn volume(&self) -> &VolumeName {
         match self {
@@ -36,7 +36,7 @@ impl CopySource {
         }
     }
 
-    /// The pool that it lies in, if it lies in one.
+    /// Returns the pool of the source, if it belongs to a pool.
     #[must_use]
     pub fn pool(&self) -> Option<&Name> {
         self.volume().pool()

@@ -1,83 +1,84 @@
-//! How a disk is.
+//! Disks: state, identity and counters.
 
 use crate::{DiskHealth, DiskId, DiskName, MachineId, Name, NodeId, PoolId, RemoteReport, Size, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One disk as it is now.
+/// State of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskReport {
-    /// Its name; none for a disk that was only looked at.
+    /// Name of the disk; absent for a disk that was only inspected.
     pub name: Option<DiskName>,
-    /// Where it is.
+    /// Device path.
     pub path: String,
-    /// How much it holds. Zero for a missing disk.
+    /// Capacity; zero for a missing disk.
     pub size: Size,
-    /// Bytes of the smallest thing that it reads or writes.
+    /// Logical block size in bytes: the smallest unit of a read or write.
     pub logical_block_bytes: u32,
-    /// Bytes of the smallest write that costs it no read.
+    /// Physical block size in bytes: the smallest write without read-modify-write in the disk.
     pub physical_block_bytes: u32,
-    /// What it says about itself.
+    /// Content of the label area.
     pub label: Label,
-    /// How it is.
+    /// State.
     pub state: DiskState,
-    /// What it has done since it was opened.
+    /// Counters since the disk was opened.
     pub counters: DiskCounters,
-    /// Which pools it is a spare for, if it is one.
+    /// Hot spare assignment, if the disk is a spare.
     #[serde(default)]
     pub spare: Option<SpareReport>,
-    /// Which pool it was a member of, where a pool has let go of it.
+    /// Pool from which the disk was removed, if it is a former member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<FormerMember>,
-    /// Which piece of hardware it is, and where it sits.
+    /// Hardware identity and location.
     #[serde(default)]
     pub identity: DiskIdentity,
-    /// What it says of its health, where it was asked.
+    /// Health data, if it has been queried.
     #[serde(default)]
     pub health: Option<DiskHealth>,
-    /// How it is reached, where it is a disk of another array.
+    /// Connection to the disk, if it is a disk of another array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteReport>,
 }
 
-/// Which piece of hardware a disk is, and where it sits. What is not known is absent; of a file nothing is.
+/// Hardware identity and location of a disk. Unknown fields are absent; a file has none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DiskIdentity {
-    /// Its maker's number.
+    /// Serial number.
     pub serial: Option<String>,
-    /// What its maker calls it.
+    /// Model name.
     pub model: Option<String>,
-    /// Its world wide name.
+    /// World wide name.
     pub wwn: Option<String>,
-    /// Which part of the disk it is, when it is a partition.
+    /// Partition number, if it is a partition.
     pub partition: Option<u32>,
-    /// A path that stays when other disks come and go.
+    /// Persistent device path, which does not depend on the order of detection.
     pub stable_path: Option<String>,
-    /// True for one that turns.
+    /// True for rotating media.
     pub rotational: Option<bool>,
-    /// The enclosure that it sits in.
+    /// Enclosure that contains the disk.
     pub enclosure: Option<String>,
-    /// Its slot there.
+    /// Slot in the enclosure.
     pub slot: Option<String>,
-    /// True when its slot has a light.
+    /// True if the slot has a locate LED.
     pub has_light: bool,
 }
 
 impl DiskIdentity {
-    /// What no two disks have in common, where it is known: the serial number, and which part of the disk.
+    /// Returns the unique key of the disk, if known: serial number and partition.
     #[must_use]
     pub fn key(&self) -> Option<(String, Option<u32>)> {
+        // A partition shares the serial number with its disk.
         self.serial.clone().map(|serial| (serial, self.partition))
     }
 
-    /// True when both are known, and are two different disks.
+    /// Returns true if both keys are known and differ.
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
         matches!((self.key(), other.key()), (Some(one), Some(other)) if one != other)
     }
 
-    /// Enclosure and slot in words, as far as they are known.
+    /// Returns enclosure and slot in words, as far as they are known.
     #[must_use]
     pub fn place(&self) -> Option<String> {
         match (&self.enclosure, &self.slot) {
@@ -89,31 +90,31 @@ impl DiskIdentity {
     }
 }
 
-/// A disk that waits to take the place of a lost member.
+/// Hot spare: a disk that replaces a lost member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpareReport {
-    /// The pool that it is for; every pool when absent.
+    /// Pool for which the spare is reserved; absent for all pools.
     pub pool: Option<Name>,
 }
 
-/// A pool that a disk was a member of until another one got its place.
+/// Earlier membership of a disk in a pool, which has replaced it with another disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FormerMember {
-    /// The pool.
+    /// Name of the pool.
     pub pool: Name,
-    /// True when it was out of service by then: it had failed, did not answer, or erred more than its pool allows.
+    /// True if the disk was out of service at that time: failed, not responding, or over the error limit of its pool.
     #[serde(default)]
     pub failed: bool,
-    /// The disk that has its place.
+    /// Disk that replaced it.
     #[serde(default)]
     pub replaced_by: Option<DiskName>,
-    /// When that got its place.
+    /// Time of the replacement.
     #[serde(default)]
     pub since: Option<Timestamp>,
 }
 
 impl FormerMember {
-    /// The same in words: `failed member of pool tank, replaced by disk s0 on 2026-11-28T14:00:00Z`.
+    /// Returns a description such as `failed member of pool tank, replaced by disk s0 on 2026-11-28T14:00:00Z`.
     #[must_use]
     pub fn sentence(&self) -> String {
         let kind = if self.failed { "failed" } else { "former" };
@@ -123,97 +124,97 @@ impl FormerMember {
     }
 }
 
-/// What stands at the beginning of a disk.
+/// Content of the label area of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Label {
-    /// Nothing that anybody would miss, as far as we can tell.
+    /// No recognizable content.
     None,
-    /// It is a member of a pool of ours.
+    /// Member of a Blockyard pool.
     Ours {
-        /// Which pool.
+        /// Identity of the pool.
         pool: PoolId,
-        /// What the pool is called.
+        /// Name of the pool.
         pool_name: Name,
-        /// Which disk of it.
+        /// Identity of the disk within the pool.
         disk: DiskId,
-        /// The last owner of the pool according to this disk; absent when the pool was never claimed, or the disk has no
-        /// owner's mark that is whole.
+        /// Last owner of the pool according to this disk; absent if the pool was never claimed, or the disk has no
+        /// valid owner record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<LabelOwner>,
     },
-    /// A label of ours that is not whole: its pool was being made or destroyed when the power went, or it decayed.
+    /// Damaged Blockyard label: power was lost while its pool was created or destroyed, or the label has decayed.
     Damaged,
-    /// Something else: a file system, a partition table, another product's label.
+    /// Foreign content: a file system, a partition table, or the label of another product.
     Foreign {
-        /// What, in words: `ext4 file system`.
+        /// Description, such as `ext4 file system`.
         what: String,
     },
 }
 
-/// What is said of a disk that holds something that no signature names.
+/// Description of content that has no known signature.
 pub const UNKNOWN_DATA: &str = "data of an unknown kind";
 
-/// The newest owner's mark of a disk: which node had its pool last.
+/// Newest owner record on a disk: the node that imported the pool last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LabelOwner {
-    /// The node.
+    /// Identity of the node.
     pub node: NodeId,
-    /// The name of the node.
+    /// Name of the node.
     pub node_name: String,
-    /// The machine that the node ran on, where that was known.
+    /// Machine that the node ran on, if known.
     #[serde(default)]
     pub machine: Option<MachineId>,
-    /// True when the node has exported the pool.
+    /// True if the node has exported the pool.
     pub released: bool,
 }
 
-/// How a disk is.
+/// State of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskState {
-    /// Open, in no open pool.
+    /// Open, and not a member of an open pool.
     Free,
-    /// A member of an open pool, in step.
+    /// Member of an open pool, with current data.
     InUse,
-    /// A member of an open pool that is being rebuilt onto it.
+    /// Member of an open pool that is being rebuilt onto it.
     Rebuilding,
-    /// Taken out of its pool, or not answering.
+    /// Removed from service by its pool, or not responding.
     Failed,
     /// Known, but not found.
     Missing,
-    /// It was a member of a pool that has given its place to another disk; it holds old data.
+    /// Former member of a pool that has replaced it; holds outdated data.
     Former,
 }
 
-/// What a disk has done since it was opened.
+/// I/O counters of a disk since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskCounters {
-    /// Read operations.
+    /// Completed read operations.
     pub reads: u64,
-    /// Write operations.
+    /// Completed write operations.
     pub writes: u64,
-    /// Flushes.
+    /// Completed flushes.
     pub flushes: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Operations that failed.
+    /// Failed operations.
     pub errors: u64,
-    /// How long at least one operation was under way.
+    /// Time with at least one operation in flight, in nanoseconds.
     #[serde(default)]
     pub busy_ns: u64,
-    /// How long operations took, all together: through `busy_ns`, how many were under way at once.
+    /// Sum of the latencies of all operations, in nanoseconds. Divided by `busy_ns`, the average queue depth.
     #[serde(default)]
     pub waited_ns: u64,
-    /// For how long at least the operation has been under way that has been so longest.
+    /// Lower bound of the age of the oldest operation in flight, in nanoseconds.
     #[serde(default)]
     pub oldest_ns: u64,
 }
 
 impl Label {
-    /// The identity of the disk, when it is one of ours.
+    /// Returns the identity of the disk if it has a valid Blockyard label.
     #[must_use]
     pub fn disk(&self) -> Option<DiskId> {
         match self {
@@ -222,7 +223,7 @@ impl Label {
         }
     }
 
-    /// The pool that the disk says it belongs to.
+    /// Returns identity and name of the pool that the label names.
     #[must_use]
     pub fn pool(&self) -> Option<(PoolId, &Name)> {
         match self {
@@ -233,7 +234,7 @@ impl Label {
 }
 
 impl DiskReport {
-    /// True while a pool counts it among its members.
+    /// Returns true if the disk belongs to an open pool.
     #[must_use]
     pub const fn is_member(&self) -> bool {
         matches!(self.state, DiskState::InUse | DiskState::Rebuilding | DiskState::Failed)
@@ -241,7 +242,7 @@ impl DiskReport {
 }
 
 impl DiskState {
-    /// The state in one word, as tables show it.
+    /// Returns the state in one or two words, as tables show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

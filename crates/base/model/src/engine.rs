@@ -1,42 +1,42 @@
-//! How the data plane itself is.
+//! Overall state of the data plane, and the identity of the node.
 
 use crate::{MachineId, Name, NodeId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The data plane as it is now.
+/// State and counters of the data plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EngineReport {
-    /// How many shards run.
+    /// Number of shards.
     pub shards: u32,
-    /// How the machine's disks and sockets are driven: `io_uring` or `threads`.
+    /// I/O backend for disks and sockets: `io_uring` or `threads`.
     pub io: String,
-    /// For how many seconds it has been running.
+    /// Uptime in seconds.
     pub uptime_seconds: u64,
-    /// Sessions now.
+    /// Current number of sessions.
     pub sessions: u32,
-    /// SCSI commands done since the start.
+    /// SCSI commands completed since the start.
     pub commands: u64,
     /// Bytes sent to initiators.
     pub read_bytes: u64,
     /// Bytes received from initiators.
     pub written_bytes: u64,
-    /// Bytes of buffers in use.
+    /// Buffer memory in use, in bytes.
     pub buffer_bytes: u64,
-    /// Bytes of buffers that may be in use.
+    /// Limit of buffer memory, in bytes.
     pub buffer_bytes_max: u64,
 }
 
-/// Who the node is, for the marks that it leaves on the disks of its pools.
+/// Identity of the node, as written into the owner records of its pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIdentity {
-    /// Which node: the same after every restart.
+    /// Persistent identity of the node.
     pub id: NodeId,
-    /// What it is called.
+    /// Name of the node.
     pub name: Name,
-    /// What no other daemon can have as long as this one runs, and what the next one that is started in its place has
-    /// until the machine is started anew.
+    /// Identity of this daemon's place on the running machine: unique among concurrently running daemons, and inherited
+    /// by a restarted daemon until the machine reboots.
     pub seat: [u8; 16],
-    /// The machine that it runs on; none where the system does not identify itself.
+    /// Machine that the node runs on; `None` if the system has no machine identity.
     pub machine: Option<MachineId>,
 }

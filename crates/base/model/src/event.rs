@@ -1,4 +1,4 @@
-//! What has happened: one log for the whole node.
+//! Event log of the node.
 
 mod catalogue;
 
@@ -11,62 +11,62 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// One line of the log.
+/// Entry of the event log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// Its number: one more than that of the event before. Numbers are not used again.
+    /// Sequence number, one more than that of the preceding event. Never reused.
     pub number: u64,
-    /// When it happened; of several equal ones the last.
+    /// Time of the latest occurrence.
     pub time: Timestamp,
-    /// When it happened first.
+    /// Time of the first occurrence.
     pub since: Timestamp,
-    /// How often: equal ones that follow each other closely are one event.
+    /// Number of occurrences: equal events in close succession are combined.
     pub times: u64,
-    /// What sort of event it is, for scripts and for the manual.
+    /// Event code, for scripts and for the manual.
     pub code: EventCode,
-    /// How bad it is.
+    /// Severity.
     pub severity: EventSeverity,
-    /// What it happened to.
+    /// Object that is affected.
     pub subject: Subject,
-    /// What happened, in one sentence without its full stop.
+    /// Description of the event: one sentence without a full stop.
     pub sentence: String,
 }
 
-/// Something that has just happened, before the log has it.
+/// New event that is not yet in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raised {
-    /// When.
+    /// Time of the event.
     pub time: Timestamp,
-    /// What sort of event it is.
+    /// Event code.
     pub code: EventCode,
-    /// What it happened to.
+    /// Object that is affected.
     pub subject: Subject,
-    /// What happened, in one sentence without its full stop.
+    /// Description of the event: one sentence without a full stop.
     pub sentence: String,
 }
 
-/// How bad an event is, best first.
+/// Severity of an event, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventSeverity {
-    /// Good to know.
+    /// Informational.
     Info,
-    /// Everything serves, and something wants attention.
+    /// All services are available, but attention is required.
     Warning,
-    /// Something does not serve, or data is in danger.
+    /// A service is unavailable, or data is at risk.
     Critical,
 }
 
-/// What an event happened to.
+/// Object that an event or alert refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Subject {
-    /// What sort of thing it is.
+    /// Kind of the object.
     pub kind: SubjectKind,
-    /// What it is called.
+    /// Name of the object.
     pub name: String,
 }
 
-/// What sort of thing an event happened to.
+/// Kind of the object that an event refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SubjectKind {
@@ -76,18 +76,18 @@ pub enum SubjectKind {
     Pool,
     /// A volume.
     Volume,
-    /// A host, or an initiator that none is known of.
+    /// Host, or an initiator that belongs to no host.
     Host,
     /// A portal.
     Portal,
     /// The node itself.
     Node,
-    /// Somebody who is told of alerts, or of what is written in the audit.
+    /// Receiver of alerts or of the audit log.
     Receiver,
 }
 
 impl Raised {
-    /// It happened at `time`.
+    /// Returns an event that occurred at `time`.
     #[must_use]
     pub fn new(time: Timestamp, code: EventCode, subject: Subject, sentence: impl Into<String>) -> Self {
         Self { time, code, subject, sentence: sentence.into() }
@@ -95,34 +95,35 @@ impl Raised {
 }
 
 impl Event {
-    /// The event in the log under `number`.
+    /// Returns the log entry with `number` for the first occurrence.
     #[must_use]
     pub fn first(number: u64, raised: Raised) -> Self {
         let Raised { time, code, subject, sentence } = raised;
         Self { number, time, since: time, times: 1, code, severity: code.severity(), subject, sentence }
     }
 
-    /// True when `raised` is the same again.
+    /// Returns true if `raised` is a repetition of this event.
     #[must_use]
     pub fn is_like(&self, raised: &Raised) -> bool {
+        // Number and time are ignored.
         self.code == raised.code && self.subject == raised.subject && self.sentence == raised.sentence
     }
 }
 
 impl Subject {
-    /// The disk of this name.
+    /// Returns the disk of this name as a subject.
     #[must_use]
     pub fn disk(name: &DiskName) -> Self {
         Self::new(SubjectKind::Disk, name)
     }
 
-    /// The pool of this name.
+    /// Returns the pool of this name as a subject.
     #[must_use]
     pub fn pool(name: &Name) -> Self {
         Self::new(SubjectKind::Pool, name)
     }
 
-    /// Anything.
+    /// Returns an object of any kind as a subject.
     #[must_use]
     pub fn new(kind: SubjectKind, name: &impl ToString) -> Self {
         Self { kind, name: name.to_string() }
@@ -136,7 +137,7 @@ impl fmt::Display for Subject {
 }
 
 impl SubjectKind {
-    /// The kind in one word.
+    /// Returns the kind as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -152,10 +153,10 @@ impl SubjectKind {
 }
 
 impl EventSeverity {
-    /// All severities, best first.
+    /// All severities, lowest first.
     pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
 
-    /// The severity in one word.
+    /// Returns the severity as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

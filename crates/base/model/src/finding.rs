@@ -1,45 +1,45 @@
-//! What was looked at, and whether it will hurt.
+//! Findings of a diagnosis: graded results of individual checks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How bad a finding is, best first.
+/// Grade of a finding, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
-    /// As it should be.
+    /// No problem.
     Good,
-    /// It does not hurt yet.
+    /// Risk without a present effect.
     Warning,
-    /// It hurts.
+    /// Problem that has an effect now.
     Bad,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// How bad it is.
+    /// Grade of the result.
     pub grade: Grade,
-    /// What was looked at.
+    /// Object of the check.
     pub subject: String,
-    /// What is so.
+    /// Result as a sentence.
     pub sentence: String,
-    /// What to do; empty where nothing is to be done.
+    /// Recommended action; empty if none is required.
     pub fix: String,
 }
 
 impl Finding {
-    /// It is as it should be.
+    /// Returns a finding without a problem.
     pub fn good(subject: impl Into<String>, sentence: impl Into<String>) -> Self {
         Self { grade: Grade::Good, subject: subject.into(), sentence: sentence.into(), fix: String::new() }
     }
 
-    /// It does not hurt yet.
+    /// Returns a finding about a risk.
     pub fn warning(subject: impl Into<String>, sentence: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { grade: Grade::Warning, subject: subject.into(), sentence: sentence.into(), fix: fix.into() }
     }
 
-    /// It hurts.
+    /// Returns a finding about a problem.
     pub fn bad(subject: impl Into<String>, sentence: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { grade: Grade::Bad, subject: subject.into(), sentence: sentence.into(), fix: fix.into() }
     }

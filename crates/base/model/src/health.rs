@@ -1,36 +1,36 @@
-//! What a disk says of its own health.
+//! SMART health data of a disk.
 
 use crate::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What SMART told, the last time that it was asked for. What a disk does not tell is absent.
+/// SMART data of a disk, as of the last query. Values that the disk does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskHealth {
-    /// When it was asked.
+    /// Time of the query.
     pub time: Timestamp,
-    /// False when the disk itself says that it fails.
+    /// Overall assessment by the disk: false if it predicts or reports a failure.
     pub passed: Option<bool>,
-    /// Degrees Celsius.
+    /// Temperature in degrees Celsius.
     pub temperature: Option<i64>,
-    /// For how many hours it has been powered.
+    /// Power-on time in hours.
     pub power_on_hours: Option<u64>,
-    /// Sectors that it has replaced by others.
+    /// Number of reallocated sectors.
     pub reallocated_sectors: Option<u64>,
-    /// Sectors that it could not read and would replace when they are written.
+    /// Number of unreadable sectors that will be reallocated when they are written.
     pub pending_sectors: Option<u64>,
-    /// Errors that it could not correct.
+    /// Number of uncorrected errors.
     pub uncorrected_errors: Option<u64>,
-    /// How much of its life is used, of a hundred; may be more.
+    /// Used portion of the rated lifetime in percent; may exceed 100.
     pub percent_used: Option<u64>,
-    /// How much of its spare flash is left, of a hundred.
+    /// Remaining spare flash blocks in percent.
     pub spare_percent: Option<u64>,
-    /// Times that the link or the drive reported a CRC error of the interface.
+    /// Number of interface CRC errors that the link or the drive reported.
     pub link_errors: Option<u64>,
 }
 
 impl DiskHealth {
-    /// What is wrong, in words, the worst first; empty where nothing is.
+    /// Returns the problems in words, most severe first; empty if there are none.
     #[must_use]
     pub fn complaints(&self) -> Vec<String> {
         let mut complaints = Vec::new();
@@ -55,7 +55,7 @@ impl DiskHealth {
         complaints
     }
 
-    /// True when it had better be replaced before it fails.
+    /// Returns true if the disk should be replaced before it fails.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.passed == Some(false)

@@ -1,53 +1,56 @@
-//! How often commands took how long, in buckets.
+//! Latency histograms.
 //!
-//! The buckets are log-linear: eight to each doubling of the time, so that a value is known to an eighth of itself from a
-//! microsecond to a minute. What was counted only grows, so that the difference of two looks is what was in between.
+//! The buckets are log-linear: eight per doubling, so that a value is known to one eighth from a microsecond to a
+//! minute. Counts only increase, so that the difference of two snapshots is the histogram of the interval between them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Buckets to each doubling, as a power of two.
+/// Buckets per doubling, as a power of two.
 const STEPS_BITS: u32 = 3;
 const STEPS: usize = 1 << STEPS_BITS;
-/// Doublings above the first eight microseconds; what takes longer, more than a minute, is counted in the last bucket.
+/// Number of doublings, of which the first covers 0 to 7 µs. Latencies of more than a minute are counted in the last
+/// bucket.
 const DOUBLINGS: usize = 24;
 
-/// How many buckets there are.
+/// Number of buckets.
 pub const BUCKETS: usize = STEPS * DOUBLINGS;
 
-/// How many rows a [`Histogram::rows`] has.
+/// Number of rows of [`Histogram::rows`].
 pub const ROWS: usize = 24;
 
-/// Counts of commands by how long they took; buckets without a command are left out.
+/// Histogram of command latencies: pairs of bucket number and count, without empty buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram(Vec<(u8, u64)>);
 
 impl Histogram {
-    /// The counts of all [`BUCKETS`], from the shortest time on.
+    /// Creates a histogram from the counts of all [`BUCKETS`], shortest latency first.
     pub fn new(counts: impl Iterator<Item = u64>) -> Self {
+        // The numbers of all buckets fit into one byte.
         let numbered = (0..=u8::MAX).zip(counts.take(BUCKETS));
         Self(numbered.filter(|&(_, count)| count > 0).collect())
     }
 
-    /// How many commands were counted.
+    /// Returns the number of commands.
     #[must_use]
     pub fn commands(&self) -> u64 {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// How long all of them took together.
+    /// Returns the sum of all latencies.
     ///
-    /// *Shape*: microseconds; each command is taken for the middle of its bucket, so at most a sixteenth off.
+    /// *Shape*: microseconds. Each command counts as the middle of its bucket, so the error is at most one sixteenth.
     #[must_use]
     pub fn took_us(&self) -> u64 {
         self.0.iter().map(|&(bucket, count)| (first_of(bucket) + last_of(bucket)) / 2 * count).sum()
     }
 
-    /// So many of a thousand took no longer; zero where there was none.
+    /// Returns the latency that `per_mille` of a thousand commands did not exceed; zero for an empty histogram.
     ///
-    /// *Shape*: microseconds, at most an eighth more than it was.
+    /// *Shape*: microseconds; at most one eighth too high, because the end of the bucket is returned.
     #[must_use]
     pub fn within_us(&self, per_mille: u64) -> u64 {
+        // 128 bits: the product can exceed 64 bits. Rounding up makes the result cover at least the wanted share.
         let wanted = (u128::from(self.commands()) * u128::from(per_mille)).div_ceil(1000);
         let mut seen = 0;
         let bucket = self.0.iter().find(|&&(_, count)| {
@@ -57,12 +60,13 @@ impl Histogram {
         bucket.map_or(0, |&(bucket, _)| last_of(bucket))
     }
 
-    /// These and those.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         self.0 = merged(&self.0, &other.0, |one, another| one + another);
     }
 
-    /// What was counted since it was `earlier`; all of it when it cannot be the same histogram, because a count fell.
+    /// Returns the difference to the earlier state `earlier`. If a count has decreased, it was a different histogram,
+    /// and all of this one is returned.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let fell = merged(&self.0, &earlier.0, |now, then| u64::from(now < then));
@@ -72,8 +76,8 @@ impl Histogram {
         Self(merged(&self.0, &earlier.0, |now, then| now - then))
     }
 
-    /// As a row of cells: how many took less than 8 µs, 16 µs, 32 µs and so on, each doubling by itself; the last is all that
-    /// took more than half a minute.
+    /// Returns one count per doubling: less than 8 µs, 8 to 16 µs, 16 to 32 µs and so on; the last is everything above
+    /// half a minute.
     #[must_use]
     pub fn rows(&self) -> [u64; ROWS] {
         let mut rows = [0; ROWS];
@@ -83,7 +87,8 @@ impl Histogram {
         rows
     }
 
-    /// How many took no longer than the last of each of the [`Histogram::rows`], with that time in microseconds.
+    /// Returns, for each of the [`Histogram::rows`], its upper bound in microseconds and the number of commands up to
+    /// it.
     #[must_use]
     pub fn cumulated(&self) -> [(u64, u64); ROWS] {
         let mut seen = 0;
@@ -91,12 +96,13 @@ impl Histogram {
         self.rows().map(|count| {
             seen += count;
             row += 1;
+            // Each row ends at twice the time of the preceding one.
             (STEPS as u64 * (1 << (row - 1)), seen)
         })
     }
 }
 
-/// Both lists of counts as one, without zeros.
+/// Combines two sorted lists of counts with `with`, without zeros in the result.
 fn merged(one: &[(u8, u64)], other: &[(u8, u64)], with: impl Fn(u64, u64) -> u64) -> Vec<(u8, u64)> {
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
     let mut all = Vec::with_capacity(one.len().max(other.len()));
@@ -116,21 +122,23 @@ fn merged(one: &[(u8, u64)], other: &[(u8, u64)], with: impl Fn(u64, u64) -> u64
     }
 }
 
-/// The bucket of so many microseconds.
+/// Returns the bucket of a latency of `us` microseconds.
 #[must_use]
 #[inline]
 pub fn bucket_of(us: u64) -> usize {
+    // Up to 7 µs every microsecond has its own bucket.
     let Some(doublings) = us.checked_ilog2().and_then(|log| log.checked_sub(STEPS_BITS)) else {
         return usize::try_from(us).unwrap_or(BUCKETS - 1);
     };
-    // The leading one of what is left stands for the doubling itself.
+    // The leading one bit of the shifted value, worth `STEPS`, accounts for the first doubling.
     let step = (us >> doublings) as usize;
     (doublings as usize * STEPS + step).min(BUCKETS - 1)
 }
 
-/// The most microseconds that are counted in a bucket.
+/// Returns the upper bound of a bucket in microseconds, inclusive.
 fn last_of(bucket: u8) -> u64 {
     let bucket = usize::from(bucket);
+    // Width one: the linear part and the first doubling above it.
     if bucket < 2 * STEPS {
         return bucket as u64;
     }

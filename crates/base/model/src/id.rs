@@ -1,4 +1,4 @@
-//! Identities that survive renaming: they are on the disks, not in anyone's head.
+//! Persistent identities, which survive renaming: stored on disk, and independent of names and device paths.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,19 +14,19 @@ macro_rules! identity {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A new identity from 16 bytes that nobody can predict (version 4).
+            /// Creates an identity from 16 random bytes (UUID version 4). They must be unpredictable.
             #[must_use]
             pub fn from_random(bytes: [u8; 16]) -> Self {
                 Self(Builder::from_random_bytes(bytes).into_uuid())
             }
 
-            /// The identity that these bytes on a disk stand for.
+            /// Decodes the on-disk representation.
             #[must_use]
             pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(Uuid::from_bytes(bytes))
             }
 
-            /// The identity as it stands on a disk.
+            /// Encodes the on-disk representation.
             #[must_use]
             pub const fn to_bytes(self) -> [u8; 16] {
                 self.0.into_bytes()
@@ -49,26 +49,26 @@ macro_rules! identity {
 }
 
 identity!(
-    /// Which disk, wherever it is attached. Given when the disk joins a pool.
+    /// Identity of a disk, independent of its device path. Assigned when the disk joins a pool.
     DiskId
 );
 identity!(
-    /// Which pool, whatever it is called.
+    /// Identity of a pool, independent of its name.
     PoolId
 );
 identity!(
-    /// Which volume. Hosts see it in the volume's device identification, so it never changes.
+    /// Identity of a volume. Part of the device identification that hosts see, so it never changes.
     VolumeId
 );
 identity!(
-    /// Which snapshot.
+    /// Identity of a snapshot.
     SnapshotId
 );
 identity!(
-    /// Which node, whatever it is called. Given at its first start.
+    /// Identity of a node, independent of its name. Assigned at the first start.
     NodeId
 );
 identity!(
-    /// Which machine (a hash of its `/etc/machine-id`): the same for every node, state folder and daemon on it.
+    /// Identity of a machine (a hash of its `/etc/machine-id`), common to all nodes, state folders and daemons on it.
     MachineId
 );

@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest iSCSI name, in bytes (RFC 7143 §4.2.7.1).
+/// Maximum length of an iSCSI name in bytes (RFC 7143 §4.2.7.1).
 const ISCSI_NAME_BYTES_MAX: usize = 223;
 
-/// An iSCSI name of an initiator or a target, lower-cased once, here: `iqn.…`, `eui.…` or `naa.…`.
+/// iSCSI name of an initiator or a target in lower case: `iqn.…`, `eui.…` or `naa.…`.
 ///
-/// *Source*: RFC 7143 §4.2.7. Names outside ASCII are refused; `_` is accepted because hosts use it.
+/// *Source*: RFC 7143 §4.2.7. Names outside of ASCII are rejected; `_` is accepted because initiators use it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("maxLength" = 223, "pattern" = "^([Ii][Qq][Nn]\\.[0-9]{4}-(0[1-9]|1[0-2])\\.[A-Za-z0-9][A-Za-z0-9.:_-]*|[Ee][Uu][Ii]\\.[0-9A-Fa-f]{16}|[Nn][Aa][Aa]\\.([0-9A-Fa-f]{16}|[0-9A-Fa-f]{32}))$"))]
 pub struct Iqn(String);
 
 impl Iqn {
-    /// The name as text, in lower case.
+    /// Returns the name as text, in lower case.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -30,6 +30,7 @@ impl FromStr for Iqn {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // iSCSI names are compared without regard to case; one spelling makes equality a comparison of bytes.
         let name = text.to_ascii_lowercase();
         let hex = |digits: &str, lengths: &[usize]| {
             lengths.contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_hexdigit())
@@ -52,7 +53,7 @@ impl FromStr for Iqn {
     }
 }
 
-/// True for `yyyy-mm.` and a reversed domain, with an optional `:` and more behind it.
+/// Returns true for `yyyy-mm.` and a reversed domain name, optionally followed by `:` and a suffix.
 fn is_qualified(rest: &str) -> bool {
     let Some((date, authority)) = rest.split_once('.') else { return false };
     let Some((year, month)) = date.split_once('-') else { return false };

@@ -1,4 +1,4 @@
-//! The iSNS server that targets are registered with.
+//! Registration of targets at an iSNS server.
 
 use crate::portal::address_of;
 use crate::{Misread, Refusal, Timestamp, code};
@@ -9,47 +9,47 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// The port of iSNS servers. *Source*: RFC 4171 §2.9.
+/// Default port of iSNS servers. *Source*: RFC 4171 §2.9.
 const ISNS_PORT: u16 = 3205;
 
-/// The address of an iSNS server, as an operator writes it: iSNS' port where none is named.
+/// Address of an iSNS server. The port defaults to 3205.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("examples" = ["10.0.0.5:3205", "[fd00::5]:3205"]))]
 pub struct IsnsServer(pub SocketAddr);
 
-/// How the registration is.
+/// State of the iSNS registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IsnsReport {
-    /// With which server; none when targets are not to be registered.
+    /// Configured server; absent if targets are not registered.
     pub server: Option<IsnsServer>,
-    /// What the server knows us as.
+    /// Entity identifier under which the array registers.
     pub entity: String,
-    /// How it is.
+    /// Current state.
     pub state: IsnsState,
-    /// The targets that were registered last.
+    /// Targets of the latest registration.
     pub targets: Vec<String>,
-    /// The portals that were registered last.
+    /// Portals of the latest registration.
     pub portals: Vec<SocketAddr>,
 }
 
-/// How a registration is.
+/// State of the registration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum IsnsState {
-    /// No server is set, or it has not been spoken to.
+    /// No server is configured, or it has not been contacted yet.
     #[default]
     Off,
-    /// No target shows anything to anybody, or no portal is open.
+    /// Nothing to register: no target presents a volume, or no portal is open.
     Nothing,
-    /// The server knows us.
+    /// Registered.
     Registered {
-        /// When it said so last.
+        /// Time of the latest confirmation by the server.
         heard: Timestamp,
     },
-    /// It does not, or does not answer; this is tried again.
+    /// Registration failed, or the server does not respond. Retried automatically.
     Failing {
-        /// Why, in words.
+        /// Error in words.
         why: String,
     },
 }

@@ -1,23 +1,23 @@
-//! How long commands take.
+//! Latency percentiles of SCSI commands.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How long the commands of one operation took, from when all of them was there to their answer.
+/// Latency of the commands of one operation, from the receipt of the complete command to its response.
 ///
-/// *Shape*: microseconds; each is at most an eighth more than it was.
+/// *Shape*: microseconds; each value is at most one eighth too high.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyReport {
-    /// The operation, as SPC and SBC name it: `READ (10)`.
+    /// Operation, as named in SPC and SBC: `READ (10)`.
     pub operation: String,
-    /// How many commands.
+    /// Number of commands.
     pub commands: u64,
-    /// Half of them took no longer.
+    /// Median latency.
     pub p50_us: u64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99_us: u64,
-    /// 999 of 1000 took no longer.
+    /// 99.9th percentile.
     pub p999_us: u64,
-    /// None took longer.
+    /// Maximum.
     pub longest_us: u64,
 }

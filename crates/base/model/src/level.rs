@@ -1,4 +1,4 @@
-//! RAID levels as operators choose them.
+//! RAID levels.
 
 use crate::{Misread, Refusal, code};
 use bounded::quoted;
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How a group of disks protects what is on it.
+/// RAID level of a disk group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("enum" = ["raid0", "raid1", "raid5", "raid6", "raid10"]))]
 pub enum Level {
-    /// Striped, no protection.
+    /// Striping without redundancy.
     Raid0,
-    /// Every disk holds everything.
+    /// Mirroring: every disk holds all data.
     Raid1,
-    /// Striped with one parity.
+    /// Striping with single parity.
     Raid5,
-    /// Striped with two parities.
+    /// Striping with double parity.
     Raid6,
-    /// Striped over pairs of disks that hold the same.
+    /// Striping over mirrored pairs.
     Raid10,
 }
 
@@ -28,7 +28,7 @@ impl Level {
     /// All levels.
     pub const ALL: [Self; 5] = [Self::Raid0, Self::Raid1, Self::Raid5, Self::Raid6, Self::Raid10];
 
-    /// The fewest members that a group of this level has.
+    /// Returns the minimum number of members of a group.
     #[must_use]
     pub const fn members_min(self) -> usize {
         match self {
@@ -39,18 +39,19 @@ impl Level {
         }
     }
 
-    /// How many of `members` disks any set may fail without loss.
+    /// Returns the number of disks, in any combination, that a group of `members` disks can lose without data loss.
     #[must_use]
     pub const fn tolerated(self, members: usize) -> usize {
         match self {
             Self::Raid0 => 0,
             Self::Raid1 => members.saturating_sub(1),
+            // RAID-10 survives two failures only if they hit different pairs.
             Self::Raid5 | Self::Raid10 => 1,
             Self::Raid6 => 2,
         }
     }
 
-    /// Of `members` disks, how many disks' worth of data the group holds.
+    /// Returns the capacity of a group of `members` disks, in disks.
     #[must_use]
     pub const fn data_members(self, members: usize) -> usize {
         match self {
@@ -62,7 +63,7 @@ impl Level {
         }
     }
 
-    /// The name as operators write it: `raid6`.
+    /// Returns the name of the level, such as `raid6`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,9 +75,9 @@ impl Level {
         }
     }
 
-    /// Admits a group of `members` disks.
+    /// Checks the number of members of a group.
     ///
-    /// *Errors*: too few for the level, or an odd number for RAID-10.
+    /// *Errors*: `TOO_FEW_MEMBERS` if there are too few for the level, or an odd number for RAID-10.
     pub fn admit_members(self, members: usize) -> Result<(), Refusal> {
         if members < self.members_min() {
             return Err(Refusal::new(
@@ -101,6 +102,7 @@ impl FromStr for Level {
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let lower = text.trim().to_ascii_lowercase();
+        // `raid6`, `raid-6` and `6` are all accepted.
         let digits = lower.strip_prefix("raid").unwrap_or(&lower).trim_start_matches('-');
         Self::ALL.into_iter().find(|level| level.as_str().strip_prefix("raid") == Some(digits)).ok_or_else(|| {
             Refusal::new(

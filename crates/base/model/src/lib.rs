@@ -1,7 +1,7 @@
-//! What an operator can name, and what the planes say to each other.
+//! Vocabulary of the array: the objects that operators name, and the messages between control plane and data plane.
 //!
-//! Control tells the data plane what to do with an [`Order`] and hears a [`Report`] or a [`Refusal`].
-//! Everything here is plain data: no clock, no disk, no network.
+//! The control plane sends an [`Order`] to the data plane and receives a [`Report`] or a [`Refusal`]. All types are
+//! plain data, without access to clock, disk or network.
 
 mod absent;
 mod access;

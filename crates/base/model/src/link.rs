@@ -1,25 +1,25 @@
-//! The addresses of this machine, and the links below them.
+//! Network addresses of this machine and their interfaces.
 
 use crate::Network;
 use std::net::IpAddr;
 
-/// An address of this machine as it is now.
+/// Network address of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
-    /// The address.
+    /// IP address.
     pub address: IpAddr,
-    /// Bits of its network's prefix.
+    /// Prefix length of the network in bits.
     pub prefix: u8,
-    /// The interface that has it.
+    /// Name of the interface.
     pub interface: String,
-    /// True when the interface is up and has its carrier.
+    /// True if the interface is up and has a carrier.
     pub is_up: bool,
-    /// Bytes of the largest packet that the interface sends; zero when that is not known.
+    /// MTU of the interface in bytes; zero if unknown.
     pub mtu_bytes: u32,
 }
 
 impl LocalAddress {
-    /// The network that the address is in.
+    /// Returns the network of the address.
     #[must_use]
     pub fn network(&self) -> Option<Network> {
         Network::new(self.address, self.prefix)

@@ -1,8 +1,8 @@
-//! Lists in sentences, which name a few and count the rest.
+//! Enumerations in sentences, limited to a few items.
 
 use std::fmt::Display;
 
-/// The first `most` of the items, and how many there are besides: `a, b and 3 more`.
+/// Returns the first `most` items and the number of the remaining ones: `a, b and 3 more`.
 #[must_use]
 pub fn first_few(items: impl ExactSizeIterator<Item: Display>, most: usize) -> String {
     let more = items.len().saturating_sub(most);

@@ -1,51 +1,51 @@
-//! Blocks of a pool that are lost: no copy of them can be read, and nothing restores them.
+//! Lost blocks of a pool: no copy can be read, and redundancy cannot restore them.
 
 use crate::{Name, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The lost blocks of a pool. Reading one is a medium error until it is written.
+/// Lost blocks of a pool. Reading one returns a medium error until it is overwritten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LostBlocks {
-    /// How many blocks of 4096 bytes are lost. One that a volume and its snapshots share counts once.
+    /// Number of lost blocks of 4096 bytes. A block that is shared by a volume and its snapshots counts once.
     pub blocks: u64,
-    /// Whose they are, by volume and LBA; at most a thousand ranges.
+    /// Affected ranges by volume and LBA; at most one thousand.
     pub ranges: Vec<LostRange>,
-    /// True when there are more ranges than these.
+    /// True if there are more ranges than listed.
     pub truncated: bool,
 }
 
-/// Lost blocks that follow each other.
+/// Contiguous range of lost blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostRange {
-    /// The volume; absent for blocks whose volume is not known yet.
+    /// Affected volume; absent for blocks whose volume is not known yet.
     pub volume: Option<VolumeName>,
-    /// The snapshot of the volume that shows them; absent when the volume itself does.
+    /// Snapshot that contains the blocks; absent if the volume itself does.
     #[serde(default)]
     pub snapshot: Option<Name>,
-    /// True for blocks of the volume's map, not of its data: `lba` counts blocks of the group then.
+    /// True for blocks of the volume map instead of data; `lba` then is a block number within the group.
     #[serde(default)]
     pub is_map: bool,
-    /// The group of the pool.
+    /// Number of the disk group in the pool.
     pub group: u16,
-    /// The first logical block.
+    /// First logical block.
     pub lba: u64,
-    /// How many logical blocks.
+    /// Number of logical blocks.
     pub blocks: u64,
-    /// Bytes of a logical block.
+    /// Logical block size in bytes.
     pub block_bytes: u32,
 }
 
 impl LostBlocks {
-    /// True when nothing is lost.
+    /// Returns true if nothing is lost.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.blocks == 0
     }
 
-    /// The count in words: `8 blocks (32 KiB)`.
+    /// Returns the count in words: `8 blocks (32 KiB)`.
     #[must_use]
     pub fn amount(&self) -> String {
         let size = crate::Size::new(self.blocks.saturating_mul(4096)).iec();
@@ -53,7 +53,7 @@ impl LostBlocks {
         format!("{} {noun} ({size})", self.blocks)
     }
 
-    /// The first few ranges in words.
+    /// Returns the first `most` ranges in words.
     #[must_use]
     pub fn named(&self, most: usize) -> String {
         let ranges = crate::first_few(self.ranges.iter(), most);
@@ -62,7 +62,7 @@ impl LostBlocks {
 }
 
 impl fmt::Display for LostRange {
-    /// `tank/vm LBA 2048-2055`
+    /// Writes a text such as `tank/vm LBA 2048-2055`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.lba + self.blocks.saturating_sub(1);
         match (&self.volume, &self.snapshot) {

@@ -1,4 +1,4 @@
-//! How much of each disk a group uses.
+//! Usable size of the members of a disk group.
 
 use crate::{Misread, Refusal, Size, code};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -7,39 +7,43 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// How much of each disk a new group uses: members are used as if they were disks of this size.
+/// Size to which a new group uses each of its disks.
 ///
-/// Disks of one nominal size differ by a few sectors or megabytes, and a replacement that is smaller than what the group
-/// uses cannot be taken. So a group leaves a part of its smallest disk unused, unless told otherwise.
+/// Disks of one nominal size differ by a few sectors or megabytes, and a replacement that is smaller than the used size
+/// is rejected. By default a group therefore leaves a part of its smallest disk unused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemberSize {
-    /// Down to a whole GiB with at least 128 MiB to spare above 64 GiB, else 1 % less, down to a whole MiB.
+    /// Above 64 GiB: rounded down to a whole GiB with at least 128 MiB to spare. Else: 1 % less, rounded down to a
+    /// whole MiB.
     #[default]
     Rounded,
-    /// All of the smallest disk.
+    /// Full size of the smallest disk.
     Exact,
-    /// As if each were a disk of this size.
+    /// Given size for every disk.
     Bytes(Size),
 }
 
-/// Smaller disks are used to a whole MiB.
+/// Size above which disks are used to a whole GiB; smaller ones to a whole MiB.
 const WHOLE_GIB_ABOVE: u64 = 64 << 30;
-/// What is at least left of a disk that is used to a whole GiB.
+/// Minimum unused space of a disk that is used to a whole GiB.
 const SLACK_BYTES_MIN: u64 = 128 << 20;
-/// The smallest disk that can be a member.
+/// Minimum size of a member.
 const DISK_BYTES_MIN: u64 = 64 << 20;
 
 impl MemberSize {
-    /// The size to which the members of a group are used whose smallest disk has the size `smallest`; never more.
+    /// Returns the used size for a group whose smallest disk has the size `smallest`; never more than that.
     ///
-    /// *Errors*: the size that was given is larger than that, or smaller than a member can be.
+    /// *Errors*: an explicit size is larger than `smallest`, or smaller than the minimum of a member.
     pub fn of(self, smallest: Size) -> Result<Size, Refusal> {
         let bytes = smallest.bytes();
         match self {
             Self::Exact => Ok(smallest),
+            // The shifts round down to a whole GiB.
             Self::Rounded if bytes > WHOLE_GIB_ABOVE => Ok(Size::new((bytes - SLACK_BYTES_MIN) >> 30 << 30)),
             Self::Rounded => {
+                // One percent less, rounded down to a whole MiB.
                 let whole = (bytes - bytes.div_ceil(100)) >> 20 << 20;
+                // The smallest permitted disks have no room for a margin and are used completely.
                 Ok(Size::new(whole.max(DISK_BYTES_MIN).min(bytes)))
             }
             Self::Bytes(size) if size.bytes() < DISK_BYTES_MIN => {

@@ -1,36 +1,36 @@
-//! Which disks of a pool were current last: what a node remembers, so that older disks alone are not taken for the pool.
+//! Pool memberships as remembered by the node, so that outdated disks alone are not accepted as the pool.
 
 use crate::{DiskId, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// The members of a pool as of the last commit of its catalog that gave one up or took one back.
+/// Members of a pool as of the last catalog commit that removed or returned a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolMembership {
-    /// Which pool.
+    /// Identity of the pool.
     pub pool: PoolId,
-    /// The generation of that commit.
+    /// Generation of that commit.
     pub generation: u64,
-    /// When that was.
+    /// Time of the record.
     pub at: Timestamp,
-    /// The members that are current.
+    /// Members with current data.
     pub current: Vec<MemberDisk>,
-    /// The members that are not: what they hold is old.
+    /// Members with outdated data.
     pub absent: Vec<MemberDisk>,
 }
 
 impl PoolMembership {
-    /// True when both say the same of the same commit, whenever they were noted.
+    /// Returns true if both describe the same commit with the same members, regardless of the time of the record.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         Self { at: other.at, ..self.clone() } == *other
     }
 }
 
-/// A disk of a pool.
+/// Member disk of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberDisk {
-    /// Which, by its label.
+    /// Identity from its label.
     pub id: DiskId,
-    /// What it was called.
+    /// Name at the time of the record.
     pub name: String,
 }

@@ -1,22 +1,24 @@
-//! How much memory the daemon may use, and what it does with it.
+//! Memory limits of the daemon and their use.
 
 use crate::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The memory of the daemon: what was found, and what is used of it.
+/// Memory of the daemon: detected limits and cache sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryReport {
-    /// The memory of the machine.
+    /// Memory of the machine.
     pub machine: Size,
-    /// The smallest of the machine's memory and all limits on the daemon; defaults are parts of it.
+    /// Effective limit: the smallest of the machine memory and all limits on the daemon. Default sizes are fractions of
+    /// it.
     pub limit: Size,
-    /// What the limit is: `machine`, a file of a control group, or a resource limit.
+    /// Origin of the limit: `machine`, a control group file, or a resource limit.
     pub limited_by: String,
-    /// The read cache may have so much, maps of volumes included.
+    /// Configured maximum of the read cache, including volume maps.
     pub cache_max: Size,
-    /// So much of it while memory is short; as much as `cache_max` otherwise.
+    /// Current maximum of the read cache: reduced while memory is short, otherwise equal to `cache_max`.
     pub cache_now: Size,
-    /// The share of the last 10 seconds in which tasks waited for memory, in percent; nothing where the system does not tell.
+    /// Memory pressure (PSI): percentage of the last 10 seconds in which tasks waited for memory. Absent where the
+    /// system does not report it.
     pub pressure_percent: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Names that operators give.
+//! Names of pools, disks, hosts, targets and volumes.
 
 use crate::{Misread, Refusal, code};
 use bounded::quoted;
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest name, in bytes.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 63;
 
-/// The name of a pool, a disk, a host or a target: 1 to 63 of `a-z 0-9 . _ -`, the first a letter or digit.
+/// Name of a pool, a disk, a host or a target: 1 to 63 of `a-z 0-9 . _ -`, beginning with a letter or a digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[a-z0-9][a-z0-9._-]{0,62}$"))]
 pub struct Name(String);
 
-/// The name of a disk. The same rules as any [`Name`].
+/// Name of a disk, with the rules of [`Name`].
 pub type DiskName = Name;
 
 impl Name {
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -66,7 +66,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// The name of a volume: `pool/volume`, or a bare name for a volume without a pool (RAM, null, file).
+/// Name of a volume: `pool/volume`, or a bare name for a volume without a pool (RAM, null, file).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[a-z0-9][a-z0-9._-]{0,62}(/[a-z0-9][a-z0-9._-]{0,62})?$"))]
@@ -76,25 +76,25 @@ pub struct VolumeName {
 }
 
 impl VolumeName {
-    /// The volume `volume` of `pool`.
+    /// Returns the name of the volume `volume` in `pool`.
     #[must_use]
     pub fn in_pool(pool: Name, volume: Name) -> Self {
         Self { pool: Some(pool), volume }
     }
 
-    /// A volume without a pool.
+    /// Returns the name of a volume without a pool.
     #[must_use]
     pub fn bare(volume: Name) -> Self {
         Self { pool: None, volume }
     }
 
-    /// The pool it is carved from, if it is.
+    /// Returns the pool part, if there is one.
     #[must_use]
     pub fn pool(&self) -> Option<&Name> {
         self.pool.as_ref()
     }
 
-    /// Its own name, without the pool's.
+    /// Returns the part without the pool.
     #[must_use]
     pub fn volume(&self) -> &Name {
         &self.volume

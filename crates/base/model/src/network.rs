@@ -1,4 +1,4 @@
-//! Where a host may come from.
+//! IP networks, used to restrict the addresses of hosts.
 
 use crate::{Misread, Refusal, code};
 use bounded::quoted;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// One address, or a network in CIDR form: `192.168.1.10`, `10.0.0.0/8`, `fd00::/64`.
+/// IP address, or network in CIDR notation: `192.168.1.10`, `10.0.0.0/8`, `fd00::/64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("examples" = ["192.168.1.10", "10.0.0.0/8", "fd00::/64"], "pattern" = "^[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?$"))]
@@ -18,23 +18,25 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of `address` with a prefix of this many bits; none when it has fewer.
+    /// Returns the network of `address` with the given prefix length; `None` if the length exceeds that of the address.
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
         let longest = if address.is_ipv4() { 32 } else { 128 };
         (prefix <= longest).then_some(Self { address, prefix })
     }
 
-    /// True when `address` is in this network. An IPv4 address inside IPv6 (`::ffff:…`) counts as IPv4.
+    /// Returns true if `address` is in this network. An IPv4-mapped IPv6 address (`::ffff:…`) counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                // 64 bits, because a shift of a `u32` by 32 (prefix 0) would overflow.
                 let host_bits = 32 - u32::from(self.prefix);
                 (u64::from(ours.to_bits()) >> host_bits) == (u64::from(theirs.to_bits()) >> host_bits)
             }
             (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
                 let host_bits = 128 - u32::from(self.prefix);
+                // Prefix 0 shifts by 128, which gives `None` on both sides: equal.
                 ours.to_bits().checked_shr(host_bits) == theirs.to_bits().checked_shr(host_bits)
             }
             _ => false,

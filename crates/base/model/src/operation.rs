@@ -1,4 +1,4 @@
-//! Long work that is under way, whoever began it.
+//! Long-running operations of all kinds.
 
 use crate::{Misread, Name, Progress, Refusal, Subject, Timestamp, code};
 use bounded::quoted;
@@ -7,70 +7,70 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Something that takes its time, as it is now.
+/// State of a long-running operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OperationReport {
-    /// Which: the same from its begin to its end, also after a restart.
+    /// Identifier, constant from start to end, also across a restart.
     pub id: OperationId,
-    /// What is done.
+    /// Kind of operation.
     pub kind: OperationKind,
-    /// What it is done to.
+    /// Object of the operation.
     pub subject: Subject,
-    /// What is done, as a sentence without its end.
+    /// Description, as a sentence without a full stop.
     pub sentence: String,
-    /// How far it is, in whole percent; none while nobody can tell.
+    /// Progress in whole percent; absent while it cannot be determined.
     pub percent: Option<u8>,
-    /// How far it is in bytes, and how long it will take, where bytes are counted.
+    /// Progress in bytes and estimated time, where bytes are counted.
     pub progress: Option<Progress>,
-    /// When it began, where that is remembered.
+    /// Time of the start, if known.
     pub begun: Option<Timestamp>,
-    /// False while it waits: for its hours, or until its pool is resumed.
+    /// False while it is paused: outside of its permitted hours, or until its pool is resumed.
     pub is_running: bool,
-    /// True when it can be cancelled.
+    /// True if it can be cancelled.
     pub cancellable: bool,
 }
 
-/// The kinds of long work.
+/// Kind of a long-running operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationKind {
-    /// A member of a group is being filled.
+    /// Rebuild: the data of a group member is reconstructed.
     Rebuild,
-    /// After a crash, redundancy is compared with the data.
+    /// Resync: redundancy is made consistent with the data after a crash.
     Resync,
-    /// A group is being laid out over one member more.
+    /// Reshape: the data of a group is redistributed over an additional member.
     Reshape,
-    /// Everything in a pool is read and compared.
+    /// Scrub: all data of a pool is read and verified.
     Scrub,
-    /// A volume is being filled with another one.
+    /// Copy of a volume to another volume.
     Copy,
-    /// Space is given back that nobody sees any more.
+    /// Reclamation of space that is no longer referenced.
     Cleaning,
-    /// What only a deleted snapshot held is given back.
+    /// Reclamation of space that only a deleted snapshot referenced.
     Deletion,
-    /// A volume is being sanitized by order of a host.
+    /// Sanitize of a volume, requested by a host.
     Sanitize,
 }
 
-/// Which operation: its kind, and what it is done to, as in `scrub:tank`, `rebuild:tank:0` or `copy:tank/vm2`.
+/// Identifier of an operation: kind and object, such as `scrub:tank`, `rebuild:tank:0` or `copy:tank/vm2`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^(rebuild|resync|reshape|scrub|copy|cleaning|deletion|sanitize):[a-z0-9][a-z0-9._/@:-]{0,255}$"))]
 pub struct OperationId {
-    /// What is done.
+    /// Kind of operation.
     pub kind: OperationKind,
-    /// What it is done to.
+    /// Object of the operation; `POOL:GROUP` for a disk group.
     pub of: String,
 }
 
 impl OperationId {
-    /// What is done to a group of a pool.
+    /// Returns the identifier of an operation on a group of a pool.
     #[must_use]
     pub fn of_group(kind: OperationKind, pool: &Name, group: &str) -> Self {
         Self { kind, of: format!("{pool}:{group}") }
     }
 
-    /// What is done to something with a name of its own.
+    /// Returns the identifier of an operation on a named object.
     #[must_use]
     pub fn of(kind: OperationKind, name: &impl ToString) -> Self {
         Self { kind, of: name.to_string() }
@@ -81,6 +81,7 @@ impl FromStr for OperationId {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // Enough for the longest name of a snapshot.
         let parsed = text.split_once(':').filter(|(_, of)| !of.is_empty() && of.len() <= 256).and_then(|(kind, of)| {
             let kind = OperationKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
             Some(Self { kind, of: of.to_owned() })
@@ -112,7 +113,7 @@ impl fmt::Display for OperationId {
 }
 
 impl OperationKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 8] = [
         Self::Rebuild,
         Self::Resync,
@@ -124,7 +125,7 @@ impl OperationKind {
         Self::Sanitize,
     ];
 
-    /// The kind in one word.
+    /// Returns the kind as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

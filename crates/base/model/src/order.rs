@@ -1,4 +1,4 @@
-//! What control asks of the data plane.
+//! Orders of the control plane to the data plane.
 
 use crate::{
     Access, Backend, CopySource, DiskId, DiskName, Level, MemberSize, Name, PoolId, PoolMembership, Provision,
@@ -9,475 +9,478 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Do this, then say how it is. Every order is done wholly or refused with nothing changed.
+/// Order to the data plane. Every order is executed completely, or refused without any change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Look at what is at `path` without keeping it open → `Report::Disk`.
+    /// Inspect the disk at `path` without keeping it open → `Report::Disk`.
     InspectDisk {
-        /// A block device, a regular file, or the address of a remote disk.
+        /// Block device, regular file, or address of a remote disk.
         path: String,
-        /// How to log in to a remote disk; absent for others.
+        /// Login parameters of a remote disk; absent for others.
         remote: Option<Box<RemoteLogin>>,
     },
-    /// Open the disk and know it as `disk` → `Report::Disk`, with the label it bears.
+    /// Open a disk and register it as `disk` → `Report::Disk`, including its label.
     OpenDisk {
-        /// The name it has from now on.
+        /// Name that the disk gets.
         disk: DiskName,
-        /// A block device, a regular file, or the address of a remote disk.
+        /// Block device, regular file, or address of a remote disk.
         path: String,
-        /// How to log in to a remote disk; absent for others.
+        /// Login parameters of a remote disk; absent for others.
         remote: Option<Box<RemoteLogin>>,
     },
     /// Close a disk that no open pool uses → `Report::Done`.
     CloseDisk {
-        /// Which.
+        /// Name of the disk.
         disk: DiskName,
     },
-    /// Remove our label from an open disk that no open pool uses; without a label of ours nothing is
-    /// written → `Report::Done`, durable. Refused with `POOL_OWNED` when another node has the pool by now, or uses the disk for another.
+    /// Remove the Blockyard label from an open disk that no open pool uses → `Report::Done`, durable. Without such a
+    /// label nothing is written. Refused with `POOL_OWNED` if another node has the pool by now, or uses the disk for
+    /// another pool.
     EraseDisk {
-        /// Which.
+        /// Name of the disk.
         disk: DiskName,
-        /// The pool that was being made of it or destroyed.
+        /// Pool whose creation or destruction left the label.
         pool: PoolId,
     },
-    /// The light of the disk's slot is on, or off → `Report::Done`. Refused with `DISK_NO_LIGHT` where none is known.
+    /// Switch the locate LED of the slot on or off → `Report::Done`. Refused with `DISK_NO_LIGHT` where none is known.
     LocateDisk {
-        /// Which.
+        /// Name of the disk.
         disk: DiskName,
         /// True for on.
         on: bool,
     },
-    /// Begin to read the disk in a rhythm, which changes nothing and lets its own light blink → `Report::Done`.
+    /// Start to read the disk in a rhythm, so that its activity LED blinks → `Report::Done`. Reads only.
     BlinkDisk {
-        /// Which.
+        /// Name of the disk.
         disk: DiskName,
-        /// For how long, at most ten minutes.
+        /// Duration in seconds, at most ten minutes.
         seconds: u64,
     },
-    /// Make a pool of open disks and open it → `Report::Pool`, durable. Members get their `DiskId` here.
+    /// Create a pool from open disks and open it → `Report::Pool`, durable. Assigns the `DiskId` of each member.
     CreatePool {
-        /// Its name, also on the labels.
+        /// Name of the pool, also written to the labels.
         pool: Name,
-        /// Its identity, chosen by control so that a torn creation can be found and undone.
+        /// Identity, chosen by the control plane so that an interrupted creation can be found and undone.
         id: PoolId,
-        /// Its disk groups, at least one.
+        /// Disk groups, at least one.
         groups: Vec<GroupSpec>,
-        /// True when foreign content of the disks may be overwritten.
+        /// True to overwrite foreign content of the disks.
         force: bool,
     },
-    /// Make one more group of open disks, and let the pool's volumes lie on it → `Report::Pool`, durable.
+    /// Add a group of open disks to a pool, available to all volumes of the pool → `Report::Pool`, durable.
     AddGroup {
-        /// Which pool.
+        /// Name of the pool.
         pool: Name,
-        /// The group.
+        /// Layout and disks of the group.
         group: GroupSpec,
-        /// True when foreign content of the disks may be overwritten.
+        /// True to overwrite foreign content of the disks.
         force: bool,
     },
-    /// Make an open disk one more member of a group, and begin to lay the group out over all of them → `Report::Pool`,
-    /// durable. There is more space when that has ended. Refused with `GROUP_FIXED` for levels that cannot.
+    /// Add an open disk to a group and start the reshape over all of its members → `Report::Pool`, durable. The
+    /// additional space is available after the reshape. Refused with `GROUP_FIXED` for levels that do not support it.
     AddMember {
-        /// Which pool.
+        /// Name of the pool.
         pool: Name,
-        /// Which group of it; the only one when absent.
+        /// Number of the group; may be absent if the pool has only one.
         group: Option<u16>,
-        /// The disk.
+        /// Disk to add.
         disk: DiskName,
-        /// True when foreign content of the disk may be overwritten.
+        /// True to overwrite foreign content of the disk.
         force: bool,
     },
-    /// Let a group use all of its disks, which were replaced by larger ones → `Report::Pool`, durable. Refused with
-    /// `GROUP_FULL_SIZE` where they have no more room.
+    /// Extend a group to the full size of its disks, after they were replaced by larger ones → `Report::Pool`, durable.
+    /// Refused with `GROUP_FULL_SIZE` if the disks have no unused space.
     GrowPool {
-        /// Which pool.
+        /// Name of the pool.
         pool: Name,
-        /// Which group of it; every one that can grow when absent.
+        /// Number of the group; absent for every group that can grow.
         group: Option<u16>,
-        /// How much of each disk it uses then.
+        /// Used size of each disk after the extension.
         member_size: MemberSize,
     },
-    /// Make a log device of open disks, a mirror of more than one, and let the pool's volumes be acknowledged from it →
+    /// Create a log device from open disks, mirrored if more than one, for low-latency acknowledgment of writes →
     /// `Report::Pool`, durable.
     AddLog {
-        /// Which pool.
+        /// Name of the pool.
         pool: Name,
-        /// Its disks.
+        /// Disks of the log device.
         disks: Vec<DiskName>,
-        /// True when foreign content of the disks may be overwritten.
+        /// True to overwrite foreign content of the disks.
         force: bool,
     },
-    /// Take the log device of a pool away; its disks are blank → `Report::Pool`, durable. Refused with `LOG_IN_USE` while
-    /// a volume is written back.
+    /// Remove the log device of a pool and blank its disks → `Report::Pool`, durable. Refused with `LOG_IN_USE` while a
+    /// volume uses write-back.
     RemoveLog {
-        /// Which pool.
+        /// Name of the pool.
         pool: Name,
-        /// True to give up what volumes have in a log that cannot be read: they serve again, without what they
-        /// acknowledged last. Refused with `LOG_NOT_LOST` when it can be read.
+        /// True to discard the data of a log that cannot be read: its volumes serve again, without their last
+        /// acknowledged writes. Refused with `LOG_NOT_LOST` if it can be read.
         lost: bool,
     },
-    /// Find the pool on the disks that are open, in any order, and open it with its volumes →
-    /// `Report::Pool` (degraded when members are missing). Refused with `POOL_INCOMPLETE` when too many are, with
-    /// `POOL_OWNED` while another node has it, and with `POOL_NOT_RELEASED` when one may have it. Takes seconds when only
-    /// watching its disks can tell.
+    /// Assemble a pool from the open disks and open it with its volumes → `Report::Pool` (degraded if members are
+    /// missing). Refused with `POOL_INCOMPLETE` if too many are missing, with `POOL_OWNED` while another node has it,
+    /// and with `POOL_NOT_RELEASED` if another node may have it. Takes seconds if that can be determined only by
+    /// watching its disks.
     OpenPool {
-        /// Which, by its labels.
+        /// Identity of the pool, from its labels.
         id: PoolId,
-        /// True when the operator says that the node that had it last is down.
+        /// True if the operator confirms that the last owner is down.
         force: bool,
-        /// True when the operator accepts that blocks are older than what was acknowledged, where batches of a group's redo log
-        /// cannot be read. Refused with `REDO_LOG_DAMAGED` otherwise.
+        /// True to accept blocks older than acknowledged writes, where batches of the redo log of a group cannot be
+        /// read. Refused with `REDO_LOG_DAMAGED` otherwise.
         accept_log_loss: bool,
-        /// True when nothing is to be written to its disks: hosts read its volumes as its disks and logs have them. A pool whose disks
-        /// refuse all writes is opened so in any case, and the report says why.
+        /// True to open without writing to the disks: hosts can read the volumes in the state of disks and logs. A pool
+        /// whose disks reject all writes is always opened in this way, and the report states the reason.
         read_only: bool,
-        /// The pool key of another node that the keys of its encrypted volumes are wrapped with: they are wrapped with this node's from
-        /// then on. Refused with `POOL_KEY_WRONG` when none is.
+        /// Pool key of another node that wraps the keys of its encrypted volumes; they are wrapped with the key of this
+        /// node from then on. Refused with `POOL_KEY_WRONG` if it does not fit any of them.
         key: Option<Secret>,
-        /// True to refuse with `POOL_WAITING` while a member is absent that the newest catalog counts on.
+        /// True to refuse with `POOL_WAITING` while a member is absent that is current according to the newest catalog.
         whole: bool,
-        /// The disk whose part is kept of a pool that was written in parts; refused with `POOL_SPLIT` without one.
+        /// Disk that identifies the part to keep of a split pool. Refused with `POOL_SPLIT` if it is needed and absent.
         keep: Option<DiskName>,
-        /// True when the operator has heard what may be lost: the other parts, or what absent members of a pool have that this node never
-        /// had. Refused with `UNCONFIRMED` otherwise.
+        /// True if the operator has confirmed the possible loss: the other parts of a split pool, or data of absent
+        /// members that this node never had. Refused with `UNCONFIRMED` otherwise.
         confirmed: bool,
     },
-    /// Every member of every open pool keeps this copy of the state, in the place of an older one → `Report::Done`, durable on the
-    /// members that answer.
+    /// Store a copy of the control state on every member of every open pool, replacing an older copy → `Report::Done`,
+    /// durable on the members that respond.
     KeepState {
-        /// Which version it is.
+        /// Version of the state.
         version: u64,
-        /// The state as control wrote it.
+        /// State as serialized by the control plane.
         bytes: Arc<[u8]>,
     },
-    /// What wraps the keys of the pool's encrypted volumes → `Report::PoolKey`.
+    /// Get the key that wraps the keys of encrypted volumes of a pool → `Report::PoolKey`.
     PoolKey {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
     },
-    /// Close a pool cleanly, with its volumes; its disks keep it → `Report::Done`, durable. Hosts see its volumes
-    /// no more before the answer.
+    /// Close a pool cleanly, with its volumes → `Report::Done`, durable. Hosts lose access to the volumes before the
+    /// response.
     ClosePool {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
     },
-    /// Remove the labels of a pool that has no volumes, and close it → `Report::Done`, durable.
+    /// Close a pool without volumes and remove its labels → `Report::Done`, durable.
     DestroyPool {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
     },
-    /// Take a member out of its pool, as if it had died → `Report::Pool`, durable. One that the pool cannot
-    /// serve its data without is refused with `POOL_WOULD_FAIL`.
+    /// Remove a member from service as if it had failed → `Report::Pool`, durable. Refused with `POOL_WOULD_FAIL` if
+    /// the pool cannot serve its data without it.
     FailDisk {
-        /// Which.
+        /// Name of the disk.
         disk: DiskName,
     },
-    /// Put a member back that was absent when its pool was opened, and write to it what it has missed → `Report::Pool`. Refused with
-    /// `DISK_NOT_MEMBER` where it has another label, and with `DISK_HEALTHY` where nobody waits for it.
+    /// Return a member that was absent when its pool was opened, and resync the writes that it missed → `Report::Pool`.
+    /// Refused with `DISK_NOT_MEMBER` if it has another label, and with `DISK_HEALTHY` if it is not missing.
     ReturnDisk {
-        /// The disk, which is open.
+        /// Open disk.
         disk: DiskName,
-        /// Which member it is.
+        /// Identity of the member.
         member: DiskId,
     },
-    /// Put `replacement` into the place of `failed` and begin to rebuild → `Report::Pool`, durable.
+    /// Replace the member `failed` with `replacement` and start the rebuild → `Report::Pool`, durable.
     ReplaceDisk {
-        /// The member to replace: failed, missing, or healthy with `force`. The name of a disk, open or not.
+        /// Name of the member to replace, open or not: failed, missing, or with `force` healthy.
         failed: DiskName,
-        /// Which disk that is, where control knows: finds a member that is not open.
+        /// Identity of that member, if the control plane knows it. Required for a member that is not open.
         member: Option<DiskId>,
-        /// An open disk that no pool uses.
+        /// Open disk that no pool uses.
         replacement: DiskName,
-        /// True when a healthy member, or foreign content of the replacement, may be given up.
+        /// True to replace a healthy member, and to overwrite foreign content of the replacement.
         force: bool,
     },
-    /// Begin to copy `disk`, a member in service, to `replacement`, which takes its place at the end → `Report::Pool`. An event
-    /// says how it ended; until then, and after a crash before that, `disk` is the member and `replacement` is free.
+    /// Start to copy the active member `disk` to `replacement`, which replaces it at the end → `Report::Pool`. An event
+    /// reports the result. Until then, and after a crash before that, `disk` is the member and `replacement` is free.
     CopyMember {
-        /// The member.
+        /// Member to copy.
         disk: DiskName,
-        /// An open disk that no pool uses.
+        /// Open disk that no pool uses.
         replacement: DiskName,
-        /// True when foreign content of the replacement may be given up.
+        /// True to overwrite foreign content of the replacement.
         force: bool,
     },
-    /// From now on the pool is repaired so, also what is being repaired already → `Report::Pool`. Control
-    /// remembers it, and says it again when the pool was opened.
+    /// Set the repair policy of a pool, also for running repairs → `Report::Pool`. Not stored by the data plane: the
+    /// control plane sends it again after the pool was opened.
     SetRepair {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
-        /// How fast, and what hosts may notice.
+        /// Rate of repairs, and permitted effect on host I/O.
         policy: RepairPolicy,
     },
-    /// From now on operators and hosts hear so of how full the pool is → `Report::Pool`. Control remembers it, and
-    /// says it again when the pool was opened.
+    /// Set the space thresholds of a pool, for alerts and for hosts → `Report::Pool`. Not stored by the data plane: the
+    /// control plane sends it again after the pool was opened.
     SetSpace {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
-        /// How full it may be before.
+        /// Thresholds.
         policy: SpacePolicy,
     },
-    /// Read and compare everything that the pool's volumes hold → `Report::Pool`, when that has begun.
+    /// Start a scrub of all data of the volumes of a pool → `Report::Pool`, after the start.
     StartScrub {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
-        /// True when parity and mirrors that disagree with the data are put right.
+        /// True to repair parity and mirrors that differ from the data.
         repairs: bool,
     },
-    /// End the scrub that runs → `Report::Pool`.
+    /// Stop the running scrub → `Report::Pool`.
     StopScrub {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
     },
-    /// Let scrubs of the pool wait, or go on → `Report::Pool`.
+    /// Pause or resume scrubs of a pool → `Report::Pool`.
     HoldScrub {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
-        /// True to wait.
+        /// True to pause.
         held: bool,
     },
-    /// Make a volume → `Report::Volume`; durable in the pool's own catalogue when it has a pool.
+    /// Create a volume → `Report::Volume`; durable in the catalog of the pool, if it has one.
     CreateVolume(VolumeSpec),
-    /// Grow a volume, online; initiators are told → `Report::Volume`.
+    /// Grow a volume online and notify initiators → `Report::Volume`.
     ResizeVolume {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
-        /// Its new size, not below the present one.
+        /// New size, not below the present one.
         size: Size,
     },
-    /// From now on the volume of a pool is cached so, and so fast; hosts hear when their writes may be lost before a
-    /// flush, or not any more → `Report::Volume`. Control remembers it, and says it again when the pool was opened.
-    /// Refused with `POLICY_IMPOSSIBLE` where writes cannot be acknowledged so; everything else holds all the same.
+    /// Set caching and QoS limits of a volume in a pool, and notify hosts if the volatility of acknowledged writes
+    /// changes → `Report::Volume`. Not stored by the data plane: the control plane sends it again after the pool was
+    /// opened. Refused with `POLICY_IMPOSSIBLE` if the write policy is not possible; the other settings take effect all
+    /// the same.
     SetVolumePolicy {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
-        /// How.
+        /// Policy to apply.
         policy: VolumePolicy,
     },
-    /// Begin to copy what a volume shows now, or a snapshot, to a new volume of any pool → `Report::Volume`, which is
-    /// `Copying`. It is whole, and can be used, when the event says so. After a crash it continues.
+    /// Start to copy the present content of a volume, or a snapshot, to a new volume in any pool → `Report::Volume`, in
+    /// the state `Copying`. An event reports the completion; the volume can be used from then on. Resumed after a
+    /// crash.
     CopyVolume {
-        /// What.
+        /// Source of the copy.
         source: CopySource,
-        /// The name of the new volume, in a pool.
+        /// Name of the new volume, in a pool.
         target: VolumeName,
-        /// Its identity.
+        /// Identity of the new volume.
         id: VolumeId,
     },
-    /// End a copy that runs; what it has made is gone → `Report::Done`. Refused with `COPY_UNKNOWN` when none does.
+    /// Cancel a running copy and delete its target → `Report::Done`. Refused with `COPY_UNKNOWN` if none runs.
     CancelCopy {
-        /// The volume that is copied to.
+        /// Target volume of the copy.
         target: VolumeName,
     },
-    /// Take back every reservation and registration that hosts have made of a volume; they are told → `Report::Volume`,
-    /// durable.
+    /// Clear all persistent reservations and registrations of a volume, and notify hosts → `Report::Volume`, durable.
     ClearReservations {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
     },
-    /// Delete a volume that nobody sees → `Report::Done`.
+    /// Delete a volume that is not presented → `Report::Done`.
     DeleteVolume {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
     },
-    /// Make snapshots of volumes of one pool, all of one instant between question and answer → `Report::Snapshots`,
-    /// durable; all of them or none.
+    /// Create snapshots of volumes in one pool, all at one point in time between order and response →
+    /// `Report::Snapshots`, durable. All of them or none.
     CreateSnapshots {
-        /// What each is called, which says of which volume it is, and its identity.
+        /// Names, which include the volume, and identities of the snapshots.
         snapshots: Vec<(SnapshotName, SnapshotId)>,
-        /// Until when they cannot be deleted.
+        /// Lock of the new snapshots: the time before which they cannot be deleted.
         lock: SnapshotLock,
     },
-    /// Delete a snapshot → `Report::Done`, durable. What only it held is given back in the background.
+    /// Delete a snapshot → `Report::Done`, durable. Its exclusive space is reclaimed in the background.
     DeleteSnapshot {
-        /// Which.
+        /// Name of the snapshot.
         snapshot: SnapshotName,
     },
-    /// The snapshot cannot be deleted before this; locks only become longer → `Report::Snapshots`, durable.
+    /// Lock a snapshot against deletion; a lock can only be extended → `Report::Snapshots`, durable.
     LockSnapshot {
-        /// Which.
+        /// Name of the snapshot.
         snapshot: SnapshotName,
-        /// Until when.
+        /// Time before which it cannot be deleted.
         lock: SnapshotLock,
     },
-    /// Make a volume that shows what a snapshot shows, and shares what it does not change → `Report::Volume`, durable.
+    /// Create a volume from a snapshot that shares all unmodified data with it → `Report::Volume`, durable.
     CloneSnapshot {
-        /// Of which snapshot.
+        /// Name of the snapshot.
         snapshot: SnapshotName,
-        /// Its name, in the same pool.
+        /// Name of the clone, in the same pool.
         volume: VolumeName,
-        /// Its identity.
+        /// Identity of the clone.
         id: VolumeId,
-        /// How it takes its space: thick or thin.
+        /// Space allocation: thick or thin.
         provision: Provision,
-        /// True when whole granules of zeros take no space.
+        /// True if whole granules of zeros do not occupy space.
         zero_detection: bool,
     },
-    /// The volume of the snapshot shows what that shows, and what was written since is gone → `Report::Volume`, durable.
-    /// Refused with `VOLUME_BUSY` while a session uses the volume, unless `in_use` says that it may.
+    /// Roll a volume back to a snapshot and discard all writes since then → `Report::Volume`, durable. Refused with
+    /// `VOLUME_BUSY` while a session uses the volume, unless `in_use` is set.
     RollBack {
-        /// Back to which snapshot.
+        /// Snapshot to return to.
         snapshot: SnapshotName,
-        /// True when sessions may use the volume meanwhile; they are told that its content is another.
+        /// True to permit the rollback while sessions use the volume; they are notified of the changed content.
         in_use: bool,
     },
-    /// From now on exactly this is who may see what → `Report::Done`. Sessions that lose a volume, or
-    /// their host, lose it before the answer. Presentations of volumes that are not open are kept for
-    /// when they are.
+    /// Replace the complete access table → `Report::Done`. Sessions that lose a volume or their host lose it before the
+    /// response. Presentations of volumes that are not open are kept until the volumes are.
     SetAccess(Access),
-    /// Listen here → `Report::Portal`.
+    /// Open a portal and listen on it → `Report::Portal`.
     OpenPortal {
-        /// Where. Port 0 is a free port, which the report tells.
+        /// Address to listen on. Port 0 selects a free port, which the report contains.
         address: SocketAddr,
     },
-    /// Listen here no more; its sessions end → `Report::Done`.
+    /// Close a portal and end its sessions → `Report::Done`.
     ClosePortal {
-        /// Where.
+        /// Address of the portal.
         address: SocketAddr,
     },
-    /// Look at everything that the pool says of its volumes, while it serves → `Report::Check`. Writes to a volume wait
-    /// while its map is looked at.
+    /// Check the consistency of the pool catalog and all volume maps online → `Report::Check`. Writes to a volume are
+    /// held back while its map is checked.
     CheckPool {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
-        /// True to put right what can be; the report says what was found before.
+        /// True to repair; the report lists the state before the repair.
         repair: bool,
-        /// With `repair`: true to go on with what is left of damaged maps, though blocks may be older then.
+        /// With `repair`: true to continue with the intact part of damaged maps, although blocks may be older then.
         accept_loss: bool,
     },
-    /// The catalog of the pool and the maps of its volumes, as text for people → `Report::Text`.
+    /// Dump the catalog of the pool and the maps of its volumes as readable text → `Report::Text`.
     DumpPool {
-        /// Which.
+        /// Name of the pool.
         pool: Name,
     },
-    /// How the data plane itself is → `Report::Engine`.
+    /// Get state and counters of the data plane → `Report::Engine`.
     Status,
-    /// All open disks → `Report::Disks`.
+    /// List all open disks → `Report::Disks`.
     Disks,
-    /// All open pools → `Report::Pools`.
+    /// List all open pools → `Report::Pools`.
     Pools,
-    /// All open volumes → `Report::Volumes`.
+    /// List all open volumes → `Report::Volumes`.
     Volumes,
-    /// What all open volumes are called, also those that are not whole yet → `Report::VolumeNames`, sorted.
+    /// List the names of all open volumes, including incomplete copies → `Report::VolumeNames`, sorted.
     VolumeNames,
-    /// The volumes of open pools that do not serve → `Report::Volumes`.
+    /// List the volumes of open pools that are offline → `Report::Volumes`.
     HeldVolumes,
-    /// What hosts are told of the open volumes that serve → `Report::UnitShapes`.
+    /// Get the attributes, as reported to hosts, of the open volumes that are online → `Report::UnitShapes`.
     UnitShapes,
-    /// One open volume → `Report::Volumes`, of one or none.
+    /// Get one open volume → `Report::Volumes`, with one entry or none.
     Volume {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
     },
-    /// All snapshots of open pools, and those that are being deleted → `Report::Snapshots`.
+    /// List all snapshots of open pools, including those that are being deleted → `Report::Snapshots`.
     Snapshots,
-    /// Who is logged in → `Report::Sessions`.
+    /// List all sessions → `Report::Sessions`.
     Sessions,
-    /// One session in all detail → `Report::Session`.
+    /// Get the details of one session → `Report::Session`.
     Session {
-        /// Which: its TSIH.
+        /// TSIH of the session.
         id: u32,
     },
-    /// Record what goes over the wire from now on → `Report::Recording`.
+    /// Start to record iSCSI traffic → `Report::Recording`.
     Record {
-        /// Whose.
+        /// Sessions to record.
         what: Recordable,
-        /// For how long.
+        /// Duration of the recording.
         time: Duration,
     },
-    /// What was recorded since this was asked last, as soon as there is something → `Report::Recorded`.
+    /// Get the traffic recorded since the last such order; waits until there is some → `Report::Recorded`.
     NextRecorded {
-        /// Of which recording.
+        /// Number of the recording.
         recording: u64,
     },
-    /// Record no more → `Report::Recorded`, with what was not taken.
+    /// Stop a recording → `Report::Recorded`, with the traffic not fetched yet.
     StopRecording {
-        /// Which; one that does not run is stopped already.
+        /// Number of the recording; one that has ended counts as stopped.
         recording: u64,
     },
-    /// End a session: its initiator is asked to log out, and cut off when it does not in five seconds → `Report::SessionEnd`. It may
-    /// log in again.
+    /// End a session: request a logout, and drop its connections after five seconds without one → `Report::SessionEnd`.
+    /// The initiator may log in again.
     EndSession {
-        /// Which: its TSIH.
+        /// TSIH of the session.
         id: u32,
-        /// True to cut it off at once.
+        /// True to drop the connections immediately.
         now: bool,
     },
-    /// Cut off one connection of a session → `Report::Done`. The others carry on; what it had under way is as the session's
-    /// ErrorRecoveryLevel says.
+    /// Drop one connection of a session → `Report::Done`. The other connections continue; commands in flight on it are
+    /// handled according to the `ErrorRecoveryLevel` of the session.
     EndConnection {
-        /// Of which session: its TSIH.
+        /// TSIH of the session.
         id: u32,
-        /// Which: its CID.
+        /// CID of the connection.
         cid: u16,
     },
-    /// What hosts do, in figures that only grow → `Report::Activity`.
+    /// Get the activity counters, which only increase → `Report::Activity`.
     Activity,
-    /// Commands that have no answer yet → `Report::Tasks`. A session that does not answer within a second is left out.
+    /// List commands in flight → `Report::Tasks`. Sessions that do not respond within a second are omitted.
     Tasks,
-    /// How long commands of a volume took since it was opened → `Report::Latencies`.
+    /// Get the command latencies of a volume since it was opened → `Report::Latencies`.
     Latencies {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
     },
-    /// How the trace of a volume is → `Report::Trace`.
+    /// Get the state of the trace of a volume → `Report::Trace`.
     Trace {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
     },
-    /// Keep which commands a volume gets, and when, from now on → `Report::Trace`. Refused with `TRACED_ALREADY`, and with
-    /// `LIMIT_REACHED` when all traces together would keep too much.
+    /// Start to trace the commands of a volume → `Report::Trace`. Refused with `TRACED_ALREADY`, and with
+    /// `LIMIT_REACHED` if all traces together would exceed the limit.
     StartTrace {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
-        /// The last so many; at least one.
+        /// Size of the ring buffer in commands, at least one; older commands are overwritten.
         commands: u32,
     },
-    /// What the trace of a volume holds; it goes on → `Report::Traced`. Refused with `TRACE_UNKNOWN` when there is none.
+    /// Get the content of the trace of a volume, which continues → `Report::Traced`. Refused with `TRACE_UNKNOWN` if
+    /// there is none.
     TakeTrace {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
     },
-    /// The volume is not traced any more, and what its trace holds is gone → `Report::Trace`, how it was before. Refused with
-    /// `TRACE_UNKNOWN` when there is none.
+    /// Stop the trace of a volume and discard its content → `Report::Trace`, with its last state. Refused with
+    /// `TRACE_UNKNOWN` if there is none.
     StopTrace {
-        /// Which.
+        /// Name of the volume.
         volume: VolumeName,
     },
-    /// Who was not let in lately → `Report::Refused`.
+    /// List recently rejected logins → `Report::Refused`.
     RefusedLogins,
-    /// These were not let in before this start, the last one first → `Report::Done`.
+    /// Restore the list of logins that were rejected before this start, latest first → `Report::Done`.
     RememberRefused(Vec<RefusedLogin>),
-    /// The read caches of all shards together take at most so much from now on → `Report::Done`. What is beyond is dropped.
+    /// Set the limit of the read caches of all shards together → `Report::Done`. Excess content is evicted.
     SetReadCache {
-        /// Bytes, maps of volumes included.
+        /// Limit in bytes, including volume maps.
         bytes: u64,
     },
-    /// Where we listen → `Report::Portals`.
+    /// List the open portals → `Report::Portals`.
     Portals,
-    /// What has happened since this was asked last, as soon as something has → `Report::Events`. Each event
-    /// is told once; it may be long in coming.
+    /// Get the events since the last such order; waits until there is one → `Report::Events`. Each event is delivered
+    /// once.
     NextEvents,
-    /// The node remembers these members of pools from before its start → `Report::Done`.
+    /// Restore the pool memberships that the node recorded before this start → `Report::Done`.
     KnowMemberships {
-        /// One for each pool.
+        /// One membership per pool.
         known: Vec<PoolMembership>,
     },
-    /// The members of all pools, as soon as they have changed since this was asked last → `Report::Memberships`.
+    /// Get the memberships of all pools; waits until they have changed since the last such order →
+    /// `Report::Memberships`.
     NextMemberships,
-    /// The node's state has kept the members of these pools → `Report::Done`.
+    /// Confirm that the node state has stored the memberships of these pools → `Report::Done`.
     MembershipsKept {
-        /// The generation of each pool.
+        /// Stored generation of each pool.
         generations: Vec<(PoolId, u64)>,
     },
-    /// Stop listening, finish what is under way, flush, mark the pools clean, close everything →
+    /// Shut down: stop listening, finish operations in flight, flush, mark the pools clean, and close everything →
     /// `Report::Done`. No order follows.
     Stop,
 }
 
 impl Order {
-    /// True for an order that is answered at once, beside whatever changes: it changes nothing that an order in the queue
-    /// changes, or must not wait for one.
+    /// Returns true if the order is executed concurrently, without waiting for the queue of orders: it does not change
+    /// anything that a queued order changes, or it must not wait for one.
     #[must_use]
     pub fn is_question(&self) -> bool {
         use Order::{
@@ -486,25 +489,25 @@ impl Order {
             Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots, StartTrace, Status, StopRecording,
             StopTrace, TakeTrace, Tasks, Trace, UnitShapes, Volume, VolumeNames, Volumes,
         };
-        // A session may take its time to end; nothing else waits for that.
+        // Ending a session may take a while; other orders do not wait for it.
         let of_sessions = matches!(self, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
-        // Nor does anything wait for the target of a remote disk.
+        // Other orders do not wait for the target of a remote disk either.
         let looks = matches!(self, CheckPool { .. } | DumpPool { .. } | InspectDisk { remote: Some(_), .. });
         let of_volumes = matches!(self, Volume { .. } | Volumes | VolumeNames | HeldVolumes | Snapshots | UnitShapes);
         let lists = of_volumes || matches!(self, Disks | Pools | Sessions | Portals | RefusedLogins);
         let records = matches!(self, Record { .. } | NextRecorded { .. } | StopRecording { .. });
-        // A trace changes nothing of its volume.
+        // A trace does not change anything of its volume.
         let traces = matches!(self, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
-        // Memory that is short does not wait for a change that takes long.
+        // Under memory pressure the cache must shrink now, not after a long-running change.
         let memory = matches!(self, SetReadCache { .. });
-        // Nor do the events and alerts, which wait for copies of the state.
+        // Events and alerts wait for copies of the state and must not wait for a long-running change.
         let copies = matches!(self, KeepState { .. });
         let members = matches!(self, KnowMemberships { .. } | MembershipsKept { .. } | NextMemberships);
         let now = memory || copies || members || matches!(self, Status | Activity | Tasks | NextEvents);
         looks || lists || of_sessions || records || traces || now
     }
 
-    /// The volume of an order to the front ends that is about one.
+    /// Returns the volume of an order to the front ends that concerns one volume.
     #[must_use]
     pub fn volume_for_front_ends(&self) -> Option<&VolumeName> {
         match self {
@@ -517,8 +520,8 @@ impl Order {
         }
     }
 
-    /// True for an order to the front ends: who may see what, where they listen, who is logged in, and what hosts do with
-    /// a volume. Every other order is the engine's.
+    /// Returns true for an order to the front ends: access table, portals, sessions, and host activity on volumes. All
+    /// other orders are executed by the engine.
     #[must_use]
     pub fn is_for_front_ends(&self) -> bool {
         use Order::{
@@ -535,32 +538,32 @@ impl Order {
     }
 }
 
-/// One disk group of a pool to be made.
+/// Disk group to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSpec {
-    /// How it protects.
+    /// RAID level.
     pub level: Level,
-    /// Bytes on one member before the next member's turn.
+    /// Chunk size: contiguous bytes on one member.
     pub chunk: Size,
-    /// True to keep a checksum of every block, and a log that makes writes whole after a crash.
+    /// True to store a checksum per block, with a redo log that makes writes atomic in a crash.
     pub integrity: bool,
-    /// How much of each disk it uses.
+    /// Used size of each disk.
     pub member_size: MemberSize,
-    /// Its disks, in the order of their slots.
+    /// Disks in slot order.
     pub disks: Vec<DiskName>,
 }
 
-/// A volume to be made, or to be opened again when it has no pool to remember it.
+/// Volume to create, or to reopen if it has no pool that stores its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
-    /// Its name.
+    /// Name of the volume.
     pub name: VolumeName,
-    /// Its identity, chosen by control.
+    /// Identity, chosen by the control plane.
     pub id: VolumeId,
-    /// Its size.
+    /// Capacity.
     pub size: Size,
-    /// Bytes of a logical block as hosts see it: 512 or 4096.
+    /// Logical block size in bytes: 512 or 4096.
     pub block_bytes: u32,
-    /// What holds its data.
+    /// Storage that holds the data.
     pub backend: Backend,
 }

@@ -1,4 +1,4 @@
-//! How a pool is to be repaired and looked through: what an operator sets with `pool set`.
+//! Policies of a pool: repair, scrub, space thresholds and error limits, as set with `pool set`.
 
 use crate::setting::{Settings, as_rate, in_order, or_off, rate, shown};
 use crate::{Misread, Refusal, Size, Span, code};
@@ -8,27 +8,28 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What an operator has set for a pool.
+/// Policies of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PoolPolicy {
-    /// How fast members are filled, compared and looked through.
+    /// Repair policy: rates of rebuild, resync and scrub, and error limits of members.
     pub repair: RepairPolicy,
-    /// When everything is read by itself.
+    /// Schedule of automatic scrubs.
     pub scrub: ScrubPolicy,
-    /// How full it may be before somebody hears of it.
+    /// Thresholds of the fill level.
     pub space: SpacePolicy,
-    /// How long disks that are absent are waited for before it opens degraded, counted from the last one that came; 30 s unless set.
+    /// Time to wait for missing disks before the pool is opened degraded, from the arrival of the latest disk. Default
+    /// 30 s.
     pub wait: Option<Span>,
 }
 
-/// How full a pool may be before operators and hosts hear of it, in percent; 0: nobody does.
+/// Thresholds of the fill level of a pool, in percent, for alerts and for hosts. 0 disables a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SpacePolicy {
-    /// More disks should be thought of.
+    /// Soft threshold: more disks should be planned. Default 80.
     pub soft: u8,
-    /// Writes will be refused soon.
+    /// Hard threshold: the pool will be full soon and reject writes. Default 95.
     pub hard: u8,
 }
 
@@ -38,37 +39,41 @@ impl Default for SpacePolicy {
     }
 }
 
-/// How fast a pool is repaired, and what hosts may notice of it. Rates count the pool's own bytes, as `pool show` does.
+/// Repair policy of a pool: rates, and permitted effect on host I/O. Rates count the bytes of the pool, as `pool show`
+/// does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RepairPolicy {
-    /// How it yields to hosts.
+    /// Priority of repairs relative to host I/O.
     pub mode: RepairMode,
-    /// At least so much in a second, whatever hosts do.
+    /// Minimum rate in bytes per second, regardless of host I/O.
     pub min: Option<Size>,
-    /// At most so much in a second.
+    /// Maximum rate in bytes per second.
     pub max: Option<Size>,
-    /// A rebuild ends so long after it began, whatever hosts notice.
+    /// Time after which a rebuild must be complete, regardless of the effect on host I/O.
     pub done_by: Option<Span>,
-    /// Commands of hosts take no longer than this in the mean.
+    /// Upper limit of the mean latency of host commands during repairs.
     pub latency: Option<Span>,
-    /// True while nothing is repaired.
+    /// True while repairs are paused.
     pub paused: bool,
-    /// A member that does not answer is given up after this where no redundancy is left without it; 8 s unless set.
+    /// Time without a response after which a member is removed from service if no redundancy remains without it.
+    /// Default 8 s.
     pub deadline: Option<Span>,
-    /// When a member that errs, or is slow, is copied to a spare.
+    /// Limits of errors and latency beyond which a member is copied to a spare.
     pub errors: ErrorPolicy,
 }
 
-/// What a member may do wrong before it is copied to a spare, and then let go of; none of a part: nothing follows from that.
+/// Limits of errors and latency of a member. Beyond them, the member is copied to a spare and then removed from the
+/// pool. An absent limit is disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ErrorPolicy {
-    /// So many reads that failed or were wrong within 24 hours.
+    /// Number of failed or wrong reads within 24 hours. Default 100.
     pub count: Option<u32>,
-    /// So many of a hundred reads of the last minute. Without a spare the member is taken out where its group serves without it.
+    /// Percentage of failed or wrong reads in the last minute. Default 30. Without a spare, the member is removed from
+    /// service if its group can serve without it.
     pub rate: Option<u8>,
-    /// For so long many times slower than the other members.
+    /// Time for which the member is many times slower than the other members. Default 30 min.
     pub slow: Option<Span>,
 }
 
@@ -78,34 +83,34 @@ impl Default for ErrorPolicy {
     }
 }
 
-/// How repair yields to hosts.
+/// Priority of repairs relative to host I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairMode {
-    /// Only while hosts do nothing, and a little all the same.
+    /// Only while hosts are idle, apart from a small minimum rate.
     Idle,
-    /// A third of the time while hosts are at work, and all of it while they are not.
+    /// A third of the time while hosts are active, and all of it while they are idle.
     #[default]
     Balanced,
-    /// As fast as the disks can.
+    /// As fast as the disks permit.
     Fast,
 }
 
-/// When everything is read by itself.
+/// Schedule of automatic scrubs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScrubPolicy {
-    /// How often.
+    /// Interval.
     pub every: ScrubEvery,
-    /// Only within these hours; at any time when absent.
+    /// Permitted hours; absent means any time.
     pub window: Option<Window>,
 }
 
-/// How often everything is read.
+/// Interval of automatic scrubs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScrubEvery {
-    /// Never by itself.
+    /// No automatic scrubs.
     #[default]
     Off,
     /// Every seven days.
@@ -114,7 +119,7 @@ pub enum ScrubEvery {
     Monthly,
 }
 
-/// Hours of each day in UTC, written as `22:00-06:00`; the end may lie behind midnight.
+/// Hours of each day in UTC, written as `22:00-06:00`; the window may extend past midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"))]
@@ -123,7 +128,7 @@ pub struct Window {
     until_minute: u16,
 }
 
-/// The settings of a pool by name, and what may be written there.
+/// Settings of a pool: names and permitted values.
 pub const POOL_SETTINGS: [(&str, &str); 14] = [
     ("rebuild", "idle, balanced or fast"),
     ("rebuild.min", "a rate such as 10MiB/s, or off"),
@@ -141,17 +146,18 @@ pub const POOL_SETTINGS: [(&str, &str); 14] = [
     ("space.hard", "a part in percent such as 95%, or off"),
 ];
 
-/// `disk.deadline` unless it is set: how long a member is waited for that no redundancy is left without.
+/// Default of `disk.deadline`: time without a response after which a member is removed from service if no redundancy
+/// remains without it.
 pub const DISK_DEADLINE: Span = Span::from_millis(8_000);
-/// `disk.wait` unless it is set: how long after the last disk came a pool opens degraded.
+/// Default of `disk.wait`: time from the arrival of the latest disk after which a pool is opened degraded.
 pub const DISK_WAIT: Span = Span::from_millis(30_000);
 
 const SETTINGS: Settings<14> = Settings { owner: "pool", names: POOL_SETTINGS };
 
 impl PoolPolicy {
-    /// The setting `key` is `value`.
+    /// Sets `key` to `value`.
     ///
-    /// *Errors*: there is no such setting, the value is none for it, or it contradicts another one.
+    /// *Errors*: unknown setting, invalid value, or contradiction to another setting.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
         let wrong = SETTINGS.wrong(key, value)?;
         let repair = &mut self.repair;
@@ -161,6 +167,7 @@ impl PoolPolicy {
             "rebuild.max" => repair.max = or_off(value, rate).ok_or_else(wrong)?,
             "rebuild.done-by" => repair.done_by = or_off(value, span).ok_or_else(wrong)?,
             "rebuild.latency" => repair.latency = or_off(value, span).ok_or_else(wrong)?,
+            // A default value is stored as `None`, so that it does not differ from one that was never set.
             "disk.deadline" => {
                 repair.deadline = Some(deadline(value).ok_or_else(wrong)?).filter(|&set| set != DISK_DEADLINE)
             }
@@ -171,14 +178,17 @@ impl PoolPolicy {
             "scrub" => self.scrub.every = value.parse().map_err(|()| wrong())?,
             "scrub.window" => self.scrub.window = or_off(value, |text| text.parse().ok()).ok_or_else(wrong)?,
             "space.soft" => self.space.soft = or_off(value, percent).ok_or_else(wrong)?.unwrap_or(0),
+            // `SETTINGS.wrong` has rejected all unknown keys, so this is `space.hard`.
             _ => self.space.hard = or_off(value, percent).ok_or_else(wrong)?.unwrap_or(0),
         }
+        // Zero disables a threshold: a disabled hard threshold is no bound for the soft one.
         let hard = Some(self.space.hard).filter(|&hard| hard > 0);
         in_order(("space.soft", Some(self.space.soft)), ("space.hard", hard), |percent| format!("{percent}%"))?;
+        // A minimum above the maximum could not be met.
         in_order(("rebuild.min", self.repair.min), ("rebuild.max", self.repair.max), as_rate)
     }
 
-    /// Every setting with its value, as [`PoolPolicy::set`] takes them.
+    /// Returns all settings with their values, in the form that [`PoolPolicy::set`] accepts.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 14] {
         let threshold = |percent: u8| shown((percent > 0).then(|| format!("{percent}%")));
@@ -202,27 +212,27 @@ impl PoolPolicy {
     }
 }
 
-/// A part in percent, from 1 to 100.
+/// Parses a percentage from 1 to 100.
 fn percent(text: &str) -> Option<u8> {
     text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| (1..=100).contains(percent))
 }
 
-/// A count above zero.
+/// Parses a count from 1 to one million.
 fn count(text: &str) -> Option<u32> {
     text.parse().ok().filter(|count| (1..=1_000_000).contains(count))
 }
 
-/// A span above zero.
+/// Parses a nonzero time span.
 fn span(text: &str) -> Option<Span> {
     text.parse().ok().filter(|span: &Span| span.millis() > 0)
 }
 
-/// A span that ends before hosts give a command up, which they do after 30 s at the earliest.
+/// Parses a deadline from 2 s to 25 s. Initiators abort a command after 30 s at the earliest.
 fn deadline(text: &str) -> Option<Span> {
     span(text).filter(|span| (2_000..=25_000).contains(&span.millis()))
 }
 
-/// A span of at most an hour.
+/// Parses a time span of at most one hour.
 fn wait(text: &str) -> Option<Span> {
     text.parse().ok().filter(|span: &Span| span.millis() <= 3_600_000)
 }
@@ -230,7 +240,7 @@ fn wait(text: &str) -> Option<Span> {
 impl RepairMode {
     const ALL: [Self; 3] = [Self::Idle, Self::Balanced, Self::Fast];
 
-    /// The mode in one word.
+    /// Returns the mode as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -251,7 +261,7 @@ impl FromStr for RepairMode {
 impl ScrubEvery {
     const ALL: [Self; 3] = [Self::Off, Self::Weekly, Self::Monthly];
 
-    /// How often, in one word.
+    /// Returns the interval as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -261,7 +271,7 @@ impl ScrubEvery {
         }
     }
 
-    /// Seconds from one to the next; none when there is no next.
+    /// Returns the interval in seconds; `None` without automatic scrubs.
     #[must_use]
     pub const fn seconds(self) -> Option<u64> {
         match self {
@@ -280,11 +290,12 @@ impl FromStr for ScrubEvery {
 }
 
 impl Window {
-    /// True when this second of a day lies within.
+    /// Returns true if the second of the day is within the window.
     #[must_use]
     pub fn holds(self, second_of_day: u64) -> bool {
         let minute = second_of_day / 60;
         let (from, until) = (u64::from(self.from_minute), u64::from(self.until_minute));
+        // Otherwise the window extends past midnight and consists of the two ends of the day.
         if from < until { (from..until).contains(&minute) } else { minute >= from || minute < until }
     }
 }
@@ -303,12 +314,14 @@ impl FromStr for Window {
         let minute = |text: &str| -> Option<u16> {
             let (hour, minute) = text.split_once(':')?;
             let number = |text: &str, bound: u16| {
+                // `parse` would also accept a sign.
                 let digits = text.len() == 2 && text.bytes().all(|c| c.is_ascii_digit());
                 text.parse::<u16>().ok().filter(|number| digits && *number < bound)
             };
             Some(number(hour, 24)? * 60 + number(minute, 60)?)
         };
         let ends = text.split_once('-').and_then(|(from, until)| Some((minute(from)?, minute(until)?)));
+        // Equal ends are ambiguous: no time at all, or the whole day.
         ends.filter(|(from, until)| from != until)
             .map(|(from_minute, until_minute)| Self { from_minute, until_minute })
             .ok_or_else(|| {

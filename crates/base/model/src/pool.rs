@@ -1,371 +1,374 @@
-//! How a pool is.
+//! State of pools, disk groups and members.
 
 use crate::{DiskId, DiskName, Level, LostBlocks, Name, PoolId, PoolPolicy, ScrubReport, Size, Timestamp, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One pool as it is now.
+/// State of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolReport {
-    /// Its name.
+    /// Name of the pool.
     pub name: Name,
-    /// Its identity.
+    /// Identity of the pool.
     pub id: PoolId,
-    /// How it is: as bad as its worst group.
+    /// State: that of its worst group.
     pub state: PoolState,
-    /// Why it is read-only, where it is: nothing is written to its disks, and hosts cannot write to its volumes.
+    /// Reason why the pool is read-only, if it is: nothing is written to its disks, and hosts cannot write to its
+    /// volumes.
     #[serde(default)]
     pub read_only: Option<String>,
-    /// True when it was imported read-only: each start opens it so, until it is imported for writing.
+    /// True if it was imported read-only: every start opens it read-only until it is imported for writing.
     #[serde(default)]
     pub imported_read_only: bool,
-    /// How much its volumes may take together.
+    /// Usable capacity.
     pub size: Size,
-    /// How much they take.
+    /// Allocated capacity.
     pub used: Size,
-    /// Whether volumes that take space as they are written still find some.
+    /// Availability of space for thin volumes.
     #[serde(default)]
     pub space: SpaceState,
-    /// How many volumes it has.
+    /// Number of volumes.
     pub volumes: u32,
-    /// Its disk groups.
+    /// Disk groups.
     pub groups: Vec<GroupReport>,
-    /// Its log device, where it has one.
+    /// Log device, if there is one.
     #[serde(default)]
     pub log: Option<LogReport>,
-    /// The spares that are ready to take a place in it.
+    /// Hot spares that are available to the pool.
     #[serde(default)]
     pub spares: Vec<DiskName>,
-    /// How it is to be repaired and looked through.
+    /// Policies of the pool.
     #[serde(default)]
     pub policy: PoolPolicy,
-    /// The scrub that runs, or ran last.
+    /// Running or latest scrub.
     #[serde(default)]
     pub scrub: Option<ScrubReport>,
-    /// The enclosures without which it would lose data, where enclosures are known.
+    /// Enclosures whose failure would cause data loss, where enclosures are known.
     #[serde(default)]
     pub weak_enclosures: Vec<String>,
-    /// When the next one begins by itself.
+    /// Time of the next automatic scrub.
     #[serde(default)]
     pub next_scrub: Option<Timestamp>,
-    /// The blocks that no copy can be read of, by volume and LBA.
+    /// Lost blocks, which cannot be read from any copy, by volume and LBA.
     #[serde(default)]
     pub lost: LostBlocks,
-    /// Why this node does not use the pool any more, when another owner has its disks.
+    /// Reason why this node has been fenced from the pool, if another owner has its disks.
     #[serde(default)]
     pub fenced: Option<String>,
-    /// What it waits for, while it is not open.
+    /// Conditions that it waits for, while it is not open.
     #[serde(default)]
     pub waiting: Option<PoolWaiting>,
 }
 
-/// What a pool waits for that is not open.
+/// Reason why a pool is not open, and what it waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolWaiting {
-    /// Why it is not open.
+    /// Reason in words.
     pub why: String,
-    /// True when it does not open without an operator.
+    /// True if it requires an operator.
     pub needs_operator: bool,
-    /// What the operator is to do, where that is known.
+    /// Recommended action, if known.
     #[serde(default)]
     pub hint: Option<String>,
-    /// The disks that are absent, as far as they are known.
+    /// Absent disks, as far as they are known.
     #[serde(default)]
     pub disks: Vec<DiskName>,
-    /// Seconds until it opens without them, where it can.
+    /// Seconds until it is opened degraded, if that is possible.
     #[serde(default)]
     pub degraded_in_s: Option<u64>,
 }
 
-/// How a pool or a group of it is, best first.
+/// State of a pool or of a disk group, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolState {
-    /// All members are in step.
+    /// All members hold current data.
     Healthy,
-    /// It serves, and a member is being filled.
+    /// Online, with a rebuild in progress.
     Rebuilding,
-    /// It serves with less protection than it should have.
+    /// Online with reduced redundancy.
     Degraded,
-    /// It does not serve: more members are lost than it bears.
+    /// Offline: more members are lost than the redundancy tolerates.
     Failed,
-    /// It is known, but could not be opened: too many of its disks were not found, or their metadata cannot be read.
+    /// Known, but could not be opened: too many disks were not found, or the metadata cannot be read.
     Missing,
 }
 
-/// How full a pool is, by its thresholds, best first. Only of pools that have volumes which take space as they are written.
+/// Fill level of a pool relative to its thresholds, best first. Determined only for pools with thin volumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpaceState {
-    /// Below its thresholds.
+    /// Below the thresholds.
     #[default]
     Enough,
-    /// Above the soft threshold: more disks should be thought of.
+    /// Above the soft threshold: more disks should be planned.
     Low,
-    /// Above the hard threshold: writes will be refused soon.
+    /// Above the hard threshold: the pool will be full soon.
     NearlyFull,
-    /// Writes that need space are refused.
+    /// Writes that need new space are rejected.
     Full,
 }
 
-/// The log device of a pool: what volumes with the policy `back` are acknowledged from.
+/// Log device of a pool, from which writes to volumes with the write policy `back` are acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogReport {
-    /// How it is.
+    /// State of the log device.
     pub state: LogState,
-    /// How much it has room for.
+    /// Capacity.
     pub size: Size,
-    /// How much of it holds what is not known to be on the pool's disks yet.
+    /// Space occupied by data that is not yet confirmed on the disks of the pool.
     pub used: Size,
-    /// The volumes that may have something in it.
+    /// Volumes that may have data in the log.
     pub volumes: Vec<VolumeName>,
-    /// Why it is not ready and what that means, in words.
+    /// Reason why it is not ready, and the consequences.
     #[serde(default)]
     pub why: Option<String>,
-    /// Its disks.
+    /// Disk group of the log device.
     pub group: GroupReport,
 }
 
-/// How the log device of a pool is.
+/// State of the log device of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogState {
-    /// Writes are acknowledged from it.
+    /// Writes are acknowledged from the log.
     Ready,
-    /// It has failed while it was used; writes go through since, and nothing is lost.
+    /// Failed while in use: writes are written through since then, and no data is lost.
     Failed,
-    /// It cannot be read. Volumes that have something in it do not serve.
+    /// Unreadable: volumes that may have data in it are offline.
     Lost,
 }
 
-/// One disk group.
+/// State of a disk group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupReport {
-    /// Its number in the pool.
+    /// Number within the pool.
     #[serde(default)]
     pub number: u16,
-    /// How it protects.
+    /// RAID level.
     pub level: Level,
-    /// Bytes on one member before the next member's turn.
+    /// Chunk size: contiguous bytes on one member.
     pub chunk: Size,
-    /// True when it keeps a checksum of every block, and a log that makes writes whole after a crash.
+    /// True if it stores a checksum per block, with a redo log that makes writes atomic in a crash.
     #[serde(default)]
     pub integrity: bool,
-    /// The least size of a disk that can be one of its members.
+    /// Minimum size of a disk that can become a member.
     pub member_size: Size,
-    /// How it is.
+    /// State of the group.
     pub state: PoolState,
-    /// Its members, by slot.
+    /// Members in slot order.
     pub members: Vec<MemberReport>,
-    /// How far its rebuild is, while one runs.
+    /// Progress of the rebuild, while one runs.
     pub rebuild: Option<Progress>,
-    /// How far the comparison after a crash is, while it runs.
+    /// Progress of the resync after a crash, while it runs.
     #[serde(default)]
     pub resync: Option<Progress>,
-    /// How far it is laid out over one member more, while it is.
+    /// Progress of the reshape over an additional member, while it runs.
     #[serde(default)]
     pub reshape: Option<Progress>,
-    /// How much more the pool would have if the group used all of its disks; none when there is nothing to gain now.
+    /// Additional pool capacity if the group used its disks completely; absent if nothing can be gained now.
     #[serde(default)]
     pub growth: Option<Size>,
 }
 
-/// One member of a group.
+/// State of a member of a disk group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberReport {
-    /// Its place in the group.
+    /// Slot in the group.
     pub slot: u16,
-    /// Which disk belongs there.
+    /// Identity of the disk.
     pub id: DiskId,
-    /// What that disk is called, when it is open (or was when it failed).
+    /// Name of the disk, if it is open (or was when it failed).
     pub disk: Option<DiskName>,
-    /// How it is.
+    /// State of the member.
     pub state: MemberState,
-    /// Reads and writes of it that failed.
+    /// Number of failed reads and writes.
     pub errors: u64,
-    /// Blocks of it that were not as they had been written, since the pool was opened.
+    /// Number of blocks with wrong content since the pool was opened.
     #[serde(default)]
     pub wrong_blocks: u64,
-    /// What the disk is called whose place it has taken as a spare, until there is another spare.
+    /// Name of the disk that it replaced as a spare, until another spare is available.
     #[serde(default)]
     pub stands_for: Option<String>,
-    /// How it answers; none of a member whose disk is not open.
+    /// Latency; absent if the disk is not open.
     #[serde(default)]
     pub latency: Option<MemberLatency>,
-    /// Reads of it that failed or were wrong within the last 24 hours, since the pool was opened.
+    /// Number of failed or wrong reads within the last 24 hours, since the pool was opened.
     #[serde(default)]
     pub errors_of_day: u64,
-    /// What the pool's policy says of it.
+    /// Assessment by the error policy of the pool.
     #[serde(default)]
     pub fitness: MemberFitness,
-    /// The disk that it is being copied to, which then takes its place.
+    /// Copy to the disk that will replace it, if one runs.
     #[serde(default)]
     pub copy: Option<MemberCopy>,
-    /// The spare that takes its place, and when, unless it returns before.
+    /// Spare that will replace it unless it returns before.
     #[serde(default)]
     pub next_spare: Option<NextSpare>,
 }
 
-/// A spare that takes the place of a member that is missing or does not answer, once it has been waited for.
+/// Scheduled replacement of a member that is missing or does not respond by a hot spare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NextSpare {
-    /// The spare.
+    /// Name of the spare.
     pub disk: DiskName,
-    /// When it takes the place.
+    /// Time of the replacement.
     pub at: Timestamp,
-    /// Seconds until then.
+    /// Seconds until the replacement.
     pub in_s: u64,
 }
 
-/// What the policy of a pool for errors says of a member.
+/// Assessment of a member by the error policy of its pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberFitness {
-    /// Nothing.
+    /// Within all limits.
     #[default]
     Fit,
-    /// It has been many times slower than the others for longer than it may.
+    /// Many times slower than the other members, for longer than permitted.
     Slow,
-    /// It has failed more reads within 24 hours than it may.
+    /// More failed reads within 24 hours than permitted.
     Failing,
-    /// It has failed a larger part of its reads within the last minute than it may.
+    /// Higher share of failed reads in the last minute than permitted.
     Useless,
 }
 
-/// A copy of a member to another disk beside it.
+/// Copy of a member to the disk that will replace it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberCopy {
-    /// The disk that takes its place.
+    /// Name of the disk that will replace it.
     pub disk: DiskName,
-    /// How far the copy is.
+    /// Progress of the copy.
     pub progress: Progress,
 }
 
-/// How a member has answered since its disk was opened, the recent past counting most.
+/// Latency of a member since its disk was opened, weighted toward the recent past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberLatency {
-    /// Median latency of reads in microseconds; 0 while there were too few.
+    /// Median latency of reads in microseconds; 0 if there were too few.
     pub read_p50_us: u64,
-    /// Latency in microseconds that one read in a hundred exceeds.
+    /// 99th percentile of the read latency in microseconds.
     pub read_p99_us: u64,
     /// Median latency of writes and flushes in microseconds.
     pub write_p50_us: u64,
-    /// Latency in microseconds that one write or flush in a hundred exceeds.
+    /// 99th percentile of the latency of writes and flushes in microseconds.
     pub write_p99_us: u64,
-    /// For how long the disk has owed an answer, in milliseconds; 0 while it answers.
+    /// Time since the disk stopped responding, in milliseconds; 0 while it responds.
     pub silent_ms: u64,
-    /// True when it is many times slower than the other members of its group.
+    /// True if it is many times slower than the other members of its group.
     pub slow: bool,
 }
 
-/// How a member is.
+/// State of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberState {
-    /// It holds what it should.
+    /// Holds current data.
     InSync,
-    /// It is being filled.
+    /// Rebuild in progress.
     Rebuilding,
-    /// It is attached, but what it holds is not used any more.
+    /// Attached, but no longer used by the pool.
     Failed,
-    /// It was not found.
+    /// Not found.
     Missing,
-    /// It did not answer and is not waited for; it gets what it misses when it answers again.
+    /// Not responding; the group continues without it and resyncs it when it responds again.
     Behind,
-    /// It is to be one more member of its group, which does not count on it yet.
+    /// Being added to its group by a reshape, and not yet part of its redundancy.
     Joining,
 }
 
 impl MemberState {
-    /// True for a member that its group does without.
+    /// Returns true for a member that its group has to do without.
     #[must_use]
     pub const fn is_lost(self) -> bool {
         matches!(self, Self::Failed | Self::Missing | Self::Behind)
     }
 }
 
-/// How far a long task is.
+/// Progress of a long-running operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
-    /// Bytes done.
+    /// Bytes processed.
     pub done_bytes: u64,
-    /// Bytes in all.
+    /// Total bytes.
     pub total_bytes: u64,
-    /// Bytes per second, lately.
+    /// Current rate in bytes per second.
     pub bytes_per_second: u64,
-    /// Seconds until it ends at this rate; none while nobody can tell.
+    /// Estimated seconds to completion at this rate; absent if unknown.
     pub seconds_left: Option<u64>,
 }
 
 impl Progress {
-    /// Both tasks together.
+    /// Returns the combined progress of two concurrent operations.
     fn and(self, other: Self) -> Self {
         Self {
             done_bytes: self.done_bytes + other.done_bytes,
             total_bytes: self.total_bytes + other.total_bytes,
             bytes_per_second: self.bytes_per_second + other.bytes_per_second,
+            // The operation that takes longer determines the end of both.
             seconds_left: self.seconds_left.zip(other.seconds_left).map(|(a, b)| a.max(b)),
         }
     }
 
-    /// How far it is, in whole percent; 100 only at the end.
+    /// Returns the progress in whole percent; 100 only at the end.
     #[must_use]
     pub fn percent(&self) -> u8 {
         let done = u128::from(self.done_bytes.min(self.total_bytes)) * 100;
+        // An operation without any bytes is complete.
         let percent = done.checked_div(u128::from(self.total_bytes)).unwrap_or(100);
         u8::try_from(percent).expect("a part of the whole is at most 100 percent")
     }
 }
 
 impl PoolReport {
-    /// How far the rebuilds of all groups are, together; none when none runs.
+    /// Returns the combined progress of all rebuilds; `None` if none runs.
     #[must_use]
     pub fn rebuild(&self) -> Option<Progress> {
         self.all_groups().filter_map(|group| group.rebuild).reduce(Progress::and)
     }
 
-    /// How far all groups are that are laid out over one member more, together; none when none is.
+    /// Returns the combined progress of all reshapes; `None` if none runs.
     #[must_use]
     pub fn reshape(&self) -> Option<Progress> {
         self.groups.iter().filter_map(|group| group.reshape).reduce(Progress::and)
     }
 
-    /// All members of all groups, those of the log after the others.
+    /// Returns the members of all groups, those of the log device last.
     pub fn members(&self) -> impl Iterator<Item = &MemberReport> {
         self.all_groups().flat_map(|group| &group.members)
     }
 
-    /// All groups, that of the log last.
+    /// Returns all groups, that of the log device last.
     pub fn all_groups(&self) -> impl Iterator<Item = &GroupReport> {
         self.groups.iter().chain(self.log.iter().map(|log| &log.group))
     }
 
-    /// All groups, that of the log last.
+    /// Returns all groups for modification, that of the log device last.
     pub fn all_groups_mut(&mut self) -> impl Iterator<Item = &mut GroupReport> {
         self.groups.iter_mut().chain(self.log.iter_mut().map(|log| &mut log.group))
     }
 
-    /// The groups whose lost members can be replaced: not that of a log that does not work any more.
+    /// Returns the groups whose lost members can be replaced: without that of a log device that is not ready.
     pub fn kept_groups(&self) -> impl Iterator<Item = &GroupReport> {
         let log = self.log.iter().filter(|log| log.state == LogState::Ready);
         self.groups.iter().chain(log.map(|log| &log.group))
     }
 
-    /// The command that opens it once more as it was imported.
+    /// Returns the command that imports the pool again in the same mode.
     #[must_use]
     pub fn import_command(&self) -> String {
         let option = if self.imported_read_only { " --read-only" } else { "" };
         format!("blockyard pool import {}{option}", self.name)
     }
 
-    /// How it can be opened for writing, where it is read-only.
+    /// Returns the way to open a read-only pool for writing, as an instruction.
     #[must_use]
     pub fn way_to_write(&self) -> String {
         let before = if self.imported_read_only { "to write to it," } else { "make its disks writable and" };
         format!("{before} run blockyard pool import {}", self.name)
     }
 
-    /// How much is free.
+    /// Returns the free capacity.
     #[must_use]
     pub fn free(&self) -> Size {
         Size::new(self.size.bytes().saturating_sub(self.used.bytes()))
@@ -373,7 +376,7 @@ impl PoolReport {
 }
 
 impl MemberReport {
-    /// What becomes of its place by itself, in words.
+    /// Returns the scheduled automatic replacement in words.
     #[must_use]
     pub fn next_step(&self) -> Option<String> {
         let NextSpare { disk, at, .. } = self.next_spare.as_ref()?;
@@ -382,14 +385,14 @@ impl MemberReport {
 }
 
 impl GroupReport {
-    /// Its members that have failed or were not found.
+    /// Returns the members that have failed, are missing or do not respond.
     pub fn lost(&self) -> impl Iterator<Item = &MemberReport> {
         self.members.iter().filter(|member| member.state.is_lost())
     }
 }
 
 impl PoolState {
-    /// The state in one word, as tables show it.
+    /// Returns the state as one word, as tables show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -403,7 +406,7 @@ impl PoolState {
 }
 
 impl LogState {
-    /// The state in one word, as tables show it.
+    /// Returns the state as one word, as tables show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -415,8 +418,8 @@ impl LogState {
 }
 
 impl LogState {
-    /// What it means for the pool, for all who tell of it; nothing of one that is ready. `cause` is why it is so, and `held` how many
-    /// volumes may have something in it.
+    /// Returns the consequences of the state for the pool, for all user interfaces; `None` if the log is ready. `cause`
+    /// is the reason for the state, and `held` is the number of volumes that may have data in the log.
     #[must_use]
     pub fn meaning(self, cause: Option<&str>, held: usize) -> Option<String> {
         let volumes = if held == 1 { "1 volume".to_owned() } else { format!("{held} volumes") };
@@ -436,7 +439,7 @@ impl LogState {
 }
 
 impl LogReport {
-    /// How full it is, in whole percent.
+    /// Returns the fill level in whole percent.
     #[must_use]
     pub fn percent(&self) -> u64 {
         (self.used.bytes().saturating_mul(100)).checked_div(self.size.bytes()).unwrap_or(0)
@@ -444,7 +447,7 @@ impl LogReport {
 }
 
 impl MemberState {
-    /// The state in one word, as tables show it.
+    /// Returns the state in one or two words, as tables show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

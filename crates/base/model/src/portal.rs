@@ -1,4 +1,4 @@
-//! Portals: the addresses that hosts log in at, and how sessions are shared out over them.
+//! Portals: addresses that accept sessions, and the distribution of sessions over them.
 
 use crate::setting::{Settings, or_off};
 use crate::{Advertised, Misread, Refusal, code};
@@ -9,67 +9,67 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// The port of iSCSI. *Source*: RFC 7143 §4.2.7.1.
+/// Default port of iSCSI. *Source*: RFC 7143 §4.2.7.1.
 pub const ISCSI_PORT: u16 = 3260;
 
-/// An address to listen on, as an operator writes it: iSCSI's port where none is named.
+/// Address of a portal. The port defaults to 3260.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("examples" = ["10.0.0.1:3260", "[fd00::1]:3260"]))]
 pub struct PortalAddress(pub SocketAddr);
 
-/// An address that we listen on.
+/// Portal: an address that accepts sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Portal {
-    /// Where. May be a wildcard; SendTargets then names the address that the asker reached.
+    /// Address to listen on. For a wildcard address, SendTargets reports the address that the initiator has reached.
     pub address: SocketAddr,
-    /// What it is for.
+    /// Settings of the portal.
     pub policy: PortalPolicy,
 }
 
-/// What an operator has set for a portal.
+/// Settings of a portal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PortalPolicy {
-    /// Whether sessions stay here, or are sent elsewhere.
+    /// Role in the distribution of sessions over portals.
     pub role: PortalRole,
-    /// Its target portal group tag, which is also the relative target port that units know.
+    /// Target portal group tag, which is also the relative target port identifier of the logical units.
     pub tag: u16,
-    /// Its part of the sessions, against those of other data portals.
+    /// Weight in the distribution of sessions, relative to other data portals.
     pub weight: u16,
-    /// True when no session may stay: those that are there were asked to go, and others are sent elsewhere.
+    /// True if the portal is drained: its sessions were asked to log out, and new ones are redirected.
     pub drained: bool,
-    /// Where hosts reach it, where that is not where it listens.
+    /// Address under which hosts reach the portal, if it differs from the listening address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertise: Option<Advertised>,
 }
 
-/// Whether sessions stay at a portal.
+/// Role of a portal in the distribution of sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortalRole {
-    /// Hosts are told of it, and stay where they log in.
+    /// Reported in discovery; sessions stay where they log in.
     #[default]
     Plain,
-    /// Hosts are told of it, and each session is sent to a data portal. Where none can be reached, it stays.
+    /// Reported in discovery; each session is redirected to a data portal. If none is reachable, the session stays.
     Front,
-    /// Sessions are sent to it; hosts that can reach a front portal are not told of it.
+    /// Target of redirection; not reported in discovery to hosts that can reach a front portal.
     Data,
 }
 
-/// By what a data portal is chosen for a session, after the first rules: the one with the fewest sessions of this
-/// initiator to this target, and of those one in the initiator's own network.
+/// Metric by which a data portal is selected for a session. Earlier criteria are: the fewest sessions of this initiator
+/// to this target, then the network of the initiator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
-    /// The fewest sessions for its weight.
+    /// Fewest sessions relative to the weight.
     #[default]
     Sessions,
-    /// The fewest bytes in the last seconds for its weight.
+    /// Fewest bytes in the last seconds relative to the weight.
     Bytes,
 }
 
-/// The settings of a portal by name, and what may be written there.
+/// Settings of a portal: names and permitted values.
 pub const PORTAL_SETTINGS: [(&str, &str); 4] = [
     ("role", "plain, front or data"),
     ("group", "a number from 1 to 65535"),
@@ -86,9 +86,9 @@ impl Default for PortalPolicy {
 }
 
 impl PortalPolicy {
-    /// The setting `key` is `value`.
+    /// Sets `key` to `value`.
     ///
-    /// *Errors*: there is no such setting, or the value is none for it.
+    /// *Errors*: unknown setting, or invalid value.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
         let wrong = SETTINGS.wrong(key, value)?;
         let number = |most: u16| value.parse().ok().filter(|number| (1..=most).contains(number));
@@ -96,25 +96,26 @@ impl PortalPolicy {
             "role" => self.role = value.parse().map_err(|()| wrong())?,
             "group" => self.tag = number(u16::MAX).ok_or_else(wrong)?,
             "advertise" => self.advertise = or_off(value, |text| text.parse().ok()).ok_or_else(wrong)?,
+            // `SETTINGS.wrong` has rejected all unknown keys, so this is `weight`.
             _ => self.weight = number(1000).ok_or_else(wrong)?,
         }
         Ok(())
     }
 
-    /// Every setting with its value, as [`PortalPolicy::set`] takes them.
+    /// Returns all settings with their values, in the form that [`PortalPolicy::set`] accepts.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 4] {
         let advertise = self.advertise.as_ref().map_or_else(|| "off".to_owned(), ToString::to_string);
         SETTINGS.with([self.role.to_string(), self.tag.to_string(), self.weight.to_string(), advertise])
     }
 
-    /// Where hosts log in at the portal that listens on `listens`: `HOST:PORT`.
+    /// Returns the address for hosts, `HOST:PORT`, of the portal that listens on `listens`.
     #[must_use]
     pub fn for_hosts(&self, listens: SocketAddr) -> String {
         self.advertise.as_ref().map_or_else(|| listens.to_string(), |advertise| advertise.for_hosts(listens))
     }
 
-    /// True when sessions may be sent there.
+    /// Returns true if sessions may be redirected to it.
     #[must_use]
     pub fn takes_sessions(&self) -> bool {
         self.role == PortalRole::Data && !self.drained
@@ -125,6 +126,7 @@ impl FromStr for PortalAddress {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let address = address_of(text, ISCSI_PORT);
+        // A percent sign introduces the zone of a link-local address.
         if text.contains('%') || address.is_some_and(|address| is_link_local(address.ip())) {
             let message = format!(
                 "{} is a link-local address, which hosts cannot be told: it has no meaning to them",
@@ -143,13 +145,14 @@ impl FromStr for PortalAddress {
     }
 }
 
-/// An address that means another place on each link.
+/// Returns true for an address that is valid only on one link.
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-/// The address that an operator writes, with `port` where it names none.
+/// Parses an address, with `port` if the text does not contain one.
 pub(crate) fn address_of(text: &str, port: u16) -> Option<SocketAddr> {
+    // An IPv6 address without a port is accepted with and without brackets.
     let bare = || text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     text.parse().or_else(|_| bare().map(|address| SocketAddr::new(address, port))).ok()
 }
@@ -176,7 +179,7 @@ impl fmt::Display for PortalAddress {
 impl PortalRole {
     const ALL: [Self; 3] = [Self::Plain, Self::Front, Self::Data];
 
-    /// The role in one word.
+    /// Returns the role as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -201,7 +204,7 @@ impl fmt::Display for PortalRole {
 }
 
 impl Balance {
-    /// The measure in one word.
+    /// Returns the metric as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -227,7 +230,7 @@ impl FromStr for Balance {
     }
 }
 
-/// Hosts that can reach a front portal are told of no other.
+/// Retains only the front portals if there is one: discovery reports no others to hosts that can reach it.
 pub fn only_fronts(portals: &mut Vec<(SocketAddr, PortalPolicy)>) {
     let is_front = |(_, policy): &(SocketAddr, PortalPolicy)| policy.role == PortalRole::Front;
     if portals.iter().any(is_front) {
@@ -235,37 +238,38 @@ pub fn only_fronts(portals: &mut Vec<(SocketAddr, PortalPolicy)>) {
     }
 }
 
-/// One portal as it is now.
+/// State of a portal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PortalReport {
-    /// Where it listens, with its real port.
+    /// Address on which it listens, with the actual port.
     pub address: SocketAddr,
-    /// What it is for.
+    /// Settings of the portal.
     #[serde(flatten)]
     pub policy: PortalPolicy,
-    /// How it is.
+    /// State of the portal.
     pub state: PortalState,
-    /// True when it listens for hosts of IPv4 though its address is one of IPv6: `[::]`, unless somebody else has its port there.
+    /// True if it also accepts IPv4 although its address is an IPv6 address: `[::]`, unless another program has its
+    /// port there.
     #[serde(default)]
     pub also_ipv4: bool,
-    /// How many sessions came in through it.
+    /// Number of sessions established through it.
     pub sessions: u32,
 }
 
-/// How a portal is.
+/// State of a portal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PortalState {
-    /// It listens.
+    /// Listening.
     Open,
-    /// It listens, but hosts cannot reach it.
+    /// Listening, but not reachable for hosts.
     NoLink {
-        /// Why, in words.
+        /// Reason in words.
         why: String,
     },
-    /// It is configured, but does not listen.
+    /// Configured, but not listening.
     Failed {
-        /// Why, in words.
+        /// Reason in words.
         why: String,
     },
 }

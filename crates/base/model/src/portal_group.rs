@@ -1,4 +1,4 @@
-//! Portal groups, which are the target port groups of SCSI: through which of them hosts should come.
+//! Portal groups, which are target port groups in SCSI, and their asymmetric access states.
 
 use crate::setting::{Settings, as_yes_or_no, yes_or_no};
 use crate::{Refusal, code};
@@ -10,72 +10,73 @@ use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-/// The target portal group tag, as an operator writes it.
+/// Target portal group tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(extend("minimum" = 1))]
 pub struct PortalGroupTag(pub u16);
 
-/// What an operator has set for a portal group.
+/// Settings of a portal group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PortalGroupPolicy {
-    /// How volumes are served through its portals.
+    /// Asymmetric access state of the volumes through the portals of the group.
     pub access: GroupAccess,
-    /// True when hosts should choose it before others with the same access.
+    /// True if hosts should prefer it to other groups with the same access state.
     pub preferred: bool,
 }
 
-/// How volumes are served through a portal group (SPC-4, target port group access states).
+/// Access state of the volumes through a portal group (SPC-4, target port group access states).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupAccess {
-    /// As well as anywhere.
+    /// Active/optimized.
     #[default]
     Optimized,
-    /// Wholly, but hosts should come through an optimized group as long as there is one.
+    /// Active/non-optimized: full access, but hosts should use an optimized group as long as there is one.
     NonOptimized,
-    /// Hosts see the volumes, and neither read nor write them.
+    /// Standby: the volumes are visible, but reads and writes are rejected.
     Standby,
-    /// Hosts hear that the volumes are elsewhere.
+    /// Unavailable: the volumes are reported as accessible elsewhere.
     Unavailable,
-    /// The ports are out of service.
+    /// Offline: the ports are out of service.
     Offline,
 }
 
-/// The settings of a portal group by name, and what may be written there.
+/// Settings of a portal group: names and permitted values.
 pub const PORTAL_GROUP_SETTINGS: [(&str, &str); 2] =
     [("access", "optimized, non-optimized, standby, unavailable or offline"), ("preferred", "yes or no")];
 
 const SETTINGS: Settings<2> = Settings { owner: "portal group", names: PORTAL_GROUP_SETTINGS };
 
-/// One portal group as it is now.
+/// State of a portal group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PortalGroupReport {
-    /// Its target portal group tag.
+    /// Target portal group tag.
     pub tag: u16,
-    /// What is set for it. A host may have set something else for a volume (SET TARGET PORT GROUPS).
+    /// Settings of the group. A host may have set another state for a volume (SET TARGET PORT GROUPS).
     #[serde(flatten)]
     pub policy: PortalGroupPolicy,
-    /// Its portals.
+    /// Addresses of its portals.
     pub portals: Vec<SocketAddr>,
-    /// How many sessions came in through them.
+    /// Number of sessions established through them.
     pub sessions: u32,
 }
 
 impl PortalGroupPolicy {
-    /// The setting `key` is `value`.
+    /// Sets `key` to `value`.
     ///
-    /// *Errors*: there is no such setting, or the value is none for it.
+    /// *Errors*: unknown setting, or invalid value.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
         let wrong = SETTINGS.wrong(key, value)?;
         match key {
             "access" => self.access = GroupAccess::of(value).ok_or_else(wrong)?,
+            // `SETTINGS.wrong` has rejected all unknown keys, so this is `preferred`.
             _ => self.preferred = yes_or_no(value).ok_or_else(wrong)?,
         }
         Ok(())
     }
 
-    /// Every setting with its value, as [`PortalGroupPolicy::set`] takes them.
+    /// Returns all settings with their values, in the form that [`PortalGroupPolicy::set`] accepts.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 2] {
         SETTINGS.with([self.access.to_string(), as_yes_or_no(self.preferred)])
@@ -85,7 +86,7 @@ impl PortalGroupPolicy {
 impl GroupAccess {
     const ALL: [Self; 5] = [Self::Optimized, Self::NonOptimized, Self::Standby, Self::Unavailable, Self::Offline];
 
-    /// The access in one word.
+    /// Returns the access state as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -97,7 +98,7 @@ impl GroupAccess {
         }
     }
 
-    /// True when volumes are read and written through the group.
+    /// Returns true if volumes can be read and written through the group.
     #[must_use]
     pub const fn serves_blocks(self) -> bool {
         matches!(self, Self::Optimized | Self::NonOptimized)

@@ -1,72 +1,74 @@
-//! What goes over the wire of hosts, recorded.
+//! Recordings of iSCSI traffic.
 
 use crate::{Network, Refusal, code};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Whose connections are recorded.
+/// Connections to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Recordable {
-    /// Those of the session with this TSIH, from the next PDU of each direction on, until it ends.
+    /// Connections of the session with this TSIH, from the next PDU in each direction until the session ends.
     Session(u32),
-    /// All that come from here: those that are there from the next PDU of each direction on, and new ones from their first byte on.
+    /// Connections from this network: existing ones from the next PDU in each direction, new ones from their first
+    /// byte.
     From(Network),
 }
 
-/// Where the two ends of a connection are.
+/// Both addresses of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireEnds {
-    /// The initiator's.
+    /// Address of the initiator.
     pub initiator: SocketAddr,
-    /// Ours.
+    /// Address of the portal.
     pub portal: SocketAddr,
 }
 
-/// Something that happened to a connection that is recorded.
+/// Recorded event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// When: nanoseconds of Unix time.
+    /// Time in nanoseconds since the Unix epoch.
     pub at_ns: u64,
-    /// Which connection it is.
+    /// Connection of the event.
     pub ends: WireEnds,
-    /// What.
+    /// Event.
     pub what: Wire,
 }
 
-/// What happens on a wire.
+/// Event of a recorded connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// The connection was made.
+    /// Connection established.
     Opened,
-    /// One receive or send.
+    /// Data of one receive or send.
     Moved {
-        /// True when the initiator sent them.
+        /// True if the initiator sent the data.
         from_initiator: bool,
-        /// How many bytes before them, in the same direction, were not recorded because nobody took them in time.
+        /// Number of bytes before these, in the same direction, that were dropped because they were not fetched in
+        /// time.
         bytes_lost: u64,
-        /// The bytes; the digits of CHAP responses are zeros.
+        /// Recorded bytes; the digits of CHAP responses are replaced by zeros.
         bytes: Vec<u8>,
     },
-    /// The connection is closed.
+    /// Connection closed.
     Closed,
 }
 
-/// What was recorded since this was asked last.
+/// Recorded traffic since the last order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recordings {
-    /// In order.
+    /// Recorded events in order.
     pub pieces: Vec<Recorded>,
-    /// How many receives and sends were not recorded so far, because nobody took them in time.
+    /// Number of receives and sends dropped so far because they were not fetched in time.
     pub lost: u64,
-    /// True when nothing follows.
+    /// True if the recording has ended and nothing follows.
     pub is_over: bool,
 }
 
 impl Recordable {
-    /// The one of both that is named.
+    /// Returns the recording target from exactly one of the options.
     ///
-    /// *Errors*: none is, or both are.
+    /// *Errors*: `OPTIONS_CONFLICT` if neither or both are given.
     pub fn one_of(session: Option<u32>, from: Option<Network>) -> Result<Self, Refusal> {
         match (session, from) {
             (Some(session), None) => Ok(Self::Session(session)),

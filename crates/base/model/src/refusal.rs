@@ -1,81 +1,84 @@
-//! The answer to an operator who erred.
+//! Errors reported to operators.
 
 use crate::{Code, SessionLoss};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Nothing was changed, and this sentence says why and what would be right.
+/// Rejection of a request: nothing was changed. States the cause and the remedy.
 ///
-/// The same text stands in the command line, in the API and later in the console.
+/// The same text appears on the command line, in the API and later in the console.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 pub struct Refusal {
-    /// Which rule, for scripts and for the manual.
+    /// Error code, for scripts and for the manual.
     pub code: Code,
-    /// What is wrong.
+    /// Cause.
     pub message: String,
-    /// What would be right. May be empty where nobody can tell.
+    /// Remedy; empty if unknown.
     pub hint: String,
-    /// The sessions that would end or lose access, where that is why.
+    /// Sessions that would end or lose access, if that is the cause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<SessionLoss>,
-    /// The field of the request that confirms it when it is true; empty where nothing can be confirmed.
+    /// Field of the request that confirms the operation if it is true; empty if it cannot be confirmed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub confirm: String,
 }
 
-/// A refusal on its way through a deserializer, whose errors are text alone: its code stands at the end of the text.
+/// Refusal passed through a deserializer, whose errors can only be text: its code is appended to the text.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} ({code})", code = .0.code)]
 pub struct Misread(#[from] Refusal);
 
 impl Misread {
-    /// The refusal that the error of a deserializer tells of; none where the error is the deserializer's own.
+    /// Recovers the refusal from the text of a deserialization error; `None` if the error is the own one of the
+    /// deserializer.
     #[must_use]
     pub fn in_error(text: &str) -> Option<Refusal> {
+        // Last occurrence: the message may quote foreign text. A deserializer may append its position after it.
         let (before, after) = text.rsplit_once(" (BY-")?;
         let code: Code = format!("BY-{}", after.get(..4)?).parse().ok()?;
         let is_ours = after[4..].starts_with(')') && code.kind() == Kind::Invalid;
+        // Display form of a refusal: `message; hint`.
         let (message, hint) = before.split_once("; ").unwrap_or((before, ""));
         is_ours.then(|| Refusal::new(code, message, hint))
     }
 }
 
-/// What sort of refusal a code is; the API's status follows from it.
+/// Category of an error, which determines the HTTP status in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The request itself makes no sense.
+    /// Malformed or meaningless request.
     Invalid,
-    /// What it names is not there.
+    /// Unknown object.
     NotFound,
-    /// It makes sense, but not in the present state.
+    /// Valid request that the present state does not permit.
     Refused,
-    /// Nobody knows who asks.
+    /// Missing authentication.
     Unproven,
-    /// The asker may not ask this.
+    /// Insufficient permission.
     Forbidden,
-    /// The asker has asked too often, and may try again in a while.
+    /// Rate limit exceeded; may be retried later.
     TooOften,
-    /// The part that should answer is not there, or the machine is out of something.
+    /// Unavailable component or exhausted resource.
     Unavailable,
-    /// Our bug.
+    /// Internal error: a defect of Blockyard.
     Internal,
 }
 
 impl Refusal {
-    /// A refusal: what is wrong, and what would be right. Neither ends with a full stop.
+    /// Creates a refusal from cause and remedy, both without a full stop.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { code, message: message.into(), hint: hint.into(), sessions: Vec::new(), confirm: String::new() }
     }
 
-    /// The refusal, because of these sessions, until `confirm` is true.
+    /// Adds the affected sessions, and the request field `confirm` that permits the operation.
     #[must_use]
     pub fn with_sessions(self, sessions: Vec<SessionLoss>, confirm: impl Into<String>) -> Self {
         Self { sessions, confirm: confirm.into(), ..self }
     }
 
-    /// The sort of refusal.
+    /// Returns the category of the error.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.code.kind()
@@ -83,7 +86,7 @@ impl Refusal {
 }
 
 impl fmt::Display for Refusal {
-    /// One sentence without its full stop: `message; hint`.
+    /// Writes one sentence without a full stop: `message; hint`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         if self.hint.is_empty() { Ok(()) } else { write!(f, "; {}", self.hint) }

@@ -1,115 +1,116 @@
-//! Logins that were not let in, and what would let them in.
+//! Rejected logins, and their remedies.
 
 use crate::{Name, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
-/// An initiator that tried to log in and was not let in, perhaps often.
+/// Rejected login of an initiator, possibly repeated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedLogin {
-    /// Its iSCSI name; none when it never said one that was one.
+    /// iSCSI name of the initiator; absent if it never sent a valid one.
     pub initiator: Option<String>,
-    /// Where it was.
+    /// Address of the initiator.
     pub address: IpAddr,
-    /// The target that it asked for; none to discover.
+    /// Requested target; absent for discovery.
     pub target: Option<String>,
-    /// Why. What was refused for another reason stands by itself.
+    /// Reason. Rejections for different reasons are separate entries.
     pub why: RefusedWhy,
-    /// What it was told: class and detail of RFC 7143 §11.13.5 in words.
+    /// Login status that was returned: class and detail of RFC 7143 §11.13.5 in words.
     pub status: String,
-    /// For how many milliseconds its answer was held back, because it has failed often.
+    /// Delay of the response in milliseconds, after many failures (brute-force protection).
     #[serde(default)]
     pub held_back_ms: u64,
-    /// How often.
+    /// Number of rejections.
     pub times: u64,
-    /// When it was the last time.
+    /// Time of the latest rejection.
     pub last: Timestamp,
 }
 
-/// Why a login was refused.
+/// Reason for the rejection of a login.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RefusedWhy {
     /// No host has this initiator.
     UnknownInitiator,
-    /// The initiator is a host's, which may not come from there.
+    /// The host of the initiator may not log in from this address.
     WrongAddress {
-        /// The host.
+        /// Name of the host.
         host: Name,
     },
-    /// It did not prove who it is.
+    /// Authentication as a host failed.
     NotProven {
-        /// The host that it says to be.
+        /// Claimed host.
         host: Name,
-        /// What was wrong, as a sentence without its end.
+        /// Error, as a sentence without a full stop.
         how: String,
-        /// What has to be put right.
+        /// Required correction.
         lack: ProofLack,
     },
-    /// It did not prove what discovery asks for.
+    /// Authentication for discovery failed.
     DiscoveryNotProven {
-        /// What was wrong, as a sentence without its end.
+        /// Error, as a sentence without a full stop.
         how: String,
-        /// What has to be put right.
+        /// Required correction.
         lack: ProofLack,
     },
-    /// Too many have failed to prove themselves as this host, or from there, and another proof was being judged.
+    /// Throttled: too many failed authentications as this host or from this address, while another attempt was in
+    /// progress.
     HeldBack {
-        /// The host that it says to be.
+        /// Claimed host.
         host: Name,
     },
-    /// There is no such target.
+    /// Unknown target.
     UnknownTarget,
-    /// The host sees nothing in this target.
+    /// No volume of this target is presented to the host.
     NothingShown {
-        /// The host.
+        /// Name of the host.
         host: Name,
-        /// The target, by its name among ours.
+        /// Name of the target within the array.
         through: Name,
     },
-    /// It broke a rule of the protocol.
+    /// Protocol violation.
     Protocol {
-        /// The key that did, where one did.
+        /// Offending key, if there was one.
         key: Option<String>,
-        /// The rule, as a sentence without its end that says what was so instead, and where it stands.
+        /// Violated rule with its source, as a sentence without a full stop that states the actual value.
         rule: String,
     },
-    /// It wants to join a session that is not there.
+    /// Attempt to join a session that does not exist.
     NoSession,
-    /// It wants to join a session that came in through another portal group.
+    /// Attempt to join a session of another portal group.
     OtherGroup,
-    /// The portal takes no sessions, and it reaches no other one that does.
+    /// The portal does not accept sessions, and the initiator cannot be redirected to another one that does.
     NoPortal {
-        /// The portal.
+        /// Address of the portal.
         portal: SocketAddr,
     },
-    /// There are as many sessions as there may be.
+    /// The limit of sessions is reached.
     Full,
-    /// Something else, which the status says.
+    /// Other reason; see the status.
     Other,
 }
 
-/// What has to be put right before a proof is one.
+/// Correction that is required for a successful authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProofLack {
-    /// CHAP is set up on one side alone.
+    /// CHAP is configured on one side only.
     Method,
-    /// The hash functions that it knows are forbidden.
+    /// All hash functions that the initiator offers are forbidden.
     Hash,
-    /// The name or the secret is another one.
+    /// Name or secret differs.
     Secret,
-    /// It must ask us to prove ourselves.
+    /// The initiator must request mutual CHAP.
     Mutual,
-    /// Nothing is set that we could prove.
+    /// No secret is configured for mutual CHAP.
     MutualSecret,
-    /// Its initiator does not speak CHAP as it should.
+    /// The initiator violates the CHAP protocol.
     Initiator,
 }
 
 impl RefusedLogin {
-    /// Why, as a sentence without its end.
+    /// Returns the reason as a sentence without a full stop.
     #[must_use]
     pub fn reason(&self) -> String {
         let target = self.target.as_deref().unwrap_or("discovery");
@@ -135,7 +136,7 @@ impl RefusedLogin {
         }
     }
 
-    /// What would let it in, if that is wanted.
+    /// Returns the correction that would permit the login, if it is legitimate.
     #[must_use]
     pub fn remedy(&self) -> String {
         match &self.why {
@@ -167,7 +168,8 @@ impl RefusedLogin {
 }
 
 impl ProofLack {
-    /// What puts it right, there or here, where `change` changes what `whose` logins prove.
+    /// Returns the correction, on the initiator or here. `change` is the command that changes the CHAP settings of
+    /// `whose` logins.
     fn remedy(self, change: &str, whose: &str) -> String {
         match self {
             Self::Method | Self::Secret => {
@@ -188,7 +190,7 @@ impl ProofLack {
     }
 }
 
-/// What puts a login right that breaks the protocol.
+/// Returns the correction for a login that violates the protocol.
 fn remedy_of_key(key: Option<&str>, address: IpAddr) -> String {
     match key {
         Some("InitiatorName") => "set its initiator's name there, such as iqn.2001-04.com.example:web".to_owned(),

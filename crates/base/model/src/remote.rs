@@ -1,4 +1,4 @@
-//! Disks of other arrays, reached over iSCSI: their addresses, how this array logs in, and how their paths are.
+//! Remote disks: disks of other arrays that are accessed over iSCSI. Addresses, login parameters and path states.
 
 use crate::{ISCSI_PORT, Iqn, PortalAddress, Proof, Refusal, code};
 use bounded::quoted;
@@ -8,105 +8,105 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// What the address of a remote disk begins with.
+/// Scheme of the address of a remote disk.
 const SCHEME: &str = "iscsi://";
-/// The most paths of a remote disk.
+/// Maximum number of paths of a remote disk.
 pub const PATHS_MAX: usize = 8;
-/// The greatest logical unit number in the flat addressing of SAM-5.
+/// Maximum LUN in the flat addressing of SAM-5.
 const LUN_MAX: u16 = 16_383;
 
-/// Where a remote disk is: portals of one target, and the number of the logical unit.
+/// Address of a remote disk: portals of one target, and the LUN.
 ///
-/// Written as `iscsi://10.0.0.1,10.0.1.1:3260/iqn.2026-11.io.blockyard:array1/0`; this form, with all ports, is the disk's
-/// path.
+/// Written as `iscsi://10.0.0.1,10.0.1.1:3260/iqn.2026-11.io.blockyard:array1/0`; this form, with all ports, is the
+/// device path of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteAddress {
-    /// The portals, each a path to the unit.
+    /// Portals, each of which is a path to the logical unit.
     pub portals: Vec<SocketAddr>,
-    /// The target.
+    /// Name of the target.
     pub target: Iqn,
-    /// The logical unit number.
+    /// Logical unit number.
     pub lun: u16,
 }
 
-/// An address as an operator writes it, with a CHAP name before the portals: `iscsi://user@10.0.0.1/…`.
+/// Address with an optional CHAP name before the portals, as operators write it: `iscsi://user@10.0.0.1/…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteUrl {
-    /// The CHAP name.
+    /// CHAP name.
     pub user: Option<String>,
-    /// The rest.
+    /// Address without the CHAP name.
     pub address: RemoteAddress,
 }
 
-/// How this array logs in to a remote disk.
+/// Login parameters of this array at a remote disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteLogin {
-    /// `own` authenticates this array, `mutual` the target.
+    /// CHAP: `own` authenticates this array, `mutual` the target.
     pub proof: Proof,
-    /// Header and data digests are required.
+    /// True to require header and data digests.
     pub digests: bool,
-    /// Registrations of other initiators are preempted.
+    /// True to preempt registrations of other initiators.
     pub force: bool,
 }
 
-/// How a remote disk is reached.
+/// Connection to a remote disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RemoteReport {
-    /// The target.
+    /// Name of the target.
     pub target: Iqn,
-    /// The logical unit number.
+    /// Logical unit number.
     pub lun: u16,
-    /// The CHAP name of this array; absent without CHAP.
+    /// CHAP name of this array; absent without CHAP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap_user: Option<String>,
-    /// The CHAP name of the target; absent where it does not authenticate.
+    /// CHAP name of the target; absent if it does not authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_chap_user: Option<String>,
-    /// True when header and data digests are required.
+    /// True if header and data digests are required.
     #[serde(default)]
     pub digests: bool,
-    /// Its paths, in the order of its address.
+    /// Paths, in the order of the address.
     pub paths: Vec<DiskPathReport>,
 }
 
-/// A path to a remote disk.
+/// State of a path to a remote disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskPathReport {
-    /// The portal.
+    /// Address of the portal.
     pub portal: PortalAddress,
-    /// Whether the path is logged in.
+    /// State of the path.
     pub state: DiskPathState,
     /// True for the path that carries I/O.
     #[serde(default)]
     pub active: bool,
-    /// Why the path is down.
+    /// Reason why the path is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How often the path was lost since the disk was opened.
+    /// Number of failures of the path since the disk was opened.
     #[serde(default)]
     pub losses: u64,
-    /// Commands that it has carried since then.
+    /// Commands sent over the path since then.
     #[serde(default)]
     pub commands: u64,
-    /// Bytes that it has carried since then.
+    /// Bytes transferred over the path since then.
     #[serde(default)]
     pub bytes: u64,
 }
 
-/// Whether a path is logged in.
+/// State of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskPathState {
-    /// It is.
+    /// Logged in.
     Up,
-    /// It is not, and logs in again as soon as it can.
+    /// Not logged in; the login is retried automatically.
     Down,
-    /// The disk is in no open pool: nothing is logged in.
+    /// Not used: the disk belongs to no open pool.
     Idle,
 }
 
 impl DiskPathState {
-    /// The state in one word, as tables show it.
+    /// Returns the state as one word, as tables show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -118,20 +118,20 @@ impl DiskPathState {
 }
 
 impl RemoteReport {
-    /// Paths that are down.
+    /// Returns the paths that are down.
     pub fn down(&self) -> impl Iterator<Item = &DiskPathReport> {
         self.paths.iter().filter(|path| path.state == DiskPathState::Down)
     }
 }
 
 impl RemoteAddress {
-    /// True for the path of a remote disk.
+    /// Returns true if `path` is the address of a remote disk.
     #[must_use]
     pub fn is_remote(path: &str) -> bool {
         path.starts_with(SCHEME)
     }
 
-    /// A report of a disk whose paths are not in use.
+    /// Returns the report of a remote disk whose paths are not in use.
     #[must_use]
     pub fn report(&self, login: &RemoteLogin) -> RemoteReport {
         let path = |&portal| DiskPathReport {
@@ -172,10 +172,12 @@ impl FromStr for RemoteUrl {
         else {
             return Err(malformed(text, "it has other parts than portals, target and LUN"));
         };
+        // Split at the last `@`, because a CHAP name may contain one.
         let (user, portals) = match authority.rsplit_once('@') {
             Some((user, portals)) => (Some(user), portals),
             None => (None, authority),
         };
+        // A secret in the address would be visible in process lists and shell histories.
         if user.is_some_and(|user| user.contains(':')) {
             return Err(malformed(text, "a secret is never part of it; use --chap-secret-file"));
         }
@@ -198,7 +200,7 @@ impl FromStr for RemoteUrl {
     }
 }
 
-/// The address of one portal; iSCSI's port where none is named.
+/// Parses the address of one portal; the port defaults to 3260.
 fn portal_of(whole: &str, text: &str) -> Result<SocketAddr, Refusal> {
     let bare: Option<IpAddr> = text.trim_start_matches('[').trim_end_matches(']').parse().ok();
     let portal = text.parse().ok().or_else(|| Some(SocketAddr::new(bare?, ISCSI_PORT)));

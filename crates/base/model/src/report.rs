@@ -1,4 +1,4 @@
-//! What the data plane answers.
+//! Responses of the data plane.
 
 use crate::{
     Activity, DiskReport, EngineReport, LatencyReport, PoolCheck, PoolMembership, PoolReport, PortalReport, Raised,
@@ -6,65 +6,65 @@ use crate::{
     TaskReport, TraceReport, Traced, VolumeName, VolumeReport,
 };
 
-/// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
+/// Response of the data plane. [`Order`](crate::Order) states the response of each order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// It is done, and there is nothing more to say.
+    /// Completed without a result.
     Done,
-    /// One disk.
+    /// State of one disk.
     Disk(DiskReport),
-    /// All disks.
+    /// State of all disks.
     Disks(Vec<DiskReport>),
-    /// One pool.
+    /// State of one pool.
     Pool(PoolReport),
-    /// All pools.
+    /// State of all pools.
     Pools(Vec<PoolReport>),
-    /// The key of a pool, and what it is called.
+    /// Key of a pool, with its name.
     PoolKey(String, Secret),
-    /// One volume.
+    /// State of one volume.
     Volume(VolumeReport),
-    /// All volumes.
+    /// State of volumes.
     Volumes(Vec<VolumeReport>),
     /// Names of volumes.
     VolumeNames(Vec<VolumeName>),
-    /// What the units of open volumes are like.
+    /// Attributes of open volumes, as reported to hosts.
     UnitShapes(Vec<ShapeOfUnit>),
-    /// Snapshots.
+    /// State of snapshots.
     Snapshots(Vec<SnapshotReport>),
-    /// What was found of a pool.
+    /// Result of a consistency check of a pool.
     Check(PoolCheck),
-    /// Text for people.
+    /// Readable text.
     Text(String),
-    /// One portal.
+    /// State of one portal.
     Portal(PortalReport),
-    /// All portals.
+    /// State of all portals.
     Portals(Vec<PortalReport>),
-    /// Who was not let in lately.
+    /// Recently rejected logins.
     Refused(Vec<RefusedLogin>),
-    /// All sessions.
+    /// State of all sessions.
     Sessions(Vec<SessionReport>),
-    /// One session.
+    /// Details of one session.
     Session(Box<SessionDetail>),
-    /// A recording has begun; its number.
+    /// Number of a recording that has started.
     Recording(u64),
-    /// What was recorded.
+    /// Recorded traffic.
     Recorded(Recordings),
-    /// How a session has ended.
+    /// Result of ending a session.
     SessionEnd(SessionEnd),
-    /// What hosts do.
+    /// Activity counters.
     Activity(Activity),
-    /// Commands under way.
+    /// Commands in flight.
     Tasks(Vec<TaskReport>),
-    /// How long commands took.
+    /// Command latencies.
     Latencies(Vec<LatencyReport>),
-    /// How the trace of a volume is.
+    /// State of the trace of a volume.
     Trace(TraceReport),
-    /// What a trace holds.
+    /// Content of a trace.
     Traced(Box<Traced>),
-    /// The data plane itself.
+    /// State of the data plane.
     Engine(EngineReport),
-    /// What has happened, in order; at least one thing.
+    /// Events in order; at least one.
     Events(Vec<Raised>),
-    /// Which members of pools are current.
+    /// Memberships of pools.
     Memberships(Vec<PoolMembership>),
 }

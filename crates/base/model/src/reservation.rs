@@ -1,81 +1,85 @@
-//! What hosts have reserved of a volume.
+//! Reservations and registrations of volumes by hosts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who has reserved a volume, and who is registered to share it.
+/// Reservation of a volume, and its registrations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReservationReport {
-    /// The type of the persistent reservation, if there is one.
+    /// Type of the persistent reservation, if there is one.
     pub kind: Option<ReservationKind>,
-    /// Who holds it, or has reserved the volume with RESERVE; nobody in particular where all registrants do.
+    /// Holder of the reservation, or of a RESERVE; absent if all registrants are holders.
     pub holder: Option<String>,
-    /// The ISID of the session that does.
+    /// ISID of the session of the holder.
     #[serde(default)]
     pub holder_isid: Option<String>,
-    /// True when it all survives power loss (APTPL).
+    /// True if reservation and registrations persist through power loss (APTPL).
     pub persists: bool,
-    /// How many registrations there have been and changed (PRgeneration).
+    /// Generation counter of the registrations (PRGENERATION).
     pub generation: u32,
-    /// How many are registered.
+    /// Number of registrations.
     pub registered: u32,
-    /// The first of them.
+    /// First registrations; may be fewer than `registered`.
     pub registrations: Vec<RegistrationReport>,
 }
 
-/// The type of a reservation (SPC-4), or a RESERVE of SPC-2.
+/// Type of a reservation (SPC-4), or a RESERVE of SPC-2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReservationKind {
-    /// RESERVE (6) or (10): only the session of the holder reads and writes.
+    /// RESERVE (6) or (10): reads and writes only by the session of the holder.
     Reserve,
-    /// Only the holder writes.
+    /// Writes only by the holder.
     WriteExclusive,
-    /// Only the holder reads and writes.
+    /// Reads and writes only by the holder.
     ExclusiveAccess,
-    /// Only who is registered writes.
+    /// Writes only by registrants.
     WriteExclusiveRegistrantsOnly,
-    /// Only who is registered reads and writes.
+    /// Reads and writes only by registrants.
     ExclusiveAccessRegistrantsOnly,
-    /// Only who is registered writes, and all who are hold it.
+    /// Writes only by registrants, all of which are holders.
     WriteExclusiveAllRegistrants,
-    /// Only who is registered reads and writes, and all who are hold it.
+    /// Reads and writes only by registrants, all of which are holders.
     ExclusiveAccessAllRegistrants,
 }
 
-/// One registration: an initiator port at a target.
+/// Registration: an initiator port at a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegistrationReport {
-    /// The initiator's name.
+    /// iSCSI name of the initiator.
     pub initiator: String,
-    /// Its part of the session identifier, in hexadecimal digits.
+    /// ISID of the initiator port, in hexadecimal digits.
     pub isid: String,
-    /// The target's name.
+    /// iSCSI name of the target.
     pub target: String,
-    /// The reservation key, in hexadecimal digits.
+    /// Reservation key in hexadecimal digits.
     pub key: String,
-    /// True when it holds the reservation.
+    /// True if it holds the reservation.
     pub holder: bool,
 }
 
 impl ReservationReport {
-    /// What is reserved, by whom, under which key, and what that means for others, in a few words; nothing where nothing is.
+    /// Returns a description of the reservation: type, holder, key, and the effect on others. `None` without a
+    /// reservation.
     #[must_use]
     pub fn told(&self) -> Option<String> {
         let kind = self.kind?;
         let held = self.registrations.iter().find(|registration| registration.holder);
+        // If all registrants are holders, there is no single key.
         let key =
             held.filter(|_| self.holder.is_some()).map_or(String::new(), |held| format!(" with key {}", held.key));
         let holder = self.holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}{key}"));
         Some(format!("{}{holder}: {}", kind.as_str(), kind.rule()))
     }
 
-    /// What the reservation keeps from who is none of `initiators`; nothing from its holder, and from who is registered where
-    /// that is enough. Of more registrations than are told, nobody is thought to be missing.
+    /// Returns the access that the reservation denies to a host with these `initiators`; `None` for its holder, and for
+    /// registrants where registration suffices. If the report does not list all registrations, the host counts as
+    /// registered.
     #[must_use]
     pub fn kept_from(&self, initiators: &[String]) -> Option<Kept> {
         let kind = self.kind?;
         let is_own = |name: &String| initiators.iter().any(|own| own.eq_ignore_ascii_case(name));
+        // An unlisted registration may be the one of this host.
         let is_registered = self.registrations.iter().any(|registration| is_own(&registration.initiator))
             || self.registrations.len() < self.registered as usize;
         let is_holder = self.holder.as_ref().is_some_and(is_own);
@@ -84,17 +88,17 @@ impl ReservationReport {
     }
 }
 
-/// What a reservation keeps from others.
+/// Access that a reservation denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// They read.
+    /// Writes are denied, reads are permitted.
     Writes,
-    /// They do neither.
+    /// Reads and writes are denied.
     ReadsAndWrites,
 }
 
 impl ReservationKind {
-    /// Who may do what, in a few words.
+    /// Returns the permitted access in a few words.
     #[must_use]
     pub const fn rule(self) -> &'static str {
         match self {
@@ -108,20 +112,20 @@ impl ReservationKind {
         }
     }
 
-    /// True where registering is enough to share it.
+    /// Returns true if registration suffices for access.
     #[must_use]
     pub const fn is_shared_by_registrants(self) -> bool {
         !matches!(self, Self::Reserve | Self::WriteExclusive | Self::ExclusiveAccess)
     }
 
-    /// True where others do not even read.
+    /// Returns true if reads of others are denied as well.
     #[must_use]
     pub const fn forbids_reads(self) -> bool {
         use ReservationKind::{WriteExclusive, WriteExclusiveAllRegistrants, WriteExclusiveRegistrantsOnly};
         !matches!(self, WriteExclusive | WriteExclusiveRegistrantsOnly | WriteExclusiveAllRegistrants)
     }
 
-    /// The kind in words.
+    /// Returns the type in words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

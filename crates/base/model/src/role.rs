@@ -1,4 +1,4 @@
-//! What somebody may do.
+//! Roles of users and tokens.
 
 use crate::{Refusal, code};
 use bounded::quoted;
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a user or a token may do; each may what those before it may.
+/// Role of a user or a token. Each role includes the permissions of the preceding ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Sees everything but secrets, and changes nothing.
+    /// Read access to everything except secrets.
     Viewer,
-    /// Runs what is there: disks, volumes, snapshots, hosts and what they see.
+    /// Management of disks, volumes, snapshots, hosts and presentations.
     Operator,
-    /// Also destroys pools, and decides who may do what.
+    /// Full access, including the destruction of pools and the management of users.
     Admin,
 }
 
 impl Role {
-    /// All of them, the least first.
+    /// All roles, least privileged first.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
 
     const fn word(self) -> &'static str {

@@ -1,56 +1,56 @@
-//! Reading everything, to find what is wrong before it is needed.
+//! Scrubs: verification of all data of a pool.
 
 use crate::{Progress, Size, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One scrub of a pool: the one that runs, or one that has ended.
+/// Running or completed scrub of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubReport {
-    /// How it is.
+    /// State of the scrub.
     pub state: ScrubState,
-    /// When it began.
+    /// Time of the start.
     pub started: Timestamp,
-    /// When it ended.
+    /// Time of the end.
     pub ended: Option<Timestamp>,
-    /// True when parity and mirrors that disagree with the data are put right, too.
+    /// True if parity and mirrors that differ from the data are repaired.
     pub repairs: bool,
-    /// How far it is, while it runs.
+    /// Progress while it runs.
     pub progress: Option<Progress>,
-    /// How much of what volumes hold was read and compared.
+    /// Amount of volume data that was read and verified.
     pub checked: Size,
-    /// Stripes whose parity or mirrors disagree with the data.
+    /// Number of stripes whose parity or mirrors differ from the data.
     pub mismatches: u64,
-    /// Stripes that could not be read whole and not be put right.
+    /// Number of stripes that could not be read completely and could not be repaired.
     pub unreadable: u64,
-    /// Stripes that were put right.
+    /// Number of repaired stripes.
     pub healed: u64,
 }
 
-/// How a scrub is.
+/// State of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScrubState {
-    /// It reads.
+    /// In progress.
     Running,
-    /// It goes on when its hours have come.
+    /// Paused until its permitted hours.
     Waiting,
-    /// It has read everything.
+    /// Completed.
     Done,
-    /// It was stopped before its end.
+    /// Stopped before its end.
     Stopped,
-    /// It met what it could not pass.
+    /// Aborted by an error.
     Failed,
 }
 
 impl ScrubReport {
-    /// True when everything was read and all is right now.
+    /// Returns true if all data was read and no unrepaired errors remain.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.state == ScrubState::Done && self.mismatches == 0 && self.unreadable == 0
     }
 
-    /// How long it took so far, in seconds.
+    /// Returns the duration up to now, in seconds.
     #[must_use]
     pub fn seconds(&self, now: Timestamp) -> u64 {
         self.ended.unwrap_or(now).since(self.started)
@@ -58,13 +58,13 @@ impl ScrubReport {
 }
 
 impl ScrubState {
-    /// True for one that has not ended.
+    /// Returns true for a scrub that has not ended.
     #[must_use]
     pub const fn runs(self) -> bool {
         matches!(self, Self::Running | Self::Waiting)
     }
 
-    /// The state in one word, as tables show it.
+    /// Returns the state as one word, as tables show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,25 +1,26 @@
-//! CHAP secrets.
+//! Secrets, mainly of CHAP.
 
 use crate::{Refusal, code};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// The shortest secret that is taken (RFC 7143 §12.1.3 asks for 96 bits).
+/// Minimum length of a CHAP secret in bytes (RFC 7143 §12.1.3 requires 96 bits).
 const SECRET_BYTES_MIN: usize = 12;
 
-/// The longest secret that is taken; hosts take far shorter ones.
+/// Maximum length of a CHAP secret in bytes; the limits of initiators are far lower.
 const SECRET_BYTES_MAX: usize = 255;
 
-/// A secret: any bytes. Shows itself to nobody: not in a log, not in an answer. A clone is no copy.
+/// Secret of arbitrary bytes. Never shown: neither in logs nor in responses. A clone shares the memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(secret::Secret);
 
 impl Secret {
-    /// A CHAP secret of these bytes.
+    /// Creates a CHAP secret.
     ///
-    /// *Errors*: fewer than 12 bytes or more than 255. The sentence does not repeat them.
+    /// *Errors*: fewer than 12 bytes or more than 255. The message does not contain them.
     pub fn new(bytes: Vec<u8>) -> Result<Self, Refusal> {
+        // The bytes are wiped even if the length is rejected.
         let bytes = Zeroizing::new(bytes);
         if (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()) {
             return Ok(Self(secret::Secret::new(bytes.as_slice())));
@@ -31,25 +32,25 @@ impl Secret {
         ))
     }
 
-    /// A secret whose length somebody else has judged, such as the password of a mail server.
+    /// Creates a secret without a check of its length, such as the password of a mail server.
     #[must_use]
     pub fn of(bytes: Vec<u8>) -> Self {
         Self(secret::Secret::new(bytes))
     }
 
-    /// The bytes themselves, for the computation of a response and for the store.
+    /// Returns the bytes, for the computation of a response and for the store.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         self.0.expose()
     }
 
-    /// True when each secret so far has its locked pages; false once the system has refused one.
+    /// Returns true if the memory of every secret so far is locked; false once the system has refused it.
     #[must_use]
     pub fn all_are_locked() -> bool {
         secret::all_are_locked()
     }
 
-    /// The same bytes, for crates that know no operator.
+    /// Returns the secret as the type of the `secret` crate, for crates that do not use `model`.
     #[must_use]
     pub fn bare(&self) -> secret::Secret {
         self.0.clone()

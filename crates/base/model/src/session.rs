@@ -1,4 +1,4 @@
-//! Who is connected, and where.
+//! Sessions and connections of initiators.
 
 use crate::{LatencyReport, Name, Refusal, Size, VolumeName, code};
 use bounded::quoted;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// The number of a session: its TSIH.
+/// Number of a session: its TSIH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub struct SessionNumber(pub u32);
 
@@ -23,74 +23,75 @@ impl FromStr for SessionNumber {
     }
 }
 
-/// One session as it is now, told by the data path itself.
+/// State of a session, as reported by the data path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionReport {
-    /// Which session: its TSIH.
+    /// TSIH of the session.
     pub id: u32,
-    /// Discovery or normal.
+    /// Discovery or normal session.
     pub kind: SessionKind,
-    /// The initiator's iSCSI name.
+    /// iSCSI name of the initiator.
     pub initiator: String,
-    /// The initiator's part of the session identifier (ISID), in hexadecimal digits. Reservations are bound to it.
+    /// ISID, the part of the session identifier chosen by the initiator, in hexadecimal digits. Reservations are bound
+    /// to it.
     #[serde(default)]
     pub isid: String,
-    /// The host that this initiator is.
+    /// Host to which the initiator belongs.
     pub host: Option<Name>,
-    /// Where the initiator is.
+    /// Address of the initiator.
     pub address: SocketAddr,
-    /// The portal that it reached.
+    /// Portal that the session was established at.
     pub portal: SocketAddr,
-    /// The target's iSCSI name; none in a discovery session.
+    /// iSCSI name of the target; absent in a discovery session.
     pub target: Option<String>,
-    /// The logical unit numbers that it sees.
+    /// Logical unit numbers that are visible in the session.
     pub luns: Vec<u16>,
-    /// The volumes that it has reserved, shares, or is registered for.
+    /// Volumes that the session has reserved, shares by registration, or is registered for.
     #[serde(default)]
     pub reservations: Vec<SessionReservation>,
-    /// True when headers carry a CRC32C.
+    /// True if header digests (CRC32C) are in use.
     pub header_digest: bool,
-    /// True when data carries a CRC32C.
+    /// True if data digests (CRC32C) are in use.
     pub data_digest: bool,
-    /// How the initiator proved who it is: `none`, or `CHAP` and the algorithm, as in `CHAP SHA3-256`.
+    /// Authentication of the initiator: `none`, or `CHAP` with the algorithm, such as `CHAP SHA3-256`.
     pub authentication: String,
-    /// The CHAP name that it proved.
+    /// CHAP name of the initiator.
     pub chap_user: Option<String>,
-    /// True when we proved who we are, too.
+    /// True if the array was authenticated as well (mutual CHAP).
     pub mutual: bool,
-    /// Its connections, the oldest first. What stands above of address, portal and digests is the first one's that is open.
+    /// Connections, oldest first. Address, portal and digests above are those of the first one that is open.
     #[serde(default)]
     pub connections: Vec<ConnectionReport>,
-    /// What was negotiated, by the keys of RFC 7143 §13.
+    /// Negotiated values by key (RFC 7143 §13).
     pub negotiated: BTreeMap<String, String>,
-    /// SCSI commands done.
+    /// Completed SCSI commands.
     pub commands: u64,
     /// Bytes sent to the initiator.
     pub read_bytes: u64,
     /// Bytes received from the initiator.
     pub written_bytes: u64,
-    /// For how many seconds it has been logged in.
+    /// Seconds since the login.
     pub connected_seconds: u64,
 }
 
-/// What a session is to the reservation of a volume.
+/// Relation of a session to the reservation of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionReservation {
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// What the session is to it.
+    /// Role of the session.
     pub role: ReservationRole,
 }
 
-/// What a session is to a reservation.
+/// Role of a session in a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReservationRole {
-    /// It holds the reservation.
+    /// Holder of the reservation.
     Holder,
-    /// It is registered, which is enough for the reservation that there is.
+    /// Registered, which permits access under the present reservation.
     Shares,
-    /// It is registered, and that lets it in nowhere: nothing is reserved, or for another alone.
+    /// Registered without effect: there is no reservation, or it excludes other registrants.
     Registered,
 }
 
@@ -104,98 +105,98 @@ impl fmt::Display for ReservationRole {
     }
 }
 
-/// One connection of a session.
+/// Connection of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionReport {
-    /// What the initiator calls it.
+    /// CID, chosen by the initiator.
     pub cid: u16,
-    /// Where the initiator is.
+    /// Address of the initiator.
     pub address: SocketAddr,
-    /// The portal that it reached.
+    /// Portal of the connection.
     pub portal: SocketAddr,
-    /// How it is.
+    /// State of the connection.
     pub state: ConnectionState,
-    /// True when headers carry a CRC32C.
+    /// True if header digests (CRC32C) are in use.
     pub header_digest: bool,
-    /// True when data carries a CRC32C.
+    /// True if data digests (CRC32C) are in use.
     pub data_digest: bool,
 }
 
-/// How a connection of a session is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionState {
-    /// It is logged in.
+    /// Logged in.
     Open,
-    /// It is gone, and its tasks wait for another one to take them over (ErrorRecoveryLevel 2).
+    /// Lost; its tasks wait to be reassigned to another connection (`ErrorRecoveryLevel` 2).
     Lost,
 }
 
-/// One session in all detail.
+/// Details of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionDetail {
-    /// What the list of sessions says of it.
+    /// Entry in the list of sessions.
     #[serde(flatten)]
     pub session: SessionReport,
-    /// Where its commands are numbered just now; none while it does not answer.
+    /// Current command window; absent while the session does not respond.
     pub window: Option<CommandWindow>,
-    /// How long its commands took, seen from its connection.
+    /// Command latencies, measured at the connection.
     pub latencies: Vec<LatencyReport>,
 }
 
-/// The window of command numbers. *Source*: RFC 7143 §4.2.2.1.
+/// Command window of a session. *Source*: RFC 7143 §4.2.2.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandWindow {
-    /// The number of the next command that is awaited.
+    /// Next expected command sequence number (`ExpCmdSN`).
     pub exp_cmd_sn: u32,
-    /// The highest that is taken.
+    /// Highest accepted command sequence number (`MaxCmdSN`).
     pub max_cmd_sn: u32,
 }
 
-/// A session that a change would end, or take access from.
+/// Session that a change would end or deprive of access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionLoss {
-    /// Which session: its TSIH.
+    /// TSIH of the session.
     pub session: u32,
-    /// The initiator's iSCSI name.
+    /// iSCSI name of the initiator.
     pub initiator: String,
-    /// The host that this initiator is.
+    /// Host to which the initiator belongs.
     pub host: Option<Name>,
-    /// Where the initiator is.
+    /// Address of the initiator.
     pub address: SocketAddr,
-    /// What it would lose.
+    /// Loss of access, in words.
     pub loses: String,
 }
 
-/// How a session has ended that an operator ended.
+/// Result of ending a session on request of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionEnd {
-    /// The initiator has logged out, as it was asked to.
+    /// The initiator has logged out as requested.
     LoggedOut,
-    /// Its connection was cut off.
+    /// The connections were dropped.
     CutOff,
 }
 
-/// What a session is for.
+/// Kind of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionKind {
-    /// It may only ask which targets there are.
+    /// Discovery session: may only query the available targets.
     Discovery,
-    /// It sends commands.
+    /// Normal session: may send SCSI commands.
     Normal,
 }
 
 impl fmt::Display for SessionLoss {
-    /// `iqn.… at 10.0.0.20:51514 (session 3) loses volume tank/vm1 (LUN 0)`.
+    /// Writes a text such as `iqn.… at 10.0.0.20:51514 (session 3) loses volume tank/vm1 (LUN 0)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {} (session {}) {}", self.initiator, self.address, self.session, self.loses)
     }
 }
 
 impl SessionReport {
-    /// How much went both ways.
+    /// Returns the amount of data in both directions.
     #[must_use]
     pub fn moved(&self) -> Size {
         Size::new(self.read_bytes.saturating_add(self.written_bytes))

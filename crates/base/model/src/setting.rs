@@ -1,9 +1,9 @@
-//! Settings by name, as operators write them: what pools and volumes have in common.
+//! Named settings: parsing, validation and display, common to pools, volumes and portals.
 
 use crate::{Refusal, Size, code};
 use std::fmt;
 
-/// The settings of one kind of thing: what it is called, and each name with what may be written there.
+/// Table of the settings of one kind of object: its name, and for each setting the name and the permitted values.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings<const N: usize> {
     pub owner: &'static str,
@@ -11,9 +11,9 @@ pub(crate) struct Settings<const N: usize> {
 }
 
 impl<const N: usize> Settings<N> {
-    /// The refusal of `value`, when it is none for the setting `key`.
+    /// Returns a function that creates the refusal of `value` for the setting `key`.
     ///
-    /// *Errors*: there is no such setting.
+    /// *Errors*: unknown setting.
     pub(crate) fn wrong<'a>(&self, key: &'a str, value: &'a str) -> Result<impl Fn() -> Refusal + 'a, Refusal> {
         let Some(&(_, right)) = self.names.iter().find(|(name, _)| *name == key) else {
             let hint = format!("write {}", self.names.map(|(name, _)| name).join(", "));
@@ -25,14 +25,14 @@ impl<const N: usize> Settings<N> {
         })
     }
 
-    /// Each name with its value.
+    /// Combines each name with its value.
     pub(crate) fn with(&self, values: [String; N]) -> [(&'static str, String); N] {
         let mut values = values.into_iter();
         self.names.map(|(name, _)| (name, values.next().expect("there are as many values as names")))
     }
 }
 
-/// Refuses a lower bound that lies above the upper one. Each bound is its name, and what it is when it is set.
+/// Checks that a lower bound does not exceed an upper bound. Each bound is a setting name with its value, if it is set.
 pub(crate) fn in_order<T: PartialOrd>(
     least: (&str, Option<T>),
     most: (&str, Option<T>),
@@ -47,28 +47,28 @@ pub(crate) fn in_order<T: PartialOrd>(
     }
 }
 
-/// A value, or the word `off`.
+/// Parses a value or the word `off`.
 pub(crate) fn or_off<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
     if text == "off" { Some(None) } else { parse(text).map(Some) }
 }
 
-/// A rate: a size in a second, above zero.
+/// Parses a rate in bytes per second, greater than zero.
 pub(crate) fn rate(text: &str) -> Option<Size> {
     let size: Size = text.strip_suffix("/s").unwrap_or(text).parse().ok()?;
     (size > Size::ZERO).then_some(size)
 }
 
-/// How a rate is written.
+/// Formats a rate.
 pub(crate) fn as_rate(size: &Size) -> String {
     format!("{}/s", size.exact())
 }
 
-/// A value as it is written, or `off`.
+/// Formats a value, or `off`.
 pub(crate) fn shown<T: fmt::Display>(value: Option<T>) -> String {
     value.map_or_else(|| "off".to_owned(), |value| value.to_string())
 }
 
-/// A setting that is on or off.
+/// Parses a Boolean setting.
 pub(crate) fn yes_or_no(text: &str) -> Option<bool> {
     match text {
         "yes" => Some(true),
@@ -77,7 +77,7 @@ pub(crate) fn yes_or_no(text: &str) -> Option<bool> {
     }
 }
 
-/// As [`yes_or_no`] takes it.
+/// Formats a Boolean setting for [`yes_or_no`].
 pub(crate) fn as_yes_or_no(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }

@@ -1,4 +1,4 @@
-//! Amounts of bytes as operators write and read them.
+//! Amounts of bytes: parsing and display.
 
 use crate::{Misread, Refusal, code};
 use bounded::quoted;
@@ -9,15 +9,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes.
+/// Number of bytes.
 ///
-/// Parses `100GiB`, `100G` (the same), `1.5TiB`, `100GB` (decimal) and `512B`. Text without a unit is no size, but for `0`: it would be
-/// bytes to one reader and GiB to another. Displays both ways, `100 GiB (107.4 GB)`. Serializes as an integer, which is bytes, and is
-/// read from an integer or from text.
+/// Accepts `100GiB`, `100G` (the same), `1.5TiB`, `100GB` (decimal) and `512B`. Text without a unit is rejected, except
+/// for `0`, because some readers would take it for bytes and others for GiB. Displayed in both units,
+/// `100 GiB (107.4 GB)`. Serialized as an integer number of bytes; deserialized from an integer or from text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(u64);
 
-/// Binary units, largest first, with the letter that also stands for them alone.
+/// Binary units, largest first, with the letter that may be used alone.
 const BINARY: [(char, &str, u64); 6] = [
     ('E', "EiB", 1 << 60),
     ('P', "PiB", 1 << 50),
@@ -38,34 +38,34 @@ const DECIMAL: [(&str, u64); 6] = [
 ];
 
 impl Size {
-    /// No bytes.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
 
-    /// This many bytes.
+    /// Returns a size of `bytes` bytes.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// `n` times 2^20 bytes.
+    /// Returns `n` MiB (2^20 bytes).
     #[must_use]
     pub const fn mib(n: u64) -> Self {
         Self(n << 20)
     }
 
-    /// `n` times 2^30 bytes.
+    /// Returns `n` GiB (2^30 bytes).
     #[must_use]
     pub const fn gib(n: u64) -> Self {
         Self(n << 30)
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
     }
 
-    /// The amount, rounded up to a whole number of `unit`.
+    /// Returns the size rounded up to a multiple of `unit`; unchanged if that would overflow.
     #[must_use]
     pub const fn up_to_whole(self, unit: u64) -> Self {
         match self.0.checked_next_multiple_of(unit) {
@@ -74,7 +74,7 @@ impl Size {
         }
     }
 
-    /// The amount in binary units with at most two decimals: `1.5 TiB`, `512 B`.
+    /// Formats the size in binary units with at most two decimals: `1.5 TiB`, `512 B`.
     #[must_use]
     pub fn iec(self) -> String {
         match BINARY.iter().find(|(_, _, unit)| self.0 >= *unit) {
@@ -83,19 +83,21 @@ impl Size {
         }
     }
 
-    /// As [`Size::iec`], rounded down for what is there, and `up` for what is needed: what is too small does not look enough.
+    /// Formats like [`Size::iec`], but rounds down for available space and `up` for required space, so that an
+    /// insufficient amount does not appear sufficient.
     #[must_use]
     pub fn iec_rounded(self, up: bool) -> String {
         let Some((_, _, unit)) = BINARY.iter().find(|(_, _, unit)| self.0 >= *unit) else { return self.iec() };
-        // To whole hundredths of its unit.
+        // Rounded down to hundredths of the unit.
         let hundredths = u128::from(self.0) * 100 / u128::from(*unit);
         let exact = hundredths * u128::from(*unit) == u128::from(self.0) * 100;
         let hundredths = if up && !exact { hundredths + 1 } else { hundredths };
+        // Rounded up to whole bytes, so that `iec` does not drop to the preceding hundredth.
         let bytes = (hundredths * u128::from(*unit)).div_ceil(100);
         Self(u64::try_from(bytes).unwrap_or(u64::MAX)).iec()
     }
 
-    /// The amount in decimal units with at most one decimal, as disk vendors say it: `107.4 GB`.
+    /// Formats the size in decimal units with at most one decimal, as disk vendors do: `107.4 GB`.
     #[must_use]
     pub fn decimal(self) -> String {
         match DECIMAL.iter().find(|(_, unit)| self.0 >= *unit) {
@@ -104,7 +106,7 @@ impl Size {
         }
     }
 
-    /// The shortest text that parses back to exactly this amount: `64KiB`, `1000B`, `0`.
+    /// Returns the shortest text that parses to exactly this size: `64KiB`, `1000B`, `0`.
     #[must_use]
     pub fn exact(self) -> String {
         match BINARY.iter().find(|(_, _, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
@@ -115,8 +117,9 @@ impl Size {
     }
 }
 
-/// `bytes / unit`, rounded to `decimals` places, without trailing zeros.
+/// Formats `bytes / unit`, rounded to `decimals` places, without trailing zeros.
 fn scaled(bytes: u64, unit: u64, decimals: u32) -> String {
+    // 128 bits: the scaled number of bytes can exceed 64 bits.
     let scale = 10_u128.pow(decimals);
     let hundredths = (u128::from(bytes) * scale + u128::from(unit) / 2) / u128::from(unit);
     let (whole, part) = (hundredths / scale, hundredths % scale);
@@ -136,8 +139,9 @@ impl FromStr for Size {
             let hint = "write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B";
             Refusal::new(code::SIZE_INVALID, message, hint)
         };
-        // Nothing is nothing in every unit.
+        // Zero is unambiguous without a unit.
         let unit = if number == "0" && unit.is_empty() { "B" } else { unit.trim() };
+        // A number without a unit gets a message of its own.
         if unit.is_empty() && number.parse::<f64>().is_ok() {
             return Err(refused(format!("size {} has no unit", quoted(trimmed))));
         }
@@ -157,9 +161,10 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     binary.map(|(_, _, bytes)| *bytes).or(decimal.map(|(_, bytes)| *bytes))
 }
 
-/// `number` times `unit`, when that is a whole number of bytes that fits.
+/// Returns `number` times `unit` if it is a whole number of bytes that fits into 64 bits.
 fn multiply(number: &str, unit: u64) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    // At most 18 decimals, so that their digits fit into 64 bits.
     if whole.is_empty() || part.len() > 18 || (part.is_empty() && number.contains('.')) {
         return None;
     }
@@ -167,6 +172,7 @@ fn multiply(number: &str, unit: u64) -> Option<u64> {
     let whole = u128::from(whole.parse::<u64>().ok()?);
     let part = if part.is_empty() { 0 } else { u128::from(part.parse::<u64>().ok()?) };
     let scaled = (whole * scale).checked_add(part)?.checked_mul(u128::from(unit))?;
+    // Fractions of a byte are rejected instead of rounded.
     if scaled.is_multiple_of(scale) { u64::try_from(scaled / scale).ok() } else { None }
 }
 
@@ -195,6 +201,7 @@ impl JsonSchema for Size {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut bytes = json_schema!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
+        // Responses contain integers only; text is accepted in requests.
         if *generator.contract() == Contract::Serialize {
             bytes.insert("description".to_owned(), "Bytes.".into());
             return bytes;

@@ -1,4 +1,4 @@
-//! Snapshots: what they are called, and how they are.
+//! Snapshots: names, locks and state.
 
 use crate::{Misread, Name, Refusal, Size, SnapshotId, Timestamp, VolumeName, code};
 use bounded::quoted;
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of a snapshot: `pool/volume@snapshot`.
+/// Name of a snapshot: `pool/volume@snapshot`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[a-z0-9][a-z0-9._-]{0,62}/[a-z0-9][a-z0-9._-]{0,62}@[a-z0-9][a-z0-9._-]{0,62}$"))]
 pub struct SnapshotName {
-    /// Of which volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// Which of its snapshots.
+    /// Name of the snapshot within the volume.
     pub snapshot: Name,
 }
 
 impl SnapshotName {
-    /// The snapshot `snapshot` of `volume`.
+    /// Returns the name of `snapshot` of `volume`.
     #[must_use]
     pub fn of(volume: VolumeName, snapshot: Name) -> Self {
         Self { volume, snapshot }
@@ -32,6 +32,7 @@ impl FromStr for SnapshotName {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let parsed = text.split_once('@').and_then(|(volume, snapshot)| {
             let volume: VolumeName = volume.parse().ok()?;
+            // Only volumes in a pool have snapshots.
             volume.pool()?;
             Some(Self { volume, snapshot: snapshot.parse().ok()? })
         });
@@ -61,16 +62,16 @@ impl fmt::Display for SnapshotName {
     }
 }
 
-/// Until when a snapshot cannot be deleted.
+/// Lock of a snapshot against deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotLock {
-    /// It can be deleted.
+    /// Not locked.
     #[default]
     Open,
-    /// Not before this time.
+    /// Locked until this time.
     Until(Timestamp),
-    /// Never.
+    /// Locked permanently.
     ForEver,
 }
 
@@ -84,40 +85,40 @@ impl fmt::Display for SnapshotLock {
     }
 }
 
-/// One snapshot as it is now.
+/// State of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SnapshotReport {
-    /// What it is called.
+    /// Name of the snapshot.
     pub name: SnapshotName,
-    /// Which snapshot.
+    /// Identity of the snapshot.
     pub id: SnapshotId,
-    /// How it is.
+    /// State.
     pub state: SnapshotState,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
-    /// The size of the volume then.
+    /// Size of the volume at that time.
     pub size: Size,
-    /// Bytes that it shows as data.
+    /// Allocated bytes that the snapshot references.
     pub mapped: Size,
-    /// Deleting it gives back at least so much.
+    /// Lower bound of the space that its deletion reclaims.
     pub frees: Size,
-    /// Until when it cannot be deleted.
+    /// Lock against deletion.
     pub lock: SnapshotLock,
-    /// True when clones are made of it, which keeps it from being deleted.
+    /// True if it has clones, which prevent its deletion.
     pub cloned: bool,
-    /// What the snapshots have in common that were made at one instant; none for one alone.
+    /// Common identity of snapshots that were created at one point in time; absent for a single snapshot.
     pub set: Option<SnapshotId>,
 }
 
-/// How a snapshot is.
+/// State of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotState {
-    /// It can be gone back to, and cloned.
+    /// Available for rollback and cloning.
     Whole,
-    /// It is deleted, and what only it held is being given back.
+    /// Deleted; its exclusive space is being reclaimed.
     Deleting {
-        /// How far that is.
+        /// Progress in percent.
         percent: u8,
     },
 }

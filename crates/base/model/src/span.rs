@@ -1,4 +1,4 @@
-//! Spans of time as operators write them.
+//! Time spans: parsing and display.
 
 use crate::{Misread, Refusal, code};
 use bounded::quoted;
@@ -8,13 +8,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A span of time in whole milliseconds. Written as `20ms`, `5s`, `90min` (or `90m`), `2h`, `7d`, `1w`.
+/// Time span in whole milliseconds. Written as `20ms`, `5s`, `90min` (or `90m`), `2h`, `7d`, `1w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^ *[0-9]{1,20} *(w|d|h|min|m|s|ms) *$", "examples" = ["20ms", "90min", "7d"]))]
 pub struct Span(u64);
 
-/// Units, longest first; of two names for one unit the first is written.
+/// Units, longest first; of two names for one unit the first is used for display.
 const UNITS: [(&str, u64); 7] = [
     ("w", 7 * 24 * 3_600_000),
     ("d", 24 * 3_600_000),
@@ -26,25 +26,25 @@ const UNITS: [(&str, u64); 7] = [
 ];
 
 impl Span {
-    /// So many milliseconds.
+    /// Returns a span of `millis` milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// In milliseconds.
+    /// Returns the span in milliseconds.
     #[must_use]
     pub const fn millis(self) -> u64 {
         self.0
     }
 
-    /// In whole seconds, rounded down.
+    /// Returns the span in whole seconds, rounded down.
     #[must_use]
     pub const fn seconds(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// As a duration.
+    /// Returns the span as a [`Duration`].
     #[must_use]
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.0)
@@ -53,6 +53,7 @@ impl Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Zero is a multiple of every unit and is written in seconds.
         let (unit, millis) =
             UNITS.into_iter().find(|(_, millis)| self.0 > 0 && self.0.is_multiple_of(*millis)).unwrap_or(("s", 1_000));
         f.pad(&format!("{}{unit}", self.0 / millis))

@@ -1,15 +1,15 @@
-//! Where the members of a pool sit: whether it survives the loss of an enclosure, and how to arrange disks so that it does.
+//! Distribution of pool members over enclosures, such that a pool survives the loss of an enclosure.
 
 use crate::{DiskName, Level};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A disk and the enclosure that it sits in, where that is known.
+/// Disk and its enclosure, if known.
 pub type Placed = (DiskName, Option<String>);
 
-/// The disks shared out to `groups` groups of `level`, so that as few disks as possible of one group sit in one
-/// enclosure, and mirrored pairs sit in two.
+/// Distributes the disks over `groups` groups of `level`, such that each group has as few disks as possible in one
+/// enclosure, and mirrored pairs are in different enclosures.
 ///
-/// *Shape*: as many disks as go evenly into the groups; each group has its disks in the order of their slots.
+/// *Shape*: groups of equal size if the number of disks permits it; the disks of a group are in slot order.
 #[must_use]
 pub fn spread(level: Level, disks: &[Placed], groups: usize) -> Vec<Vec<DiskName>> {
     let mut shelves: BTreeMap<&Option<String>, Vec<&Placed>> = BTreeMap::new();
@@ -17,27 +17,28 @@ pub fn spread(level: Level, disks: &[Placed], groups: usize) -> Vec<Vec<DiskName
         shelves.entry(&disk.1).or_default().push(disk);
     }
     let mut shelves: Vec<Vec<&Placed>> = shelves.into_values().collect();
-    // The largest enclosure first: what is dealt in this order is dealt evenly, enclosure by enclosure.
+    // Largest enclosure first: round-robin in this order distributes each enclosure evenly over the groups.
     shelves.sort_by_key(|shelf| std::cmp::Reverse(shelf.len()));
     let mut hands: Vec<Vec<DiskName>> = vec![Vec::new(); groups.max(1)];
     let count = hands.len();
     for (turn, (disk, _)) in shelves.into_iter().flatten().enumerate() {
         hands[turn % count].push(disk.clone());
     }
+    // RAID-10 mirrors adjacent slots, so disks of different enclosures must alternate.
     if level == Level::Raid10 {
         hands.iter_mut().for_each(|hand| *hand = paired(hand));
     }
     hands
 }
 
-/// Disks in the order of their enclosures, with each of the first half beside one of the second: two of one
-/// enclosure are partners only where it has more than half of all.
+/// Interleaves the two halves of a list sorted by enclosure. Both disks of a pair are in the same enclosure only if it
+/// has more than half of all disks.
 fn paired(disks: &[DiskName]) -> Vec<DiskName> {
     let (first, second) = disks.split_at(disks.len() / 2);
     first.iter().zip(second).flat_map(|(one, other)| [one.clone(), other.clone()]).collect()
 }
 
-/// The enclosures without which a group of these members would lose data, worst first.
+/// Returns the enclosures whose loss would cause data loss in a group with these members, worst first.
 #[must_use]
 pub fn weak_enclosures(level: Level, members: &[Placed]) -> Vec<String> {
     let shelves: BTreeSet<&String> = members.iter().filter_map(|(_, enclosure)| enclosure.as_ref()).collect();
@@ -47,7 +48,7 @@ pub fn weak_enclosures(level: Level, members: &[Placed]) -> Vec<String> {
     weak.into_iter().cloned().collect()
 }
 
-/// True when the group serves without everything in the enclosure.
+/// Returns true if the group can serve without the members in the enclosure.
 fn survives(level: Level, members: &[Placed], shelf: &String) -> bool {
     let lost = |(_, enclosure): &Placed| enclosure.as_ref() == Some(shelf);
     match level {
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Disks `a0`… in enclosure `a`, `b0`… in `b`, as many as told; those of `-` sit nowhere that is known.
+    /// Returns disks `a0`… in enclosure `a`, `b0`… in `b` with the given counts; those of `-` have no known enclosure.
     fn disks(shelves: &[(&str, usize)]) -> Vec<Placed> {
         let disk = |shelf: &str, n: usize| {
             let name = if shelf == "-" { format!("z{n}") } else { format!("{shelf}{n}") };
@@ -76,7 +77,7 @@ mod tests {
         names.iter().map(|name| disks.iter().find(|(disk, _)| disk == name).expect("one of them").clone()).collect()
     }
 
-    /// The enclosures that some group cannot do without.
+    /// Returns the enclosures whose loss would cause data loss in some group.
     fn weak(level: Level, shelves: &[(&str, usize)], groups: usize) -> Vec<String> {
         let disks = disks(shelves);
         let groups = spread(level, &disks, groups);
@@ -86,9 +87,9 @@ mod tests {
     #[test]
     fn spread_survives_the_loss_of_an_enclosure_where_that_is_possible() {
         let none: Vec<String> = Vec::new();
-        // The paper's: five drawers, two disks each, 8+2.
+        // Example of the paper: five drawers with two disks each, 8+2.
         assert_eq!(weak(Level::Raid6, &[("a", 2), ("b", 2), ("c", 2), ("d", 2), ("e", 2)], 1), none);
-        // Two such groups, given drawer by drawer.
+        // Two such groups, with the disks listed drawer by drawer.
         assert_eq!(weak(Level::Raid6, &[("a", 4), ("b", 4), ("c", 4), ("d", 4), ("e", 4)], 2), none);
         assert_eq!(weak(Level::Raid10, &[("a", 4), ("b", 4)], 1), none);
         assert_eq!(weak(Level::Raid10, &[("a", 3), ("b", 3), ("c", 2)], 2), none);

@@ -1,77 +1,78 @@
-//! How everything is, in one sentence and then in detail.
+//! Overall status of the array.
 
 use crate::{DiskName, EngineReport, MeasureReport, MemoryReport, Name, PoolReport, PoolState, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the whole array is.
+/// Overall status of the array: one sentence, then details.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusReport {
-    /// The node's name.
+    /// Name of the node.
     pub node: Name,
-    /// The version of the daemon.
+    /// Version of the daemon.
     pub version: String,
-    /// As bad as the worst problem.
+    /// Highest severity of all problems.
     pub severity: Severity,
-    /// One sentence: `All good`, or the one thing to do.
+    /// Summary in one sentence: `All good`, or the most important action.
     pub verdict: String,
-    /// What is wrong, the worst first.
+    /// Problems, most severe first.
     pub problems: Vec<Problem>,
-    /// What is as somebody wanted it, or hurts nobody who is here, and should not be forgotten.
+    /// Notices: conditions that are intended or have no effect at present, but should not be forgotten.
     #[serde(default)]
     pub notices: Vec<Problem>,
-    /// How many pools are known.
+    /// Number of pools.
     pub pools: u32,
-    /// How much they hold together.
+    /// Usable capacity of all pools.
     pub size: Size,
-    /// How much of it is taken.
+    /// Allocated capacity of all pools.
     pub used: Size,
-    /// How many disks are known.
+    /// Number of disks.
     pub disks: u32,
-    /// How many volumes are known.
+    /// Number of volumes.
     pub volumes: u32,
-    /// How many hosts are known.
+    /// Number of hosts.
     pub hosts: u32,
-    /// The data plane.
+    /// State of the data plane.
     pub engine: EngineReport,
-    /// The memory of the daemon, as soon as it was looked at.
+    /// Memory of the daemon, once it has been determined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryReport>,
-    /// What confines the daemon, each measure with its state.
+    /// Confinement measures of the daemon and their states.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confinement: Vec<MeasureReport>,
 }
 
-/// How bad something is, best first.
+/// Severity of a problem, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Nothing is wrong.
+    /// No problem.
     Good,
-    /// Everything serves, and something wants attention.
+    /// All services are available, but attention is required.
     Warning,
-    /// Something does not serve.
+    /// A service is unavailable.
     Critical,
 }
 
-/// One thing that is wrong.
+/// Problem that requires attention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// What it is about: `pool tank`.
+    /// Affected object, such as `pool tank`.
     pub subject: String,
-    /// What is so.
+    /// Description of the condition.
     pub state: String,
-    /// What it means.
+    /// Consequences.
     pub meaning: String,
-    /// What to do about it.
+    /// Recommended action.
     pub action: String,
 }
 
 impl Problem {
-    /// How `pool` is, in a word for headings and tables, where `problems` concern it, the worst first: what is critical goes before
-    /// its redundancy, and so does whatever is wrong with a healthy pool itself.
+    /// Returns the state of `pool` in a few words for headings and tables, given the `problems` that concern it, most
+    /// severe first. A critical problem takes precedence over the state of the redundancy, and so does any problem of a
+    /// healthy pool itself.
     #[must_use]
     pub fn pool_state<'a>(pool: &PoolReport, problems: impl IntoIterator<Item = &'a Self>) -> String {
         let own = format!("pool {}", pool.name);
@@ -87,9 +88,11 @@ impl Problem {
         }
     }
 
-    /// True where it is about the pool, its log, one of its volumes or one of these disks, its members.
+    /// Returns true if the problem concerns the pool, its log, one of its volumes, or one of its member disks
+    /// `members`.
     #[must_use]
     pub fn concerns_pool(&self, pool: &Name, members: &[&DiskName]) -> bool {
+        // Names do not contain spaces, so the last word is the name.
         let (kind, name) = self.subject.rsplit_once(' ').unwrap_or(("", &self.subject));
         match kind {
             "pool" | "log of pool" => name == pool.as_str(),
@@ -101,7 +104,7 @@ impl Problem {
 }
 
 impl Severity {
-    /// The severity in one word, as tables show it.
+    /// Returns the severity as one word, as tables show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

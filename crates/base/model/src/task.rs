@@ -1,60 +1,60 @@
-//! Commands under way, and where they stand.
+//! Commands in flight and their processing stage.
 
 use crate::{DiskName, Name, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A command of a host that has no answer yet.
+/// SCSI command in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskReport {
-    /// The session: its TSIH.
+    /// TSIH of the session.
     pub session: u32,
-    /// The initiator's iSCSI name.
+    /// iSCSI name of the initiator.
     pub initiator: String,
-    /// The host that it is.
+    /// Host to which the initiator belongs.
     pub host: Option<Name>,
-    /// The initiator task tag.
+    /// Initiator task tag.
     pub tag: u32,
-    /// The number of the command: with the session and the tag it tells it from those before and after.
+    /// Command sequence number (`CmdSN`). With session and tag it identifies the command.
     pub cmd_sn: u32,
-    /// The logical unit number; none where it addresses no unit.
+    /// Logical unit number; absent if the command does not address a unit.
     pub lun: Option<u16>,
-    /// The volume there.
+    /// Volume of the LUN.
     pub volume: Option<VolumeName>,
-    /// The operation code of the command.
+    /// Operation code.
     pub operation_code: u8,
-    /// Where it stands.
+    /// Processing stage.
     pub stage: TaskStage,
-    /// The disk that has most to do, where it waits for one.
+    /// Disk with the most work, if the command waits for a disk.
     pub disk: Option<DiskName>,
-    /// How long it has been here, in milliseconds.
+    /// Time since the arrival, in milliseconds.
     pub waited_ms: u64,
 }
 
-/// Where a command stands.
+/// Processing stage of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStage {
-    /// The initiator sends its data, or a command before it has not come.
+    /// Waiting for data from the initiator, or for an earlier command that has not arrived.
     Receiving,
-    /// The unit has it, and it waits for others: its attribute or its blocks say so.
+    /// Queued behind other commands of the unit, because of its task attribute or its blocks.
     Waiting,
-    /// Its volume may do no more just now, or others go first.
+    /// Delayed by QoS: the limit of the volume is reached, or other volumes have precedence.
     Limit,
-    /// Writes are acknowledged faster than they go below: it waits for room among those that wait.
+    /// Waiting for space in the write cache: writes arrive faster than they are destaged.
     Cache,
-    /// A member of the volume's pool is being filled, and the disks have that to do as well.
+    /// Executing while a rebuild of the pool competes for the disks.
     Rebuild,
-    /// A disk under the volume has not answered.
+    /// Waiting for a disk of the volume.
     Disk,
-    /// The unit carries it out, and nothing known holds it.
+    /// Executing, without a known obstacle.
     Running,
-    /// Its answer is being sent.
+    /// Sending the response.
     Answering,
 }
 
 impl TaskReport {
-    /// What it waits for, in words.
+    /// Returns the reason for waiting, in words.
     #[must_use]
     pub fn waits_for(&self) -> String {
         match (&self.disk, self.stage) {
@@ -65,7 +65,7 @@ impl TaskReport {
 }
 
 impl TaskStage {
-    /// What a command there waits for, in words.
+    /// Returns the reason for waiting in this stage, in words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

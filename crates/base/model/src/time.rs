@@ -1,4 +1,4 @@
-//! The date and the time, as people and logs write them.
+//! Calendar time: conversion, parsing and display.
 
 use crate::{Misread, Refusal, code};
 use bounded::quoted;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A second of the calendar, in UTC. Written and read as RFC 3339 has it: `2026-11-21T10:19:59Z`.
+/// Time in whole seconds, in UTC. Written according to RFC 3339: `2026-11-21T10:19:59Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("format" = "date-time", "pattern" = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}[Zz]$"))]
@@ -16,67 +16,71 @@ pub struct Timestamp(u64);
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
-/// The last second of the year 9999: later ones cannot be written.
+/// Last second of the year 9999: later times have no four-digit year.
 const LAST: u64 = 253_402_300_799;
 
 impl Timestamp {
-    /// So many seconds after the beginning of 1970; no later than the year 9999.
+    /// Returns the time `seconds` after 1970-01-01T00:00:00Z, capped at the end of the year 9999.
     #[must_use]
     pub const fn from_unix(seconds: u64) -> Self {
         Self(if seconds > LAST { LAST } else { seconds })
     }
 
-    /// Seconds since the beginning of 1970.
+    /// Returns the seconds since 1970-01-01T00:00:00Z.
     #[must_use]
     pub const fn unix(self) -> u64 {
         self.0
     }
 
-    /// So many seconds later.
+    /// Returns the time `seconds` later.
     #[must_use]
     pub const fn plus(self, seconds: u64) -> Self {
         Self::from_unix(self.0.saturating_add(seconds))
     }
 
-    /// So many seconds earlier; no earlier than 1970.
+    /// Returns the time `seconds` earlier, not before 1970.
     #[must_use]
     pub const fn minus(self, seconds: u64) -> Self {
         Self(self.0.saturating_sub(seconds))
     }
 
-    /// Seconds from `earlier` to here; zero when `earlier` is later.
+    /// Returns the seconds since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Seconds between the two, whichever is later.
+    /// Returns the absolute difference in seconds.
     #[must_use]
     pub const fn apart(self, other: Self) -> u64 {
         self.0.abs_diff(other.0)
     }
 
-    /// Seconds since midnight.
+    /// Returns the seconds since midnight UTC.
     #[must_use]
     pub const fn second_of_day(self) -> u64 {
         self.0 % DAY
     }
 
-    /// Year, month from 1 and day from 1.
+    /// Returns year, month from 1, and day from 1.
     ///
-    /// *Source*: the proleptic Gregorian calendar, counted in eras of 400 years that begin on 1 March.
+    /// *Source*: proleptic Gregorian calendar, in eras of 400 years that begin on 1 March.
     fn date(self) -> (u64, u64, u64) {
+        // Days since 1 March of the year 0, which is 719468 days before 1970-01-01.
         let days = self.0 / DAY + 719_468;
         let (era, day_of_era) = (days / 146_097, days % 146_097);
+        // Leap days of the era: the first day after 4, 100 and 400 years would otherwise count for the next year.
         let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        // Months from March, whose lengths repeat every 153 days (five months).
         let shifted_month = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
         let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+        // January and February belong to the year before in this count.
         (era * 400 + year_of_era + u64::from(month <= 2), month, day)
     }
 
-    /// The beginning of this day; none for a day that no calendar has.
+    /// Returns the start of the day; `None` for an invalid date.
     fn of_date(year: u64, month: u64, day: u64) -> Option<Self> {
         if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day == 0 {
             return None;
@@ -87,16 +91,18 @@ impl Timestamp {
         let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
         let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
         let time = Self((era * 146_097 + day_of_era - 719_468) * DAY);
-        // The 31st of a shorter month is another day.
+        // An excess day, such as 31 April, has become a day of the next month.
         (time.date() == (year, month, day)).then_some(time)
     }
 
     fn parse(text: &str) -> Option<Self> {
         let number = |range: std::ops::Range<usize>| -> Option<u64> {
             let digits = text.get(range)?;
+            // `parse` would also accept a sign.
             if digits.bytes().all(|c| c.is_ascii_digit()) { digits.parse().ok() } else { None }
         };
         let is = |at: usize, wanted: &[u8]| text.as_bytes().get(at).is_some_and(|c| wanted.contains(c));
+        // Fixed width: no fractions of a second, and no offset other than `Z`.
         let shaped = text.len() == 20 && is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":");
         if !shaped || !is(19, b"Zz") {
             return None;

@@ -1,77 +1,77 @@
-//! The flight recorder of a volume: which commands it had, and when.
+//! Command trace of a volume: a ring buffer of completed commands with their times.
 
 use crate::VolumeName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many commands a trace keeps unless told otherwise.
+/// Default size of a trace in commands.
 pub const TRACE_COMMANDS: u32 = 1 << 16;
-/// The most commands that a trace keeps, and those of all volumes together.
+/// Maximum size of a trace, and of all traces together, in commands.
 pub const TRACE_COMMANDS_MAX: u32 = 1 << 20;
 
-/// How the trace of a volume is.
+/// State of the trace of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceReport {
-    /// Of which volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// False for a volume that is not traced; all that follows is zero then.
+    /// True if the volume is traced; otherwise all following fields are zero.
     pub is_on: bool,
-    /// How many commands are kept at most; the oldest give way.
+    /// Size of the ring buffer in commands; the oldest are overwritten.
     pub commands_max: u32,
-    /// Commands that are kept.
+    /// Commands in the buffer.
     pub kept: u64,
-    /// Commands that were kept and gave way.
+    /// Commands overwritten so far.
     pub overwritten: u64,
-    /// Commands that began and have not ended: they are under way, or were cut off with their session.
+    /// Commands that have started and not ended: in flight, or lost with their session.
     pub unended: u64,
-    /// Sessions that the commands came from.
+    /// Number of sessions that sent the commands.
     pub sessions: u32,
-    /// Since when, in milliseconds.
+    /// Duration of the trace in milliseconds.
     pub running_ms: u64,
 }
 
-/// What a trace holds.
+/// Content of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traced {
-    /// Of which volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// Bytes of one of its logical blocks.
+    /// Logical block size in bytes.
     pub block_bytes: u32,
-    /// How many of those it has.
+    /// Number of logical blocks of the volume.
     pub blocks: u64,
-    /// When the trace was begun: nanoseconds of Unix time.
+    /// Start of the trace in nanoseconds since the Unix epoch.
     pub begun_unix_ns: u64,
-    /// How long it ran when this was taken out, in nanoseconds.
+    /// Duration of the trace at the time of this copy, in nanoseconds.
     pub span_ns: u64,
-    /// Commands that were kept and gave way.
+    /// Commands overwritten so far.
     pub overwritten: u64,
-    /// Commands that began and have not ended: they are under way, or were cut off with their session.
+    /// Commands that have started and not ended: in flight, or lost with their session.
     pub unended: u64,
-    /// The initiators of the sessions that the commands came from.
+    /// iSCSI names of the initiators, one per session.
     pub sessions: Vec<String>,
-    /// The commands, in the order in which they ended.
+    /// Commands in the order of completion.
     pub commands: Vec<TracedCommand>,
 }
 
-/// One command that has ended. No data of users is in it.
+/// Completed command. Contains no user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracedCommand {
-    /// Its number among those that began, ascending.
+    /// Number in the order of arrival, ascending.
     pub number: u64,
-    /// When all of it was there: nanoseconds since the trace was begun.
+    /// Time of complete arrival, in nanoseconds since the start of the trace.
     pub began_ns: u64,
-    /// How long it took from then until the unit had done it, in nanoseconds.
+    /// Latency from then until the unit had executed it, in nanoseconds.
     pub took_ns: u64,
-    /// The first 16 bytes of its CDB, with zeros behind a shorter one.
+    /// First 16 bytes of the CDB, padded with zeros.
     pub cdb: [u8; 16],
-    /// Which of the sessions it came from.
+    /// Index of the session in `sessions`.
     pub session: u32,
-    /// Bytes of data that it brought.
+    /// Data-out bytes.
     pub data_out_bytes: u32,
-    /// Bytes of data that it was answered with.
+    /// Data-in bytes.
     pub data_in_bytes: u32,
-    /// Its status (SAM-5); 40h, TASK ABORTED, for one that was ended by task management and got no answer.
+    /// SCSI status (SAM-5); 40h, TASK ABORTED, for a command that task management aborted without a response.
     pub status: u8,
-    /// Sense key, additional sense code and its qualifier; zeros without sense data.
+    /// Sense key, additional sense code and qualifier; zeros without sense data.
     pub sense: [u8; 3],
 }

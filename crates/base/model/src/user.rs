@@ -1,4 +1,4 @@
-//! Who may use the array, as others see it.
+//! Users, logins and tokens, as reported by the API.
 
 use crate::{Misread, Name, Refusal, Role, Timestamp, code};
 use bounded::quoted;
@@ -8,123 +8,123 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Somebody who may log in.
+/// User account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UserReport {
-    /// What to log in as.
+    /// Login name.
     pub name: Name,
-    /// What the user may do.
+    /// Role.
     pub role: Role,
-    /// True when a login also takes a number from an app.
+    /// True if logins require a one-time code from an authenticator app.
     pub second_factor: bool,
-    /// Since when there is this user.
+    /// Time of creation.
     pub created: Timestamp,
-    /// When the password was set; none while there is none and a link is waited for.
+    /// Time when the password was set; absent until the user has set one with the login link.
     pub password_set: Option<Timestamp>,
-    /// How many logins of this user are open.
+    /// Number of active logins.
     pub logins: usize,
 }
 
-/// Whoever asks, as it sees itself.
+/// Identity and permissions of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallerReport {
-    /// The user, the token's name, or who runs the command line at the socket.
+    /// Name of the user or the token, or the account that runs the command line at the socket.
     pub name: String,
-    /// What it may do.
+    /// Role.
     pub role: Role,
-    /// How it has proven who it is.
+    /// Method of authentication.
     pub how: How,
-    /// What a browser sends as `X-CSRF-Token` with everything that changes something.
+    /// Value that a browser must send as `X-CSRF-Token` with every modifying request.
     pub csrf: Option<String>,
-    /// When its login or token ends whatever it does.
+    /// Expiration of the login or the token, regardless of activity.
     pub until: Option<Timestamp>,
-    /// After so many seconds without a request its login ends.
+    /// Idle timeout of the login in seconds.
     pub idle_seconds: Option<u64>,
-    /// True when a login also takes a number from an app.
+    /// True if logins require a one-time code from an authenticator app.
     pub second_factor: bool,
 }
 
-/// How somebody has proven who it is.
+/// Method of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// The kernel says whose process is at the socket.
+    /// Credentials of the process at the socket, from the kernel.
     Socket,
-    /// A user's password, and what else was wanted.
+    /// Password of a user, with a second factor if required.
     Session,
-    /// A token.
+    /// API token.
     Token,
 }
 
-/// A login that is open.
+/// Active login.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoginReport {
-    /// Its name, for ending it. It says nothing about the cookie.
+    /// Identifier for ending the login. Not derived from the cookie.
     pub id: String,
-    /// Who has logged in.
+    /// Name of the user.
     pub user: Name,
-    /// From where.
+    /// Address of the client.
     pub address: IpAddr,
-    /// What the browser says that it is.
+    /// User agent of the browser.
     pub agent: String,
-    /// Since when.
+    /// Time of the login.
     pub begun: Timestamp,
-    /// When it last asked for something.
+    /// Time of the latest request.
     pub seen: Timestamp,
-    /// When it ends whatever happens.
+    /// Expiration, regardless of activity.
     pub until: Timestamp,
-    /// True for the login of whoever asks this.
+    /// True for the login of the caller.
     pub own: bool,
 }
 
-/// What a program proves itself with.
+/// API token of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenReport {
-    /// What it is called.
+    /// Name of the token.
     pub name: Name,
-    /// What it may do: never more than its maker may at that time.
+    /// Role; limited at any time by the role of its creator.
     pub role: Role,
-    /// What it is for; empty for everything that its role may, but for what destroys.
+    /// Scopes of the token; empty for everything that its role permits, except for destructive requests.
     pub scopes: Vec<Scope>,
-    /// The user that made it; none for root.
+    /// User who created it; absent for root.
     pub maker: Option<Name>,
-    /// Since when there is this token.
+    /// Time of creation.
     pub created: Timestamp,
-    /// When it ends.
+    /// Expiration.
     pub until: Timestamp,
-    /// When it was used last since the daemon has started.
+    /// Time of the latest use since the start of the daemon.
     pub used: Option<Timestamp>,
 }
 
-/// A token that was just made.
+/// Newly created token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NewTokenReport {
-    /// What others see of it.
+    /// Public part of the token.
     #[serde(flatten)]
     pub report: TokenReport,
-    /// What to send as `Authorization: Bearer …`. It is shown this once.
+    /// Value to send as `Authorization: Bearer …`. Shown only once.
     pub secret: String,
 }
 
-/// What a token is for: `destroy`, `access`, or a noun of the API such as `volumes`.
+/// Scope of a token: `destroy`, `access`, or a noun of the API such as `volumes`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[a-z-]{1,32}$"))]
 pub struct Scope(String);
 
 impl Scope {
-    /// The scope of requests that destroy data.
+    /// Scope of requests that destroy data.
     pub const DESTROY: &str = "destroy";
-    /// The scope of requests that decide who may use the array: users, passwords, roles, login links, tokens and logins.
+    /// Scope of access management: users, passwords, roles, login links, tokens and logins.
     pub const ACCESS: &str = "access";
 
-    /// True for a scope that permits more, where a noun limits the token to itself.
+    /// Returns true for a scope that extends the permissions; a noun limits the token to that kind of object.
     #[must_use]
     pub fn permits_more(&self) -> bool {
         [Self::DESTROY, Self::ACCESS].contains(&self.as_str())
     }
 
-    /// The word itself.
+    /// Returns the scope as a word.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -162,11 +162,11 @@ impl From<Scope> for String {
     }
 }
 
-/// What an app needs for the numbers of a second factor.
+/// Secret of a second factor, for an authenticator app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondFactorReport {
-    /// For people who type it.
+    /// Secret as text, for manual entry.
     pub secret: String,
-    /// For a picture that an app reads.
+    /// Link for a QR code.
     pub link: String,
 }

@@ -1,4 +1,4 @@
-//! How a volume is.
+//! Volumes: state, space allocation and backends.
 
 use crate::{
     CacheReport, CopyReport, Progress, ReservationReport, Size, SnapshotName, VolumeId, VolumeName, VolumePolicy,
@@ -6,56 +6,56 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The most volumes that an array serves.
+/// Maximum number of volumes of an array.
 pub const VOLUMES_MAX: usize = 16_384;
-/// The most volumes that one pool holds, of which clones are some (docs/on-disk.md).
+/// Maximum number of volumes of a pool, including clones (docs/on-disk.md).
 pub const POOL_VOLUMES_MAX: usize = 1024;
 
-/// The smallest volume that is made. Smaller ones of earlier versions serve as before.
+/// Minimum size of a new volume. Smaller volumes of earlier versions remain usable.
 pub const VOLUME_SIZE_MIN: Size = Size::mib(1);
 
-/// One volume as it is now.
+/// State of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeReport {
-    /// Its name.
+    /// Name of the volume.
     pub name: VolumeName,
-    /// Its identity, which hosts see.
+    /// Identity, which is reported to hosts.
     pub id: VolumeId,
-    /// How much it holds.
+    /// Capacity.
     pub size: Size,
-    /// Bytes of a logical block as hosts see it.
+    /// Logical block size in bytes.
     pub block_bytes: u32,
-    /// What holds its data.
+    /// Storage that holds the data.
     pub backend: Backend,
-    /// How it is.
+    /// State.
     pub state: VolumeState,
-    /// Why it does not serve, where it does not and that is known.
+    /// Reason why it is offline, if it is and the reason is known.
     #[serde(default)]
     pub why: Option<String>,
-    /// What hosts have done with it since it was opened.
+    /// Host I/O since it was opened.
     pub counters: VolumeCounters,
-    /// What it takes of its pool, where it has a map of its own.
+    /// Space allocation in the pool; absent for volumes without a map.
     #[serde(default)]
     pub space: Option<SpaceReport>,
-    /// How it is cached and how fast it may be, where it lies in a pool.
+    /// Caching policy and QoS limits; absent for volumes that do not belong to a pool.
     #[serde(default)]
     pub policy: Option<VolumePolicy>,
-    /// What the cache does for it, where it lies in a pool.
+    /// Cache counters; absent for volumes that do not belong to a pool.
     #[serde(default)]
     pub cache: Option<CacheReport>,
-    /// What is being copied to it, and how far, until it is whole; nobody can use it before.
+    /// Copy that fills the volume, until it is complete; the volume cannot be used before.
     #[serde(default)]
     pub copy: Option<Box<CopyReport>>,
-    /// What hosts have reserved of it, where one has, or is registered to.
+    /// Persistent reservation or registrations of hosts, if there are any.
     #[serde(default)]
     pub reservation: Option<Box<ReservationReport>>,
-    /// How a SANITIZE of a host fares: it serves nobody until that has ended.
+    /// State of a SANITIZE requested by a host; the volume is offline until it has succeeded.
     #[serde(default)]
     pub sanitize: Option<SanitizeReport>,
 }
 
 impl VolumeReport {
-    /// One that does not serve: nothing more is known of it.
+    /// Returns the report of an offline volume, for which nothing more is known.
     #[must_use]
     pub fn away(
         name: VolumeName,
@@ -86,101 +86,100 @@ impl VolumeReport {
     }
 }
 
-/// How a SANITIZE fares that a host has ordered.
+/// State of a SANITIZE requested by a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SanitizeReport {
-    /// It is under way, and so much is done.
+    /// In progress.
     Running {
-        /// Of a hundred.
+        /// Progress in percent.
         percent: u8,
     },
-    /// It has failed, and nobody has asked again.
+    /// Failed, and not requested again.
     Failed,
 }
 
-/// What a volume with a map takes of its pool.
+/// Space allocation of a volume with a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpaceReport {
-    /// Bytes that it shows as data, shared with snapshots or not.
+    /// Allocated bytes of the volume, including those shared with snapshots.
     pub mapped: Size,
-    /// Of these, bytes that a snapshot or an origin holds, too.
+    /// Part of these that is also referenced by a snapshot or by the origin of a clone.
     pub shared: Size,
-    /// Bytes that are kept for what it may still write.
+    /// Bytes reserved for future writes.
     pub reserved: Size,
-    /// Bytes that hosts gave back since its pool was opened: unmapped, or zeros where zeros take no space.
+    /// Bytes released by hosts since the pool was opened: unmapped, or written as zeros with zero detection.
     pub reclaimed: Size,
-    /// Bytes that only its snapshots hold; not known where clones share them.
+    /// Bytes referenced only by its snapshots; absent if clones share them.
     pub held_by_snapshots: Option<Size>,
-    /// How many snapshots it has.
+    /// Number of snapshots.
     pub snapshots: u32,
-    /// The snapshot that it is a clone of.
+    /// Snapshot of which the volume is a clone.
     pub clone_of: Option<SnapshotName>,
-    /// How far space is given back that nobody sees any more, while it is.
+    /// Progress of the reclamation of unreferenced space, while it runs.
     pub cleaning: Option<Progress>,
 }
 
-/// How a volume of a pool takes its space.
+/// Space allocation of a volume in a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Provision {
-    /// Space for all of it is kept, and no write is ever refused for want of it.
+    /// Thick: space for the whole volume is reserved, and no write fails for lack of space.
     #[default]
     Thick,
-    /// Space is taken as it is written.
+    /// Thin: space is allocated on write.
     Thin,
-    /// It lies in whole slabs without a map, and can have no snapshots.
+    /// Contiguous: whole slabs without a map; no snapshots.
     Segments,
 }
 
-/// What holds a volume's data.
+/// Storage that holds the data of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Backend {
-    /// The pool that its name begins with.
+    /// Pool that the volume name begins with.
     Pool {
-        /// Bytes in one disk group before the next group's turn, for a volume in segments; none leaves the choice
-        /// to the pool.
+        /// Contiguous bytes in one disk group, for a volume in segments; absent for a choice by the pool.
         stripe_unit: Option<Size>,
-        /// How it takes its space.
+        /// Space allocation.
         #[serde(default)]
         provision: Provision,
-        /// The unit in which space is given and shared; none for 64 KiB, and for a volume in segments.
+        /// Allocation unit; absent for 64 KiB, and for a volume in segments.
         #[serde(default)]
         granule: Option<Size>,
-        /// True when whole granules of zeros take no space.
+        /// True if whole granules of zeros do not occupy space.
         #[serde(default)]
         zero_detection: bool,
-        /// True when what it holds is encrypted on the disks.
+        /// True if the data is encrypted on the disks.
         #[serde(default)]
         encrypted: bool,
     },
-    /// A file or a block device, as it is.
+    /// File or block device, passed through unchanged.
     File {
-        /// Where.
+        /// Path.
         path: String,
     },
-    /// Memory. Gone with the daemon.
+    /// Memory; lost when the daemon stops.
     Ram,
-    /// Nothing: writes are forgotten, reads are zeros. To measure everything else.
+    /// Null device: writes are discarded, reads return zeros. For benchmarks of the remaining data path.
     Null,
 }
 
-/// How a volume is.
+/// State of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeState {
-    /// It serves.
+    /// Online.
     Online,
-    /// It does not serve: its pool has failed, or its file does not answer.
+    /// Offline: its pool has failed, or its file does not respond.
     Failed,
-    /// It is known, but what holds its data was not found.
+    /// Known, but its storage was not found.
     Missing,
-    /// What it is to show is being copied to it, and nobody can use it before.
+    /// Being filled by a copy, and not usable before its completion.
     Copying,
 }
 
-/// What hosts have done with a volume since it was opened.
+/// Host I/O of a volume since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeCounters {
     /// Read commands.
@@ -191,15 +190,15 @@ pub struct VolumeCounters {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Commands that ended with a medium or hardware error.
+    /// Commands that failed with a medium error or hardware error.
     pub errors: u64,
-    /// Commands that were refused because another host has reserved it.
+    /// Commands that failed with a reservation conflict.
     #[serde(default)]
     pub conflicts: u64,
 }
 
 impl Provision {
-    /// The way in one word.
+    /// Returns the allocation as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -211,7 +210,7 @@ impl Provision {
 }
 
 impl Backend {
-    /// A thick volume of a pool, with nothing else chosen.
+    /// Returns the backend of a thick volume in a pool with default options.
     #[must_use]
     pub const fn pool() -> Self {
         Self::Pool {
@@ -223,7 +222,7 @@ impl Backend {
         }
     }
 
-    /// The kind in one word; of a volume in a pool, how it takes its space.
+    /// Returns the kind as one word; for a volume in a pool its space allocation.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -236,7 +235,7 @@ impl Backend {
 }
 
 impl VolumeState {
-    /// The state in one word, as tables show it.
+    /// Returns the state as one word, as tables show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

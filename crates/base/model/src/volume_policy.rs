@@ -1,4 +1,4 @@
-//! How a volume is cached, and how fast it may be: what an operator sets with `volume set`.
+//! Policies of a volume: caching, QoS limits and removable media, as set with `volume set`.
 
 use crate::setting::{Settings, as_rate, as_yes_or_no, in_order, or_off, rate, shown, yes_or_no};
 use crate::{Refusal, Size, Span};
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What an operator has set for a volume.
+/// Policies of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct VolumePolicy {
-    /// When a write is acknowledged.
+    /// Write policy: the time of acknowledgment.
     pub write: WritePolicy,
-    /// Its part of the read cache, against those of other volumes; zero: none.
+    /// Share of the read cache relative to other volumes; 0 disables it. Default 100.
     pub cache_share: u32,
-    /// What is read before anybody asks for it.
+    /// Read-ahead for sequential readers.
     pub read_ahead: ReadAhead,
-    /// At most so many commands in a second.
+    /// Limit of commands per second.
     pub iops: Option<u64>,
-    /// At most so many bytes in a second.
+    /// Limit of bytes per second.
     pub bandwidth: Option<Size>,
-    /// How long a volume that was idle may be as fast as it can.
+    /// Time for which a volume may exceed its limits after an idle period. Default 100 ms.
     pub burst: Span,
-    /// At least so many commands in a second, before others get more than their own guarantee.
+    /// Guaranteed commands per second, served before other volumes exceed their own guarantees.
     pub guarantee_iops: Option<u64>,
-    /// Its part when volumes compete.
+    /// Weight when volumes compete. Default 100.
     pub priority: u32,
-    /// True when hosts may eject and load its medium, as of a cartridge.
+    /// True if hosts may eject and load the medium, as with a cartridge.
     pub removable: bool,
 }
 
@@ -47,34 +47,34 @@ impl Default for VolumePolicy {
     }
 }
 
-/// When a write is acknowledged.
+/// Write policy: the time at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WritePolicy {
-    /// When it is on the disks.
+    /// Write-through: when it is on the disks.
     #[default]
     Through,
-    /// When it is stable in the log of the pool.
+    /// Write-back: when it is stable in the log device of the pool.
     Back,
-    /// When it is in memory: a power cut loses what no flush has covered.
+    /// Volatile write-back: when it is in memory. A power failure loses all writes since the last flush.
     BackVolatile,
 }
 
-/// What is read before anybody asks for it.
+/// Read-ahead for sequential readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("examples" = ["off", "adaptive", "1MiB"]))]
 pub enum ReadAhead {
-    /// Nothing.
+    /// No read-ahead.
     Off,
-    /// Behind a sequential reader always so much.
+    /// Fixed amount ahead of a sequential reader.
     Fixed(Size),
-    /// As much as sequential readers turn out to use.
+    /// Adapted to the amount that sequential readers turn out to use.
     #[default]
     Adaptive,
 }
 
-/// The settings of a volume by name, and what may be written there.
+/// Settings of a volume: names and permitted values.
 pub const VOLUME_SETTINGS: [(&str, &str); 9] = [
     ("write-policy", "through, back or back-volatile"),
     ("cache-share", "a number from 0 to 10000"),
@@ -90,9 +90,9 @@ pub const VOLUME_SETTINGS: [(&str, &str); 9] = [
 const SETTINGS: Settings<9> = Settings { owner: "volume", names: VOLUME_SETTINGS };
 
 impl VolumePolicy {
-    /// The setting `key` is `value`.
+    /// Sets `key` to `value`.
     ///
-    /// *Errors*: there is no such setting, the value is none for it, or it contradicts another one.
+    /// *Errors*: unknown setting, invalid value, or contradiction to another setting.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
         let wrong = SETTINGS.wrong(key, value)?;
         match key {
@@ -104,12 +104,14 @@ impl VolumePolicy {
             "burst" => self.burst = span(value).ok_or_else(wrong)?,
             "guarantee-iops" => self.guarantee_iops = or_off(value, positive).ok_or_else(wrong)?,
             "priority" => self.priority = number(value, 1..=10_000).ok_or_else(wrong)?,
+            // `SETTINGS.wrong` has rejected all unknown keys, so this is `removable`.
             _ => self.removable = yes_or_no(value).ok_or_else(wrong)?,
         }
+        // A guarantee above the limit could not be met.
         in_order(("guarantee-iops", self.guarantee_iops), ("iops", self.iops), u64::to_string)
     }
 
-    /// Every setting with its value, as [`VolumePolicy::set`] takes them.
+    /// Returns all settings with their values, in the form that [`VolumePolicy::set`] accepts.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 9] {
         SETTINGS.with([
@@ -141,7 +143,7 @@ fn span(text: &str) -> Option<Span> {
 impl WritePolicy {
     const ALL: [Self; 3] = [Self::Through, Self::Back, Self::BackVolatile];
 
-    /// The policy in one word.
+    /// Returns the policy as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -190,7 +192,7 @@ impl fmt::Display for ReadAhead {
 impl TryFrom<String> for ReadAhead {
     type Error = &'static str;
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        // A state that was written before sizes had units says `5000`.
+        // States of earlier versions contain sizes without a unit, such as `5000`.
         let stored = || text.parse().map_err(|_| ()).map(Size::new).and_then(Self::fixed);
         text.parse().or_else(|()| stored()).map_err(|()| "off, adaptive, or a size from 4KiB to 64MiB")
     }
@@ -202,27 +204,27 @@ impl From<ReadAhead> for String {
     }
 }
 
-/// What the cache does for a volume.
+/// Cache counters of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheReport {
-    /// Bytes that readers found in memory.
+    /// Bytes read from the cache.
     pub hits: Size,
-    /// Bytes that readers waited for.
+    /// Bytes for which readers had to wait.
     pub misses: Size,
-    /// Bytes that were read ahead.
+    /// Bytes read ahead.
     pub ahead: Size,
-    /// Of these, bytes that were thrown out before anybody asked for them.
+    /// Part of these that was evicted before it was used.
     pub ahead_wasted: Size,
-    /// Bytes of memory that the volume takes.
+    /// Memory occupied by the volume, in bytes.
     pub used: Size,
     /// Acknowledged bytes that are not on the disks yet.
     pub dirty: Size,
-    /// Pieces of these that the disks refuse, or whose content is lost.
+    /// Number of dirty pieces that the disks reject, or whose content is lost.
     pub stuck: u64,
 }
 
 impl CacheReport {
-    /// How many of a hundred bytes that were read came from memory; none while nothing was read.
+    /// Returns the percentage of read bytes that came from the cache; `None` while nothing was read.
     #[must_use]
     pub fn hit_percent(&self) -> Option<u64> {
         let (hits, misses) = (u128::from(self.hits.bytes()), u128::from(self.misses.bytes()));

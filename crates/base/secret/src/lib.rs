@@ -1,8 +1,9 @@
 //! Secrets: CHAP secrets, keys of pools and volumes, passwords that the array sends.
 //!
-//! A secret lies in memory once, however many hold it: a clone is another owner of the same bytes. They lie in pages that the kernel neither
-//! writes to swap (`mlock`) nor into a core dump (`MADV_DONTDUMP`), and are overwritten when the last owner is gone. Nothing here may copy
-//! a secret to the heap; who has to, for an answer or a file, wipes the copy (`zeroize`).
+//! A secret is in memory once, however many owners it has: a clone is another owner of the same bytes. The bytes are in
+//! pages that the kernel neither writes to swap (`mlock`) nor into a core dump (`MADV_DONTDUMP`), and are overwritten
+//! when the last owner is dropped. No code may copy a secret to the heap; where an answer or a file requires it, the
+//! copy is wiped (`zeroize`).
 
 mod pages;
 
@@ -14,12 +15,12 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// Bytes that nobody may see. Shows itself to no log.
+/// Secret bytes. Never shown by `Debug`.
 #[derive(Clone)]
 pub struct Secret(Arc<Place>);
 
 impl Secret {
-    /// The secret that `bytes` are. What they came in is wiped.
+    /// Stores `bytes` as a secret, and wipes the memory that they came in.
     #[must_use]
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(Arc::new(Place::with(&Zeroizing::new(bytes.into()))))
@@ -33,8 +34,9 @@ impl Secret {
 }
 
 impl PartialEq for Secret {
-    /// Takes as long wherever they differ.
+    /// Constant-time comparison: the duration does not depend on the position of a difference.
     fn eq(&self, other: &Self) -> bool {
+        // In constant time: the duration must not reveal a common prefix.
         self.expose().ct_eq(other.expose()).into()
     }
 }
@@ -51,7 +53,7 @@ impl fmt::Debug for Secret {
 mod tests {
     use super::*;
 
-    /// The flags of the mapping that holds this address, as the kernel tells them.
+    /// Flags of the mapping that contains this address, as reported by the kernel.
     fn flags_of(address: usize) -> String {
         let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux has it");
         let mut inside = false;

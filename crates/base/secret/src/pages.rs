@@ -1,40 +1,42 @@
-//! The pages that secrets lie in: a few large runs of slots, so that ten thousand hosts take a few megabytes and a few mappings.
+//! Pages of secrets: a few large runs of slots, so that the secrets of ten thousand hosts take a few megabytes and a
+//! few mappings.
 //!
-//! A run is never given back. Its slots are, and are used again.
+//! A run is never unmapped. Its slots are freed and reused.
 
 use memmap2::{Advice, MmapMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use zeroize::{Zeroize, Zeroizing};
 
-/// Bytes of a run of slots.
+/// Size of a run of slots in bytes.
 const RUN_BYTES: usize = 64 << 10;
-/// Sizes of slots. What is longer has pages of its own.
+/// Slot sizes in bytes. A longer secret has pages of its own.
 const SLOT_BYTES: [usize; 2] = [64, 256];
 
-/// Free slots by their sizes. All are zeros.
+/// Free slots by size. All are zeroed.
 static FREE: Mutex<[Vec<&'static mut [u8]>; SLOT_BYTES.len()]> = Mutex::new([const { Vec::new() }; SLOT_BYTES.len()]);
-/// The system has refused to lock pages, or gave none.
+/// True once the system has refused to lock pages, or had none.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Where one secret lies.
+/// Memory of one secret.
 pub(crate) enum Place {
-    /// A slot of this kind, of which the secret has the first bytes.
+    /// Slot, and the length of the secret at its beginning.
     Slot(&'static mut [u8], usize),
-    /// Pages of its own.
+    /// Pages of its own, and the length of the secret.
     Pages(MmapMut, usize),
-    /// Ordinary memory, where the system gives no pages.
+    /// Ordinary memory, where the system provided no pages.
     Heap(Zeroizing<Vec<u8>>),
 }
 
 impl Place {
-    /// A place that holds these bytes.
+    /// Stores these bytes.
     pub(crate) fn with(bytes: &[u8]) -> Self {
         let found = match SLOT_BYTES.iter().position(|size| bytes.len() <= *size) {
             Some(kind) => slot(kind).map(|slot| Self::Slot(slot, bytes.len())),
             None => pages(bytes.len()).map(|pages| Self::Pages(pages, bytes.len())),
         };
         let Some(mut place) = found else {
+            // Storing a secret never fails; `all_are_locked` reports the weaker protection.
             REFUSED.store(true, Ordering::Relaxed);
             return Self::Heap(Zeroizing::new(bytes.to_vec()));
         };
@@ -42,7 +44,7 @@ impl Place {
         place
     }
 
-    /// What it holds.
+    /// The stored bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         let (all, len) = match self {
             Self::Slot(slot, len) => (&**slot, *len),
@@ -63,6 +65,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        // Wiped before the slot is free: a free slot must hold zeros.
         self.all_mut().zeroize();
         if let Self::Slot(slot, _) = self {
             let slot: &'static mut [u8] = std::mem::take(slot);
@@ -72,7 +75,8 @@ impl Drop for Place {
     }
 }
 
-/// True when all secrets so far have locked pages; false once the system has refused some (`RLIMIT_MEMLOCK`), or had none.
+/// True when all secrets so far are in locked pages; false once the system has refused some (`RLIMIT_MEMLOCK`), or had
+/// none.
 #[must_use]
 pub fn all_are_locked() -> bool {
     !REFUSED.load(Ordering::Relaxed)
@@ -82,20 +86,22 @@ fn free() -> MutexGuard<'static, [Vec<&'static mut [u8]>; SLOT_BYTES.len()]> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A free slot of this kind; of a new run where there is none.
+/// Takes a free slot of this kind, from a new run when there is none.
 fn slot(kind: usize) -> Option<&'static mut [u8]> {
     let mut free = free();
     let free = &mut free[kind];
     if free.is_empty() {
+        // Leaked on purpose: slots are handed out as `'static`, and a run is never unmapped.
         let run: &'static mut MmapMut = Box::leak(Box::new(pages(RUN_BYTES)?));
         free.extend(run.chunks_exact_mut(SLOT_BYTES[kind]));
     }
     free.pop()
 }
 
-/// Pages of zeros that are not dumped, and not swapped as long as the system locks them.
+/// Maps zeroed pages that are not dumped, and not swapped if the system allows locking.
 fn pages(len: usize) -> Option<MmapMut> {
     let pages = MmapMut::map_anon(len).ok()?;
+    // A refusal is recorded, not an error: an unlocked secret is better than a daemon that does not start.
     let undumped = pages.advise(Advice::DontDump);
     let locked = pages.lock();
     if undumped.and(locked).is_err() {

@@ -1,10 +1,11 @@
-//! Work that has to end even when the command that began it is dropped.
+//! Work that must run to its end even when the command that started it is dropped.
 //!
-//! Some changes cannot be left half done: a stripe half written is wrong parity. Their future moves here when the command that polls it
-//! is dropped, and is driven by whichever command of the same owner waits next; so no task and no spawner is needed. What the work
-//! holds (locks, pins) travels with it. For one run that several wait for, see [`SingleFlight`](crate::SingleFlight).
+//! Some changes cannot be left half done: a stripe half written has wrong parity. When the command that polls such work
+//! is dropped, its future moves here and is driven by the next command of the same owner that waits. So no task and no
+//! spawner are needed. Locks and pins that the work holds move with it. For one run that several callers wait for, see
+//! [`SingleFlight`](crate::SingleFlight).
 //!
-//! A waker may be called from any thread, so those who wait are behind a lock; on one shard it is never contended.
+//! A waker may be called from any thread, so the list of waiters is behind a lock; on one shard it is never contended.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,26 +17,28 @@ use std::task::{Context, Poll, Wake, Waker};
 
 type Work = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Work of one owner that has no command of its own any more.
+/// Work of one owner whose commands have been dropped.
 pub struct Detached {
     work: RefCell<Vec<Work>>,
-    /// How much there is, also while `work` is taken out to be polled.
+    /// Number of unfinished items, also while `work` is taken out to be polled.
     count: Cell<usize>,
     polling: Cell<bool>,
     next_id: Cell<u64>,
     hub: Arc<Hub>,
-    /// Wakes the hub.
+    /// Waker of the hub; work is polled with it.
     waker: Waker,
 }
 
-/// Wakes every command that waits: any of them drives all of the work.
+/// Wakes every waiting command: each of them drives all of the work.
 #[derive(Default)]
 struct Hub {
     waiting: Mutex<BTreeMap<u64, Waiter>>,
 }
 
-/// Who waits. A command drives the work; a part of the work itself only hears of what has ended: were it woken
-/// whenever the work can go on, it would wake the work, and so for ever.
+/// Waiting command, or part of the work itself.
+///
+/// A command drives the work. A part of the work is only woken when an item has finished: if it were woken whenever
+/// work can continue, it would wake the work again, forever.
 struct Waiter {
     waker: Waker,
     drives: bool,
@@ -60,13 +63,13 @@ impl Hub {
         let wakers = |waiting: &BTreeMap<u64, Waiter>| -> Vec<Waker> {
             waiting.values().filter(|waiter| which(waiter)).map(|waiter| waiter.waker.clone()).collect()
         };
-        // Outside of the lock: who is woken may look for it.
+        // Wakes outside of the lock: a waker may run code that takes it.
         let wakers = wakers(&self.waiting());
         wakers.into_iter().for_each(Waker::wake);
     }
 }
 
-/// A command that waits; forgotten when it does not any more.
+/// Registration of a waiting command; removed on drop.
 struct Waiting<'a> {
     hub: &'a Hub,
     id: u64,
@@ -88,30 +91,31 @@ impl Default for Detached {
 }
 
 impl Detached {
-    /// Carries `work` to its end; begins at once, and goes on whenever a command waits.
+    /// Runs `work` to its end. Polls it once immediately, and then whenever a command waits.
     pub fn start(&self, work: impl Future<Output = ()> + 'static) {
         self.count.set(self.count.get() + 1);
         self.work.borrow_mut().push(Box::pin(work));
+        // Polled immediately: work that is ready needs no waiter.
         self.turn();
     }
 
-    /// `work` with the promise that it ends, dropped or not.
+    /// Wraps `work` in a future that guarantees its completion: when dropped, the work moves here.
     pub fn finish<T: 'static>(self: &Rc<Self>, work: impl Future<Output = T> + 'static) -> Finish<T> {
         Finish { work: Some(Box::pin(work)), detached: self.clone() }
     }
 
-    /// Is ready once `ready` says so; drives the work meanwhile, for it may be what is waited for.
+    /// Waits until `ready` is ready. Drives the work meanwhile, as it may be what is waited for.
     pub async fn until<T>(&self, mut ready: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
         let mut waiting = None;
         poll_fn(|cx| {
             if self.count.get() > 0 {
-                // Before the turn: what wakes during it must not be missed.
+                // Registered before the turn: a wake during it must not be missed.
                 self.remember(&mut waiting, cx);
                 self.turn();
             }
             let polled = ready(cx);
             if polled.is_pending() {
-                // Work may yet come that has to be driven for this to become ready.
+                // Work that arrives later may have to be driven for this condition to become ready.
                 self.remember(&mut waiting, cx);
             }
             polled
@@ -119,17 +123,19 @@ impl Detached {
         .await
     }
 
-    /// Drops all work; its owner is going away.
+    /// Drops all work, when its owner is dropped.
     pub fn abandon(&self) {
+        // Dropped outside of the borrow: destructors may start more work.
         let work = std::mem::take(&mut *self.work.borrow_mut());
         drop(work);
     }
 
     fn remember<'a>(&'a self, waiting: &mut Option<Waiting<'a>>, cx: &Context<'_>) {
         if cx.waker().will_wake(&self.waker) {
-            // Work that waits itself is polled whenever a command that waits is woken.
+            // Work that waits itself: it is polled whenever a waiting command is woken.
             return;
         }
+        // A waiter that registers while the work is being polled belongs to the work, and does not drive it.
         let drives = !self.polling.get();
         let waiting = waiting.get_or_insert_with(|| {
             self.next_id.set(self.next_id.get() + 1);
@@ -138,14 +144,16 @@ impl Detached {
         self.hub.waiting().insert(waiting.id, Waiter { waker: cx.waker().clone(), drives });
     }
 
-    /// Polls everything once, also what begins meanwhile.
+    /// Polls all work once, including work that is added meanwhile.
     fn turn(&self) {
+        // Re-entered from work that waits through `until`: the outer turn polls everything.
         if self.polling.replace(true) {
             return;
         }
         let mut cx = Context::from_waker(&self.waker);
         let (mut pending, mut ended) = (Vec::new(), false);
         loop {
+            // Taken out, so that no borrow is held during a poll: the polled work may start more work.
             let fresh = std::mem::take(&mut *self.work.borrow_mut());
             if fresh.is_empty() {
                 break;
@@ -163,13 +171,13 @@ impl Detached {
         self.work.borrow_mut().extend(pending);
         self.polling.set(false);
         if ended {
-            // What ended may be what others wait for.
+            // An item that finished may be the condition that others wait for.
             self.hub.wake_those(|_| true);
         }
     }
 }
 
-/// See [`Detached::finish`].
+/// Future of [`Detached::finish`].
 pub struct Finish<T: 'static> {
     work: Option<Pin<Box<dyn Future<Output = T>>>>,
     detached: Rc<Detached>,
@@ -181,6 +189,7 @@ impl<T> Future for Finish<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let polled = self.work.as_mut().expect("a future is not polled after it was ready").as_mut().poll(cx);
         if polled.is_ready() {
+            // Removed before the drop of this future, which would start it again otherwise.
             self.work = None;
         }
         polled
@@ -190,6 +199,7 @@ impl<T> Future for Finish<T> {
 impl<T> Drop for Finish<T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
+            // The output has no receiver anymore; only the completion matters.
             self.detached.start(async move { drop(work.await) });
         }
     }
@@ -200,7 +210,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// Work that is done once the gate is open, and a waker to be called then.
+    /// Work that finishes once the gate is open, with the waker to be called then.
     #[derive(Clone, Default)]
     struct Gate(Rc<(Cell<bool>, RefCell<Option<Waker>>)>);
 
@@ -316,7 +326,7 @@ mod tests {
         let (own, ready, done) = (detached.clone(), open.clone(), Rc::new(Cell::new(false)));
         let tell = done.clone();
         detached.start(async move {
-            // So many that they are polled one by one, each with a waker of its own.
+            // So many parts that each is polled on its own, with a waker of its own.
             let part = || own.until(|_| if ready.get() { Poll::Ready(()) } else { Poll::Pending });
             futures_util::future::join_all((0..64).map(|_| part())).await;
             tell.set(true);

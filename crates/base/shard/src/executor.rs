@@ -1,4 +1,6 @@
-//! The executor of one shard: runs woken tasks in order, or in an order that a simulator chooses.
+//! Executor of one shard: runs woken tasks in order of waking, or in an order that a simulator chooses.
+//!
+//! Called by the reactors of `uring` and `sim` only. A task runs on the thread of its executor and is never migrated.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Runs the tasks of one shard on the thread that made it. Cheap to clone.
+/// Executor for the tasks of one shard, on the thread that created it. Cheap to clone.
 #[derive(Clone)]
 pub struct Executor(Rc<Inner>);
 
@@ -22,21 +24,21 @@ struct Inner {
 struct Tasks {
     places: Vec<Option<Task>>,
     free: Vec<usize>,
-    /// How often all tasks were dropped: a task that runs meanwhile belongs to an earlier life.
+    /// Number of calls of `clear`. A task that was running during one belongs to an earlier life and is not put back.
     life: u64,
 }
 
 struct Task {
-    /// Absent while the task runs.
+    /// `None` while the task runs.
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
     waker: Arc<TaskWaker>,
 }
 
-/// Ends the sleep of a shard's reactor; called from any thread, only while the shard says that it sleeps.
+/// Ends the sleep of a shard's reactor. Called from any thread, only while the shard has announced that it sleeps.
 pub type Unpark = Box<dyn Fn() + Send + Sync>;
 
 struct ReadyQueue {
-    /// Only mailboxes push from other threads, so the lock is all but never contended.
+    /// Indexes of woken tasks. Only mailboxes push from other threads, so the lock is almost never contended.
     woken: Mutex<VecDeque<usize>>,
     sleeping: AtomicBool,
     unpark: Unpark,
@@ -54,8 +56,11 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        // `queued` keeps a task at most once in the queue, so its length is bounded by the number of tasks.
         if !self.queued.swap(true, Ordering::AcqRel) {
             self.ready.woken.lock().unwrap_or_else(PoisonError::into_inner).push_back(self.place);
+            // Pushed before `sleeping` is read, while `announce_sleep` stores before it looks at the queue (both
+            // `SeqCst`): one of the two sides sees the other, so no wake is lost.
             if self.ready.sleeping.load(Ordering::SeqCst) {
                 (self.ready.unpark)();
             }
@@ -64,7 +69,7 @@ impl Wake for TaskWaker {
 }
 
 impl Executor {
-    /// An executor without tasks, whose reactor is woken from its sleep by `unpark`.
+    /// Returns an executor without tasks; `unpark` wakes its reactor.
     #[must_use]
     pub fn new(unpark: Unpark) -> Self {
         let ready = ReadyQueue { woken: Mutex::default(), sleeping: AtomicBool::new(false), unpark };
@@ -88,34 +93,37 @@ impl Executor {
         waker.wake();
     }
 
-    /// True when a woken task waits to be run.
+    /// True when a woken task is waiting to run.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.woken().is_empty()
     }
 
-    /// How many tasks have not ended.
+    /// Number of tasks that have not finished.
     #[must_use]
     pub fn task_count(&self) -> usize {
         let tasks = self.0.tasks.borrow();
         tasks.places.len() - tasks.free.len()
     }
 
-    /// How many woken tasks wait to be run.
+    /// Number of woken tasks that wait to run.
     #[must_use]
     pub fn ready_count(&self) -> usize {
         self.woken().len()
     }
 
-    /// Drops every task, also those that the dropped ones spawn while they go. A task that asks for
-    /// this itself is dropped when its turn ends.
+    /// Drops every task, including those that dropped tasks spawn. A task that calls this itself is dropped when its
+    /// turn ends.
     pub fn clear(&self) {
+        // Destructors may spawn new tasks, so this repeats until none are left.
         loop {
             let dropped = {
                 let mut tasks = self.0.tasks.borrow_mut();
                 self.woken().clear();
+                // A task that is running compares `life` after its poll.
                 tasks.life += 1;
                 tasks.free.clear();
+                // Dropped outside of the borrow: destructors may spawn tasks, or wake them.
                 std::mem::take(&mut tasks.places)
             };
             if dropped.is_empty() {
@@ -124,8 +132,9 @@ impl Executor {
         }
     }
 
-    /// Runs the tasks that are woken now, in the order of waking. What they wake runs in the next turn.
+    /// Runs the tasks that are woken now, in the order of waking. Tasks woken by them run in the next turn.
     pub fn run_ready(&self) {
+        // The length is taken once: a task that wakes itself cannot keep the reactor from timers and I/O.
         let turn = self.woken().len();
         for _ in 0..turn {
             let Some(place) = self.woken().pop_front() else { return };
@@ -133,7 +142,7 @@ impl Executor {
         }
     }
 
-    /// Runs one woken task, the `choose(count)`th of them; false when none is woken.
+    /// Runs one woken task, the one at index `choose(count)`. Returns false when no task is woken.
     pub fn run_one(&self, choose: impl FnOnce(usize) -> usize) -> bool {
         let place = {
             let mut woken = self.woken();
@@ -147,9 +156,10 @@ impl Executor {
         true
     }
 
-    /// Says that the reactor is about to sleep: from now on a wake calls `unpark`. False, and nothing
-    /// said, when a task is ready and it must not sleep.
+    /// Announces that the reactor is about to sleep: from now on a wake calls `unpark`. Returns false, without the
+    /// announcement, when a task is ready.
     pub fn announce_sleep(&self) -> bool {
+        // Stored before the check: a wake in between sees it and unparks the thread.
         self.0.ready.sleeping.store(true, Ordering::SeqCst);
         if self.is_ready() {
             self.announce_awake();
@@ -158,7 +168,7 @@ impl Executor {
         true
     }
 
-    /// Says that the reactor is awake again.
+    /// Announces that the reactor is awake again.
     pub fn announce_awake(&self) {
         self.0.ready.sleeping.store(false, Ordering::SeqCst);
     }
@@ -171,14 +181,16 @@ impl Executor {
         let (mut future, shared, life) = {
             let mut tasks = self.0.tasks.borrow_mut();
             let life = tasks.life;
-            // A waker of an earlier life may name a place that is not there any more.
+            // A waker of an earlier life may refer to a slot that no longer exists.
             let Some(task) = tasks.places.get_mut(place).and_then(Option::as_mut) else { return };
+            // Cleared before the poll: a wake during it queues the task again.
             task.waker.queued.store(false, Ordering::Release);
             let Some(future) = task.future.take() else { return };
             (future, task.waker.clone(), life)
         };
         let waker = Waker::from(shared);
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        // The task called `clear`: its slot is gone, or belongs to another task.
         if self.0.tasks.borrow().life != life {
             return;
         }
@@ -193,6 +205,7 @@ impl Executor {
                     tasks.free.push(place);
                     tasks.places[place].take()
                 };
+                // Dropped after the borrow has ended: destructors of the task may use the executor.
                 drop(future);
                 drop(ended);
             }
@@ -202,7 +215,7 @@ impl Executor {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Tasks may hold the executor; break the circle while it is still whole.
+        // Tasks may hold the executor; the cycle is broken while it is still intact.
         let places = std::mem::take(&mut self.tasks.borrow_mut().places);
         drop(places);
     }

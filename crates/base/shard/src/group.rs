@@ -1,11 +1,11 @@
-//! Group commit: one flush at a time, shared by all who wait for it.
+//! Group commit: one flush at a time, shared by all callers that wait for it.
 
 use crate::Signal;
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 use std::cell::RefCell;
 
-/// A sleeve over a device whose flushes are shared: while one is under way, all that ask meanwhile
-/// wait for the next, which serves them together.
+/// Device wrapper with shared flushes: callers that arrive while a flush is running wait for the next one, which serves
+/// all of them.
 #[derive(Debug)]
 pub struct GroupCommit<D> {
     device: D,
@@ -15,7 +15,7 @@ pub struct GroupCommit<D> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The flush that has begun last; a waiter needs one that begins after its own arrival.
+    /// Number of the last flush that was started; a caller needs one that starts after its own arrival.
     begun: u64,
     ended: u64,
     running: bool,
@@ -23,24 +23,24 @@ struct State {
 }
 
 impl<D: BlockDevice> GroupCommit<D> {
-    /// The device with shared flushes.
+    /// Wraps `device`.
     pub fn new(device: D) -> Self {
         Self { device, state: RefCell::default(), ended: Signal::default() }
     }
 
-    /// The device below.
+    /// The wrapped device.
     pub fn device(&self) -> &D {
         &self.device
     }
 }
 
-/// What a waiter does next.
+/// Next step of a waiting caller.
 enum Turn {
     Lead,
     Done(Result<(), IoError>),
 }
 
-/// The leader's flush is over, or was dropped half-way: let somebody else lead.
+/// Guard of the leader: when its flush has ended, or was dropped before, another caller can lead.
 struct Leading<'a>(&'a RefCell<State>, &'a Signal);
 
 impl Drop for Leading<'_> {
@@ -72,13 +72,17 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
     }
 
     async fn flush(&self, mut after: Written) -> Result<Stable, IoError> {
+        // A running flush may have passed the caller's blocks already, so only one that starts later covers them.
         let needed = self.state.borrow().begun + 1;
         loop {
             let turn = self.ended.wait(|| {
                 let mut state = self.state.borrow_mut();
+                // A failure is final: nothing written since the last good flush can be trusted, so the flush is never
+                // retried.
                 if let Some(error) = state.failed {
                     return Some(Turn::Done(Err(error)));
                 }
+                // A flush that started after this call has succeeded.
                 if state.ended >= needed {
                     return Some(Turn::Done(Ok(())));
                 }
@@ -92,6 +96,7 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
             match turn.await {
                 Turn::Done(result) => return result.map(|()| Stable::attest()),
                 Turn::Lead => {
+                    // `Leading` clears `running` on drop, so a leader that is cancelled does not block the others.
                     let begun = self.state.borrow().begun;
                     let leading = Leading(&self.state, &self.ended);
                     match self.device.flush(after).await {
@@ -102,6 +107,7 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
                         Err(error) => self.state.borrow_mut().failed = Some(error),
                     }
                     drop(leading);
+                    // The token went into the flush; the loop ends in its next turn, where it is not used.
                     after = Written::attest();
                 }
             }
@@ -134,7 +140,7 @@ mod tests {
     use std::future::poll_fn;
     use std::task::Poll;
 
-    /// A device whose flush ends when the test says so.
+    /// Device whose flush ends when the test permits it.
     struct Slow {
         flushes: Cell<u32>,
         permits: Cell<u32>,

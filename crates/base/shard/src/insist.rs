@@ -1,10 +1,10 @@
-//! Writes that a device refuses for a moment are tried again.
+//! Retries of writes that a device refuses temporarily.
 
 use crate::Pause;
 use std::time::Duration;
 
-/// How long is waited before each further try of a write that a device refuses for want of space: about four seconds, well
-/// below the time after which hosts give up. Somebody may make room on the file system below a file-backed disk meanwhile.
+/// Pauses before each retry of a write that failed for lack of space: four seconds in total, well below the command
+/// timeout of hosts. An operator may free space on the file system below a file-backed disk meanwhile.
 pub const WANT_OF_SPACE_PAUSES: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_millis(300),
@@ -13,7 +13,8 @@ pub const WANT_OF_SPACE_PAUSES: [Duration; 5] = [
     Duration::from_secs(2),
 ];
 
-/// What `attempt` comes to, which came to `first`: it is made again after each of the pauses while `may_pass` says so of its error.
+/// Retries `attempt`, whose first result was `first`, after each pause of [`WANT_OF_SPACE_PAUSES`] while `may_pass` is
+/// true for its error; returns the last result.
 pub async fn insist<T, E>(
     pause: &Pause,
     first: Result<T, E>,
@@ -22,6 +23,7 @@ pub async fn insist<T, E>(
 ) -> Result<T, E> {
     let mut result = first;
     for duration in WANT_OF_SPACE_PAUSES {
+        // Success, or an error that does not pass with time.
         if !result.as_ref().is_err_and(&may_pass) {
             break;
         }

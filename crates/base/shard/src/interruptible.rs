@@ -1,11 +1,12 @@
-//! A device whose callers can stop waiting for it.
+//! Device wrapper whose callers can stop waiting.
 //!
-//! Disks stop answering, and no one can take back what was asked of them: a request that was given to the kernel or to another
-//! array still happens, perhaps much later. So every operation runs on its own. A caller that is told to stop waiting, or is
-//! dropped, leaves its operation to a task of its own, which keeps the buffers until the device has ended it (it has *landed*).
-//! Until then nothing that overlaps it is begun.
+//! Disks stop responding, and a request that was given to the kernel or to another array cannot be taken back: it still
+//! takes effect, perhaps much later. So every operation runs on its own. A caller that is interrupted, or dropped,
+//! leaves its operation to a task that keeps the buffers until the device has completed it (it has *landed*). Until
+//! then no operation that overlaps it is started.
 //!
-//! The device knows no deadlines. Its owner looks at [`Interruptible::silence`] a few times a second and decides.
+//! The wrapper has no deadlines. Its owner reads [`Interruptible::silence`] a few times a second and decides
+//! (docs/adr/0024).
 
 use crate::{Signal, Spawn, World};
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written};
@@ -17,38 +18,38 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How often a [`RunClock`] is advanced.
+/// Interval at which a [`RunClock`] is advanced.
 pub const CLOCK_STEP: Duration = Duration::from_millis(100);
 
-/// Operations of one device that may be under way at once, those without a caller included. Others wait for their turn.
+/// Limit on operations of one device in flight, including those without a caller. Further operations wait.
 const OPERATIONS_MAX: usize = 512;
 
-/// The time in which this process ran, in steps of [`CLOCK_STEP`].
+/// Time for which this process was running, in steps of [`CLOCK_STEP`].
 ///
-/// Deadlines of disks count on it: while the process, or the whole machine, was stopped, no disk was late.
+/// Disk deadlines use it: while the process, or the whole machine, was stopped, no disk was late.
 #[derive(Clone, Debug, Default)]
 pub struct RunClock(Rc<Cell<u64>>);
 
 impl RunClock {
-    /// The time so far.
+    /// Running time so far.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_millis(self.0.get())
     }
 
-    /// `elapsed` has passed since the last call, which was to come after [`CLOCK_STEP`]. What is beyond two steps does not count.
+    /// Adds `elapsed`, the time since the last call, which was due after [`CLOCK_STEP`]. At most two steps count.
     pub fn advance(&self, elapsed: Duration) {
         let counted = elapsed.min(2 * CLOCK_STEP);
         self.0.set(self.0.get() + u64::try_from(counted.as_millis()).expect("two steps are few milliseconds"));
     }
 
-    /// How many hold the clock, this one included.
+    /// Number of clones of the clock, this one included.
     #[must_use]
     pub fn holders(&self) -> usize {
         Rc::strong_count(&self.0)
     }
 
-    /// Waits for [`CLOCK_STEP`] in `world`, and counts what has passed by then.
+    /// Sleeps for [`CLOCK_STEP`] in `world`, then advances the clock by the time that has passed.
     pub async fn step<W: World>(&self, world: &W) {
         let before = world.now();
         world.sleep(CLOCK_STEP).await;
@@ -60,36 +61,36 @@ impl RunClock {
     }
 }
 
-/// For how long a device has owed its callers an answer.
+/// Time for which a device has left its callers without an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Silence {
-    /// The age of the oldest read; zero when there is none.
+    /// Age of the oldest read; zero when there is none.
     pub read: Duration,
-    /// The age of the oldest write, flush or discard; zero when there is none.
+    /// Age of the oldest write, flush or discard; zero when there is none.
     pub change: Duration,
-    /// Since when nothing has ended, while something was under way; also counts operations without a caller.
+    /// Time since the last completion while operations are in flight, including operations without a caller.
     pub progress: Duration,
 }
 
-/// What a device still does, also when nobody has the device any more.
+/// Operations in flight of a device, also after the device was dropped.
 #[derive(Clone)]
 pub struct Landings(Weak<Calls>);
 
 impl Landings {
-    /// True when the device is closed, and everything has landed.
+    /// True when the device is closed and all of its operations have landed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0
     }
 
-    /// How many operations have not landed, those included that somebody waits for.
+    /// Number of operations that have not landed, including those with a caller.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.upgrade().map_or(0, |calls| calls.under_way())
     }
 }
 
-/// A device whose operations can be left to themselves.
+/// Device whose callers can abandon operations.
 pub struct Interruptible<D> {
     device: Rc<D>,
     calls: Rc<Calls>,
@@ -104,36 +105,36 @@ enum Kind {
     Change,
 }
 
-/// Somebody who waits for an operation.
+/// Waiting caller of an operation.
 struct Caller {
     kind: Kind,
     began: Duration,
     waker: Waker,
-    /// Why it is not to wait any longer.
+    /// Error with which the caller is to stop waiting.
     told: Option<IoErrorKind>,
 }
 
-/// The operations of one device.
+/// Operations of one device that are in flight.
 struct Calls {
     clock: RunClock,
     spawn: Spawn,
-    /// By the numbers of calls; a place that is free is `None`.
+    /// Callers by call number; a free slot is `None`.
     callers: RefCell<Vec<Option<Caller>>>,
     free: RefCell<Vec<usize>>,
-    /// What operations without a caller may still change, with the numbers that tell them apart.
+    /// Extents that operations without a caller may still change, with unique numbers.
     landing: RefCell<Vec<(u64, Extent)>>,
     landings: Cell<u64>,
-    /// When the last operation ended, or the first of those began that are under way.
+    /// Time of the last completion, or of the start of the first operation in flight.
     progressed: Cell<Duration>,
     hedge: Cell<Option<Duration>>,
     is_interrupted: Cell<bool>,
-    /// Raised when an operation without a caller has landed, when there is room again, and at the interruption.
+    /// Raised when an operation without a caller has landed, when a slot becomes free, and on interruption.
     changed: Signal,
     is_crowded: Cell<bool>,
 }
 
 impl<D> Interruptible<D> {
-    /// The device; operations without a caller are run by `spawn`, and `clock` tells their age.
+    /// Wraps `device`. Operations without a caller run as tasks of `spawn`; `clock` measures their age.
     pub fn new(device: D, clock: RunClock, spawn: Spawn) -> Self {
         let calls = Calls {
             clock,
@@ -151,12 +152,12 @@ impl<D> Interruptible<D> {
         Self { device: Rc::new(device), calls: Rc::new(calls) }
     }
 
-    /// The device below.
+    /// The wrapped device.
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// For how long the device has owed an answer.
+    /// Returns for how long the device has not answered.
     #[must_use]
     pub fn silence(&self) -> Silence {
         let calls = &self.calls;
@@ -171,8 +172,8 @@ impl<D> Interruptible<D> {
         silence
     }
 
-    /// From now on a [hedged read](BlockDevice::read_hedged) waits no longer than `deadline`, or as long as it takes; and no hedged
-    /// read is begun while the device has been silent for so long.
+    /// Sets the deadline of [hedged reads](BlockDevice::read_hedged); `None` removes it. Ends those that have exceeded
+    /// it with `TimedOut`, and refuses new ones while the device has been silent for so long.
     pub fn hedge(&self, deadline: Option<Duration>) {
         self.calls.hedge.set(deadline);
         if let Some(deadline) = deadline {
@@ -182,8 +183,9 @@ impl<D> Interruptible<D> {
         }
     }
 
-    /// Nobody waits for the device any more: every call ends with `Gone`, now and from now on. What is under way goes on.
+    /// Ends every call with `Gone`, now and from now on. Operations in flight continue without a caller.
     pub fn interrupt(&self) {
+        // Set first: callers that wait for admission check it when they are woken.
         self.calls.is_interrupted.set(true);
         self.calls.tell_those(IoErrorKind::Gone, |_| true);
         self.calls.changed.raise();
@@ -195,26 +197,26 @@ impl<D> Interruptible<D> {
         self.calls.is_interrupted.get()
     }
 
-    /// How many operations are under way that nobody waits for.
+    /// Number of operations in flight without a caller.
     #[must_use]
     pub fn landing(&self) -> usize {
         self.calls.landing.borrow().len()
     }
 
-    /// The same, to be asked later.
+    /// Returns a handle on the operations in flight that outlives the device.
     #[must_use]
     pub fn landings(&self) -> Landings {
         Landings(Rc::downgrade(&self.calls))
     }
 
-    /// Ready when every operation that nobody waits for has landed.
+    /// Waits until every operation without a caller has landed.
     pub async fn landed(&self) {
         self.calls.changed.until(|| self.calls.landing.borrow().is_empty()).await;
     }
 }
 
 impl<D: BlockDevice + 'static> Interruptible<D> {
-    /// Carries out `operation` on the device, which may change or read `extent`.
+    /// Runs `operation`, which may change or read `extent`, on the device.
     async fn call<T: 'static, F>(
         &self,
         kind: Kind,
@@ -225,10 +227,11 @@ impl<D: BlockDevice + 'static> Interruptible<D> {
         F: Future<Output = Result<T, IoError>> + 'static,
     {
         let calls = &self.calls;
+        // Waits for overlapping operations to land: otherwise an abandoned write could overtake this one.
         let admits = || {
             let admits = calls.admits(extent);
             if !admits {
-                // Also of one that is woken and finds the room taken again.
+                // Set again also when a woken caller finds the slot taken by another.
                 calls.is_crowded.set(true);
             }
             admits
@@ -243,10 +246,11 @@ impl<D: BlockDevice + 'static> Interruptible<D> {
 }
 
 impl Calls {
-    /// True when an operation on `extent` may begin, or is to be refused.
+    /// True when an operation on `extent` may start, or is to be refused because of an interruption.
     fn admits(&self, extent: Extent) -> bool {
         let landing = self.landing.borrow();
         let overlaps = || landing.iter().any(|(_, other)| other.overlaps(extent));
+        // Also admitted after an interruption, to receive the error.
         self.is_interrupted.get() || self.under_way() < OPERATIONS_MAX && (landing.is_empty() || !overlaps())
     }
 
@@ -255,12 +259,14 @@ impl Calls {
     }
 
     fn without_progress(&self) -> Duration {
+        // Without operations in flight there is nothing to respond to.
         if self.under_way() == 0 { Duration::ZERO } else { self.clock.since(self.progressed.get()) }
     }
 
-    /// The number of a caller that begins to wait.
+    /// Registers a waiting caller and returns its number.
     fn enter(&self, kind: Kind, waker: &Waker) -> usize {
         let began = self.clock.now();
+        // An idle device was not silent: its time without progress starts with this operation.
         if self.under_way() == 0 {
             self.progressed.set(began);
         }
@@ -284,15 +290,16 @@ impl Calls {
         self.free.borrow_mut().push(number);
     }
 
-    /// An operation has ended.
+    /// Records the completion of an operation.
     fn note_end(&self) {
         self.progressed.set(self.clock.now());
+        // Raised only when a caller found all slots taken, which is rare: a raise wakes every waiter.
         if self.is_crowded.replace(false) {
             self.changed.raise();
         }
     }
 
-    /// The caller waits still: why it is not to, if so.
+    /// Renews the waker of a waiting caller; returns the error with which it is to stop, if any.
     fn wait_on(&self, number: usize, waker: &Waker) -> Option<IoErrorKind> {
         let mut callers = self.callers.borrow_mut();
         let caller = callers[number].as_mut().expect("the number is the caller's");
@@ -305,19 +312,22 @@ impl Calls {
     fn tell_those(&self, why: IoErrorKind, which: impl Fn(&Caller) -> bool) {
         let mut wakers = Vec::new();
         for caller in self.callers.borrow_mut().iter_mut().flatten() {
+            // The first reason stays.
             if caller.told.is_none() && which(caller) {
                 caller.told = Some(why);
                 wakers.push(caller.waker.clone());
             }
         }
+        // Outside of the borrow: a waker may poll a caller.
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// `operation` goes on without a caller.
+    /// Continues `operation` without a caller, as a task.
     fn land<T: 'static>(self: &Rc<Self>, operation: Operation<T>, extent: Extent) {
         let number = self.landings.get();
         self.landings.set(number + 1);
         self.landing.borrow_mut().push((number, extent));
+        // A guard: the extent is released even if the task is dropped.
         let landing = Landing { calls: self.clone(), number };
         (self.spawn)(Box::pin(async move {
             drop(operation.await);
@@ -326,7 +336,7 @@ impl Calls {
     }
 }
 
-/// An operation without a caller; gone when this is dropped.
+/// Operation without a caller; dropping it records that it has landed.
 struct Landing {
     calls: Rc<Calls>,
     number: u64,
@@ -340,12 +350,12 @@ impl Drop for Landing {
     }
 }
 
-/// An operation and its caller.
+/// Operation with its caller.
 struct Call<T: 'static> {
     calls: Rc<Calls>,
-    /// Taken when it has ended, or has no caller any more.
+    /// `None` once it has completed or has been abandoned.
     operation: Option<Operation<T>>,
-    /// The caller's number, once it waits.
+    /// Number of the caller, once it waits.
     number: Option<usize>,
     kind: Kind,
     extent: Extent,
@@ -358,6 +368,7 @@ impl<T> Future for Call<T> {
         let this = &mut *self;
         let operation = this.operation.as_mut().expect("a future is not polled after it was ready");
         if let Poll::Ready(result) = operation.as_mut().poll(cx) {
+            // Polled first: an operation that is ready immediately never takes a slot.
             this.operation = None;
             if let Some(number) = this.number.take() {
                 this.calls.leave(number);
@@ -377,10 +388,11 @@ impl<T> Future for Call<T> {
 }
 
 impl<T> Call<T> {
-    /// The operation, if it was begun, goes on without this caller.
+    /// Abandons the operation: if it was started, it continues without this caller.
     fn let_go(&mut self) {
+        // Without a number it was never polled: nothing reached the device, and it can be dropped.
         if let (Some(operation), Some(number)) = (self.operation.take(), self.number.take()) {
-            // In this order: the device is not idle in between.
+            // In this order: otherwise the device would look idle in between.
             self.calls.land(operation, self.extent);
             self.calls.leave(number);
         }
@@ -409,7 +421,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Interruptible<D> {
     }
 
     async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
-        // What is asked of a silent device has to land, too: it is not asked for what others have.
+        // A read of a silent device would have to land, too. The caller can get the content elsewhere, so none is sent.
         if self.calls.hedge.get().is_some_and(|deadline| self.calls.without_progress() >= deadline) {
             return Err(IoError::new(IoErrorKind::TimedOut, extent));
         }
@@ -427,6 +439,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Interruptible<D> {
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        // An empty extent overlaps nothing: a flush waits for no abandoned write.
         self.call(Kind::Change, Extent::default(), |device| async move { device.flush(after).await }).await
     }
 

@@ -1,8 +1,8 @@
-//! One core's world: the executor that runs its tasks, the timers, locks and mailboxes they use, and
-//! the [`World`] trait behind which the outside lives.
+//! Runtime of one core: the executor of its tasks, the timers, locks and mailboxes they use, and the [`World`] trait
+//! that hides the operating system.
 //!
-//! Everything here is single-threaded but [`mailbox`], and deterministic: the same inputs in the same
-//! order give the same run, which is what lets `sim` reproduce a run from a seed.
+//! Everything is single-threaded except [`mailbox`], and deterministic: the same inputs in the same order give the same
+//! run. `sim` depends on that to reproduce a run from a seed. Nothing here makes a system call.
 
 pub mod detached;
 pub mod executor;

@@ -1,13 +1,13 @@
-//! The only way between two shards, and between the planes: a queue with one receiver.
+//! Mailboxes: queues with one receiver, the only channel between two shards and between the planes.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A new mailbox: any number of senders on any thread, one receiver.
+/// Creates a mailbox: any number of senders on any thread, one receiver.
 ///
-/// It has no bound of its own: what may be under way is bounded by the command slots of the senders.
+/// The queue itself is unbounded; messages in flight are bounded by the command slots of the senders.
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Mutex::new(Queue { letters: VecDeque::new(), waker: None, senders: 1, open: true }));
@@ -25,17 +25,18 @@ fn lock<T>(queue: &Mutex<Queue<T>>) -> MutexGuard<'_, Queue<T>> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts letters in.
+/// Sending end.
 pub struct Sender<T>(Arc<Mutex<Queue<T>>>);
 
-/// Takes letters out, in order.
+/// Receiving end; messages arrive in order.
 pub struct Receiver<T>(Arc<Mutex<Queue<T>>>);
 
 impl<T> Sender<T> {
-    /// Puts a letter in and wakes the receiver.
+    /// Appends a message and wakes the receiver.
     ///
-    /// *Errors*: the letter itself, when the receiver is gone.
+    /// *Errors*: returns the message when the receiver was dropped.
     pub fn send(&self, letter: T) -> Result<(), T> {
+        // The waker is called after the lock is released: it takes the lock of the executor's queue.
         let waker = {
             let mut queue = lock(&self.0);
             if !queue.open {
@@ -63,6 +64,7 @@ impl<T> Drop for Sender<T> {
         let waker = {
             let mut queue = lock(&self.0);
             queue.senders -= 1;
+            // The receiver has to learn that no further message can come.
             if queue.senders == 0 { queue.waker.take() } else { None }
         };
         if let Some(waker) = waker {
@@ -72,14 +74,15 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next letter, or `None` once it is empty and every sender is gone.
+    /// Receives the next message; `None` once the mailbox is empty and every sender was dropped.
     pub async fn receive(&self) -> Option<T> {
         poll_fn(|cx| self.poll_receive(cx)).await
     }
 
-    /// The next letter, if there is one; else the task is woken when one comes.
+    /// Takes the next message if there is one; otherwise the task is woken when one arrives.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let mut queue = lock(&self.0);
+        // Messages sent before the last sender was dropped are still delivered.
         match queue.letters.pop_front() {
             Some(letter) => Poll::Ready(Some(letter)),
             None if queue.senders == 0 => Poll::Ready(None),
@@ -96,6 +99,7 @@ impl<T> Drop for Receiver<T> {
         let letters = {
             let mut queue = lock(&self.0);
             queue.open = false;
+            // Messages are dropped outside of the lock: they may hold senders of this mailbox.
             std::mem::take(&mut queue.letters)
         };
         drop(letters);

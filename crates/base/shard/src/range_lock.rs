@@ -1,4 +1,4 @@
-//! Locks on ranges of numbers (stripes, blocks): shared or exclusive, fair in order of arrival.
+//! Range locks (stripes, blocks): shared or exclusive, fair in order of arrival.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -7,15 +7,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The locks of one device. Local to a shard: there is one writer for every byte.
+/// Range locks of one device, local to a shard.
 ///
-/// A request waits for every earlier one that overlaps it unless both are shared, so that nobody starves.
+/// A request waits for every earlier one that overlaps it unless both are shared, so that no request starves.
 #[derive(Clone, Debug, Default)]
 pub struct RangeLocks(Rc<RefCell<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// In order of arrival; short (bounded by the command slots), so a scan is cheapest.
+    /// In order of arrival. Short (bounded by the command slots), so a scan is cheapest.
     requests: Vec<Request>,
     next_id: u64,
 }
@@ -25,31 +25,31 @@ struct Request {
     id: u64,
     range: Range<u64>,
     exclusive: bool,
-    /// It keeps nobody waiting.
+    /// True for a request that blocks no other one.
     passive: bool,
     waker: Option<Waker>,
 }
 
 impl RangeLocks {
-    /// No locks held.
+    /// Returns a set without locks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Holds `range` against exclusive holders once it is ready.
+    /// Locks `range` in shared mode: excludes exclusive holders.
     #[must_use]
     pub fn shared(&self, range: Range<u64>) -> Acquire {
         self.acquire(range, false, false)
     }
 
-    /// Holds `range` against all others once it is ready.
+    /// Locks `range` in exclusive mode: excludes all other holders.
     #[must_use]
     pub fn exclusive(&self, range: Range<u64>) -> Acquire {
         self.acquire(range, true, false)
     }
 
-    /// Is ready once every request for a part of `range` that came before has ended. Nobody waits for it.
+    /// Waits until every earlier request that overlaps `range` has ended, as a barrier. Blocks no other request.
     #[must_use]
     pub fn passed(&self, range: Range<u64>) -> Acquire {
         self.acquire(range, true, true)
@@ -70,12 +70,14 @@ impl RangeLocks {
             let mut table = self.0.borrow_mut();
             let Some(at) = table.requests.iter().position(|request| request.id == id) else { return };
             let range = table.requests.remove(at).range;
+            // Only later requests can have waited for this one.
             table.requests[at..]
                 .iter_mut()
                 .filter(|request| overlap(&request.range, &range))
                 .filter_map(|request| request.waker.take())
                 .collect()
         };
+        // Outside of the borrow: a woken task may poll its request.
         woken.into_iter().for_each(Waker::wake);
     }
 }
@@ -84,6 +86,7 @@ impl Table {
     fn is_blocked(&self, id: u64) -> bool {
         let Some(at) = self.requests.iter().position(|request| request.id == id) else { return false };
         let (earlier, own) = (&self.requests[..at], &self.requests[at]);
+        // Passive requests wait for others, but others do not wait for them.
         let is_before = |other: &&Request| overlap(&other.range, &own.range) && !other.passive;
         earlier.iter().filter(is_before).any(|other| other.exclusive || own.exclusive)
     }
@@ -93,7 +96,8 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// See [`RangeLocks::shared`], [`RangeLocks::exclusive`] and [`RangeLocks::passed`]. Dropping it gives up the place in the queue.
+/// Future of [`RangeLocks::shared`], [`RangeLocks::exclusive`] and [`RangeLocks::passed`]. Dropping it gives up its
+/// place in the queue.
 #[derive(Debug)]
 pub struct Acquire {
     locks: RangeLocks,
@@ -113,6 +117,7 @@ impl Future for Acquire {
             table.next_id += 1;
             table.next_id
         });
+        // Queued at the first poll, not at creation: an unpolled future must not block others.
         if !table.requests.iter().any(|request| request.id == id) {
             let (range, exclusive, passive) = (self.range.clone(), self.exclusive, self.passive);
             table.requests.push(Request { id, range, exclusive, passive, waker: None });
@@ -122,6 +127,7 @@ impl Future for Acquire {
             own.expect("the request was pushed above").waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
+        // The guard owns the request from here on; the drop of this future must not release it.
         self.id = None;
         Poll::Ready(RangeGuard { locks: locks.clone(), id })
     }
@@ -135,7 +141,7 @@ impl Drop for Acquire {
     }
 }
 
-/// A held range; released when dropped.
+/// Held range; released on drop.
 #[derive(Debug)]
 #[must_use = "the range is locked only while the guard lives"]
 pub struct RangeGuard {

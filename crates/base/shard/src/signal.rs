@@ -1,34 +1,37 @@
-//! Waiting for a condition of this shard's own state.
+//! Waiting for a condition on state of the same shard.
 
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
-/// Wakes those who wait for something to change; each looks for itself whether it has.
+/// Wakes the tasks that wait for a change; each re-evaluates its own condition.
 #[derive(Debug, Default)]
 pub struct Signal(RefCell<SmallVec<[Waker; 4]>>);
 
 impl Signal {
-    /// Everybody who waits looks again.
+    /// Wakes all waiting tasks.
     pub fn raise(&self) {
+        // Taken first: a woken task may watch again.
         let waiting = std::mem::take(&mut *self.0.borrow_mut());
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// The task of `cx` looks again when the signal is raised. It is remembered once, however often it asks.
+    /// Registers the task of `cx` to be woken at the next raise; registering twice has no further effect.
     pub fn watch(&self, cx: &Context<'_>) {
         let mut waiting = self.0.borrow_mut();
+        // Each task is registered once, so the list is bounded by the number of tasks.
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }
     }
 
-    /// What `look` gives once it gives something; asked now, and whenever the signal is raised.
+    /// Waits until `look` returns a value; evaluated now, and after each raise.
     pub async fn wait<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         poll_fn(|cx| match look() {
             Some(value) => Poll::Ready(value),
             None => {
+                // Single-threaded: no wake can happen between the check and the registration.
                 self.watch(cx);
                 Poll::Pending
             }
@@ -36,19 +39,20 @@ impl Signal {
         .await
     }
 
-    /// Ready once `holds`; asked now, and whenever the signal is raised.
+    /// Waits until `holds` is true; evaluated now, and after each raise.
     pub async fn until(&self, mut holds: impl FnMut() -> bool) {
         self.wait(|| holds().then_some(())).await;
     }
 }
 
-/// Lets every other task that is ready run once.
+/// Lets every other ready task run once.
 pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
+        // Queued behind all tasks that are ready.
         cx.waker().wake_by_ref();
         Poll::Pending
     })

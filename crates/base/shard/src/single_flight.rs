@@ -1,7 +1,7 @@
-//! Work that several wait for and nobody owns, one run at a time: a commit, a checkpoint.
+//! Shared runs of work that several callers wait for, one run at a time: a commit, a checkpoint.
 //!
-//! Whoever waits drives the run. It goes on when they are dropped, because half a commit cannot be taken back and may hold what others
-//! wait for: another waiter drives it then, and after the last of them a task of its own.
+//! The waiting callers drive the run. It continues when they are dropped, because half a commit cannot be taken back
+//! and may hold locks: another caller drives it then, and after the last of them a task of its own.
 
 use crate::Spawner;
 use futures_util::FutureExt;
@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// A run, from its begin to its end.
+/// One run of the work.
 type Run<E> = LocalBoxFuture<'static, Result<(), E>>;
 
 /// Runs of one kind of work, one at a time.
@@ -22,22 +22,22 @@ pub struct SingleFlight<E> {
 
 struct State<E> {
     begun: u64,
-    /// The last run that ended well.
+    /// Number of the last successful run.
     done: u64,
-    /// The last run that failed, and its error.
+    /// Number and error of the last failed run.
     failed: Option<(u64, E)>,
     running: Option<Run<E>>,
-    /// True while the run is being polled, and not in its place.
+    /// True while the run is being polled, and therefore not in `running`.
     polled: bool,
-    /// True when the run that is being polled goes on no more.
+    /// True when the run that is being polled is to be dropped afterwards.
     abandoned: bool,
-    /// How many wait, and which tasks are woken when there is something to see.
+    /// Number of waiting callers, and the tasks to be woken on a change.
     waiting: usize,
     wakers: Vec<Waker>,
 }
 
 impl<E: Copy + 'static> SingleFlight<E> {
-    /// Nothing runs yet. A run that nobody waits for any more is carried to its end by a task of `spawner`.
+    /// Returns an idle instance. A run without callers is completed by a task of `spawner`.
     #[must_use]
     pub fn new(spawner: Spawner) -> Self {
         let (begun, done, failed, running, polled, abandoned, waiting, wakers) = Default::default();
@@ -45,35 +45,38 @@ impl<E: Copy + 'static> SingleFlight<E> {
         Self { state: Rc::new(RefCell::new(state)), spawner }
     }
 
-    /// Waits for a run that begins after this call: what was so before is part of it.
+    /// Waits for a run that starts after this call, and so covers all state before it.
     ///
-    /// *Errors*: of such a run, when none has ended well since.
+    /// *Errors*: that of such a run, when none has succeeded since.
     pub async fn begun_after(&self, start: impl Fn() -> Run<E>) -> Result<(), E> {
+        // A run in progress may have started too early, so the next one is required.
         let needed = self.state.borrow().begun + 1;
         self.until(needed, Some(&start)).await
     }
 
-    /// Waits for the end of the run that is under way, or of one that begins now.
+    /// Waits for the current run, or starts one when there is none.
     ///
-    /// *Errors*: of that run.
+    /// *Errors*: that of the run.
     pub async fn joined(&self, start: impl Fn() -> Run<E>) -> Result<(), E> {
         let needed = {
             let state = self.state.borrow();
+            // The run in progress, or the next one if none is.
             state.begun + u64::from(state.running.is_none() && !state.polled)
         };
         self.until(needed, Some(&start)).await
     }
 
-    /// Waits until no run is under way. Its error is told to those who asked for it.
+    /// Waits until no run is in progress. Errors are reported only to the callers that asked for the run.
     pub async fn rest(&self) {
         let needed = self.state.borrow().begun;
         let _: Result<(), E> = self.until(needed, None).await;
     }
 
-    /// Ends the run that is under way where it is, as when the process ends. Whoever waits begins another one.
+    /// Drops the current run without completing it, as at the end of the process. Waiting callers start another one.
     pub fn abandon(&self) {
         let (running, wakers) = {
             let mut state = self.state.borrow_mut();
+            // A run that is being polled is not in its place; `poll_until` drops it after the poll.
             state.abandoned |= state.polled;
             (state.running.take(), std::mem::take(&mut state.wakers))
         };
@@ -98,6 +101,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
                 {
                     return Poll::Ready(Err(error));
                 }
+                // Another caller, or this one through the work itself, is inside the poll below.
                 if state.polled {
                     state.watch(cx);
                     return Poll::Pending;
@@ -108,11 +112,11 @@ impl<E: Copy + 'static> SingleFlight<E> {
                     (None, Some(start)) => {
                         state.begun += 1;
                         drop(state);
-                        // What begins may look at the state.
+                        // Started outside of the borrow: the work may look at the state.
                         start()
                     }
                     (None, None) => {
-                        // It was abandoned.
+                        // The run was abandoned, and this caller starts none.
                         state.polled = false;
                         return Poll::Ready(Ok(()));
                     }
@@ -125,6 +129,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
             let abandoned = std::mem::take(&mut state.abandoned);
             match polled {
                 Poll::Pending if abandoned => {
+                    // Dropped outside of the borrow. The loop then starts another run, if this caller may.
                     drop(state);
                     drop(running);
                 }
@@ -138,6 +143,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
                         Ok(()) => state.done = state.begun,
                         Err(error) => state.failed = Some((state.begun, error)),
                     }
+                    // Woken outside of the borrow: tasks may look at the state.
                     let wakers = std::mem::take(&mut state.wakers);
                     drop(state);
                     wakers.into_iter().for_each(Waker::wake);
@@ -148,7 +154,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
 }
 
 impl<E> State<E> {
-    /// The task of `cx` is woken, once however often it asks.
+    /// Registers the task of `cx`, once however often it is called.
     fn watch(&mut self, cx: &Context<'_>) {
         if !self.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
             self.wakers.push(cx.waker().clone());
@@ -162,7 +168,7 @@ impl<E> Clone for SingleFlight<E> {
     }
 }
 
-/// Somebody waits.
+/// Counts a waiting caller.
 struct Waiter<'a, E: Copy + 'static>(&'a SingleFlight<E>);
 
 impl<'a, E: Copy> Waiter<'a, E> {
@@ -177,10 +183,12 @@ impl<E: Copy + 'static> Drop for Waiter<'_, E> {
         let (wakers, is_left) = {
             let mut state = self.0.state.borrow_mut();
             state.waiting -= 1;
+            // The dropped caller may have been the one that drove the run: the others are woken to take over.
             (std::mem::take(&mut state.wakers), state.waiting == 0 && state.running.is_some())
         };
         wakers.into_iter().for_each(Waker::wake);
         if is_left {
+            // No caller is left: the run is finished in the background.
             let flight = self.0.clone();
             self.0.spawner.spawn(async move { flight.rest().await });
         }
@@ -193,7 +201,7 @@ mod tests {
     use crate::Executor;
     use std::cell::Cell;
 
-    /// Work that takes as many polls as it has `steps` permits for.
+    /// Work of one step that completes while `permits` is above zero; the third run fails.
     fn work(permits: &Rc<Cell<u32>>, done: &Rc<Cell<u32>>) -> impl Fn() -> LocalBoxFuture<'static, Result<(), u8>> {
         let (permits, done) = (permits.clone(), done.clone());
         move || {
@@ -258,7 +266,7 @@ mod tests {
         let start = work(&permits, &done);
         let mut waits = Box::pin(flight.begun_after(&start));
         assert_eq!(flight.begun_after(&start).now_or_never(), Some(Err(9)));
-        // Who came for the second run needs that one.
+        // The caller that came for the second run needs that one.
         permits.set(9);
         assert_eq!((&mut waits).now_or_never(), Some(Ok(())));
         assert_eq!((flight.begun_after(&start).now_or_never(), done.get()), (Some(Ok(())), 5));

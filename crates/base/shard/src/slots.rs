@@ -1,4 +1,4 @@
-//! A bounded set of futures of one type whose places are used again: commands without allocation.
+//! Bounded set of futures of one type whose slots are reused: commands without allocation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Runs up to a fixed number of futures inside one task.
+/// Runs up to a fixed number of futures inside of one task.
 ///
-/// A future that is ready at once costs a poll and a move; one that waits keeps its place until it is
-/// ready, and only futures that were woken are polled again.
+/// A future that is ready at once costs a poll and a move; a pending one keeps its slot until it is ready, and only
+/// woken futures are polled again.
 pub struct Slots<F: Future> {
     places: Vec<Place<F>>,
     free: Vec<usize>,
@@ -49,6 +49,7 @@ impl Wake for Flag {
                 state.places.push(self.place);
                 state.task.take()
             };
+            // Outside of the lock, which the woken task takes.
             if let Some(task) = task {
                 task.wake();
             }
@@ -57,25 +58,25 @@ impl Wake for Flag {
 }
 
 impl<F: Future> Slots<F> {
-    /// A set without futures.
+    /// Returns an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self { places: Vec::new(), free: Vec::new(), woken: Arc::default() }
     }
 
-    /// How many futures are not ready yet.
+    /// Number of pending futures.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// True when no future waits.
+    /// True when no future is pending.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Starts `future` and returns what it gives, if it is ready at once; else [`Slots::poll_next`] will.
+    /// Starts `future` and returns its output if it is ready at once; otherwise [`Slots::poll_next`] returns it.
     pub fn start(&mut self, future: F) -> Poll<F::Output> {
         let at = self.free.pop().unwrap_or_else(|| self.grow());
         self.places[at].future.as_mut().set(Some(future));
@@ -86,7 +87,7 @@ impl<F: Future> Slots<F> {
         polled
     }
 
-    /// What the next woken future gives; pending until one is ready, also when there is none.
+    /// Returns the output of the next woken future; pending while none is ready, also when the set is empty.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
         loop {
             let at = {
@@ -94,6 +95,7 @@ impl<F: Future> Slots<F> {
                 match state.places.pop() {
                     Some(at) => at,
                     None => {
+                        // Registered under the lock: every later wake finds the task.
                         if !state.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
                             state.task = Some(cx.waker().clone());
                         }
@@ -101,6 +103,7 @@ impl<F: Future> Slots<F> {
                     }
                 }
             };
+            // Cleared before the poll: a wake during it queues the slot again.
             self.places[at].flag.queued.store(false, Ordering::Release);
             if let Poll::Ready(output) = self.poll_place(at) {
                 self.free.push(at);
@@ -119,7 +122,7 @@ impl<F: Future> Slots<F> {
 
     fn poll_place(&mut self, at: usize) -> Poll<F::Output> {
         let place = &mut self.places[at];
-        // A late wake of an ended future finds its place empty.
+        // A late wake of a finished future finds its slot empty.
         let Some(future) = place.future.as_mut().as_pin_mut() else { return Poll::Pending };
         let polled = future.poll(&mut Context::from_waker(&place.waker));
         if polled.is_ready() {

@@ -1,4 +1,4 @@
-//! Tasks begun by code that does not know its world.
+//! Spawning and sleeping for code that does not know its world.
 
 use crate::World;
 use std::cell::OnceCell;
@@ -8,36 +8,37 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Starts a task of the shard.
+/// Function that spawns a task on the shard.
 pub type Spawn = Rc<dyn Fn(Pin<Box<dyn Future<Output = ()>>>)>;
 
-/// Tasks are started on the shard of `world`.
+/// Returns a [`Spawn`] for the shard of `world`.
 pub fn spawn_on<W: World>(world: &W) -> Spawn {
     let world = world.clone();
     Rc::new(move |task| world.spawn(task))
 }
 
-/// Waits for a time of the shard's clock.
+/// Function that waits for a duration of the shard's clock.
 pub type Pause = Rc<dyn Fn(Duration) -> Pin<Box<dyn Future<Output = ()>>>>;
 
-/// Waits on the clock of `world`.
+/// Returns a [`Pause`] on the clock of `world`.
 pub fn pause_on<W: World>(world: &W) -> Pause {
     let world = world.clone();
     Rc::new(move |duration| Box::pin(world.sleep(duration)))
 }
 
-/// Starts tasks once it is known how; its clones know it too.
+/// Spawner that can be created before its world is known; clones share the setting.
 #[derive(Clone, Default)]
 pub struct Spawner(Rc<OnceCell<Spawn>>);
 
 impl Spawner {
-    /// Tasks are started by `spawn` from now on. The first to be set stays.
+    /// Sets the function that spawns tasks. Only the first call has an effect.
     pub fn set(&self, spawn: Spawn) {
         let _ = self.0.set(spawn);
     }
 
-    /// Starts `task`; drops it while nobody has said how.
+    /// Spawns `task`; drops it when no function has been set.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        // Before `set` there is no executor, and the task is dropped.
         if let Some(spawn) = self.0.get() {
             spawn(Box::pin(task));
         }

@@ -9,18 +9,18 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A moment on the world's monotonic clock, in nanoseconds since the world began.
+/// Instant on the world's monotonic clock, in nanoseconds since the world started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// The time from `earlier` to here; zero when `earlier` is later.
+    /// Duration from `earlier` to this instant; zero when `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The same in whole microseconds.
+    /// As [`Self::since`], in whole microseconds.
     #[inline]
     #[must_use]
     pub const fn since_us(self, earlier: Self) -> u64 {
@@ -42,7 +42,7 @@ impl Sub for Time {
     }
 }
 
-/// The timers of one shard. A world's reactor sleeps until [`Timers::next`] and calls [`Timers::fire`].
+/// Timers of one shard. A world's reactor sleeps until [`Timers::next`] and calls [`Timers::fire`].
 #[derive(Clone, Debug, Default)]
 pub struct Timers(Rc<RefCell<Queue>>);
 
@@ -54,13 +54,13 @@ struct Queue {
 }
 
 impl Timers {
-    /// Is ready once the clock has reached `at`.
+    /// Waits until the clock has reached `at`.
     #[must_use]
     pub fn sleep_until(&self, at: Time) -> Sleep {
         Sleep { timers: self.clone(), at, id: None }
     }
 
-    /// When the next timer is due.
+    /// Due time of the next timer.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         self.0.borrow().waiting.keys().next().map(|&(at, _)| at)
@@ -69,8 +69,10 @@ impl Timers {
     /// Wakes every task whose timer is due at `now`.
     pub fn fire(&self, now: Time) {
         loop {
+            // One at a time, without the borrow: a woken task may drop or set other timers.
             let due = {
                 let mut queue = self.0.borrow_mut();
+                // Monotonic: an earlier time does not move it back.
                 queue.now = queue.now.max(now);
                 match queue.waiting.first_entry() {
                     Some(first) if first.key().0 <= now => Some(first.remove()),
@@ -85,7 +87,7 @@ impl Timers {
     }
 }
 
-/// See [`Timers::sleep_until`].
+/// Future of [`Timers::sleep_until`]. Dropping it cancels the timer.
 #[derive(Debug)]
 pub struct Sleep {
     timers: Timers,
@@ -99,6 +101,7 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let timers = self.timers.clone();
         let mut queue = timers.0.borrow_mut();
+        // Against the time of the last `fire`, so a timer costs no clock call.
         if queue.now >= self.at {
             if let Some(id) = self.id.take() {
                 queue.waiting.remove(&(self.at, id));
@@ -109,6 +112,7 @@ impl Future for Sleep {
             queue.next_id += 1;
             queue.next_id
         });
+        // The number distinguishes timers of the same time.
         queue.waiting.insert((self.at, id), cx.waker().clone());
         Poll::Pending
     }

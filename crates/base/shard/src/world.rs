@@ -1,4 +1,4 @@
-//! The outside, as one trait: clock, disks, sockets. `uring` and `sim` implement it.
+//! The outside of a shard as one trait: clock, disks, sockets. `uring` and `sim` implement it.
 
 use crate::Time;
 use crate::time::Sleep;
@@ -9,61 +9,62 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// What the outside offers to the tasks of one shard. Cheap to clone; never leaves its shard.
+/// Services that the outside offers to the tasks of one shard. Cheap to clone; never leaves its shard.
 pub trait World: Clone + 'static {
-    /// A disk, or a file that stands for one.
+    /// Disk, or a file in place of one.
     type Disk: BlockDevice + 'static;
-    /// One TCP connection.
+    /// TCP connection.
     type Stream: Stream + 'static;
-    /// A listening TCP socket.
+    /// Listening TCP socket.
     type Listener: Listener<Stream = Self::Stream> + 'static;
 
-    /// The monotonic clock.
+    /// Returns the time of the monotonic clock.
     fn now(&self) -> Time;
 
-    /// The date, as what has passed since 1970: for labels and logs, never for an order of events.
+    /// Returns the time since 1970: for labels and logs, never for an order of events.
     fn unix_time(&self) -> Duration;
 
-    /// The date in whole seconds.
+    /// Returns the time since 1970 in whole seconds.
     fn unix_seconds(&self) -> u64 {
         self.unix_time().as_secs()
     }
 
-    /// Fills `out` with bytes that nobody can predict (from a seed in simulation).
+    /// Fills `out` with unpredictable bytes (from a seed in simulation).
     fn random(&self, out: &mut [u8]);
 
-    /// Runs `task` on this shard, beside the caller.
+    /// Runs `task` on this shard, concurrently with the caller.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 
-    /// A number that is another one each time when the shard had nothing to do and waited. Between two equal ones it was busy all the time.
+    /// Idle counter: changes each time the shard had nothing to do and waited. Between two equal values it was busy all
+    /// the time.
     fn rests(&self) -> u64;
 
-    /// Is ready once the clock has reached `at`.
+    /// Waits until the clock has reached `at`.
     fn sleep_until(&self, at: Time) -> Sleep;
 
-    /// Is ready after `duration`.
+    /// Waits for `duration`.
     fn sleep(&self, duration: Duration) -> Sleep {
         self.sleep_until(self.now() + duration)
     }
 
     /// Opens the disk or file at `path` for reading and writing.
     ///
-    /// *Errors*: what the operating system says; a path that is neither a block device nor a regular
-    /// file is `InvalidInput`; one that another process holds exclusively is `ResourceBusy`; one that does not answer is
+    /// *Errors*: those of the operating system; a path that is neither a block device nor a regular file is
+    /// `InvalidInput`; a disk that another process holds exclusively is `ResourceBusy`; one that does not respond is
     /// `TimedOut`, after some seconds.
     fn open_disk(&self, path: &str, options: DiskOptions) -> impl Future<Output = io::Result<Self::Disk>>;
 
-    /// What is known of the disk at `path` beside its content; nothing of a file.
+    /// Returns identity and location of the disk at `path`; empty for a file.
     ///
-    /// *Errors*: there is nothing at `path`.
+    /// *Errors*: nothing exists at `path`.
     fn describe_disk(&self, path: &str) -> io::Result<DiskFacts> {
         let _ = path;
         Ok(DiskFacts::default())
     }
 
-    /// The light of the slot that the disk at `path` sits in is on, or off.
+    /// Switches the locate LED of the slot of the disk at `path` on or off.
     ///
-    /// *Errors*: `Unsupported` when there is none that is known.
+    /// *Errors*: `Unsupported` when no LED is known.
     fn locate_disk(&self, path: &str, on: bool) -> io::Result<()> {
         let _ = (path, on);
         Err(io::ErrorKind::Unsupported.into())
@@ -75,48 +76,49 @@ pub trait World: Clone + 'static {
     /// Connects to `address`.
     fn connect(&self, address: SocketAddr, options: StreamOptions) -> impl Future<Output = io::Result<Self::Stream>>;
 
-    /// The connection in `handle` lives on this shard from now on.
+    /// Takes over the connection in `handle` on this shard.
     ///
-    /// *Errors*: `InvalidInput` for a handle that another kind of world made.
+    /// *Errors*: `InvalidInput` for a handle of another kind of world.
     fn adopt_stream(&self, handle: StreamHandle) -> io::Result<Self::Stream>;
 }
 
-/// What is known of a disk beside its content. What is not known is absent.
+/// Identity and location of a disk; unknown facts are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskFacts {
-    /// Its maker's number.
+    /// Serial number.
     pub serial: Option<String>,
-    /// What its maker calls it.
+    /// Model name.
     pub model: Option<String>,
-    /// Its world wide name.
+    /// World wide name.
     pub wwn: Option<String>,
-    /// Which part of the disk it is, when it is a partition.
+    /// Partition number, when it is a partition.
     pub partition: Option<u32>,
-    /// A path that stays when other disks come and go.
+    /// Path that does not depend on the order in which disks were found.
     pub stable_path: Option<String>,
-    /// True for one that turns.
+    /// True for a rotational disk (HDD).
     pub rotational: Option<bool>,
-    /// The enclosure that it sits in.
+    /// Enclosure that holds the disk.
     pub enclosure: Option<String>,
-    /// Its slot there.
+    /// Slot in the enclosure.
     pub slot: Option<String>,
-    /// True when its slot has a light.
+    /// True when the slot has a locate LED.
     pub has_light: bool,
 }
 
-/// How a disk is opened.
+/// Options for opening a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// The block size that the opener wants to address: 512 or 4096 bytes, at least the disk's own.
+    /// Block size that the caller addresses: 512 or 4096 bytes, at least the disk's own.
     pub block_bytes: u32,
-    /// True when writes are refused.
+    /// True when writes are to be refused.
     pub read_only: bool,
 }
 
-/// How a connection is set up. The defaults suit a LAN.
+/// Options of a connection. The defaults suit a LAN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// The congestion control by name, set on the socket itself and never inherited from the system's default.
+    /// Congestion control algorithm, set on the socket itself and never inherited from the system's default; `None`
+    /// sets none.
     pub congestion: Option<String>,
 }
 
@@ -126,65 +128,65 @@ impl Default for StreamOptions {
     }
 }
 
-/// What is known of the way between a connection's two ends.
+/// Properties of the network path of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathFacts {
-    /// Bytes of the largest packet that the way takes, as far as it has shown.
+    /// Path MTU discovered so far, in bytes.
     pub mtu_bytes: u32,
-    /// Bytes of the largest packet that is sent: what the way takes, and the peer has said that it takes (MSS).
+    /// Largest segment that is sent, in bytes: limited by the path and by the peer's MSS.
     pub packet_bytes_max: u32,
 }
 
-/// One TCP connection, non-blocking, with Nagle's algorithm off.
+/// TCP connection, non-blocking, with Nagle's algorithm off.
 pub trait Stream {
-    /// Reads what is there, at most `into.len()` bytes. Zero means that the peer has closed its side.
+    /// Reads available bytes, at most `into.len()`. Zero means that the peer has closed its side.
     ///
-    /// Pending means that nothing is there yet; the task is woken when that changes.
+    /// Pending means that nothing is available; the task is woken when that changes.
     fn poll_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Sends a front part of `from`, as much as fits, in one call.
+    /// Sends a prefix of `from`, as much as fits into the socket buffer, in one call.
     ///
     /// Pending means that nothing fits; the task is woken when that changes.
     fn poll_write(&self, cx: &mut Context<'_>, from: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
-    /// Nothing more is sent: after what was sent before, the peer reads the end. Reading goes on.
+    /// Closes the sending side: the peer reads the end after all data sent before. Reading continues.
     fn close_write(&self) -> io::Result<()>;
 
-    /// Our address of the connection: the portal that the peer reached.
+    /// Local address of the connection: the portal that the peer reached.
     fn local_address(&self) -> SocketAddr;
 
-    /// The peer's address.
+    /// Address of the peer.
     fn peer_address(&self) -> SocketAddr;
 
-    /// What is known of the way to the peer; nothing where nobody knows.
+    /// Properties of the path to the peer; `None` where unknown.
     fn path(&self) -> Option<PathFacts> {
         None
     }
 
-    /// Gives up the stream as a value that another shard can take over with [`World::adopt_stream`].
+    /// Releases the stream as a value that another shard can take over with [`World::adopt_stream`].
     fn into_handle(self) -> StreamHandle;
 }
 
-/// A connection on its way between two shards of one world.
+/// Connection in transit between two shards of one world.
 #[derive(Debug)]
 pub struct StreamHandle(pub Box<dyn std::any::Any + Send>);
 
-/// A listening TCP socket.
+/// Listening TCP socket.
 pub trait Listener {
-    /// The connections that it accepts.
+    /// Type of accepted connections.
     type Stream: Stream;
 
-    /// Accepts the next connection, set up with `options`.
+    /// Accepts the next connection and applies `options`.
     ///
-    /// *Errors*: a passing shortage (no descriptors, no memory) or a connection that died early; the
-    /// listener stays usable and the caller pauses before it asks again.
+    /// *Errors*: a temporary shortage (descriptors, memory) or a connection that was reset early; the listener stays
+    /// usable and the caller pauses before the next call.
     fn accept(&self, options: &StreamOptions) -> impl Future<Output = io::Result<Self::Stream>>;
 
-    /// The address it listens on, with the real port where 0 was asked for.
+    /// Address it listens on, with the real port where port 0 was requested.
     fn local_address(&self) -> SocketAddr;
 
-    /// True when peers reach it over IPv4: an address of that family does, and `[::]` where nobody else has its port there. They
-    /// have addresses of IPv4 then, at both ends.
+    /// True when peers can connect over IPv4: on an IPv4 address, or on `[::]` when no other socket owns the IPv4 port.
+    /// Both addresses of such a connection are IPv4.
     fn takes_ipv4(&self) -> bool {
         self.local_address().is_ipv4()
     }

@@ -1,4 +1,4 @@
-//! Prints how fast each kernel of this CPU is: `cargo run --release -p simd --example parity_speed`.
+//! Prints the throughput of each kernel of this CPU: `cargo run --release -p simd --example parity_speed`.
 //!
 //! Bytes of data (not of parity) per second on one core, with the data in the cache.
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const COLUMNS: usize = 6;
 
-/// Calls `work`, which passes over `bytes`, for a while; the best of five in GB/s.
+/// Returns the throughput of `work`, which processes `bytes`, in GB/s: the best of five runs.
 fn speed(bytes: usize, mut work: impl FnMut()) -> f64 {
     let rounds = (256 << 20) / bytes;
     let once = |_| {

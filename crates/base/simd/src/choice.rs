@@ -1,10 +1,10 @@
-//! Which kernel runs: decided once, from what the CPU says.
+//! Selection of the kernel, once, from the features of the CPU.
 
 use crate::kernel::Kernel;
 use crate::{scalar, sys};
 use std::sync::LazyLock;
 
-/// The fastest kernel of this CPU.
+/// Fastest kernel of this CPU.
 #[must_use]
 pub fn best() -> &'static Kernel {
     static BEST: LazyLock<&'static Kernel> =

@@ -1,30 +1,30 @@
-//! CRC32C (Castagnoli), the checksum of iSCSI digests and of our own structures on disk.
+//! CRC32C (Castagnoli), the checksum of iSCSI digests and of the structures on disk.
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 
-/// The CRC32C of `bytes`.
+/// Returns the CRC32C of `bytes`.
 ///
-/// *Shape*: as a number; on the wire it goes least significant byte first. *Source*: RFC 7143 §13.1, RFC 3720 §B.4.
+/// *Shape*: as a number; on the wire the least significant byte goes first. *Source*: RFC 7143 §13.1, RFC 3720 §B.4.
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32_iscsi(bytes)
 }
 
-/// The CRC32C of what `crc` was computed of, followed by `bytes`. The CRC of nothing is zero.
+/// Appends `bytes` to the CRC32C `crc`. The CRC of no bytes is zero.
 #[inline]
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     match (crc, bytes) {
-        // Padding and additional headers are seldom there.
+        // Common case: padding and additional headers are usually absent.
         (_, []) => crc,
-        // Nothing leaves the register as it starts.
+        // A CRC of zero is the initial state of the register, so the one-shot function applies.
         (0, _) => crc32c(bytes),
         _ => go_on(crc, bytes),
     }
 }
 
-/// The CRC32C of what `crc` was computed of, followed by 4096 bytes whose own CRC32C is `page`: what two sums say of the bytes
-/// that they stand for, without a look at those.
+/// Appends 4096 bytes to the CRC32C `crc`, given only their own CRC32C `page`: joins two checksums without reading the
+/// bytes.
 ///
 /// *Source*: the register is linear; 4096 zero bytes multiply it by x^32768 modulo the polynomial.
 #[inline]
@@ -34,12 +34,12 @@ pub fn crc32c_append_page(crc: u32, page: u32) -> u32 {
     PAGE[0][a] ^ PAGE[1][b] ^ PAGE[2][c] ^ PAGE[3][d] ^ page
 }
 
-/// Castagnoli's polynomial, lowest power in the highest bit.
+/// Castagnoli polynomial, lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// Each byte of a register, by its place, times x^32768.
+/// Table of each byte of a register, by position, multiplied by x^32768.
 static PAGE: [[u32; 256]; 4] = {
-    // Fifteen times squared, x becomes x^(2^15).
+    // Squaring x fifteen times gives x^(2^15).
     let (mut shift, mut square) = (1 << 30, 0);
     while square < 15 {
         shift = multiply(shift, shift);
@@ -54,7 +54,7 @@ static PAGE: [[u32; 256]; 4] = {
     table
 };
 
-/// The product of two registers modulo the polynomial.
+/// Product of two registers modulo the polynomial.
 const fn multiply(a: u32, b: u32) -> u32 {
     let (mut product, mut shifted, mut bit) = (0, b, 1 << 31);
     while bit > 0 {
@@ -73,7 +73,7 @@ fn go_on(crc: u32, bytes: &[u8]) -> u32 {
     finish(&digest)
 }
 
-/// The CRC32C of all `slices`, one behind the other.
+/// CRC32C of all `slices`, concatenated.
 #[must_use]
 pub fn crc32c_of_slices<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     let mut digest = resume(0);
@@ -83,7 +83,8 @@ pub fn crc32c_of_slices<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     finish(&digest)
 }
 
-/// The register of the division starts as all ones and is inverted at the end; undo the end to go on.
+/// Returns a digest that continues from `crc`. The register starts as all ones and is inverted at the end, so the
+/// inversion is undone first.
 fn resume(crc: u32) -> Digest {
     Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc))
 }
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 3720 §B.4 prints the bytes as they go on the wire.
+    /// Bytes of a CRC as they appear on the wire, which is how RFC 3720 §B.4 prints them.
     fn on_the_wire(crc: u32) -> [u8; 4] {
         crc.to_le_bytes()
     }

@@ -1,16 +1,16 @@
-//! The field GF(2^8) of RAID-6: polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), generator 2.
+//! Arithmetic of the field GF(2^8) of RAID-6: polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), generator 2.
 //!
-//! Addition is XOR. Used for single bytes: coefficients and tables; the kernels do the long runs.
+//! Addition is XOR. Used for single bytes (coefficients and tables); kernels process buffers.
 
-/// What x^8 is congruent to.
+/// Residue of x^8.
 pub const REDUCTION: u8 = 0x1d;
 
-/// How many powers the generator has before it returns to 1.
+/// Number of distinct powers of the generator.
 const ORDER: usize = 255;
 
 struct Tables {
     power: [u8; ORDER],
-    /// The exponent of each byte but zero, which is no power.
+    /// Exponent of each byte; unused for zero, which is no power.
     exponent: [u8; 256],
 }
 
@@ -21,6 +21,7 @@ const fn tables() -> Tables {
     let mut value = 1;
     let mut exponent = 0;
     while exponent < ORDER {
+        // The powers are a permutation of 1 to 255, so each exponent is set once.
         tables.power[exponent] = value;
         tables.exponent[value as usize] = exponent as u8;
         value = double(value);
@@ -47,10 +48,11 @@ pub fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
     }
+    // Logarithms: a product is the power of the sum of the exponents.
     power(usize::from(TABLES.exponent[usize::from(a)]) + usize::from(TABLES.exponent[usize::from(b)]))
 }
 
-/// The `b` with `a·b = 1`.
+/// Returns the multiplicative inverse of `a`.
 ///
 /// *Panics*: when `a` is zero, which has none.
 #[must_use]
@@ -63,7 +65,7 @@ pub fn invert(a: u8) -> u8 {
 mod tests {
     use super::*;
 
-    /// Multiplication as school has it: shift, add, reduce.
+    /// Reference multiplication: shift, add, reduce.
     fn long_multiply(mut a: u8, mut b: u8) -> u8 {
         let mut product = 0;
         while b != 0 {

@@ -1,16 +1,16 @@
-//! One set of loops per instruction set.
+//! Function table of one instruction set.
 
-/// The data columns of a stripe in order; one that is `None` stands for zeros.
+/// Data columns of a stripe in order; `None` stands for zeros.
 pub type Columns<'a> = [Option<&'a [u8]>];
 
-/// A set of loops that this CPU can run. Obtained from [`crate::choice`] only, so that one
-/// which the CPU lacks cannot be called.
+/// Set of loops that this CPU can run. Obtained from [`crate::choice`] only, so that a kernel which the CPU does not
+/// support cannot be called.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     pub(crate) name: &'static str,
     pub(crate) xor_into: fn(target: &mut [u8], source: &[u8]),
     pub(crate) xor: fn(sources: &[&[u8]], out: &mut [u8]),
-    /// P and Q of the columns' bytes from `from` on, as many as `p` and `q` are long.
+    /// Computes P and Q of the columns' bytes starting at `from`, as many as `p` and `q` are long.
     pub(crate) pq: fn(columns: &Columns<'_>, from: usize, p: &mut [u8], q: &mut [u8]),
     /// `target ^= c·source`.
     pub(crate) multiply_into: fn(target: &mut [u8], source: &[u8], c: u8),
@@ -19,18 +19,18 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The instruction set, as people call it.
+    /// Name of the instruction set.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// See [`crate::xor::xor`]; the lengths are judged there.
+    /// XOR of `sources`; see [`crate::xor::xor`], which checks the lengths.
     pub fn xor(&self, sources: &[&[u8]], out: &mut [u8]) {
         (self.xor)(sources, out);
     }
 
-    /// See [`crate::parity::pq`]; the lengths are judged there.
+    /// P and Q of `columns`; see [`crate::parity::pq`], which checks the lengths.
     pub fn pq(&self, columns: &Columns<'_>, p: &mut [u8], q: &mut [u8]) {
         (self.pq)(columns, 0, p, q);
     }

@@ -1,8 +1,8 @@
-//! The arithmetic that must be fast: CRC32C, XOR and the P+Q parity of RAID-6.
+//! Vectorized arithmetic: CRC32C, XOR and the P+Q parity of RAID-6. Also memory beyond the CPU caches.
 //!
-//! [`xor`], [`parity`] and [`crc32c`] are what callers use; each runs the best [`kernel`] that this
-//! CPU has ([`choice`]). The scalar kernel is the meaning, the others are the same function faster.
-//! `unsafe` lives in the private module `sys` only.
+//! [`xor`], [`parity`] and [`crc32c`] are the interface; each uses the best [`kernel`] of this CPU ([`choice`]). The
+//! scalar kernel defines the result, the others compute the same function faster. `unsafe` is restricted to the private
+//! module `sys`.
 
 pub mod choice;
 pub mod crc32c;

@@ -1,5 +1,6 @@
-//! Memory that is larger than the CPU's caches: what nobody reads soon does not drive out the rest, what somebody reads soon is asked for
-//! before, and what stays lies in huge pages.
+//! Memory that exceeds the CPU caches: copies that bypass the caches, prefetch, and storage in huge pages.
+//!
+//! Called by `block` for RAM units, cache frames and reads of them (docs/adr/0015).
 
 mod slab;
 
@@ -7,26 +8,28 @@ use crate::sys::memory as kernel;
 pub use slab::Slab;
 use std::sync::LazyLock;
 
-/// The unit of the caches.
+/// Cache line size in bytes.
 const LINE_BYTES: usize = 64;
-/// A processor guesses what is read next within a page, and no further.
+/// Page size in bytes: the hardware prefetcher does not cross page boundaries.
 const PAGE_BYTES: usize = 4096;
-/// What is asked for whole. More would drive out what was asked for before it is read.
+/// Largest buffer that is prefetched completely. Prefetching more would evict lines before they are used.
 const WHOLE_BYTES_MAX: usize = 16 << 10;
-/// Of each page of more than that, by a processor that goes on from there by itself.
+/// Cache lines per page to prefetch of a larger buffer, on a CPU whose hardware prefetcher continues from there.
 const FIRST_LINES: usize = 4;
-/// Where it was measured first it was 1.13 times the reads of 128 KiB; that machine's processor was not written down, and is taken for AMD's
-/// as an earlier one's was. On Intel's it is 1.14 times without (docs/performance.md).
+/// True on CPUs where prefetching the first lines of each page pays off.
+///
+/// The first measurement gave 1.13 times the reads of 128 KiB; the CPU of that machine was not recorded and is assumed
+/// to be AMD's like that of an earlier one. Intel's CPUs are 1.14 times as fast without it (docs/performance.md).
 static GOES_ON: LazyLock<bool> = LazyLock::new(|| kernel::vendor() == *b"AuthenticAMD");
 
-/// `from` is in `into`, whose lines were not read for it and are not kept in the caches.
+/// Copies `from` to `into` with stores that bypass the caches: the lines of `into` are neither read nor kept.
 ///
-/// *Shape*: both as long as each other. *Panics*: when they are not.
+/// *Shape*: equal lengths. *Panics*: when they differ.
 pub fn copy_past_caches(into: &mut [u8], from: &[u8]) {
     kernel::copy_past_caches(into, from);
 }
 
-/// `bytes` are read soon: they are on their way into the caches, all of a few. Of many the beginning of each page is, where that helps.
+/// Prefetches `bytes`: all of a small buffer; of a large one the beginning of each page, where that helps.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     let lines = match bytes.len() {
@@ -39,7 +42,7 @@ pub fn prefetch(bytes: &[u8]) {
     }
 }
 
-/// `what`, which is no longer than a line of the caches, is looked at soon.
+/// Prefetches `what`, which is not larger than a cache line.
 #[inline]
 pub fn prefetch_value<T>(what: &T) {
     kernel::prefetch(what);

@@ -1,4 +1,4 @@
-//! P and Q of RAID-6, as Linux md computes them: P = Σ dᵢ, Q = Σ gⁱ·dᵢ over GF(2^8).
+//! P and Q of RAID-6, as computed by Linux md: P = Σ dᵢ, Q = Σ gⁱ·dᵢ over GF(2^8).
 //!
 //! *Source*: H. Peter Anvin, "The mathematics of RAID-6".
 
@@ -6,34 +6,34 @@ use crate::choice;
 use crate::gf256;
 use crate::kernel::Columns;
 
-/// More data columns than this cannot be told apart by Q.
+/// Limit on data columns: Q cannot distinguish more.
 pub const COLUMNS_MAX: usize = 255;
 
-/// The missing column cannot be computed from what is left.
+/// Error: the missing column cannot be computed from the remaining ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unrecoverable;
 
-/// `p` and `q` hold the parity of `columns`.
+/// Computes the parity of `columns` into `p` and `q`.
 ///
-/// *Shape*: data columns in order; `None` stands for zeros. All have the length of `p` and `q`.
-/// *Panics*: when lengths differ, or there are more than [`COLUMNS_MAX`] columns.
+/// *Shape*: data columns in order; `None` stands for zeros. All have the length of `p` and `q`. *Panics*: when lengths
+/// differ, or there are more than [`COLUMNS_MAX`] columns.
 pub fn pq(columns: &Columns<'_>, p: &mut [u8], q: &mut [u8]) {
     assert_eq!(p.len(), q.len(), "P and Q cover the same rows");
     judge(columns, p.len());
     (choice::best().pq)(columns, 0, p, q);
 }
 
-/// `q` is the Q of columns of which column `column` has changed by `delta` (old XOR new) since.
+/// Updates `q` after a change of column `column` by `delta` (old XOR new).
 ///
 /// P changes by `delta` itself: [`crate::xor::xor_into`]. *Panics*: when the lengths differ.
 pub fn update_q(q: &mut [u8], delta: &[u8], column: usize) {
     choice::best().multiply_into(q, delta, gf256::power(column));
 }
 
-/// `out` holds data column `column`, which is lost, computed from the other columns and P, Q or both.
+/// Reconstructs the missing data column `column` into `out` from the other columns and P, Q or both.
 ///
-/// *Shape*: a lost column is `None`, as is a lost P or Q. *Errors*: [`Unrecoverable`] when more is
-/// lost than is left to compute it from. *Panics*: when `column` is not lost, or lengths differ.
+/// *Shape*: a missing column is `None`, as is a missing P or Q. *Errors*: [`Unrecoverable`] when more is missing than
+/// parity can replace. *Panics*: when `column` is not missing, or lengths differ.
 pub fn recover(
     columns: &Columns<'_>,
     p: Option<&[u8]>,
@@ -48,6 +48,7 @@ pub fn recover(
     assert!(columns.get(column).is_some_and(Option::is_none), "only a lost column is recovered");
     let mut others = (0..columns.len()).filter(|&other| other != column && columns[other].is_none());
     match (others.next(), others.next(), p, q) {
+        // P is preferred where both are left: it needs only XOR.
         (None, _, Some(p), _) => by_p(columns, p, out),
         (None, _, None, Some(q)) => by_q(columns, q, column, out),
         (Some(other), None, Some(p), Some(q)) => by_both(columns, (p, q), (column, other), out),
@@ -70,7 +71,7 @@ fn by_p(columns: &Columns<'_>, p: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Bytes of the column that are worked on at a time, so that what is needed twice stays in the cache.
+/// Step size in bytes, so that data needed twice stays in the cache.
 const STEP: usize = 4096;
 
 fn by_q(columns: &Columns<'_>, q: &[u8], column: usize, out: &mut [u8]) {
@@ -80,14 +81,15 @@ fn by_q(columns: &Columns<'_>, q: &[u8], column: usize, out: &mut [u8]) {
     for (step, out) in out.chunks_mut(STEP).enumerate() {
         let from = step * STEP;
         let len = out.len();
+        // Q of the surviving columns; the XOR with the stored Q leaves gˣ·d of the missing column.
         (kernel.pq)(columns, from, &mut unused[..len], out);
         (kernel.xor_into)(out, &q[from..from + len]);
         (kernel.scale)(out, coefficient);
     }
 }
 
-/// Two equations, two unknowns: x + y = P', gˣ·x + gʸ·y = Q', where P' and Q' lack the survivors' part.
-/// So x = (gʸ·P' + Q') / (gˣ + gʸ).
+/// Solves two equations for x: x + y = P', gˣ·x + gʸ·y = Q', where P' and Q' exclude the contribution of the surviving
+/// columns. So x = (gʸ·P' + Q') / (gˣ + gʸ).
 fn by_both(columns: &Columns<'_>, (p, q): (&[u8], &[u8]), (x, y): (usize, usize), out: &mut [u8]) {
     let kernel = choice::best();
     let divisor = gf256::invert(gf256::power(x) ^ gf256::power(y));

@@ -1,4 +1,4 @@
-//! The portable kernel: eight bytes at a time in a `u64`. It defines what the others compute.
+//! Portable kernel: eight bytes at a time in a `u64`. It defines the results of all kernels.
 
 use crate::gf256;
 use crate::kernel::{Columns, Kernel};
@@ -7,7 +7,7 @@ pub(crate) static KERNEL: Kernel = Kernel { name: "scalar", xor_into, xor, pq, m
 
 const WORD: usize = size_of::<u64>();
 
-/// Doubles each of the eight bytes in the field: shift, and reduce those whose top bit fell out.
+/// Doubles each of the eight bytes in the field: shifts, and reduces those whose top bit was set.
 fn double_word(word: u64) -> u64 {
     let overflow = (word >> 7) & 0x0101_0101_0101_0101;
     ((word & 0x7f7f_7f7f_7f7f_7f7f) << 1) ^ (overflow * u64::from(gf256::REDUCTION))
@@ -16,6 +16,7 @@ fn double_word(word: u64) -> u64 {
 /// `c` times each of the eight bytes.
 fn multiply_word(mut word: u64, mut c: u8) -> u64 {
     let mut product = 0;
+    // Adds the word where bit 0 of `c` is set, without a branch.
     while c != 0 {
         product ^= word & u64::from(c & 1).wrapping_neg();
         word = double_word(word);
@@ -38,7 +39,7 @@ pub(crate) fn xor(sources: &[&[u8]], out: &mut [u8]) {
     xor_from(sources, 0, out);
 }
 
-/// XOR of the sources' bytes from `from` on; what is left over by the wider kernels.
+/// XOR of the sources' bytes from `from`; also computes the tail of the wider kernels.
 pub(crate) fn xor_from(sources: &[&[u8]], from: usize, out: &mut [u8]) {
     out.fill(0);
     for source in sources {
@@ -50,6 +51,7 @@ pub(crate) fn pq(columns: &Columns<'_>, from: usize, p: &mut [u8], q: &mut [u8])
     let words = p.len() / WORD * WORD;
     for at in (0..words).step_by(WORD) {
         let (mut sum, mut syndrome) = (0, 0);
+        // Horner's rule from the last column: Q = d₀ + 2·(d₁ + 2·(d₂ + …)).
         for column in columns.iter().rev() {
             syndrome = double_word(syndrome);
             if let Some(bytes) = column {

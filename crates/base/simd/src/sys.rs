@@ -1,5 +1,6 @@
-//! The kernels of x86-64, and huge pages. All `unsafe` of this crate is here: loads and stores of a whole vector from
-//! an array of its size, the step from "the CPU says that it can" to code that relies on it, and memory that is cut up.
+//! Kernels of x86-64, and huge pages. All `unsafe` of this crate is here: loads and stores of a whole vector from an
+//! array of its size, the step from a detected CPU feature to code that relies on it, and memory that is divided into
+//! slots.
 
 use crate::kernel::Kernel;
 
@@ -18,7 +19,7 @@ pub(crate) mod region;
 #[cfg(target_arch = "x86_64")]
 mod ssse3;
 
-/// Other CPUs look after their caches themselves.
+/// Fallback for other CPUs: plain copies, no prefetch.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) mod memory {
     pub(crate) fn copy_past_caches(into: &mut [u8], from: &[u8]) {
@@ -33,13 +34,13 @@ pub(crate) mod memory {
     }
 }
 
-/// The kernels beside the scalar one that this CPU can run, the slowest first.
+/// Kernels that this CPU can run besides the scalar one, the slowest first.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn detected() -> impl Iterator<Item = &'static Kernel> {
     [ssse3::kernel(), avx2::kernel(), gfni256::kernel(), gfni512::kernel()].into_iter().flatten()
 }
 
-/// None yet: other CPUs run the scalar kernel.
+/// No kernels: other CPUs run the scalar one.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn detected() -> impl Iterator<Item = &'static Kernel> {
     std::iter::empty()

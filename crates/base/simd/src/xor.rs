@@ -2,7 +2,7 @@
 
 use crate::choice;
 
-/// `target` holds the XOR of what it held and `source`.
+/// Adds `source` to `target` with XOR.
 ///
 /// *Panics*: when the lengths differ.
 pub fn xor_into(target: &mut [u8], source: &[u8]) {
@@ -10,7 +10,7 @@ pub fn xor_into(target: &mut [u8], source: &[u8]) {
     (choice::best().xor_into)(target, source);
 }
 
-/// `out` holds the XOR of all `sources`; zeros when there are none.
+/// Writes the XOR of all `sources` to `out`; zeros when there are none.
 ///
 /// *Panics*: when a source has another length than `out`.
 pub fn xor(sources: &[&[u8]], out: &mut [u8]) {

@@ -1,9 +1,9 @@
-//! Slows down those who guess secrets, and keeps nobody else out.
+//! Brute-force protection for logins: exponential back-off and a limit on concurrent attempts after failures.
 //!
-//! Used for CHAP logins of hosts and for logins to the console, each with a [`Policy`] of its own. A right secret is never held
-//! back; the answer to a wrong one comes ever later. Once too many attempts have failed, those of a name and those from an
-//! address are judged a few at a time. A name that has authenticated from an address before is judged there by itself, so nobody can be
-//! locked out by the guesses of another.
+//! Used for CHAP logins of hosts and for logins to the console, each with a [`Policy`] of its own. A correct secret is
+//! never delayed; the answer to a wrong one is delayed, longer each time. Once too many attempts have failed, those for
+//! a name and those from an address are limited to a few at a time. A name that has authenticated from an address
+//! before has a limit of its own there, so nobody can be locked out by the guesses of others.
 //!
 //! Time is an argument, as a duration since an instant that the caller chooses once.
 
@@ -12,28 +12,29 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What failures cost.
+/// Delays and limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// Failures that cost nothing: somebody mistypes.
+    /// Failures without a delay, for typing errors.
     pub free: u32,
-    /// How long the answer to the first failure behind those is held back; each further one twice as long.
+    /// Delay of the answer to the first failure after those; doubled with each further one.
     pub first: Duration,
-    /// How long an answer is held back at most.
+    /// Longest delay of an answer.
     pub most: Duration,
-    /// Attempts for one name, from addresses where it has not authenticated, that are judged at a time once too many have failed.
+    /// Limit on concurrent attempts for one name from addresses where it has not authenticated, once too many have
+    /// failed.
     pub of_name_max: usize,
-    /// Attempts from one address that are judged at a time once too many have failed.
+    /// Limit on concurrent attempts from one address, once too many have failed.
     pub of_address_max: usize,
-    /// Attempts for a name from an address where it has authenticated, likewise.
+    /// Limit on concurrent attempts for a name from an address where it has authenticated, once too many have failed.
     pub known_max: usize,
-    /// Failures that are so long ago are forgotten.
+    /// Time after which failures are forgotten.
     pub memory: Duration,
-    /// Names and addresses that are remembered for their failures, and as many for having authenticated.
+    /// Limit on entries with failures, and on pairs of name and address that have authenticated.
     pub remembered_max: usize,
 }
 
-/// The failures of all names and addresses. Cheap to clone, the same everywhere.
+/// Failures of all names and addresses. Cheap to clone; clones share the state.
 #[derive(Debug)]
 pub struct LoginThrottle<N: Ord>(Arc<Shared<N>>);
 
@@ -52,16 +53,16 @@ struct Shared<N: Ord> {
 #[derive(Debug)]
 struct Table<N: Ord> {
     failures: BTreeMap<Lane<N>, Failures>,
-    /// Where names have authenticated.
+    /// Addresses from which names have authenticated.
     known: BTreeSet<(IpAddr, N)>,
 }
 
-/// What is judged a few at a time.
+/// Key of a failure count: attempts with the same key share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Lane<N> {
     Address(IpAddr),
     Name(N),
-    /// A name at an address where it has authenticated.
+    /// Name at an address where it has authenticated.
     Known(IpAddr, N),
 }
 
@@ -69,11 +70,11 @@ enum Lane<N> {
 struct Failures {
     count: u32,
     last: Duration,
-    /// Attempts that are judged, or whose answer is held back.
+    /// Attempts in progress, including those whose answer is delayed.
     judged: usize,
 }
 
-/// An attempt to authenticate that is judged, or whose answer is held back; over when it is dropped.
+/// Attempt to authenticate, in progress until it is dropped, after its answer was sent.
 #[derive(Debug)]
 pub struct Attempt<N: Ord> {
     shared: Arc<Shared<N>>,
@@ -82,34 +83,36 @@ pub struct Attempt<N: Ord> {
     name: N,
 }
 
-/// What a failure costs.
+/// Consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Penalty {
-    /// How often this name, or this address, has failed.
+    /// Number of failures of this name or this address, whichever is higher.
     pub failures: u32,
-    /// How long the answer is held back.
+    /// Delay of the answer.
     pub hold: Duration,
 }
 
 impl<N: Ord + Clone> LoginThrottle<N> {
-    /// No failures yet.
+    /// Returns a throttle without failures.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         let table = Mutex::new(Table { failures: BTreeMap::new(), known: BTreeSet::new() });
         Self(Arc::new(Shared { policy, table }))
     }
 
-    /// Begins an attempt of `name` from `address`; `None` when others that failed before are judged, and it has to be tried
-    /// again later.
+    /// Starts an attempt of `name` from `address`. `None` when the limit on concurrent attempts is reached, so that the
+    /// caller has to retry later.
     #[must_use]
     pub fn begin(&self, address: IpAddr, name: &N, now: Duration) -> Option<Attempt<N>> {
         let (policy, address) = (&self.0.policy, network_of(address));
         let mut table = self.0.lock();
+        // A name that is known at this address depends on its own failures there only: guesses of others do not count.
         let lanes = if table.known.contains(&(address, name.clone())) {
             vec![Lane::Known(address, name.clone())]
         } else {
             vec![Lane::Address(address), Lane::Name(name.clone())]
         };
+        // The first `free` failures have no effect; from then on the concurrent attempts are limited.
         let is_full = |lane: &Lane<N>| {
             let failures = table.failures.get(lane);
             failures.is_some_and(|of| of.count_at(now, policy) > policy.free && of.judged >= policy.most_of(lane))
@@ -127,7 +130,8 @@ impl<N: Ord + Clone> LoginThrottle<N> {
 }
 
 impl<N: Ord + Clone> Attempt<N> {
-    /// The secret was wrong: what that costs. The attempt goes on until its answer is given.
+    /// Records that the secret was wrong, and returns the delay of the answer. The attempt stays in progress until it
+    /// is dropped.
     #[must_use]
     pub fn failed(&self, now: Duration) -> Penalty {
         let policy = &self.shared.policy;
@@ -142,10 +146,11 @@ impl<N: Ord + Clone> Attempt<N> {
         let Some(doublings) = failures.checked_sub(policy.free + 1) else {
             return Penalty { failures, hold: Duration::ZERO };
         };
+        // 2^16 times the first delay exceeds any limit; more doublings would overflow the shift.
         Penalty { failures, hold: policy.first.saturating_mul(1 << doublings.min(16)).min(policy.most) }
     }
 
-    /// The secret was right: nothing is held against this name here, and it is known here.
+    /// Records that the secret was correct: resets the failures of this name here, and remembers it for this address.
     pub fn succeeded(&self) {
         let mut table = self.shared.lock();
         for lane in &self.lanes {
@@ -154,6 +159,7 @@ impl<N: Ord + Clone> Attempt<N> {
             }
         }
         if table.known.len() >= self.shared.policy.remembered_max {
+            // Bounded: an attacker with many valid names must not grow the table.
             table.known.pop_first();
         }
         table.known.insert((self.address, self.name.clone()));
@@ -166,6 +172,7 @@ impl<N: Ord> Drop for Attempt<N> {
         for lane in &self.lanes {
             if let Some(of) = table.failures.get_mut(lane) {
                 of.judged = of.judged.saturating_sub(1);
+                // Entries without failures are dropped at once, so that correct logins take no memory here.
                 if of.judged == 0 && of.count == 0 {
                     table.failures.remove(lane);
                 }
@@ -181,11 +188,12 @@ impl<N: Ord> Shared<N> {
 }
 
 impl<N: Ord + Clone> Table<N> {
-    /// Makes room for `lane`, where there are too many: the one with the fewest failures goes, and of those the oldest.
+    /// Makes room for `lane` in a full table: evicts the entry with the fewest failures, and the oldest of those.
     fn make_room(&mut self, lane: &Lane<N>, now: Duration, policy: &Policy) {
         if self.failures.len() < policy.remembered_max || self.failures.contains_key(lane) {
             return;
         }
+        // Entries of attempts in progress are kept: their counts would be wrong afterwards.
         let idle = self.failures.iter().filter(|(_, of)| of.judged == 0);
         let least = idle.min_by_key(|(_, of)| (of.count_at(now, policy), of.last)).map(|(lane, _)| lane.clone());
         if let Some(least) = least {
@@ -206,14 +214,16 @@ impl Policy {
 
 impl Failures {
     fn count_at(&self, now: Duration, policy: &Policy) -> u32 {
+        // Failures expire after `memory` without another one.
         if now.saturating_sub(self.last) < policy.memory { self.count } else { 0 }
     }
 }
 
-/// The address itself, or the /64 of an IPv6 address: its holder has all of that.
+/// Returns the address itself, or the /64 network of an IPv6 address, as one client owns the whole network.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
+            // Per /64: a host may use every address of its network.
             let [a, b, c, d, ..] = v6.segments();
             IpAddr::from([a, b, c, d, 0, 0, 0, 0])
         }
@@ -249,7 +259,7 @@ mod tests {
         throttle.begin(address(from), &name.to_owned(), NOW)
     }
 
-    /// An attempt that failed and has had its answer.
+    /// Makes an attempt that fails and has been answered.
     fn fail(throttle: &LoginThrottle<String>, name: &str, from: u32, now: Duration) -> Penalty {
         let attempt = throttle.begin(address(from), &name.to_owned(), now);
         attempt.expect("nobody is judged").failed(now)

@@ -1,4 +1,5 @@
-//! What an array costs beside the same load on its bare members, which are files: in memory (`/dev/shm`) or on a disk.
+//! Cost of an array compared with the same load on its bare members, which are files in memory (`/dev/shm`) or on a
+//! disk.
 //!
 //! `cargo run --release -p blockyard --example array_rates -- DIR [ROUNDS]`
 
@@ -17,14 +18,14 @@ use uring::Uring;
 const BLOCK: usize = 4096;
 const CHUNK_BYTES: u32 = 64 << 10;
 const DEPTH: usize = 32;
-/// Stripes that are written fresh in one measurement.
+/// Stripes written by full-stripe writes in one measurement.
 const STRIPES: u32 = 1024;
 const SPAN: Duration = Duration::from_millis(300);
 
 type File = GroupCommit<Steady<<Uring as World>::Disk>>;
 type Member = Rc<File>;
 
-/// A disk whose cache may be taken for one that survives a power cut, as those of good SSDs do.
+/// Disk whose volatile cache can be declared as non-volatile, like that of an SSD with power-loss protection.
 struct Steady<D> {
     disk: D,
     volatile_cache: bool,
@@ -44,7 +45,7 @@ impl<D: BlockDevice> BlockDevice for Steady<D> {
         if self.volatile_cache { self.disk.flush(after).await } else { Ok(Stable::attest()) }
     }
     async fn discard(&self, _: Extent) -> Result<Written, IoError> {
-        // A hint. Taken, the files would have to find their pages again.
+        // Discards are dropped: carried out, the files would have to allocate their pages again.
         Ok(Written::attest())
     }
 }
@@ -57,31 +58,31 @@ impl FailureLog for NoFailures {
     }
 }
 
-/// What commands are: their size, which way, and whether they follow each other.
+/// Load: size, direction and pattern of its commands.
 #[derive(Clone, Copy)]
 struct Load {
     blocks: u64,
     is_write: bool,
     is_random: bool,
-    /// Whole stripes whose old content nobody needs.
+    /// Full-stripe writes whose old content is dead.
     is_fresh: bool,
 }
 
-/// Something to put the load on.
+/// Subject of a measurement.
 enum Subject {
-    /// The members as they are: what an array without sums and locks would have to do.
+    /// Bare members, as the lower bound: an array without checksums and locks.
     Bare(Vec<Member>, Level),
     Array(Rc<Array<Member>>),
 }
 
 impl Subject {
-    /// Batches that the log has got.
+    /// Returns the number of batches written to the redo log.
     fn batches(&self) -> u64 {
         let Self::Array(array) = self else { return 0 };
         array.status().protection.as_ref().map_or(0, |protection| protection.batches)
     }
 
-    /// Command number `n`, to its end: what is written is stable then.
+    /// Runs command number `n` to its end; written data is stable then.
     async fn run(&self, load: Load, n: u64, data: &View) -> Result<(), IoError> {
         match self {
             Self::Bare(members, level) => bare(members, *level, load, n, data).await,
@@ -102,6 +103,7 @@ impl Subject {
 
 async fn bare(members: &[Member], level: Level, load: Load, n: u64, data: &View) -> Result<(), IoError> {
     let (first, count) = (n as usize, members.len());
+    // RAID-6 members but P and Q hold data of a full stripe.
     let parts = if load.is_fresh { count as u64 - 2 } else { 1 };
     let each = Load { blocks: load.blocks / parts, ..load };
     let at = each.place(n / count as u64 * parts, members[0].geometry().blocks.0);
@@ -133,7 +135,7 @@ impl Load {
     }
 }
 
-/// Commands in a second and microseconds of this process's CPU for each.
+/// Returns commands per second, and CPU microseconds of this process per command.
 async fn rate(world: &Uring, subject: &Rc<Subject>, load: Load, seed: u64) -> (f64, f64) {
     let data = pattern(load.blocks);
     let (begin, cpu) = (world.now(), cpu_seconds());
@@ -159,7 +161,7 @@ async fn rate(world: &Uring, subject: &Rc<Subject>, load: Load, seed: u64) -> (f
     (done / (world.now() - begin).as_secs_f64(), (cpu_seconds() - cpu) * 1e6 / done)
 }
 
-/// CPU time of all threads of this process, the kernel's on its behalf included.
+/// Returns the CPU time of all threads of this process, including kernel time.
 fn cpu_seconds() -> f64 {
     let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     clock.tv_sec as f64 + clock.tv_nsec as f64 / 1e9
@@ -173,7 +175,7 @@ fn pattern(blocks: u64) -> View {
     buf.freeze()
 }
 
-/// The files, written from end to end.
+/// Creates the member files and writes them completely.
 async fn members(world: &Uring, dir: &Path, count: usize, blocks: u64, volatile_cache: bool) -> Vec<Member> {
     let mut members = Vec::new();
     for n in 0..count {
@@ -182,6 +184,7 @@ async fn members(world: &Uring, dir: &Path, count: usize, blocks: u64, volatile_
         let options = DiskOptions { block_bytes: BLOCK as u32, read_only: false };
         let disk = world.open_disk(&path.to_string_lossy(), options).await.expect("it was just made");
         std::fs::remove_file(&path).expect("it was just made");
+        // Written once, so that no measurement includes the allocation of pages.
         let zeros = Buf::zeroed(1 << 20).freeze();
         for at in (0..blocks).step_by(256) {
             drop(disk.write(Lba(at), zeros.clone()).await.expect("there is room"));
@@ -191,7 +194,7 @@ async fn members(world: &Uring, dir: &Path, count: usize, blocks: u64, volatile_
     members
 }
 
-/// The members, and two arrays, each on files of its own, every block written.
+/// Returns the bare members and two arrays, each on files of its own with every block written.
 async fn subjects(
     world: &Uring,
     dir: &Path,
@@ -203,7 +206,7 @@ async fn subjects(
     let layout = Layout::new(level, count, CHUNK_BYTES, Blocks(blocks)).expect("a valid shape");
     let some = members(world, dir, count, blocks, volatile).await.into_iter().map(Some).collect();
     let plain = Rc::new(Array::new(layout, some, Rc::new(NoFailures)).expect("enough members"));
-    // The log of a member of 8 GiB: with the one that belongs to these, checkpoints would be all that is measured.
+    // Log size of an 8 GiB member: with the smaller log of these files, checkpoints would dominate.
     let shape = Shape { ring_blocks: 8192, ..Shape::new([1; 16], level, count, CHUNK_BYTES, Blocks(blocks)) };
     let all = members(world, dir, count, blocks, volatile).await;
     let own = world.clone();
@@ -228,17 +231,18 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// One row: the three in turn, `rounds` times.
+/// Measures one row: the three subjects in turn, `rounds` times.
 async fn row(world: &Uring, name: &str, subjects: &[Rc<Subject>], load: Load, rounds: u64) {
     if !std::env::args().nth(3).is_none_or(|only| name.contains(&only)) {
         return;
     }
     let mut all: Vec<Vec<(f64, f64)>> = vec![Vec::new(); subjects.len()];
     let batches = subjects[2].batches();
+    // Alternating, so that a slow phase of the machine affects all subjects.
     for round in 0..rounds {
         for (subject, figures) in subjects.iter().zip(&mut all) {
             if let (Subject::Array(array), true) = (&**subject, load.is_fresh) {
-                // What a volume does with stripes that it has given up.
+                // A volume also discards stripes before it writes them anew.
                 drop(array.discard(array.geometry().all()).await.expect("the files are well"));
             }
             figures.push(rate(world, subject, load, round).await);

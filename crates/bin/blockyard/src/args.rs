@@ -1,4 +1,6 @@
-//! The command line: noun, then verb.
+//! Command line of `blockyard`, parsed by clap: a noun, then a verb.
+//!
+//! The doc comments of commands and options are the texts of `--help` and of the manual pages.
 
 mod alert;
 mod auth;
@@ -60,7 +62,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::{Refusal, code};
 use std::path::PathBuf;
 
-/// Disks become pools, pools give volumes, volumes are presented to hosts over iSCSI.
+/// Manage disks, pools and volumes, and present volumes to hosts over iSCSI.
 #[derive(Debug, Parser)]
 #[command(name = "blockyard", version, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "Example:
@@ -79,25 +81,27 @@ pub(crate) struct Cli {
     pub command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The daemon's socket [default: $BLOCKYARD_SOCKET, or /run/blockyard/blockyard.sock]
+    /// Path of the daemon's socket [default: $BLOCKYARD_SOCKET, or /run/blockyard/blockyard.sock]
     #[arg(long, global = true, help_heading = "Global options", value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// An array elsewhere, instead of the socket: https://array1:8443 [or $BLOCKYARD_URL]
+    /// URL of a remote array, instead of the socket: https://array1:8443 [or $BLOCKYARD_URL]
     #[arg(long, global = true, help_heading = "Global options", value_name = "URL", conflicts_with = "socket")]
     pub url: Option<String>,
-    /// A file that holds the token to prove ourselves with there, or - for standard input [or $BLOCKYARD_TOKEN]
+    /// File with the API token for the remote array, or - for standard input [or $BLOCKYARD_TOKEN]
     #[arg(long, global = true, help_heading = "Global options", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Believe this key there, as blockyard web show has it [or $BLOCKYARD_PIN; default: the system's authorities]
+    /// Pin this certificate key of the remote array, as printed by blockyard web show [or $BLOCKYARD_PIN; default: the
+    /// system's trusted CAs]
     #[arg(long, global = true, help_heading = "Global options", value_name = "PIN")]
     pub pin: Option<String>,
-    /// Believe whoever the authorities in this file vouch for
+    /// Trust the certificate authorities in this file
     #[arg(long, global = true, help_heading = "Global options", value_name = "FILE", conflicts_with = "pin")]
     pub ca_file: Option<PathBuf>,
-    /// Print as table, json, or name: the first column alone [default: a table on a terminal, tab-separated in a pipe]
+    /// Set the output format: table, json, or name (first column only) [default: a table on a terminal, tab-separated
+    /// in a pipe]
     #[arg(
         short,
         long,
@@ -108,13 +112,13 @@ pub(crate) struct Global {
         hide_possible_values = true
     )]
     pub output: Option<Form>,
-    /// Print tables without their first line
+    /// Print tables without the header line
     #[arg(long, global = true, help_heading = "Global options")]
     pub no_headers: bool,
-    /// Print nothing but what was asked for and errors
+    /// Print only results and errors
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub quiet: bool,
-    /// List or show it again, each second or each so many; on a terminal in place of what stood there
+    /// Repeat a list or show command every second, or every SECONDS; on a terminal, redraw in place
     #[arg(
         long,
         global = true,
@@ -126,24 +130,24 @@ pub(crate) struct Global {
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     pub every: Option<u64>,
-    /// Say on stderr what is asked of the daemon, as method and path behind /api/v1
+    /// Print each API request to stderr, as method and path below /api/v1
     #[arg(long, global = true, help_heading = "Global options")]
     pub requests: bool,
 }
 
-/// How answers are printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// Columns for people. None is ever left out, so it is the wide one, too.
+    /// Columns for people. No column is ever omitted, so `wide` is an alias.
     #[value(alias = "wide")]
     Table,
-    /// One object, keys stable, sizes in bytes.
+    /// One JSON object with stable keys; sizes in bytes.
     Json,
-    /// What is listed by its name alone, a line each.
+    /// Name of each listed object, one per line.
     Name,
 }
 
-/// The nouns, and the few verbs that stand alone.
+/// Nouns, and the few verbs without a noun.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the daemon in the foreground
@@ -151,27 +155,27 @@ pub(crate) enum Command {
   blockyard serve --config /etc/blockyard.toml
   blockyard serve --state-dir ./var/state --socket ./var/blockyard.sock --portal 127.0.0.1:3260")]
     Serve(ServeOptions),
-    /// From bare disks to a volume that a host uses, in one command: all of it or nothing
+    /// Create a pool, a volume, a host and its presentation in one command: everything or nothing
     #[command(after_help = "Example:
   blockyard up tank/vm1 100GiB /dev/sdb /dev/sdc /dev/sdd /dev/sde --initiator iqn.1993-08.org.debian:01:abc123
   blockyard up tank/vm2 50GiB --host web")]
     Up(UpOptions),
-    /// Say how everything is: what is so, what it means, what to do
+    /// Show the state of the array: condition, meaning and next step
     #[command(after_help = "Example:
   blockyard status
   blockyard status --check --quiet || mail -s 'array needs you' root < /dev/null")]
     Status {
-        /// End with exit code 7 unless all is good
+        /// Exit with code 7 unless everything is healthy
         #[arg(long)]
         check: bool,
     },
-    /// Show what happens just now: volumes, sessions, disks, the slowest first
+    /// Show current activity: volumes, sessions, disks, the slowest first
     #[command(after_help = "Example:
   blockyard top
   blockyard top disks --lines 5
   blockyard top --once -o json")]
     Top(TopOptions),
-    /// Look at the daemon, its machine and its hosts for what will hurt, and say what to do
+    /// Check the array, its host system and its clients for problems and suggest fixes
     #[command(after_help = "Example:
   blockyard doctor
   blockyard doctor --quiet && echo nothing to do
@@ -179,37 +183,37 @@ pub(crate) enum Command {
 
 Nothing is changed. Exit code 1 when something is bad.")]
     Doctor {
-        /// Look for target names of this array at another array's portal, by discovery; may be repeated
+        /// Search another array's portal by discovery for target names of this array; may be repeated
         #[arg(long, value_name = "HOST[:PORT]")]
         discover: Vec<String>,
     },
-    /// The system below the array, as fast as it can be: show, apply, revert, host
+    /// Tune the operating system for the array: show, apply, revert, host
     #[command(subcommand, after_help = "Example:\n  blockyard tune show")]
     Tune(TuneCommand),
-    /// Print the array as a document, without secrets
+    /// Print the configuration of the array as a document, without secrets
     #[command(after_help = "Example:
   blockyard export > array.toml")]
     Export,
-    /// Say what a document would change, and for whom
+    /// Show the changes that a document would make, and the hosts affected
     #[command(after_help = "Example:
   blockyard diff -f array.toml
   blockyard diff -f array.toml --prune --exit-code")]
     Diff(DiffOptions),
-    /// Make the array what a document says, whole or not at all; the second time changes nothing
+    /// Apply a document to the array, completely or not at all; applying it again changes nothing
     #[command(after_help = "Example:
   blockyard apply -f array.toml
   blockyard apply -f array.toml --prune --yes --initiator iqn.1993-08.org.debian:01:abc123 --within 90s")]
     Apply(ApplyOptions),
-    /// The state of the array on this node: show, accept, recover
+    /// State of the array on this node: show, accept, recover
     #[command(subcommand, after_help = "Example:\n  blockyard state show")]
     State(StateCommand),
     /// Earlier configurations: list, restore
     #[command(subcommand, after_help = "Example:\n  blockyard config list")]
     Config(ConfigCommand),
-    /// Why something waits: tasks
+    /// Debugging of commands that wait: tasks
     #[command(subcommand, after_help = "Example:\n  blockyard debug tasks --older 5s")]
     Debug(DebugCommand),
-    /// Print the last lines of the daemon's log, the oldest first
+    /// Print the last lines of the daemon's log, oldest first
     #[command(
         after_help = "The daemon keeps its last 2000 lines, and not more than 512 KiB. No secret is ever in them.
 
@@ -219,14 +223,14 @@ Example:
   blockyard log -o json"
     )]
     Log {
-        /// Only so many, the latest
+        /// Print only the latest N lines
         #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
         limit: u16,
     },
-    /// Help for those who help: bundle
+    /// Support: bundle
     #[command(subcommand, after_help = "Example:\n  blockyard support bundle")]
     Support(SupportCommand),
-    /// Disks: list, show, locate, add, remove, fail, replace, spare
+    /// Disks: list, find, show, locate, add, remove, fail, replace, spare
     #[command(subcommand, after_help = "Example:\n  blockyard disk list")]
     Disk(DiskCommand),
     /// Pools: create, list, show, set, scrub, export, import, destroy
@@ -247,10 +251,10 @@ Example:
     /// Authentication: show, weakest, discovery
     #[command(subcommand, after_help = "Example:\n  blockyard auth show")]
     Auth(AuthCommand),
-    /// Targets: add, list, remove; one is there from the start
+    /// Targets: add, list, remove; one exists from the start
     #[command(subcommand, after_help = "Example:\n  blockyard target list")]
     Target(TargetCommand),
-    /// Show a volume to a host
+    /// Present (map) a volume to a host
     #[command(
         visible_alias = "map",
         after_help = "Example:
@@ -260,7 +264,7 @@ Example:
   blockyard present tank/scratch --everyone"
     )]
     Present(PresentOptions),
-    /// Show a volume to a host no more
+    /// Unmap a volume from a host
     #[command(visible_alias = "unmap", after_help = "Example:\n  blockyard unpresent tank/vm1 web")]
     Unpresent(UnpresentOptions),
     /// Presentations: list
@@ -279,44 +283,44 @@ Example:
     /// Portals: list, add, set, drain, resume, remove, balance
     #[command(subcommand, after_help = "Example:\n  blockyard portal list")]
     Portal(PortalCommand),
-    /// The iSNS server that targets are registered with: show, set, off
+    /// iSNS server that targets are registered with: show, set, off
     #[command(subcommand, after_help = "Example:\n  blockyard isns show")]
     Isns(IsnsCommand),
-    /// Users, who log in to the console: add, list, set, logins, logout, remove
+    /// Users of the console: add, list, set, logins, logout, remove
     #[command(subcommand, after_help = "Example:\n  blockyard user add alice --role operator")]
     User(UserCommand),
-    /// Tokens, which programs prove themselves with: create, list, revoke
+    /// Tokens for programs that use the API: create, list, revoke
     #[command(subcommand, after_help = "Example:\n  blockyard token create backup --role operator --scope snapshots")]
     Token(TokenCommand),
-    /// The audit, who has changed what: list, verify, export, forward
+    /// Audit log of changes: list, verify, export, forward
     #[command(subcommand, after_help = "Example:\n  blockyard audit list --search tank")]
     Audit(AuditCommand),
-    /// The console and the API over the network: show, link
+    /// Console and API over the network: show, link
     #[command(subcommand, after_help = "Example:\n  blockyard web show")]
     Web(WebCommand),
-    /// Long work that is under way: list, show, cancel
+    /// Long-running operations: list, show, cancel
     #[command(subcommand, visible_alias = "job", after_help = "Example:\n  blockyard operation list")]
     Operation(OperationCommand),
-    /// Alerts, what is wrong now and who is told: active, list, add, set, test, silence, remove
+    /// Alerts and alert receivers: active, list, add, set, test, silence, remove
     #[command(subcommand, after_help = "Example:\n  blockyard alert active")]
     Alert(AlertCommand),
-    /// Events: what has happened
+    /// Events: list
     #[command(subcommand, after_help = "Example:\n  blockyard event list --follow")]
     Event(EventCommand),
-    /// Try an iSCSI target, this one or any other, against the rules of the protocol
+    /// Test the protocol conformance of an iSCSI target, this one or any other
     #[command(after_help = "Example:
   blockyard conform iscsi://10.0.0.5/iqn.2026-11.io.blockyard:target
   blockyard conform iscsi://san/iqn.2003-01.org.linux-iscsi:disk/1 --only recovery
 
 Units are read and nothing is written; sessions of other initiators are not touched. Exit code 1 when a rule is broken.")]
     Conform(ConformOptions),
-    /// The benchmark lab: run, load, report, compare, genstream, checkstream
+    /// Benchmark lab: run, load, report, compare, explain, replay, genstream, checkstream
     #[command(
         subcommand,
         after_help = "Example:\n  blockyard lab run lab/scenarios/queue-depth.toml --out queue-depth.json"
     )]
     Lab(LabCommand),
-    /// Ask a unit whether it has what a cluster, a hypervisor or a database needs
+    /// Check whether a unit supports the commands that a cluster, a hypervisor or a database needs
     #[command(after_help = "Example:
   blockyard ready --for windows-cluster iscsi://10.0.0.5/iqn.2026-11.io.blockyard:target
   blockyard ready --for vmware iscsi://san/iqn.2026-11.io.blockyard:target/3 --initiator iqn.1998-01.com.vmware:esx1
@@ -327,18 +331,18 @@ overwritten with what it holds. Exit code 1 when something is missing or not kno
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  blockyard completion bash > /etc/bash_completion.d/blockyard")]
     Completion {
-        /// Which shell
+        /// Name of the shell
         shell: clap_complete::Shell,
     },
-    /// Write the manual pages into a folder, one for each command
+    /// Write the manual pages into a folder, one per command
     #[command(after_help = "Example:\n  blockyard manual /usr/local/share/man/man1")]
     Manual {
-        /// Where to; it is made if it is not there
+        /// Folder for the pages; it is created if it does not exist
         folder: PathBuf,
     },
 }
 
-/// A setting and its value, as `KEY=VALUE`.
+/// Parses `KEY=VALUE` into a setting and its value; the key must not be empty.
 fn setting(text: &str) -> Result<(String, String), Refusal> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {

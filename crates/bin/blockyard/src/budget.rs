@@ -1,29 +1,29 @@
-//! How much memory the daemon takes for buffers and for the read cache. [`crate::serve`] asks here, once.
+//! Memory budget: the sizes of the buffers and of the read cache. Called once, by [`crate::serve`].
 //!
-//! What was chosen may not fit into the memory that there is: a module has failed, a control group has become smaller, or a figure is
-//! wrong. A daemon that does not start serves no volume, and one that takes it all the same is killed by the kernel, so what does
-//! not fit is made smaller, and the status says so until it is corrected.
+//! The configured sizes may exceed the memory: a module has failed, a control group has become smaller, or a figure is
+//! wrong. A daemon that refuses to start serves no volume, and one that allocates anyway is killed by the kernel. So
+//! sizes that do not fit are reduced, and the status reports it until it is corrected.
 
 use crate::config::{BUFFERS, BUFFERS_MIN, Config};
 use control::Control;
 use control::memory::Found;
 use model::{Problem, Severity, Size, Subject, SubjectKind, event};
 
-/// Pools that are open read-only have this together, where that is at most an eighth of the limit.
+/// Limit of all pools that are open read-only together, unless an eighth of the memory limit is less.
 const READ_ONLY: Size = Size::mib(512);
 
-/// What the daemon may use of the memory that was found.
+/// Memory that the daemon may use, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryBudget {
-    /// Bytes for data under way.
+    /// Bytes for data in flight.
     pub buffer_bytes: u64,
-    /// Bytes for what was read, and for maps.
+    /// Bytes for the read cache and for maps.
     pub cache_bytes: u64,
-    /// Bytes for what logs of pools hold that are open read-only.
+    /// Bytes for the contents of the logs of pools that are open read-only.
     pub read_only_bytes: u64,
 }
 
-/// A setting that does not fit.
+/// Setting that was reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reduced {
     setting: &'static str,
@@ -32,13 +32,14 @@ pub(crate) struct Reduced {
 }
 
 impl MemoryBudget {
-    /// What was chosen, as far as it fits into the smallest limit, and what does not; else a quarter of that limit for the cache, and at most another
-    /// quarter for buffers.
+    /// Returns the configured sizes, reduced to fit the smallest memory limit, and the reduced settings. Without a
+    /// setting the cache gets a quarter of the limit, and the buffers at most another quarter.
     pub(crate) fn of(config: &Config, found: &Found) -> (Self, Vec<Reduced>) {
         Self::within(found.smallest().1, config.buffers, config.cache)
     }
 
-    /// A quarter of the limit stays for everything else; buffers have half of it at most, and the cache what they leave.
+    /// Divides `limit`: a quarter is reserved for everything else, the buffers get at most half, and the cache gets the
+    /// rest.
     fn within(limit: u64, buffers: Option<Size>, cache: Option<Size>) -> (Self, Vec<Reduced>) {
         let mut reduced = Vec::new();
         let mut fit = |setting, chosen: Size, most: u64| {
@@ -50,6 +51,7 @@ impl MemoryBudget {
         };
         let buffers_min = BUFFERS_MIN.bytes();
         let buffer_bytes = match buffers {
+            // The minimum applies even on a tiny machine: without it the data plane cannot start.
             Some(chosen) => fit("buffers", chosen, (limit / 2).max(buffers_min)),
             None => BUFFERS.bytes().min(limit / 4).max(buffers_min),
         };
@@ -57,13 +59,13 @@ impl MemoryBudget {
             Some(chosen) => fit("cache", chosen, (limit - limit / 4).saturating_sub(buffer_bytes)),
             None => limit / 4,
         };
-        // Half of what is left to everything else.
+        // Half of the quarter that is reserved for everything else.
         let read_only_bytes = READ_ONLY.bytes().min(limit / 8);
         (Self { buffer_bytes, cache_bytes, read_only_bytes }, reduced)
     }
 }
 
-/// What does not fit is a problem of the status while the daemon runs.
+/// Reports reduced settings as a problem of the status while the daemon runs.
 pub(crate) fn notice(control: &Control, reduced: &[Reduced], (limited_by, limit): (&str, u64)) {
     if let Some(problem) = problem(reduced, limited_by, Size::new(limit)) {
         let node = Subject::new(SubjectKind::Node, &control.core.settings().node);

@@ -1,4 +1,4 @@
-//! Speaking to the daemon: over its socket, or from elsewhere over HTTPS.
+//! HTTP client for the daemon's API, over its socket or over HTTPS.
 
 mod seen;
 mod way;
@@ -17,26 +17,26 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use way::Way;
 
-/// The most that the daemon says at once where a limit is given.
+/// Limit of a list that the API accepts.
 const LIMIT_MAX: u64 = 10_000;
 
-/// The daemon, and the way to it.
+/// Client with its endpoint.
 pub(crate) struct Client {
     way: Way,
     runtime: tokio::runtime::Runtime,
-    /// True when each request is said on stderr.
+    /// Print each request to stderr (`--requests`).
     tells: bool,
 }
 
-/// An answer: the whole object as the daemon said it, and the key that holds what was asked for.
+/// Answer: the complete JSON object, and the key of the part that was requested.
 pub(crate) struct Answer {
     pub whole: Value,
     key: &'static str,
-    /// The entity tag of what it holds, where that has one.
+    /// Entity tag of that part, if it has one.
     tag: Option<String>,
 }
 
-/// A good answer, before it is known what of it was asked for.
+/// Successful response, before its key is known.
 struct Said {
     whole: Value,
     tag: Option<String>,
@@ -49,7 +49,7 @@ impl Said {
 }
 
 impl Client {
-    /// A client for the daemon that the command line names, or at the usual place.
+    /// Creates a client for the daemon of the command line, of the environment, or at the default socket.
     pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
             let message = format!("the system gives no event queue: {error}");
@@ -58,22 +58,22 @@ impl Client {
         Ok(Self { way: Way::of(global)?, runtime, tells: global.requests })
     }
 
-    /// True when it is the daemon of this machine that is asked.
+    /// Returns true if the daemon is on this machine.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self.way, Way::Socket(_))
     }
 
-    /// The process that answers; none where nobody does.
+    /// Returns the process ID of the daemon; none if it does not answer.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.runtime.block_on(self.way.pid())
     }
 
-    /// What `GET path` answers under `key`.
+    /// Sends `GET path` and returns the answer under `key`.
     pub(crate) fn get(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::GET, path, None, None).map(|said| said.under(key))
     }
 
-    /// What `GET path` answers under `key`, of a list that takes these pairs as well.
+    /// Sends `GET path` with these query pairs and the options of the list, and returns the answer under `key`.
     pub(crate) fn list(
         &self,
         path: &str,
@@ -89,37 +89,38 @@ impl Client {
         self.get(&format!("{path}{asked}"), key)
     }
 
-    /// What `POST path` answers under `key`.
+    /// Sends `POST path` and returns the answer under `key`.
     pub(crate) fn post(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::POST, path, Some(json(body)?), None).map(|said| said.under(key))
     }
 
-    /// `POST path` is done.
+    /// Sends `POST path` and ignores the body of the answer.
     pub(crate) fn post_and_forget(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
         self.send(Method::POST, path, Some(json(body)?), None).map(|_| ())
     }
 
-    /// What `PATCH path` answers under `key`.
+    /// Sends `PATCH path` and returns the answer under `key`.
     pub(crate) fn patch(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::PATCH, path, Some(json(body)?), None).map(|said| said.under(key))
     }
 
-    /// What `PUT path` answers under `key`.
+    /// Sends `PUT path` and returns the answer under `key`.
     pub(crate) fn put(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::PUT, path, Some(json(body)?), None).map(|said| said.under(key))
     }
 
-    /// `DELETE path` is done.
+    /// Sends `DELETE path` and ignores the body of the answer.
     pub(crate) fn delete(&self, path: &str) -> Result<(), Failure> {
         self.send(Method::DELETE, path, None, None).map(|_| ())
     }
 
-    /// What `DELETE path` answers under `key`.
+    /// Sends `DELETE path` and returns the answer under `key`.
     pub(crate) fn delete_for(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::DELETE, path, None, None).map(|said| said.under(key))
     }
 
-    /// What `GET path` answers that is no JSON, handed to `take` as it comes; what `take` said when it could not go on.
+    /// Sends `GET path` and passes the body, which is not JSON, to `take` as it arrives. Returns the error with which
+    /// `take` stopped.
     pub(crate) fn fetch(
         &self,
         path: &str,
@@ -141,7 +142,8 @@ impl Client {
         })
     }
 
-    /// What is said to a request; with a tag, the change is made only to what has that tag.
+    /// Sends a request and reads the whole answer. With a tag, the change is made only if the object still has that tag
+    /// (`If-Match`).
     fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>, tag: Option<&str>) -> Result<Said, Failure> {
         self.runtime.block_on(async {
             let response = self.ask(method, path, body, tag).await?;
@@ -159,7 +161,7 @@ impl Client {
         })
     }
 
-    /// The answer to a request, before its body has come.
+    /// Sends a request and returns the response before its body has arrived.
     async fn ask(
         &self,
         method: Method,
@@ -175,6 +177,7 @@ impl Client {
         let request = request
             .method(method)
             .uri(format!("/api/v1{path}"))
+            // HTTP/1.1 requires a Host header; over the socket its value does not matter.
             .header("host", "blockyard")
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body.unwrap_or_default())))
@@ -184,13 +187,14 @@ impl Client {
 }
 
 impl Answer {
-    /// What was asked for, in its type.
+    /// Decodes the requested part.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        // A missing key decodes like null: fields of newer daemons stay optional.
         let value = self.whole.get(self.key).cloned().unwrap_or(Value::Null);
         serde_json::from_value(value).map_err(|error| garbled(&error))
     }
 
-    /// What a limit has left out of a list, and how to see it; none where it holds all.
+    /// Describes how many rows the limit omitted, and how to see them; none if the list is complete.
     pub(crate) fn left_out(&self) -> Option<String> {
         let total = self.whole.get("total")?.as_u64()?;
         let left = total.saturating_sub(self.whole.get(self.key)?.as_array()?.len() as u64);
@@ -204,18 +208,18 @@ impl Answer {
     }
 }
 
-/// Text as a query has it.
+/// Percent-encodes text for a query.
 pub(crate) fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// The query that confirms a removal, where that is wanted.
+/// Returns the query that confirms a disruptive request, if `force` is set.
 pub(crate) fn forced(force: bool) -> &'static str {
     if force { "?force=true" } else { "" }
 }
 
-/// The query that names a presentation. Names need no escape but for the slash, which queries allow.
+/// Builds a query from pairs. Names need no escape except for the slash, which queries allow.
 pub(crate) fn query(pairs: &[(&str, String)]) -> String {
     pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&")
 }

@@ -1,4 +1,6 @@
-//! What each command asks the daemon, and how it prints the answer.
+//! Commands that talk to the daemon: each builds its requests and prints the answer.
+//!
+//! Called by `main`. Commands must not read the state folder or open disks; everything goes through the API.
 
 mod alerts;
 mod audit;
@@ -40,13 +42,13 @@ use crate::output::Output;
 use clap::CommandFactory;
 use model::{Name, Size};
 
-/// The daemon and the way to print what it says.
+/// Context of a command: the client, and the output settings.
 pub(crate) struct Desk {
     pub client: Client,
     pub out: Output,
 }
 
-/// The command is done and its answer printed.
+/// Runs a command, and prints its answer.
 pub(crate) fn run(command: Command, global: &Global) -> Result<(), Failure> {
     let desk = Desk { client: Client::new(global)?, out: Output::new(global) };
     match command {
@@ -94,30 +96,30 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// The completion script is on stdout.
+/// Prints a completion script to stdout.
 pub(crate) fn completion(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "blockyard", &mut script);
     crate::output::put(&String::from_utf8_lossy(&script))
 }
 
-/// Where the API has a pool.
+/// Returns the API path of a pool.
 pub(crate) fn pool_path(pool: &Name) -> String {
     format!("/pools/{pool}")
 }
 
-/// `1 session`, `2 sessions`.
+/// Formats a count with its noun: `1 session`, `2 sessions`.
 fn counted(number: impl Into<u64>, noun: &str) -> String {
     let number = number.into();
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A cell for what may be absent.
+/// Formats a table cell for an optional value.
 fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or("-".to_owned(), |value| value.to_string())
 }
 
-/// A cell for several.
+/// Formats a table cell for several values.
 fn joined(values: &[impl ToString]) -> String {
     if values.is_empty() {
         "-".to_owned()
@@ -126,7 +128,7 @@ fn joined(values: &[impl ToString]) -> String {
     }
 }
 
-/// A cell for a size that may not be known.
+/// Formats a table cell for a size; zero means unknown.
 fn known(size: Size, text: fn(Size) -> String) -> String {
     if size == Size::ZERO { "-".to_owned() } else { text(size) }
 }

@@ -1,4 +1,6 @@
-//! `blockyard.toml`: the static facts, and what holds without them.
+//! Static configuration: `blockyard.toml`, the options of `serve` that override it, and the defaults.
+//!
+//! Called once at the start of the daemon. Desired state (pools, volumes, hosts) is never read from here.
 
 use crate::args::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
 use crate::failure::Failure;
@@ -14,24 +16,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uring::FilesLike;
 
-/// Where the daemon's socket is unless told otherwise.
+/// Default path of the daemon's socket.
 pub(crate) const SOCKET: &str = "/run/blockyard/blockyard.sock";
 
-/// What targets' iSCSI names begin with unless told otherwise.
+/// Default prefix of the targets' iSCSI names.
 const TARGET_BASE: &str = "iqn.2026-11.io.blockyard";
 
-/// Bytes for buffers where there is memory enough, and the least that serves.
+/// Default and minimum of the buffer memory.
 pub(crate) const BUFFERS: Size = Size::mib(256);
 pub(crate) const BUFFERS_MIN: Size = Size::mib(16);
 
-/// The largest configuration file that is read: a thousand portals have 40 KiB.
+/// Largest configuration file that is read. For comparison: a thousand portals take 40 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// How long hosts may be silent, at the least and at the most.
+/// Limits of the setting `silence`.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 
-/// The file as it is written. A key that is not here is refused.
+/// Fields of the file. An unknown key is refused.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct File {
@@ -56,7 +58,7 @@ struct File {
     web: WebEntry,
 }
 
-/// The console and the API over the network.
+/// Section `[web]`: the console and the API over the network.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct WebEntry {
@@ -72,45 +74,45 @@ struct PortalEntry {
     address: PortalAddress,
 }
 
-/// Everything that the daemon is started with.
+/// Complete configuration of the daemon.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// What control needs.
+    /// Settings that control needs.
     pub settings: Settings,
-    /// How the state is opened, and where its key is.
+    /// Options for opening the state folder, and the path of the key.
     pub opening: Opening,
-    /// How many shards; none for one per core.
+    /// Number of shards; none means one per core.
     pub shards: Option<u16>,
-    /// The cores that shards are kept on, the first shard on the first; none where the kernel chooses.
+    /// Cores that shards are pinned to, in order; none leaves the choice to the kernel.
     pub cpus: Option<Cpus>,
-    /// How disks and sockets are driven.
+    /// I/O back end for disks and sockets.
     pub io: IoChoice,
-    /// Shards look for work a little longer before they sleep.
+    /// Shards poll for work a little longer before they sleep.
     pub busy_poll: bool,
-    /// Bytes for buffers; none for what the memory that is found allows, [`BUFFERS`] at most.
+    /// Bytes of buffer memory; none means as much as the memory limit allows, up to [`BUFFERS`].
     pub buffers: Option<Size>,
-    /// Bytes for what was read; none for a share of the machine's memory.
+    /// Bytes of the read cache; none means a share of the memory limit.
     pub cache: Option<Size>,
-    /// Files that take as long as disks would.
+    /// Folders whose files are delayed like disks of a medium, for measurements.
     pub media: Vec<FilesLike>,
-    /// What to log.
+    /// Filter of the log.
     pub log: String,
-    /// In which form.
+    /// Format of the log.
     pub log_form: LogForm,
-    /// How long a host may be silent before its connection is given up; it is asked whether it lives at half of it.
+    /// Time after which a silent host's connection is closed; the host is probed at half of it.
     pub silence: Span,
-    /// The console and the API over the network; none where only the socket is served.
+    /// Listeners of the console and the API over the network; none serves only the socket.
     pub web: Option<WebOptions>,
-    /// The daemon is confined, beside a privileged helper.
+    /// Run the daemon confined, beside a privileged helper.
     pub sandbox: bool,
-    /// Who the confined daemon is; none for the user that starts it.
+    /// User of the confined daemon; none keeps the user that started it.
     pub user: Option<User>,
-    /// The file that all this was read from.
+    /// Path of the configuration file.
     pub file: Option<PathBuf>,
 }
 
 impl Config {
-    /// The facts of the file, of the command line before it, and of the defaults behind it.
+    /// Reads the file and merges it: options of the command line first, then the file, then the defaults.
     ///
     /// *Errors*: one sentence with the line of the file.
     pub(crate) fn load(options: &ServeOptions, socket: Option<PathBuf>) -> Result<Self, Failure> {
@@ -120,12 +122,14 @@ impl Config {
             (true, false) => file.portal.iter().map(|portal| portal.address.0).collect(),
             (true, true) => vec![SocketAddr::from(([0, 0, 0, 0], ISCSI_PORT))],
         };
+        // Stable names: `/dev/sdX` may name another disk after a restart.
         let by_id = || vec![PathBuf::from("/dev/disk/by-id")];
         let state_dir = options.state_dir.clone().or(file.state_dir).unwrap_or_else(|| "/var/lib/blockyard".into());
         let key_path = options.key_file.clone().or(file.key_file);
         let key = key_path.as_deref().map(absolute).transpose()?;
         let opening = Opening { key, forget_secrets: options.forget_secrets, new: options.new };
         let settings = Settings {
+            // Absolute paths, since the helper refuses relative ones and the daemon may change its working directory.
             state_dir: absolute(&state_dir)?,
             socket: absolute(&socket.or(file.socket).unwrap_or_else(default_socket))?,
             node: options.node.clone().or(file.node).unwrap_or_else(machine),
@@ -156,7 +160,8 @@ impl Config {
         Ok(config)
     }
 
-    /// The files that it names beside the state: itself, and those of `[web]`.
+    /// Returns the configured files outside the state folder: the configuration file and the certificate and key of
+    /// `[web]`.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let own = self.web.iter().filter_map(|web| match &web.source {
             Source::Own { certificate, key } => Some([certificate.clone(), key.clone()]),
@@ -165,7 +170,7 @@ impl Config {
         self.file.iter().cloned().chain(own.flatten()).collect()
     }
 
-    /// Admits facts that fit together.
+    /// Checks that the settings are valid and consistent.
     fn admit(&self) -> Result<(), Failure> {
         let wrong = |message: String, hint: &str| {
             Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, hint.to_owned())))
@@ -192,7 +197,7 @@ impl Config {
         }
     }
 
-    /// Admits cores that are there, one for each shard.
+    /// Checks that the pinned cores exist, and that there is one for each shard.
     fn admit_cpus(&self) -> Result<(), Failure> {
         let Some(cpus) = &self.cpus else { return Ok(()) };
         let wrong =
@@ -211,7 +216,7 @@ impl Config {
     }
 }
 
-/// Where the console is served, and with which certificate. Unless told otherwise it is this machine alone that reaches it.
+/// Returns the listeners of the console with their certificate. By default only this machine reaches it.
 fn web(options: &ServeOptions, file: WebEntry, settings: &Settings) -> Result<Option<WebOptions>, Failure> {
     let here = || vec![WebListen(SocketAddr::from(([127, 0, 0, 1], WEB_PORT)))];
     let listen = match (options.web.is_empty(), options.no_web) {
@@ -221,6 +226,7 @@ fn web(options: &ServeOptions, file: WebEntry, settings: &Settings) -> Result<Op
     };
     let listen: Vec<SocketAddr> = listen.into_iter().map(|address| address.0).collect();
     let names = names(&listen, &file.names, settings)?;
+    // A certificate without its key, or a key without its certificate, is a mistake: a generated one would hide it.
     let source = match (file.certificate, file.key) {
         (Some(certificate), Some(key)) => Source::Own { certificate: absolute(&certificate)?, key: absolute(&key)? },
         (None, None) => Source::Generated { folder: settings.state_dir.join("web"), names: names.clone() },
@@ -232,20 +238,24 @@ fn web(options: &ServeOptions, file: WebEntry, settings: &Settings) -> Result<Op
     Ok((!listen.is_empty()).then_some(WebOptions { listen, names, source }))
 }
 
-/// The names and addresses of a node that listens there; `more` are the configuration's.
+/// Returns the names and addresses for the certificate of a node that listens at `listen`; `more` is from the
+/// configuration.
 ///
-/// *Errors*: one of `more` is neither a DNS name nor an address.
+/// *Errors*: an entry of `more` is neither a DNS name nor an address.
 fn names(listen: &[SocketAddr], more: &[String], settings: &Settings) -> Result<BTreeSet<String>, Failure> {
     let mut names: BTreeSet<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     let machine = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
     for name in [settings.node.to_string(), machine].into_iter().filter(|name| api::is_host_name(name)) {
+        // The short name as well: administrators type it within the domain.
         names.extend(name.split_once('.').map(|(first, _)| first.to_owned()));
         names.insert(name);
     }
+    // An unspecified address stands for every address of the machine, which are looked up now.
     names.extend(listen.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()));
     if listen.iter().any(|address| address.ip().is_unspecified()) {
         match uring::addresses() {
             Ok(local) => names.extend(local.into_iter().map(|local| local.address.to_string())),
+            // The log has not been started yet.
             Err(error) => eprintln!("blockyard: the certificate lacks this machine's addresses: {error}"),
         }
     }
@@ -258,7 +268,7 @@ fn names(listen: &[SocketAddr], more: &[String], settings: &Settings) -> Result<
     Ok(names)
 }
 
-/// The socket that the environment names, or the usual one.
+/// Returns the socket that the environment names, or the default.
 pub(crate) fn default_socket() -> PathBuf {
     std::env::var_os("BLOCKYARD_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)
 }
@@ -282,7 +292,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The machine's name, as far as it is a name of ours.
+/// Returns the host name reduced to the characters and the length that a [`Name`] may have.
 fn machine() -> Name {
     let full = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
     let kept: String = full.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).take(63).collect();

@@ -1,7 +1,7 @@
-//! The daemon beside its privileged helper: what it gives up, and how it asks for what it then cannot do (docs/adr/0019-process-model.md).
+//! Confinement of the daemon, and its requests to the privileged helper (docs/adr/0019-process-model.md).
 //!
-//! `serve` calls [`Tie::hold`] first, [`confine`] when the state folder, the key and the socket are open and while there is one thread, and
-//! [`seal`] when the rings are there. Nothing here may read what comes from the network.
+//! `serve` calls [`Tie::hold`] first, [`confine`] when the state folder, the key and the socket are open and while
+//! there is one thread, and [`seal`] when the rings exist. Nothing here may read data from the network.
 
 mod calls;
 mod client;
@@ -22,16 +22,16 @@ use rustix::process::{
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-/// The end of the socket pair that leads to the helper.
+/// Connection to the helper, and the tie to its lifetime.
 pub(crate) struct Tie {
     helper: u32,
     socket: OwnedFd,
 }
 
 impl Tie {
-    /// This process ends when its helper does, and has the socket that it was given as standard input.
+    /// Ties this process to its helper: it is killed when the helper ends. Takes over the socket from standard input.
     ///
-    /// *Errors*: it was not started by a helper.
+    /// *Errors*: the process was not started by a helper.
     pub(crate) fn hold(helper: u32) -> Result<Self, Refusal> {
         let failed = |error: std::io::Error| {
             let hint = "start blockyard serve without --under";
@@ -41,26 +41,28 @@ impl Tie {
             helper,
             socket: rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(|errno| failed(errno.into()))?,
         };
+        // Fails for anything but a socket, such as a terminal of somebody who typed `--under`.
         rustix::net::sockopt::socket_type(&tied.socket).map_err(|errno| failed(errno.into()))?;
+        // Standard input must not stay the socket: a library that reads it would take answers.
         let null = File::open("/dev/null").map_err(failed)?;
         rustix::stdio::dup2_stdin(&null).map_err(|errno| failed(errno.into()))?;
         tied.renew().map_err(failed)?;
-        // It would be called after the link that it was started by.
+        // Otherwise the process would be named `exe`, after the link that it was started by.
         let _ = rustix::thread::set_name(c"blockyard");
         Ok(tied)
     }
 
-    /// The kernel forgets the signal when the user changes.
+    /// Sets the parent death signal again, which the kernel clears on a change of the user.
     fn renew(&self) -> std::io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         let parent = getppid().map(Pid::as_raw_nonzero).and_then(|pid| u32::try_from(pid.get()).ok());
-        // It may have ended before the signal was asked for.
+        // The helper may have ended before the signal was set.
         if parent == Some(self.helper) { Ok(()) } else { Err(std::io::Error::other("it has ended")) }
     }
 
-    /// The daemon is the user of its configuration.
+    /// Changes to the configured user.
     ///
-    /// *Errors*: the system does not let it.
+    /// *Errors*: the system does not allow it.
     pub(crate) fn become_user(&self, user: &User) -> Result<(), Refusal> {
         let changed = user.take().and_then(|()| self.renew());
         changed.map_err(|error| {
@@ -70,14 +72,16 @@ impl Tie {
     }
 }
 
-/// A crash leaves no file of the memory, and no process of the same user may look into it: secrets and hosts' data are there.
+/// Forbids core dumps and access by other processes of the same user: the memory holds secrets and hosts' data.
 pub(crate) fn forbid_dumps() -> std::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
 }
 
-/// This thread, and all that it starts, have no privileges, see no other files and make no other system calls. Rings are restricted where
-/// they are made, and [`seal`] ends that.
+/// Confines this thread and all threads that it starts: no privileges, no other files, no other system calls.
+///
+/// Rings are restricted where they are created; [`seal`] forbids further ones. A measure that the kernel lacks is
+/// reported, and the daemon starts without it.
 pub(crate) fn confine(config: &Config) -> Vec<MeasureReport> {
     let report = |measure, in_force: Result<Option<String>, String>| {
         let (state, detail) = match in_force {
@@ -89,11 +93,13 @@ pub(crate) fn confine(config: &Config) -> Vec<MeasureReport> {
         }
         MeasureReport { measure, state, detail }
     };
+    // Order of docs/adr/0019-process-model.md: seccomp is last, since it forbids the calls that the steps before it
+    // make.
     let memory = report(Measure::Memory, forbid_dumps().map(|()| None).map_err(|error| error.to_string()));
     let privileges = report(Measure::Privileges, identity::drop_privileges());
     let landlock = report(Measure::Landlock, files::restrict(config));
     let seccomp = report(Measure::Seccomp, calls::restrict().map(|()| None));
-    // Without seccomp a new ring would have no restriction.
+    // Without seccomp a new ring could be created without restrictions.
     let rings = match seccomp.state {
         MeasureState::InForce => Ok(None),
         _ => Err("seccomp does not stop it from making another ring".to_owned()),
@@ -101,17 +107,17 @@ pub(crate) fn confine(config: &Config) -> Vec<MeasureReport> {
     vec![memory, privileges, landlock, seccomp, report(Measure::Rings, rings)]
 }
 
-/// No thread makes another ring, and none loosens a filter.
+/// Forbids all threads to create a ring or to change a filter.
 ///
-/// *Errors*: what the kernel says.
+/// *Errors*: the message of the kernel.
 pub(crate) fn seal() -> Result<(), String> {
     calls::seal()
 }
 
-/// The measures of a daemon that is not confined.
+/// Returns the report of a daemon that is not confined.
 pub(crate) fn switched_off() -> Vec<MeasureReport> {
     let off = |measure| {
-        // Core dumps are off in any case.
+        // Core dumps are disabled in any case.
         let state = if measure == Measure::Memory { MeasureState::InForce } else { MeasureState::SwitchedOff };
         MeasureReport { measure, state, detail: None }
     };

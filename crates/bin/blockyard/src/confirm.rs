@@ -1,4 +1,4 @@
-//! What cannot be taken back is confirmed: with `--yes`, or by typing the name.
+//! Confirmation of irreversible actions: `--yes`, or typing the name.
 
 use crate::client::{Client, Seen};
 use crate::failure::Failure;
@@ -6,9 +6,10 @@ use model::{Refusal, code};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
-/// The operator wants what is at `path`, called `name`, gone. What is there is read before that is asked; nothing is read with `yes`.
+/// Asks for confirmation that the object `name` at `path` is destroyed. The object is read before the question, so that
+/// only that version is destroyed; with `yes` nothing is read.
 ///
-/// *Errors*: it is not there, nobody could be asked, or another name was typed.
+/// *Errors*: it does not exist, there is no terminal, or another name was typed.
 pub(crate) fn destruction(
     client: &Client,
     (path, noun): (&str, &'static str),
@@ -24,21 +25,23 @@ pub(crate) fn destruction(
     Ok(Some(seen))
 }
 
-/// The operator wants what was refused until it is confirmed, and types `name` to say so.
+/// Asks for confirmation, by typing `name`, of an action that was refused as unconfirmed.
 ///
-/// *Errors*: the refusal, when nobody could be asked or another name was typed.
+/// *Errors*: the refusal, if there is no terminal or another name was typed.
 pub(crate) fn repetition(name: &impl Display, unconfirmed: Refusal) -> Result<(), Failure> {
     typed(&name.to_string(), "its name", unconfirmed)
 }
 
-/// The operator wants all of it, and types `word` to say so.
+/// Asks for confirmation, by typing `word`, of all listed actions.
 ///
-/// *Errors*: the refusal, when nobody could be asked or something else was typed.
+/// *Errors*: the refusal, if there is no terminal or another word was typed.
 pub(crate) fn agreement(word: &str, unconfirmed: Refusal) -> Result<(), Failure> {
     typed(word, word, unconfirmed)
 }
 
 fn typed(wanted: &str, called: &str, unconfirmed: Refusal) -> Result<(), Failure> {
+    // Both must be a terminal: a question in a log file would not be seen, and an answer from a pipe would not be
+    // meant.
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(unconfirmed.into());
     }

@@ -1,4 +1,4 @@
-//! The door to the checks of a target: `blockyard conform`.
+//! Front end of the conformance checks of a target (`blockyard conform`); the checks are in `conform`.
 
 use crate::args::{AimOptions, ConformOptions, Global};
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const HEADER: &[&str] = &["RESULT", "CHECK", "SECTION", "RULE"];
 
-/// Every check is done, and what it came to is printed as it ends.
+/// Runs the selected checks, and prints each result when it is known.
 pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
     let mut aim = aim_of(&options.aim)?;
     aim.listen = Duration::from_secs(options.listen.into());
@@ -30,7 +30,7 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
     if chosen.is_empty() {
         return Err(Failure::Usage(format!("no check begins with \"{}\"", options.only)));
     }
-    // Who is not let in is told so once, and what needs no login is tried all the same.
+    // One login attempt first: if it is denied, the reason is reported once, and checks without a login still run.
     let shut = match knock(&aim) {
         Err(unreachable @ Shut::Unreachable(_)) => return Err(Failure::Failed(unreachable.into())),
         other => other.err(),
@@ -81,7 +81,7 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
     }
 }
 
-/// The unit that is meant.
+/// Parses the unit and the initiator identity of the options.
 pub(crate) fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
     let AimOptions { url, who } = options;
     let usage = |why: &dyn ToString| Failure::Usage(why.to_string());
@@ -102,7 +102,7 @@ pub(crate) fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
     Ok(aim)
 }
 
-/// A name of CHAP, with the secret of the file or of the environment variable.
+/// Returns a CHAP name with its secret, from the file or from the environment variable.
 fn credential(name: &str, file: Option<&Path>, [variable, option]: [&str; 2]) -> Result<Credential, Failure> {
     let told = secret::read(file, variable, false)?;
     let told =

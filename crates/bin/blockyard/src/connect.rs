@@ -1,4 +1,4 @@
-//! What to type on the host, for each kind of host. Secrets are never printed.
+//! Commands to type on a host in order to connect it, for each operating system. Secrets are never printed.
 
 mod esxi;
 mod linux;
@@ -14,7 +14,7 @@ use portal::Portal;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A volume as a host sees it.
+/// Logical unit as seen by a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub volume: VolumeName,
@@ -22,32 +22,32 @@ pub(crate) struct Unit {
     pub read_only: bool,
 }
 
-/// A target as a host sees it.
+/// Target as seen by a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub iqn: Iqn,
     portals: Vec<Portal>,
-    /// By their numbers.
+    /// Units in the order of their LUNs.
     pub units: Vec<Unit>,
 }
 
-/// What a host is to be told: who it is, and what it sees.
+/// Mappings of a host, with its identity and CHAP names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
-    /// The name that it must log in with, when there is just one.
+    /// Initiator name to log in with; none unless the host has exactly one.
     pub initiator: Option<Iqn>,
     pub chap_user: Option<String>,
     pub mutual_chap_user: Option<String>,
-    /// By their names.
+    /// Targets in the order of their names.
     pub targets: Vec<Target>,
 }
 
-/// Something to do on the host: why, and what to type.
+/// Step on the host: its purpose, and the commands.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Step {
-    /// In a sentence.
+    /// Purpose, as a sentence.
     pub what: String,
-    /// Lines to type, or of a file.
+    /// Commands, or lines of a file.
     pub lines: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Step {
 }
 
 impl View {
-    /// What a host that must prove this sees of `presentations`.
+    /// Builds the view of a host with these initiators and CHAP names from its presentations.
     pub(crate) fn new(
         initiators: &[Iqn],
         chap: (Option<String>, Option<String>),
@@ -78,12 +78,13 @@ impl View {
             units.sort_by_key(|unit| unit.lun);
             Target { iqn: iqn.clone(), portals: Portal::all(&portals), units }
         };
+        // With several initiators it is not known which one this host is.
         let initiator = if let [only] = initiators { Some(only.clone()) } else { None };
         let targets = targets.into_iter().map(target).collect();
         Self { initiator, chap_user: chap.0, mutual_chap_user: chap.1, targets }
     }
 
-    /// Everything to do on a host of this kind, in its order.
+    /// Returns the steps for this operating system, in their order.
     pub(crate) fn steps(&self, system: System) -> Vec<Step> {
         match system {
             System::Linux => linux::steps(self),
@@ -94,17 +95,18 @@ impl View {
         }
     }
 
-    /// True when a volume can be reached over more than one path.
+    /// Returns true if a volume can be reached over more than one path.
     pub(crate) fn has_paths(&self) -> bool {
         let mut volumes: Vec<&VolumeName> =
             self.targets.iter().flat_map(|target| &target.units).map(|unit| &unit.volume).collect();
         let all = volumes.len();
         volumes.sort();
         volumes.dedup();
+        // The same volume through two targets, or one target with several portals.
         volumes.len() < all || self.targets.iter().any(|target| target.portals.len() > 1)
     }
 
-    /// What words in capitals stand for.
+    /// Explains the placeholders in capitals.
     pub(crate) fn notes(&self) -> Vec<&'static str> {
         let anywhere = self.targets.iter().flat_map(|target| &target.portals).any(|portal| portal.wildcard);
         let notes = [
@@ -115,7 +117,7 @@ impl View {
         notes.into_iter().flatten().collect()
     }
 
-    /// A line for each volume: where it is seen, and what it is.
+    /// Returns a comment line for each volume, with its LUN and target.
     fn units(&self) -> Vec<String> {
         let line = |target: &Target, unit: &Unit| {
             let access = if unit.read_only { ", read-only" } else { "" };
@@ -126,13 +128,13 @@ impl View {
 }
 
 impl Target {
-    /// Where it is asked first.
+    /// Returns the portal for discovery.
     fn portal(&self) -> Portal {
         self.portals.first().cloned().unwrap_or_else(Portal::anywhere)
     }
 }
 
-/// How to log in from open-iscsi, Windows, ESXi and qemu, in short.
+/// Returns short login commands for open-iscsi, Windows, ESXi and qemu.
 pub(crate) fn lines(seen: &PresentationReport) -> String {
     let chap = (seen.chap_user.clone(), seen.mutual_chap_user.clone());
     let view = View::new(&[], chap, std::slice::from_ref(seen));

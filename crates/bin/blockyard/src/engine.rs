@@ -1,4 +1,6 @@
-//! The shards of the data plane, each on a thread of its own.
+//! Start and end of the data plane: one thread per shard.
+//!
+//! Called by `serve`. Shard 0 conducts the others and receives the orders of control.
 
 use crate::args::IoChoice;
 use crate::budget::MemoryBudget;
@@ -14,12 +16,12 @@ use std::io;
 use std::time::Duration;
 use uring::{BUSY_POLL, Io, Options, Privileges, Shard, Uring, spawn_shard, watch_addresses};
 
-/// The threads of the data plane.
+/// Threads of the data plane.
 pub(crate) struct Shards(Vec<Shard<()>>);
 
-/// The data plane runs and waits for orders.
+/// Starts the data plane, which then waits for orders.
 ///
-/// *Errors*: no threads, or the kernel gives no way to drive disks and sockets.
+/// *Errors*: no threads, or the kernel offers no usable interface for disks and sockets.
 pub(crate) fn start(
     config: &Config,
     memory: MemoryBudget,
@@ -32,6 +34,8 @@ pub(crate) fn start(
     let shards = config.shards.map_or_else(cores, usize::from);
     let MemoryBudget { buffer_bytes, cache_bytes, read_only_bytes } = memory;
     let limits = Limits::of(Budget { shards, buffer_bytes, cache_bytes });
+    // A silent host is probed (NOP-In) after half of the time, and given up when the other half passes without an
+    // answer.
     let half_ms = config.silence.millis() / 2;
     let limits = Limits { idle_ms: half_ms, answer_ms: half_ms, read_only_bytes_max: read_only_bytes, ..limits };
     let busy_poll = if config.busy_poll { BUSY_POLL } else { Duration::ZERO };
@@ -47,7 +51,9 @@ pub(crate) fn start(
     let mut inbox = Some(inbox);
     let mut running = Shards(Vec::with_capacity(shards));
     for ticket in tickets::<Uring>(limits, &StreamOptions::default()) {
+        // Only shard 0 receives orders, so changes are serialized without a lock.
         let orders = if ticket.index == 0 { inbox.take() } else { None };
+        // A core number that does not fit is ignored here; `Config::admit` has checked the list against the machine.
         let cpu = config.cpus.as_ref().and_then(|cpus| cpus.nth(ticket.index)).and_then(|cpu| cpu.try_into().ok());
         let options = Options { cpu, ..options.clone() };
         running.0.push(
@@ -59,16 +65,16 @@ pub(crate) fn start(
 }
 
 impl Shards {
-    /// Every shard has ended. Call it once the data plane was told to stop.
+    /// Waits for the end of every shard. Called after the data plane was told to stop.
     ///
-    /// *Errors*: the kernel refused to go on under one of them.
+    /// *Errors*: the kernel refused further work of one of them.
     pub(crate) fn join(self) -> Result<(), Refusal> {
         self.0.iter().for_each(Shard::stop);
         self.0.into_iter().try_for_each(|shard| shard.join().map_err(|error| refused(&error)))
     }
 }
 
-/// A thread that is the shard of `ticket`; the one with the orders conducts the others.
+/// Starts the thread of one shard; the shard that gets `orders` conducts the others.
 fn launch(
     ticket: Ticket<Uring>,
     orders: Option<(Receiver<Call>, NodeIdentity, Secret)>,
@@ -76,6 +82,7 @@ fn launch(
 ) -> io::Result<Shard<()>> {
     let name = format!("shard-{}", ticket.index);
     spawn_shard(&name, options.clone(), async move |world: Uring| {
+        // The interface in use may differ from the one that was asked for: `auto` falls back to threads.
         let io = match world.interface() {
             Io::Threads => "threads",
             Io::Uring | Io::Auto => "io_uring",
@@ -101,7 +108,8 @@ fn interface(choice: IoChoice) -> Io {
     }
 }
 
-/// The addresses of this machine now, and whenever they change; none where the system does not tell.
+/// Returns the current addresses of this machine and a channel with later changes. Both are empty if the system does
+/// not report them.
 fn addresses() -> (Vec<LocalAddress>, Receiver<Vec<LocalAddress>>) {
     let (tell, changes) = mailbox::channel();
     let addresses = watch_addresses(move |addresses| tell.send(addresses).is_ok()).unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! `--every`: the same list or show, again and again.
+//! Option `--every`: repeats a list or show command.
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -8,18 +8,20 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
-/// Verbs, and commands of one word, that only look.
+/// Verbs, and commands of one word, that are read-only.
 const LOOKS: [&str; 11] =
     ["active", "check", "doctor", "latency", "list", "logins", "refused", "show", "silenced", "status", "tasks"];
 
-/// The cursor is at the top left of an empty terminal.
+/// Escape sequence that clears the terminal and its scroll-back, and moves the cursor to the top left.
 const CLEARED: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-/// The command is run each so many seconds until somebody ends it, or it fails. On a terminal an answer takes the place of the one before.
+/// Runs the command at this interval in seconds until it is interrupted or fails. On a terminal each answer replaces
+/// the one before.
 ///
-/// *Errors*: it is a command that changes something, or that goes on by itself.
+/// *Errors*: the command changes something, or does not end by itself.
 pub(crate) fn again(seconds: u64, run: impl Fn(Command) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut verb = None;
+    // Parsed again, since [`Cli`] cannot be cloned and `run` consumes its command.
     let matches = Cli::command().get_matches();
     let mut at = &matches;
     while let Some((name, inner)) = at.subcommand() {

@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well: one sentence and an exit code.
+//! Failures of a command: one sentence on stderr and an exit code.
 
 use crate::args::Cli;
 use crate::nearest::nearest;
@@ -9,32 +9,33 @@ use model::{Kind, Refusal, code};
 use std::error::Error as _;
 use std::process::ExitCode;
 
-/// The exit code of a daemon that has stopped though not everything had ended.
+/// Exit code of a daemon that has stopped before everything had ended.
 pub(crate) const UNENDED: u8 = 9;
 
-/// The sentence of a refusal names so many sessions.
+/// Number of sessions that the sentence of a refusal names; more are listed on lines of their own.
 const SESSIONS_NAMED: usize = 3;
 
-/// Why a command did not do what it was asked.
+/// Reason for which a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Refused, with nothing changed. Exit code 2 for what makes no sense, 3 for what is not there, 4 for what may not be so now, 5 for who may not, else 1.
+    /// Refused, with nothing changed. Exit code 2 for invalid input, 3 for an unknown object, 4 for a conflict with the
+    /// current state, 5 for missing permission, else 1.
     Refused(Refusal),
-    /// The command line or the configuration file makes no sense. Exit code 2.
+    /// Invalid command line or configuration file. Exit code 2.
     Usage(String),
     /// No daemon answers. Exit code 6.
     NoDaemon(Refusal),
-    /// It could not be done, and this says why. Exit code 1.
+    /// Failed with this error. Exit code 1.
     Failed(anyhow::Error),
-    /// Not all is good, as it was asked. Exit code 7.
+    /// Not everything is healthy (`status --check`). Exit code 7.
     NotGood,
-    /// It has not ended, or not come back, in the time that was given. Exit code 8.
+    /// Operation not finished, or initiator not logged in again, within the given time. Exit code 8.
     Late(Refusal),
-    /// The daemon has stopped, though not everything had ended in its time. Exit code 9.
+    /// Daemon stopped, but not everything had ended in its time. Exit code 9.
     Unended(Refusal),
-    /// Something would change, as it was asked. Exit code 10.
+    /// The document would change something (`diff --exit-code`). Exit code 10.
     Pending,
-    /// Everything was said already; only the exit code is left, 1.
+    /// Everything was printed already; exit code 1 remains.
     Said,
 }
 
@@ -56,7 +57,7 @@ impl From<anyhow::Error> for Failure {
 }
 
 impl Failure {
-    /// The sentence is on stderr.
+    /// Prints the sentence to stderr, and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         if let Self::Refused(refusal) = &self
             && refusal.sessions.len() > SESSIONS_NAMED
@@ -78,14 +79,14 @@ impl Failure {
         ExitCode::from(exit)
     }
 
-    /// A refusal that is the fault of the command line or the configuration.
+    /// Converts a refusal that is caused by the command line or the configuration.
     pub(crate) fn usage(refusal: &Refusal) -> Self {
         debug_assert_eq!(refusal.kind(), Kind::Invalid, "a usage error is about what was written");
         Self::Usage(format!("{refusal} ({})", refusal.code))
     }
 }
 
-/// What a script goes by.
+/// Returns the exit code for scripts.
 fn code_of(kind: Kind) -> u8 {
     match kind {
         Kind::Invalid => 2,
@@ -96,7 +97,7 @@ fn code_of(kind: Kind) -> u8 {
     }
 }
 
-/// Help that was asked for goes to stdout and is no failure; a usage error is one sentence.
+/// Handles an error of clap: requested help goes to stdout and is no failure; a usage error becomes one sentence.
 pub(crate) fn of_usage(error: &Error) -> Result<(), Failure> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return put(&error.to_string());
@@ -104,6 +105,7 @@ pub(crate) fn of_usage(error: &Error) -> Result<(), Failure> {
     if let Some(refusal) = error.source().and_then(|source| source.downcast_ref::<Refusal>()) {
         return Err(Failure::usage(refusal));
     }
+    // clap's own texts span several lines; scripts and the log need one.
     let text = error.to_string();
     let (path, command) = command_asked();
     let see = format!("see {path} --help");
@@ -134,6 +136,7 @@ pub(crate) fn of_usage(error: &Error) -> Result<(), Failure> {
         }
         _ => {}
     }
+    // Any other error: clap's first paragraph, joined, without its prefix.
     let first: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let sentence = first.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
@@ -142,15 +145,15 @@ pub(crate) fn of_usage(error: &Error) -> Result<(), Failure> {
     Err(Failure::Usage(format!("{sentence}; {hint}")))
 }
 
-/// The hint at what was meant; where nothing is near, at the help.
+/// Returns the suggestion, or the pointer to `--help` if no name is near.
 fn meant_or(meant: &[String], see: String) -> String {
     if meant.is_empty() { see } else { format!("did you mean {}?", meant.join(" or ")) }
 }
 
-/// The command that was asked for, as far as it was understood, and what leads to it: `blockyard pool create`.
+/// Returns the command line's command as far as it was understood, with its path: `blockyard pool create`.
 fn command_asked() -> (String, Command) {
     let mut root = Cli::command();
-    // Global options are known to every command then.
+    // `build` propagates global options to every command, so that they can be suggested.
     root.build();
     let mut at = &root;
     let mut words = vec![root.get_name().to_owned()];

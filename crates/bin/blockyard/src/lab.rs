@@ -1,4 +1,4 @@
-//! The door to the lab: `blockyard lab`.
+//! Front end of the benchmark lab (`blockyard lab`); the measurements are in the crate `lab`.
 
 mod compare;
 mod explain;
@@ -29,12 +29,12 @@ use std::sync::mpsc;
 
 const HEADER: &[&str] = &["POINT", "IOPS", "MB/S", "P50 US", "P99 US", "SERVER US", "CLIENT US"];
 
-/// The largest scenario that is read: the largest of ours has some kilobytes.
+/// Limit of a scenario file in bytes; the largest in the repository has some kilobytes.
 const SCENARIO_BYTES_MAX: u64 = 1 << 20;
-/// The largest run: a product of 10,000 points with its latencies has some hundred megabytes.
+/// Limit of a run file in bytes: 10,000 points with their latencies take some hundred megabytes.
 const RUN_BYTES_MAX: u64 = 1 << 30;
 
-/// Does what the lab is asked.
+/// Runs a command of the lab.
 pub(crate) fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
     match command {
         LabCommand::Run(options) => {
@@ -76,6 +76,7 @@ fn serve_bare(tell: &Path, spin: bool, memory: Option<Size>) -> Result<()> {
     let memory_bytes = memory.map(|memory| usize::try_from(memory.bytes())).transpose()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let written = tell.with_extension("new");
+    // Renamed when it is complete: the reader polls for the file and must not see an empty one.
     fs::write(&written, listener.local_addr()?.to_string())?;
     fs::rename(written, tell)?;
     ::lab::bare::serve(&listener, spin, memory_bytes)
@@ -97,7 +98,7 @@ fn scenario_of(options: &RunOptions) -> Result<(Scenario, Means)> {
     Ok((scenario, Means { spdk: options.spdk.clone(), other: options.against.clone(), ..means()? }))
 }
 
-/// The scenario of a file, with only the points at these labels.
+/// Reads a scenario, and keeps only the points with these labels.
 fn scenario_at(path: &Path, only: &[String]) -> Result<Scenario> {
     let text = bounded::source(path, SCENARIO_BYTES_MAX).and_then(bounded::text_of);
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
@@ -106,7 +107,7 @@ fn scenario_at(path: &Path, only: &[String]) -> Result<Scenario> {
     Ok(scenario)
 }
 
-/// A scenario of one point: the unit, and what is set of it.
+/// Builds a scenario of one point from the unit and the settings of the command line.
 fn load_of(options: &LoadOptions) -> Result<(Scenario, Means), Failure> {
     let mut means = Means { overwrite: options.overwrite, ..means()? };
     let url = &options.aim.url;
@@ -125,7 +126,7 @@ fn load_of(options: &LoadOptions) -> Result<(Scenario, Means), Failure> {
     for setting in &options.settings {
         let (key, value) =
             setting.split_once('=').ok_or_else(|| Failure::Usage(format!("\"{setting}\": write KEY=VALUE")))?;
-        // A word is a text, and need not be quoted.
+        // A value that is not TOML by itself is a word, and is quoted here.
         let value = match toml::from_str::<toml::Table>(&format!("value = {value}")) {
             Ok(_) => value.to_owned(),
             Err(_) => toml::Value::from(value).to_string(),
@@ -151,7 +152,7 @@ fn measure(mut scenario: Scenario, means: &Means, keeping: &KeepingOptions, glob
     whole(&run)
 }
 
-/// *Errors*: it was ended before every point was measured.
+/// *Errors*: the run was stopped before every point was measured.
 fn whole(run: &Run) -> Result<(), Failure> {
     match run.complete {
         true => Ok(()),
@@ -159,7 +160,7 @@ fn whole(run: &Run) -> Result<(), Failure> {
     }
 }
 
-/// *Errors*: something held what it cannot hold.
+/// *Errors*: blocks held wrong data.
 fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
     for words in &proof.words {
         eprintln!("{words}");
@@ -173,9 +174,9 @@ fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The run, kept at `out` where it is to be.
+/// Measures a scenario, and writes the run to `out` if given.
 ///
-/// *Errors*: something could not be measured; what was measured before that is kept all the same.
+/// *Errors*: something could not be measured; the results until then are written all the same.
 fn measured(scenario: Scenario, means: &Means, out: Option<&Path>, global: &Global) -> Result<Run> {
     let all = scenario.points()?.len() as u64 * u64::from(scenario.rounds);
     let mut watch = Progress::new(all, Output::new(global).is_quiet())?;
@@ -183,6 +184,7 @@ fn measured(scenario: Scenario, means: &Means, out: Option<&Path>, global: &Glob
     machine.facts.extend(means.builds()?);
     let measure::Outcome { points, end } = measure::run(&scenario, means, &mut watch)?;
     watch.bar.finish_and_clear();
+    // An error counts as incomplete.
     let complete = *end.as_ref().unwrap_or(&false);
     let run = Run { format: FORMAT, scenario, machine, begun, complete, points };
     if let Some(out) = out {
@@ -197,7 +199,7 @@ fn measured(scenario: Scenario, means: &Means, out: Option<&Path>, global: &Glob
     }
 }
 
-/// The medians of a point.
+/// Returns the medians of a point.
 fn row(measured: &Measured) -> Vec<String> {
     let labels: Vec<&str> = measured.labels.values().map(String::as_str).collect();
     let mut row = vec![labels.join(", ")];
@@ -223,7 +225,7 @@ fn row(measured: &Measured) -> Vec<String> {
     row
 }
 
-/// What is left to do, on the terminal; and whether somebody has had enough.
+/// Progress bar on the terminal, and the flag that a signal sets to stop the run.
 struct Progress {
     bar: ProgressBar,
     stopped: Arc<AtomicBool>,
@@ -234,12 +236,13 @@ impl Progress {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(samples) };
         bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left  {msg}")?);
         let stopped = Arc::new(AtomicBool::new(false));
+        // `Stops` needs a runtime with I/O, which the measuring thread does not have.
         let (told, (tell, heard)) = (stopped.clone(), mpsc::sync_channel(1));
         let listen = move || -> std::io::Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
             runtime.block_on(async {
                 let mut stops = Stops::heard()?;
-                // Whoever waits for it waits below.
+                // The receiver waits below, until signals no longer end the process.
                 let _ = tell.send(());
                 loop {
                     stops.next().await;
@@ -248,6 +251,7 @@ impl Progress {
             })
         };
         let listening = std::thread::Builder::new().name("stops".to_owned()).spawn(listen)?;
+        // The sender was dropped: the thread ended with an error.
         if heard.recv().is_err() {
             listening.join().unwrap_or(Ok(())).context("signals cannot be taken")?;
         }

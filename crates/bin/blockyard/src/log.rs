@@ -1,6 +1,6 @@
-//! The log: to stderr, filtered as asked, and of each cause only a few lines in a second.
+//! Log on stderr, with a filter and a rate limit per call site.
 //!
-//! Whoever can make us write a line can make us write a million of them, and fill a disk with them.
+//! Without the limit, any client that can cause one line could cause millions of them and fill a disk.
 
 use crate::args::LogForm;
 use crate::failure::Failure;
@@ -20,13 +20,13 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Lines of one cause in one window.
+/// Limit of lines of one call site in one window.
 const LINES_MAX: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Log lines go to stderr from now on, and the last of them are kept.
+/// Starts logging to stderr, and keeps the last lines in memory for `blockyard log`.
 ///
-/// *Errors*: a sentence for the operator when `filter` is none.
+/// *Errors*: `filter` is not a log filter, as a sentence for the operator.
 pub(crate) fn start(filter: &str, form: LogForm) -> Result<LastLines, Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         let message = format!("\"{filter}\" is not a log filter: {error}");
@@ -41,13 +41,14 @@ pub(crate) fn start(filter: &str, form: LogForm) -> Result<LastLines, Failure> {
             let last = last.clone();
             move || last.clone()
         },
+        // The kept lines have no color codes, whatever stderr is.
         false,
     );
     tracing_subscriber::registry().with(filter).with(Brevity::default()).with(lines).with(kept).init();
     Ok(last)
 }
 
-/// What writes a line for each event.
+/// Returns the layer that formats and writes a line for each event.
 fn lines<S, W>(form: LogForm, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -60,25 +61,26 @@ where
     }
 }
 
-/// Leaves out what one cause says too often, and says how much that was.
+/// Rate limit of log lines: drops lines of a call site beyond the limit, and logs their number.
 #[derive(Default)]
 struct Brevity(Mutex<HashMap<Identifier, Cause>>);
 
-/// A place in the code that writes lines.
+/// Window of one call site.
 struct Cause {
-    /// When its window began.
+    /// Start of the window.
     since: Instant,
     lines: u32,
     left_out: u64,
-    /// What the last of them said.
+    /// Message of the first dropped line.
     said: String,
 }
 
 impl Brevity {
-    /// Whether a line of the cause may be written; and what was left out of those whose windows are over.
+    /// Counts a line of a call site. Returns whether it may be written, and the dropped lines of windows that are over.
     fn count(&self, cause: Identifier, now: Instant, said: impl FnOnce() -> String) -> (bool, Vec<(u64, String)>) {
         let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left_out = Vec::new();
+        // Removing all windows that are over bounds the map to the call sites of one second.
         causes.retain(|_, cause| {
             let is_over = now.saturating_duration_since(cause.since) >= WINDOW;
             if is_over && cause.left_out > 0 {
@@ -93,6 +95,7 @@ impl Brevity {
             cause.lines += 1;
         } else {
             cause.left_out += 1;
+            // The text is formatted only once per window: formatting is what the limit saves.
             if cause.left_out == 1 {
                 cause.said = said();
             }
@@ -104,6 +107,7 @@ impl Brevity {
 impl<S: Subscriber> Layer<S> for Brevity {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let (admitted, left_out) = self.count(event.metadata().callsite(), Instant::now(), || message_of(event));
+        // This line is itself subject to the limit, so it cannot recur without bound.
         for (count, said) in left_out {
             tracing::warn!(count, said, "lines were left out");
         }
@@ -111,7 +115,7 @@ impl<S: Subscriber> Layer<S> for Brevity {
     }
 }
 
-/// The words of an event, without its fields.
+/// Returns the message of an event, without its fields.
 fn message_of(event: &Event<'_>) -> String {
     struct Message(String);
     impl Visit for Message {

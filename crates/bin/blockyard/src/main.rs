@@ -1,6 +1,6 @@
-//! The product: the daemon and its command line.
+//! The `blockyard` program: the daemon (`serve`) and its command line.
 
-// The futures of a command are as deep as the sleeves that it passes.
+// The future of a SCSI command nests a type for each device layer on its path, beyond the default limit of 128.
 #![recursion_limit = "256"]
 
 mod args;
@@ -36,7 +36,7 @@ use clap::Parser;
 use failure::Failure;
 use std::process::ExitCode;
 
-/// Memory is overwritten when it is freed: requests with secrets, states and data of hosts leave no copies.
+/// Allocator that zeroes memory when it is freed, so that secrets, states and data of hosts leave no copies.
 #[global_allocator]
 static WIPING: zeroizing_alloc::ZeroAlloc<std::alloc::System> = zeroizing_alloc::ZeroAlloc(std::alloc::System);
 

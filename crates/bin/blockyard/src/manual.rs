@@ -1,4 +1,4 @@
-//! Manual pages, from what the command line says about itself.
+//! Manual pages, generated from the definitions of the command line.
 
 use crate::args::Cli;
 use crate::failure::Failure;
@@ -10,12 +10,12 @@ use clap_mangen::roff::{Roff, bold, roman};
 use std::fs;
 use std::path::Path;
 
-/// Begins the part of a help text that shows commands.
+/// Heading of the examples in a help text.
 const EXAMPLE: &str = "Example:";
 
-/// The folder has a page for each command: `blockyard.1`, `blockyard-volume.1`, `blockyard-volume-create.1`, …
+/// Writes a page for each command to the folder: `blockyard.1`, `blockyard-volume.1`, `blockyard-volume-create.1`, …
 ///
-/// It is made if it is not there; other files in it stay as they are.
+/// The folder is created if it does not exist; other files in it stay as they are.
 ///
 /// *Errors*: the folder or a page cannot be written.
 pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
@@ -27,8 +27,9 @@ pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each command that is shown, and those below it: the name of its page's file, and the page.
+/// Returns the pages of all visible commands, with the names of their files.
 fn pages(command: Command) -> Result<Vec<(String, Vec<u8>)>> {
+    // Generated `help` subcommands would double the number of pages.
     let mut root = command.disable_help_subcommand(true);
     root.build();
     let mut pages = Vec::new();
@@ -48,6 +49,7 @@ fn display_name(command: &Command) -> String {
 
 fn page(command: &Command, parent: Option<&str>) -> Result<Vec<u8>> {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    // The examples get a section of their own below, without line filling.
     let bare = command.clone().after_help(Resettable::Reset);
     let source = concat!("Blockyard ", env!("CARGO_PKG_VERSION"));
     let mut page = Vec::new();
@@ -80,14 +82,14 @@ fn page(command: &Command, parent: Option<&str>) -> Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The lines of a help text that show commands, and the others.
+/// Splits a help text into the lines of its examples, and the other lines.
 fn parted(text: &str) -> (Vec<&str>, Vec<&str>) {
     let (mut example, mut notes) = (Vec::new(), Vec::new());
     let mut inside = false;
     for line in text.lines() {
         match line {
             EXAMPLE => inside = true,
-            // A blank line ends the commands.
+            // A blank line ends the examples.
             "" => {
                 inside = false;
                 notes.push("");
@@ -96,6 +98,7 @@ fn parted(text: &str) -> (Vec<&str>, Vec<&str>) {
             line => notes.push(line),
         }
     }
+    // Blank lines at both ends would become empty paragraphs.
     let words = notes.iter().position(|line| !line.is_empty()).unwrap_or(notes.len());
     notes.drain(..words);
     while notes.last().is_some_and(|line| line.is_empty()) {
@@ -109,7 +112,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What a user can type, as the names of pages.
+    /// Collects the commands that a user can type, as the names of their pages.
     fn typed(command: &Command, before: &str, names: &mut BTreeSet<String>) {
         let name = format!("{before}{}", command.get_name());
         for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {

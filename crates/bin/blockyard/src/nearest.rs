@@ -1,11 +1,12 @@
-//! The word that was meant: the nearest of those that can stand in its place.
+//! Suggestions for a mistyped word: the nearest of the words that are valid in its place.
 //!
-//! The sentences of usage errors ask it. It is given only what the command itself has, so that a typo in a verb of one noun never leads to
-//! another noun.
+//! Used in the sentences of usage errors. Only the words of the command itself are considered, so that a typo in a verb
+//! of one noun never leads to another noun.
 
 use strsim::osa_distance;
 
-/// Those of `words` that the fewest typos turn into `word`; none where it takes more than one typo for every three letters.
+/// Returns the entries of `words` with the fewest typos from `word`; none if there is more than one typo per three
+/// letters.
 pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let typos_max = (word.chars().count() / 3).max(1);
     let mut found: Vec<(usize, &str)> = words.map(|known| (osa_distance(word, known), known)).collect();

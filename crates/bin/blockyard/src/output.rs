@@ -1,4 +1,4 @@
-//! What commands print: data on stdout, everything else on stderr.
+//! Output of commands: data on stdout, everything else on stderr.
 
 use crate::args::{Form, Global};
 use crate::client::Answer;
@@ -7,7 +7,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use model::{Refusal, code};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-/// How this command prints.
+/// Output settings of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     form: Option<Form>,
@@ -15,34 +15,34 @@ pub(crate) struct Output {
     quiet: bool,
 }
 
-/// Rows under a header.
+/// Table of rows under a header.
 pub(crate) struct Rows {
     pub header: &'static [&'static str],
     pub rows: Vec<Vec<String>>,
 }
 
 impl Output {
-    /// As the command line asks for.
+    /// Takes the settings from the command line.
     pub(crate) fn new(global: &Global) -> Self {
         Self { form: global.output, headers: !global.no_headers, quiet: global.quiet }
     }
 
-    /// As this one, for rows that continue what was printed before.
+    /// Returns the same settings without headers, for rows that continue earlier output.
     pub(crate) fn without_headers(self) -> Self {
         Self { headers: false, ..self }
     }
 
-    /// True when answers are printed as JSON.
+    /// Returns true for JSON output.
     pub(crate) fn is_json(self) -> bool {
         self.form == Some(Form::Json)
     }
 
-    /// True when only what was asked for is printed.
+    /// Returns true if only results are printed.
     pub(crate) fn is_quiet(self) -> bool {
         self.quiet
     }
 
-    /// The answer is printed: as it came for `-o json`, else as these rows, and what a limit left out is told.
+    /// Prints the answer: unchanged for `-o json`, else as these rows with a note on stderr about omitted rows.
     pub(crate) fn rows(self, answer: &Answer, rows: &Rows) -> Result<(), Failure> {
         if self.is_json() {
             return self.json(answer);
@@ -54,7 +54,7 @@ impl Output {
         Ok(())
     }
 
-    /// These rows are printed.
+    /// Prints these rows.
     pub(crate) fn lines(self, rows: &Rows) -> Result<(), Failure> {
         if self.form == Some(Form::Name) {
             return put(&rows
@@ -64,21 +64,22 @@ impl Output {
                 .map(|name| format!("{name}\n"))
                 .collect::<String>());
         }
+        // A pipe gets tabs, which `cut` and `awk` split without guessing at column widths.
         let aligned = self.form == Some(Form::Table) || io::stdout().is_terminal();
         put(&if aligned { self.aligned(rows) } else { self.tabbed(rows) })
     }
 
-    /// The answer is printed as it came.
+    /// Prints the answer as JSON.
     pub(crate) fn json(self, answer: &Answer) -> Result<(), Failure> {
         put(&format!("{:#}\n", answer.whole))
     }
 
-    /// The answer to a change is printed: as it came for `-o json`, else as this text, or not at all when quiet.
+    /// Prints the answer to a change: unchanged for `-o json`, else as this text, or nothing if quiet.
     pub(crate) fn done(self, answer: &Answer, text: &str) -> Result<(), Failure> {
         if self.is_json() { self.json(answer) } else { self.said(text) }
     }
 
-    /// The text is printed, unless quiet.
+    /// Prints the text, unless quiet.
     pub(crate) fn said(self, text: &str) -> Result<(), Failure> {
         if self.quiet || self.is_json() { Ok(()) } else { put(&format!("{text}\n")) }
     }
@@ -90,7 +91,7 @@ impl Output {
             table.set_header(rows.header.iter().copied());
         }
         table.add_rows(rows.rows.iter().cloned());
-        // The first column's padding would indent every line by one.
+        // Without this, the padding of the first column would indent every line by one.
         let line = |line: String| format!("{}\n", line.strip_prefix(' ').unwrap_or(&line).trim_end());
         table.lines().map(line).collect()
     }
@@ -102,7 +103,7 @@ impl Output {
     }
 }
 
-/// The text is on stdout. A reader that has gone (`| head`) is no failure.
+/// Writes text to stdout. A reader that has closed the pipe (`| head`) is no failure.
 pub(crate) fn put(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

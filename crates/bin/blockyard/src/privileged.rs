@@ -1,7 +1,8 @@
-//! The privileged helper: the process that `blockyard serve` starts as (docs/adr/0019-process-model.md).
+//! Privileged helper: the process that `blockyard serve` starts as (docs/adr/0019-process-model.md).
 //!
-//! It starts the same program as the confined daemon, answers its requests over a socket pair, hands signals on, and ends with the daemon's
-//! status. What a disk can hold up is done on threads of their own ([`desks`]). It must never read from the network, never end because of what the daemon says, and never do for it what
+//! It starts the same program as the confined daemon, answers its requests over a socket pair, forwards signals, and
+//! exits with the daemon's status. Requests that a disk can block run on threads of their own ([`desks`]). The helper
+//! must never read from the network, never exit because of a request of the daemon, and never do anything that
 //! [`policy`] does not allow.
 
 mod desks;
@@ -32,23 +33,26 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use verbs::Verbs;
 
-/// The program itself, also after an upgrade has replaced its file.
+/// Path of the running program, which stays valid after an upgrade has replaced its file.
 const SELF: &str = "/proc/self/exe";
 
-/// Requests that may wait for an answer, or for the daemon to read it: more than threads, so that those which hang hold up no other.
+/// Limit of requests in flight, including answers that the daemon has not read. It exceeds the number of threads, so
+/// that requests that hang do not block others.
 const PLACES: usize = 256;
 
-/// How often is looked whether a daemon that is to end has ended but for threads that wait for a disk, and for how many looks that
-/// must have been so.
+/// Interval at which a daemon that was told to stop is checked for being a zombie (ended but for threads that the
+/// kernel keeps for a disk), and the number of consecutive checks after which the helper gives up.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const ZOMBIE_LOOKS: u32 = 8;
 
-/// Packets that are no requests are told of so often.
+/// Number of malformed packets that are logged.
 const COMPLAINTS_MAX: u64 = 10;
 
-/// The daemon has run as a process of its own until it ended; this process ends as it did, or returns the failure that kept it from starting.
+/// Runs the daemon as a child process until it ends, and exits with its status.
+///
+/// *Errors*: the failure that kept the daemon from starting.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
-    // Secrets never come here, but the configuration and paths do.
+    // No core dump: secrets never enter this process, but the configuration and paths do.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| unable("an event queue", &error))?;
@@ -58,10 +62,12 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
 
 async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // Packets keep request boundaries, so that a damaged request cannot desynchronize the stream.
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let (ours, theirs) = pair.map_err(|error| unable("a socket pair", &error))?;
     let mut signals = Signals::heard().map_err(|error| unable("signals", &error))?;
     let line = Line::new(ours).map_err(|error| unable("an event queue", &error))?;
+    // The daemon cannot change owners after it has dropped its privileges.
     if let Some(user) = &config.user {
         let settings = &config.settings;
         prepare(user, &settings.state_dir, config.opening.key.as_deref(), &settings.socket).map_err(|error| {
@@ -79,6 +85,7 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
         line: line.clone(),
         damaged: 0,
     };
+    // `is_told_to_end` and `is_open` start the zombie check: without them a daemon with hung threads is left alone.
     let (mut is_open, mut is_told_to_end, mut zombie_looks) = (true, false, 0);
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
@@ -89,50 +96,54 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
                     eprintln!("blockyard: the daemon has ended; the kernel keeps its threads until a disk answers");
                     return Ok(status);
                 }
+                // Any check that finds the daemon alive starts the count again.
                 found => zombie_looks = if found.is_some() { zombie_looks + 1 } else { 0 },
             },
             signal = signals.next() => {
+                // The daemon decides what a signal means; the helper only forwards it and waits.
                 is_told_to_end = true;
                 hand_on(&daemon, signal);
             }
             packet = line.receive(), if is_open => match packet {
                 Ok(Some(packet)) => office.answer(packet).await,
-                // The daemon has closed its end, so it is about to end.
+                // The daemon has closed its end, so it is about to exit.
                 Ok(None) | Err(_) => is_open = false,
             },
         }
     }
 }
 
-/// The daemon, with one end of the socket pair as its standard input: the only descriptor that needs no `unsafe` to be passed.
+/// Starts the daemon with one end of the socket pair as its standard input, the only descriptor that can be passed
+/// without `unsafe`.
 fn start(theirs: OwnedFd) -> std::io::Result<Child> {
-    // The daemon reads it from a thread of its own.
+    // The daemon reads it in a blocking thread.
     rustix::io::ioctl_fionbio(&theirs, false)?;
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| "blockyard".into());
     let mut command = std::process::Command::new(SELF);
     command.arg0(name).args(arguments).arg("--under").arg(getpid().to_string()).stdin(Stdio::from(theirs));
-    // The watchdog's process is the daemon: whose number is not known yet. A watchdog for somebody else stays theirs.
+    // systemd named this process in `WATCHDOG_PID`, but the daemon feeds the watchdog, and its number is not known yet.
+    // A `WATCHDOG_PID` of another process is left alone.
     if std::env::var("WATCHDOG_PID").is_ok_and(|pid| pid == getpid().to_string()) {
         command.env_remove("WATCHDOG_PID");
     }
     Command::from(command).spawn()
 }
 
-/// What answers requests.
+/// State of the helper while it answers requests.
 struct Office {
     verbs: Arc<Verbs>,
     desks: Desks,
-    /// For requests that were not answered.
+    /// Permits for requests in flight.
     places: Arc<Semaphore>,
     programs: Programs,
     line: Arc<Line>,
-    /// Requests that were refused because they are none.
+    /// Number of requests refused as malformed.
     damaged: u64,
 }
 
 impl Office {
-    /// A daemon that sends no requests is a broken or a hostile one: its first packets are told of.
+    /// Logs a malformed packet. Such a daemon is broken or hostile, so only the first ones are logged.
     fn complain(&mut self, why: &str) {
         self.damaged += 1;
         if self.damaged <= COMPLAINTS_MAX {
@@ -151,9 +162,10 @@ impl Office {
         let Request { number, verb } = request;
         let (verbs, desks, line) = (self.verbs.clone(), self.desks.clone(), self.line.clone());
         if matches!(verb, Verb::Health { .. } | Verb::Contents { .. }) {
+            // These run programs with limits of their own, and must not take the permits of the other requests.
             return self.programs.start(verbs, desks, verb, number, &line).await;
         }
-        // The next request does not wait for this one, unless too many wait already.
+        // Requests run concurrently, up to the limit of permits.
         let Ok(place) = self.places.clone().acquire_owned().await else { return };
         tokio::spawn(async move {
             let _place = place;
@@ -165,7 +177,7 @@ impl Office {
     }
 }
 
-/// The signals that end the daemon.
+/// Signals that end the daemon.
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
@@ -186,15 +198,16 @@ impl Signals {
 
 fn hand_on(daemon: &Child, signal: Signal) {
     let pid = daemon.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    // It may have ended, and then its status comes next.
+    // The daemon may have ended; its status then arrives next.
     let _ = pid.map(|pid| kill_process(pid, signal));
 }
 
-/// How the process has ended, where its first thread has and others are kept by the kernel.
+/// Returns the exit status of a process whose first thread has ended while the kernel keeps others.
 ///
-/// *Source*: proc(5), `/proc/pid/stat`: the state is the first field behind the name, the exit code the last.
+/// *Source*: proc(5), `/proc/pid/stat`: the state is the first field after the name, the exit code the last.
 fn zombie(process: u32) -> Option<ExitStatus> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name is in parentheses and may contain spaces and parentheses itself, hence the search from the right.
     let fields = stat.rsplit_once(") ")?.1;
     let code = fields.split_whitespace().last()?.parse().ok()?;
     fields.starts_with('Z').then(|| ExitStatus::from_raw(code))
@@ -203,6 +216,8 @@ fn zombie(process: u32) -> Option<ExitStatus> {
 /// Ends this process with the exit code of the daemon, or by the signal that ended it.
 fn end_like(status: ExitStatus) -> ! {
     if let Some(signal) = status.signal().and_then(Signal::from_named_raw) {
+        // systemd then records the true cause. If the signal does not end this process, the shell's code 128 + n
+        // follows.
         let _ = kill_process(getpid(), signal);
     }
     std::process::exit(status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1))

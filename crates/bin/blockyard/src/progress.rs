@@ -1,4 +1,4 @@
-//! Following a rebuild or a reshape to its end.
+//! Progress display and timeout of commands that wait for a rebuild or a reshape.
 
 use crate::args::PatienceOptions;
 use crate::client::Client;
@@ -9,10 +9,10 @@ use model::{Name, PoolReport, PoolState, Progress, Refusal, Size, Span, code};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// How often the daemon is asked.
+/// Polling interval.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long somebody waits.
+/// Timeout of a waiting command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     span: Option<Span>,
@@ -20,14 +20,14 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// From now on, as the command line has it.
+    /// Starts the timeout now, as set by `--timeout`.
     pub(crate) fn new(options: PatienceOptions) -> Self {
         Self { span: options.timeout, since: Instant::now() }
     }
 
-    /// A moment has passed.
+    /// Sleeps until the next poll.
     ///
-    /// *Errors*: the time that was given is over, and `what` (`the rebuild of pool tank`) is not.
+    /// *Errors*: the timeout has passed; `what` (`the rebuild of pool tank`) is named in the error.
     pub(crate) fn pause(self, what: &str) -> Result<(), Failure> {
         let Some(span) = self.span else {
             std::thread::sleep(INTERVAL);
@@ -44,11 +44,11 @@ impl Patience {
     }
 }
 
-/// No rebuild and no reshape of the pool runs any more; this is how it is then.
+/// Waits until no rebuild and no reshape of the pool is running, and returns its report.
 ///
-/// *Errors*: the daemon is gone, or the time is over.
+/// *Errors*: the daemon is gone, or the timeout has passed.
 ///
-/// `shown`: a bar on a terminal, a line for each step of ten percent elsewhere; both on stderr.
+/// `shown`: a progress bar on a terminal, a line for every ten percent elsewhere, both on stderr.
 pub(crate) fn follow(client: &Client, pool: &Name, shown: bool, patience: Patience) -> Result<PoolReport, Failure> {
     let bar = (shown && std::io::stderr().is_terminal()).then(|| bar(pool));
     let mut told = None;
@@ -74,7 +74,7 @@ pub(crate) fn follow(client: &Client, pool: &Name, shown: bool, patience: Patien
     }
 }
 
-/// Good when the pool is healthy; else its state is said and the exit code is 1.
+/// Succeeds if the pool is healthy; else prints its state, with exit code 1.
 pub(crate) fn judge(report: &PoolReport) -> Result<(), Failure> {
     if report.state == PoolState::Healthy {
         return Ok(());
@@ -83,13 +83,13 @@ pub(crate) fn judge(report: &PoolReport) -> Result<(), Failure> {
     Err(Failure::Said)
 }
 
-/// How far it is, as a bar.
+/// Draws progress as a bar of 30 characters.
 pub(crate) fn drawn(progress: &Progress) -> String {
     let done = usize::from(progress.percent()) * 30 / 100;
     format!("[{}{}]", "#".repeat(done), "-".repeat(30 - done))
 }
 
-/// How far something is: `rebuild 52 %, 1.2 GiB of 2.3 GiB, 340 MB/s, 3 s left`.
+/// Describes progress: `rebuild 52 %, 1.2 GiB of 2.3 GiB, 340 MB/s, 3 s left`.
 pub(crate) fn sentence(what: &str, progress: &Progress) -> String {
     let left = progress.seconds_left.map_or("time unknown".to_owned(), |seconds| format!("{} left", duration(seconds)));
     format!(
@@ -101,7 +101,7 @@ pub(crate) fn sentence(what: &str, progress: &Progress) -> String {
     )
 }
 
-/// Seconds in the largest two units: `3 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`.
+/// Formats seconds in the two largest units: `3 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`.
 pub(crate) fn duration(seconds: u64) -> String {
     let two = |large: u64, unit: &str, small: u64, part: &str| match small {
         0 => format!("{large} {unit}"),

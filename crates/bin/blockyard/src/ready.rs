@@ -1,4 +1,4 @@
-//! The door to what users of a unit need: `blockyard ready`.
+//! Front end of the compatibility check of a unit (`blockyard ready`); the checks are in `conform`.
 
 use crate::args::{Global, ReadyOptions};
 use crate::conform::aim_of;
@@ -10,10 +10,11 @@ use serde_json::json;
 
 const HEADER: &[&str] = &["RESULT", "NEED", "WHAT", "FIX"];
 
-/// Every need is asked about, and what it came to is printed as it ends.
+/// Runs every check of the purpose, and prints each result when it is known.
 pub(crate) fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure> {
     let aim = aim_of(&options.aim)?;
     let out = Output::new(global);
+    // The transport decides which remedy is printed, so it is determined first.
     let reached = reach(&aim).map_err(|why| Failure::Failed(anyhow::Error::msg(why)))?;
     let purpose = Purpose::from(options.purpose);
     let (mut counts, mut report) = ([0; 3], Vec::new());
@@ -26,6 +27,7 @@ pub(crate) fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure
         };
         counts[at] += 1;
         let what = why.map_or(need.rule.to_owned(), |why| format!("{}: {why}", need.rule));
+        // A remedy is printed only for a missing feature: for an unknown one it might be wrong.
         let fix = if at == 1 { need.fix(reached) } else { "" };
         match out.is_json() {
             true => report.push(json!({

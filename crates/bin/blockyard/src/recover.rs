@@ -1,4 +1,5 @@
-//! `blockyard state recover`: the copies of the state on the disks of pools, for who has lost its folder. No daemon runs meanwhile.
+//! Restore of the state from copies on the disks of pools (`blockyard state recover`), after the state folder was lost.
+//! The daemon must be stopped.
 
 use crate::args::{Global, RecoverOptions};
 use crate::failure::Failure;
@@ -10,19 +11,20 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// A copy, and the disks that have it.
+/// Copy of the state, with the disks that hold it.
 struct Listed {
     copy: Copy,
     disks: Vec<PathBuf>,
 }
 
-/// The copies are listed, or the chosen one is the state.
+/// Lists the copies, or installs the chosen one as the state.
 ///
-/// *Errors*: a daemon has the folder, a disk cannot be read, or no such copy is there; nothing is changed then.
+/// *Errors*: a daemon has the folder open, a disk cannot be read, or there is no such copy; nothing is changed then.
 pub(crate) fn run(options: &RecoverOptions, global: &Global) -> Result<(), Failure> {
     let mut listed: Vec<Listed> = Vec::new();
     for disk in &options.disks {
         for found in state_copies(&read(disk)?) {
+            // A torn or foreign copy is skipped: each disk has several.
             let Some(copy) = Copy::parse(&found.bytes) else { continue };
             match listed.iter_mut().find(|known| known.copy == copy) {
                 Some(known) => known.disks.push(disk.clone()),
@@ -45,7 +47,9 @@ pub(crate) fn run(options: &RecoverOptions, global: &Global) -> Result<(), Failu
     }
 }
 
-/// The one copy of this version.
+/// Returns the only copy of this version.
+///
+/// *Errors*: there is none, or there are several different ones.
 fn chosen(listed: &[Listed], version: u64) -> Result<&Copy, Refusal> {
     let mut of_version = listed.iter().filter(|listed| listed.copy.version == version);
     match (of_version.next(), of_version.next()) {
@@ -54,6 +58,7 @@ fn chosen(listed: &[Listed], version: u64) -> Result<&Copy, Refusal> {
             let message = format!("no disk has a copy of version {version}");
             Err(Refusal::new(code::CONFIG_UNKNOWN, message, "leave --take out to list the copies"))
         }
+        // Disks of two nodes: choosing one could install the state of the wrong node.
         (Some(_), Some(_)) => {
             let message = format!("the disks have several copies of version {version}");
             Err(Refusal::new(code::AMBIGUOUS, message, "name only the disks of the node that is meant"))
@@ -79,7 +84,7 @@ fn text(listed: &[Listed], present: Option<&Copy>) -> String {
     listed.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The area of the copies, as far as the disk reaches.
+/// Reads the area of the copies, as far as the disk reaches.
 fn read(disk: &Path) -> Result<Vec<u8>, Refusal> {
     let mut area = Vec::new();
     let read = File::open(disk).and_then(|mut file| {

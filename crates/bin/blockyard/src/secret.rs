@@ -1,4 +1,5 @@
-//! Secrets: from a file, from standard input or from the environment, never from the command line.
+//! Secrets from a file, from standard input or from the environment. Never from the command line, which other users can
+//! read.
 
 use crate::failure::Failure;
 use control::request::SecretText;
@@ -6,12 +7,13 @@ use model::{Refusal, code};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The longest secret file that is read; a secret is 255 bytes at most.
+/// Limit in bytes of a secret file; a secret has at most 255 bytes.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// The secret of `file` (`-` is standard input) or of the environment variable `variable`, if either is given.
+/// Reads the secret from `file` (`-` is standard input) or from the environment variable `variable`; none if neither is
+/// given.
 ///
-/// One line break at the end of a file is not part of the secret. What is `encoded` is a constant of RFC 7143 §6.1.
+/// One line break at the end of a file is not part of the secret. An `encoded` secret is a constant of RFC 7143 §6.1.
 pub(crate) fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result<Option<SecretText>, Failure> {
     let plain = |bytes: &[u8]| if encoded { decoded(bytes) } else { Ok(SecretText::of(bytes)) };
     let Some(path) = file else {
@@ -27,7 +29,7 @@ pub(crate) fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result
     plain(&bytes).map(Some)
 }
 
-/// The secret that a constant says.
+/// Decodes a secret from a hexadecimal or base64 constant.
 fn decoded(constant: &[u8]) -> Result<SecretText, Failure> {
     let bytes = std::str::from_utf8(constant).ok().and_then(|text| iscsi::text::binary(text.trim_end()));
     let bytes = bytes.ok_or_else(|| {

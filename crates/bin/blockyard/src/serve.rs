@@ -1,4 +1,7 @@
-//! `blockyard serve`: the daemon put together.
+//! Start, run and stop of the daemon (`blockyard serve`).
+//!
+//! Called from `main`. The order of the steps is the point of this file: the state folder is locked before anything
+//! else, and the process is confined before the first byte from a host is read (docs/adr/0019-process-model.md).
 
 use crate::args::ServeOptions;
 use crate::budget::{self, MemoryBudget};
@@ -20,26 +23,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uring::Privileges;
 
-/// The daemon ends within this time after it was told to, whatever does not end: below the 120 s of its service file.
+/// Deadline of a stop: the daemon exits after this time even if a disk or a session does not end. It is below the 120 s
+/// of the service file, so that systemd does not kill it first.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// How long the state folder of a daemon that ends is waited for, and how often it is looked at.
+/// Timeout and polling interval while the state folder is still locked by a daemon that is ending.
 const HANDOVER: Duration = Duration::from_secs(3);
 const HANDOVER_STEP: Duration = Duration::from_millis(20);
 
-/// For all sessions that there may be, half-open logins, disks and doors.
+/// Limit of open files that suffices for the maximum of sessions, half-open logins, disks and listeners.
 pub(crate) const OPEN_FILES_WANTED: u64 = 18_432;
 
-/// The daemon has run until it was told to stop, and has stopped cleanly.
+/// Runs the daemon until it is told to stop, and stops it cleanly.
+///
+/// *Errors*: the configuration, the state or the system keeps it from starting.
 pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Failure> {
     let config = Config::load(options, socket)?;
     #[cfg(debug_assertions)]
     confined::probe::arm(options.probe);
+    // `--under` marks the second process. Without it, this process becomes the privileged helper, which starts the
+    // daemon.
     let tie = match options.under {
         Some(helper) => Some(Tie::hold(helper)?),
         None if config.sandbox => return privileged::run(&config),
         None => None,
     };
+    // The user changes while there is one thread: the kernel keeps credentials per thread.
     if let (Some(tie), Some(user)) = (&tie, &config.user) {
         tie.become_user(user)?;
     }
@@ -48,6 +57,7 @@ pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(
     if let Err(error) = confined::forbid_dumps() {
         tracing::warn!(%error, "other processes of this user may read the daemon's memory, or a crash leaves a file of it");
     }
+    // One thread: seccomp and Landlock are applied while there is no other. The shards get threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no event queue: {error}"), "close other programs")
     })?;
@@ -55,7 +65,7 @@ pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(
 }
 
 async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<(), Refusal> {
-    // The store goes first: whoever has it has the disks.
+    // The state folder is locked first: its owner also owns the disks, so two daemons never write to one pool.
     let store = open_store(&config)?;
     let mut listening = api::listen(&config.settings.socket)?.with_log(last_lines);
     if let Some(web) = config.web.clone() {
@@ -65,6 +75,7 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     let mut asked = Stops::heard()
         .map_err(|error| Refusal::new(code::IO_FAILED, format!("signals cannot be taken: {error}"), "start again"))?;
     let node = store.identity(&config.settings.node)?;
+    // The memory limit is read before the shards start, since the sizes of their buffers and of the cache depend on it.
     let found = Found::look(Path::new("/"));
     let (memory, reduced) = MemoryBudget::of(&config, &found);
     let (limited_by, limit) = found.smallest();
@@ -73,9 +84,11 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     let privileges = helper.clone().map(|client| Privileges(client));
     let (engine, shards) = engine::start(&config, memory, &node, &store.pool_secret(), privileges)?;
     let pulse = Pulse::new(engine.clone(), config.settings.socket.clone()).beside(helper.clone());
+    // Once the shards have their rings, no thread may create another one (second seccomp filter).
     let confinement = confinement.sealed();
     #[cfg(debug_assertions)]
     confined::probe::run(&config.settings.state_dir, helper.as_ref());
+    // systemd is asked for more time while disks and pools are opened, which may take longer than its start timeout.
     let control = tokio::select! {
         control = Control::start(config.settings, store, engine.clone()) => Arc::new(control::confined(control?, confinement)),
         () = systemd::starting(&engine) => unreachable!("it is never ready"),
@@ -88,16 +101,20 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     let remembering = tokio::spawn(control.memberships.clone().keep());
     let looking_below = tokio::spawn(control.room.clone().watch());
     let counting = tokio::spawn(control.descriptors.clone().watch());
+    // `READY=1` is sent only now, so that units ordered after this one find the array serving.
+    // in.
     systemd::ready();
     let stop = async move {
         asked.next().await;
+        // A disk that does not answer could hold the ordered stop forever.
         stop::end_by_force_after(STOP_MAX);
         stopping.send_replace(true);
         systemd::stopping();
     };
     api::serve(control.clone(), listening, stop).await?;
     tracing::info!("stopping");
-    // After an end that is not complete nobody waits for the shards: a disk that does not answer may hold them.
+    // `control.stop` fails if the data plane did not stop completely. The shards are then not joined: a disk that does
+    // not answer may hold them.
     control.stop().await?;
     shards.join()?;
     feeding.abort();
@@ -109,7 +126,8 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     Ok(())
 }
 
-/// The state is open. A daemon that was killed with its helper may still have it for a moment.
+/// Opens and locks the state folder. A daemon that was killed with its helper may hold the lock for a moment, hence the
+/// retries.
 fn open_store(config: &Config) -> Result<Store, Refusal> {
     let begun = Instant::now();
     loop {
@@ -122,16 +140,17 @@ fn open_store(config: &Config) -> Result<Store, Refusal> {
     }
 }
 
-/// How the daemon is confined, and its way to the helper.
+/// Result of the confinement: the client of the helper, if there is one, and the state of each measure.
 struct Confined {
     client: Option<Arc<Client>>,
     measures: Vec<MeasureReport>,
 }
 
-/// The daemon has given up what it does not need, where it has a helper.
+/// Confines this process and connects to the helper. Without a helper nothing is confined.
 fn confine(config: &Config, tie: Option<Tie>) -> Result<Confined, Refusal> {
     let Some(tie) = tie else { return Ok(Confined { client: None, measures: confined::switched_off() }) };
     let measures = confined::confine(config);
+    // The thread that reads the helper's answers is started after confinement, so that it inherits the filters.
     let client = Client::start(tie).map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no thread: {error}"), "close other programs")
     })?;
@@ -139,11 +158,12 @@ fn confine(config: &Config, tie: Option<Tie>) -> Result<Confined, Refusal> {
 }
 
 impl Confined {
-    /// No more rings are made; what control is told.
+    /// Forbids further rings, and returns the report that control shows to the administrator.
     fn sealed(mut self) -> Confinement {
         if self.client.is_some()
             && let Err(error) = confined::seal()
         {
+            // The daemon serves all the same; the report says that this measure is missing.
             tracing::warn!(error, "rings can still be made");
             let rings = self.measures.iter_mut().filter(|report| report.measure == Measure::Rings);
             rings.for_each(|report| report.state = MeasureState::NotSupported);
@@ -152,7 +172,8 @@ impl Confined {
     }
 }
 
-/// As many open files as the system allows: each connection is one, and the usual allowance is far below what there may be.
+/// Raises the soft limit of open files to the hard limit: each connection is a file, and the usual soft limit is far
+/// below the maximum of sessions.
 fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

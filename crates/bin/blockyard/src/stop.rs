@@ -1,4 +1,4 @@
-//! Whoever wants this process to end says so by a signal.
+//! Signals that stop a process.
 
 use crate::failure::UNENDED;
 use std::io;
@@ -7,21 +7,21 @@ use std::thread;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT, as long as this is kept: neither ends the process any more.
+/// Receiver of SIGTERM and SIGINT; while it exists, neither terminates the process.
 pub(crate) struct Stops {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Stops {
-    /// Heard from now on.
+    /// Installs the handlers.
     ///
-    /// *Errors*: the system takes no handler. *Panics*: outside of a runtime with I/O.
+    /// *Errors*: the system refuses a handler. *Panics*: outside of a runtime with I/O.
     pub(crate) fn heard() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Ready when the next one comes.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -30,7 +30,8 @@ impl Stops {
     }
 }
 
-/// The process ends after `most`, if it has not by then: a thread of its own sees to it, for those that should end it may hang.
+/// Exits the process after `most` if it is still running then. A separate thread does it, since the tasks of the stop
+/// may hang.
 pub(crate) fn end_by_force_after(most: Duration) {
     let watch = move || {
         thread::sleep(most);

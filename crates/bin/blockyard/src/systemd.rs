@@ -1,6 +1,6 @@
-//! systemd hears how the daemon is: that it starts, serves, lives and stops.
+//! Notifications to systemd: starting, ready, watchdog and stopping.
 //!
-//! Without `NOTIFY_SOCKET` nobody listens and nothing is sent. *Source*: sd_notify(3).
+//! Called by `serve`. Nothing is sent without `NOTIFY_SOCKET`. *Source*: sd_notify(3).
 
 use crate::confined::Client;
 use control::Engine;
@@ -15,23 +15,24 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How often more time is asked for while pools open, and how much.
+/// Interval at which more start time is requested while pools open, and the time requested each time.
 const STEP: Duration = Duration::from_secs(10);
 const MORE: Duration = Duration::from_secs(40);
 
-/// What the watchdog looks at.
+/// Watchdog client: checks that the daemon works before it notifies systemd.
 pub(crate) struct Pulse {
     engine: Engine,
     socket: PathBuf,
     helper: Option<Arc<Client>>,
 }
 
-/// More time to start is asked for as long as the data plane answers. Never ready; to be dropped once the daemon has started.
+/// Requests more start time as long as the data plane answers. Never completes; dropped once the daemon has started.
 pub(crate) async fn starting(engine: &Engine) {
     tell(&[NotifyState::Status("opening disks and pools")]);
     let mut ticks = interval(STEP);
     loop {
         ticks.tick().await;
+        // A data plane that hangs gets no extension, so that systemd restarts the daemon after its start timeout.
         if matches!(timeout(STEP, engine.status(Order::Status)).await, Ok(Ok(_))) {
             let more_us = u32::try_from(MORE.as_micros()).expect("less than an hour");
             tell(&[NotifyState::ExtendTimeoutUsec(more_us)]);
@@ -39,12 +40,12 @@ pub(crate) async fn starting(engine: &Engine) {
     }
 }
 
-/// The daemon serves: whoever waits for it may go on.
+/// Reports that the daemon is ready, so that systemd starts the units that depend on it.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready, NotifyState::Status("serving")]);
 }
 
-/// The daemon stops.
+/// Reports that the daemon is stopping.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
@@ -56,27 +57,29 @@ fn tell(states: &[NotifyState<'_>]) {
 }
 
 impl Pulse {
-    /// That of the daemon with this data plane that is asked over `socket`.
+    /// Creates the client for a daemon with this data plane and with its API at `socket`.
     pub(crate) fn new(engine: Engine, socket: PathBuf) -> Self {
         Self { engine, socket, helper: None }
     }
 
-    /// The same, of a daemon that has this helper: without it no disk can be opened.
+    /// Adds the helper to the checks: without it no disk can be opened.
     pub(crate) fn beside(self, helper: Option<Arc<Client>>) -> Self {
         Self { helper, ..self }
     }
 
-    /// Feeds the watchdog, where there is one, twice in its period, as long as both planes answer. Once the daemon
-    /// stops, that this is called is enough. Never ready.
+    /// Notifies the watchdog, if there is one, as long as data plane, API and helper answer. While the daemon stops
+    /// nothing is checked. Never completes.
     pub(crate) async fn feed(self, stopping: watch::Receiver<bool>) {
         let Some(period) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
-        // A third of it leaves time for an answer that takes long.
+        // Three attempts in one watchdog period, so that a single late answer does not restart the daemon.
         let step = (period / 3).max(Duration::from_millis(1));
         let mut ticks = interval(step);
+        // After a delay the ticks must not come in a burst.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let stops = *stopping.borrow();
+            // Services are expected not to answer during a stop; the deadline of the stop limits that case.
             if stops || timeout(step, self.beats()).await.unwrap_or_default() {
                 tell(&[NotifyState::Watchdog]);
             } else {
@@ -85,7 +88,7 @@ impl Pulse {
         }
     }
 
-    /// True when every shard answers, a request over the socket is answered, and the helper answers.
+    /// Returns true if every shard, the API and the helper answer.
     async fn beats(&self) -> bool {
         self.engine.activity(Order::Activity).await.is_ok()
             && answers(&self.socket).await.unwrap_or_default()
@@ -98,7 +101,7 @@ impl Pulse {
     }
 }
 
-/// True when the status can be had at `socket`.
+/// Returns true if the API at `socket` answers a status request.
 async fn answers(socket: &Path) -> anyhow::Result<bool> {
     let stream = UnixStream::connect(socket).await?;
     let request = Request::get("/api/v1/status").header("host", "blockyard").body(Full::default())?;
@@ -116,14 +119,14 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
-    /// A data plane that answers.
+    /// Data plane that answers.
     async fn engine(calls: Receiver<Call>) {
         while let Some(call) = calls.receive().await {
             call.answer(Ok(Report::Activity(Activity::default())));
         }
     }
 
-    /// A control plane that answers this to everything.
+    /// API that answers every request with `answer`.
     async fn door(listener: UnixListener, answer: &'static [u8]) {
         loop {
             let (mut stream, _) = listener.accept().await.expect("a connection");

@@ -1,6 +1,7 @@
-//! What the system below the array is set to, what would be better, why, and how it is set.
+//! Tuning of the operating system below the array: present values, recommended values, reasons, and how to set them.
 //!
-//! All of it is read from `/proc`, `/sys` and `ethtool` below a [`Root`], so that a test can lay out any machine.
+//! All facts are read from `/proc`, `/sys` and `ethtool` below a [`Root`], so that tests can supply any machine. Called
+//! by `blockyard tune`; only `set` may change the system.
 
 mod cpus;
 mod disks;
@@ -25,77 +26,77 @@ pub(crate) use set::{Step, apply, entries, plan, revert};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What the array uses of the machine.
+/// Parts of the machine that the array uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Array {
-    /// Where its disks are.
+    /// Paths of the array's disks.
     pub disks: Vec<PathBuf>,
-    /// The interfaces that its portals are on, without the loopback.
+    /// Network interfaces of the portals, without loopback.
     pub interfaces: Vec<String>,
-    /// The daemon's process.
+    /// Process ID of the daemon.
     pub pid: Option<u32>,
 }
 
-/// What is to be done about a knob.
+/// Recommendation for a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// Nothing: it is well as it is.
+    /// No change needed.
     Ok,
     /// `tune apply` sets it.
     Change,
-    /// It needs somebody's agreement or hands; `tune apply --only` sets it where there is something to set.
+    /// Needs the administrator's consent or manual work; `tune apply --only` sets it if there is something to set.
     Ask,
-    /// It cannot be had on this machine.
+    /// Not possible on this machine.
     Cannot,
 }
 
-/// How a knob is set.
+/// Means of setting a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub(crate) enum Setting {
-    /// The file below the root holds this value.
+    /// Writes the value to a file below the root.
     File {
-        /// Without the first slash, as in `sys/block/sda/queue/scheduler`.
+        /// Path without the leading slash, as in `sys/block/sda/queue/scheduler`.
         path: String,
-        /// What is to stand in it.
+        /// Value to write.
         value: String,
     },
-    /// `ethtool OPTION INTERFACE NAME VALUE`.
+    /// Runs `ethtool OPTION INTERFACE NAME VALUE`.
     Ethtool {
-        /// Such as `-L`.
+        /// Option of `ethtool`, such as `-L`.
         option: String,
-        /// Whose.
+        /// Network interface.
         interface: String,
-        /// What of it, as in `combined`.
+        /// Name of the parameter, as in `combined`.
         name: String,
-        /// What it is to be.
+        /// Value to set.
         value: String,
     },
 }
 
-/// One knob of this machine.
+/// Recommendation for one setting of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Advice {
-    /// What it is, and why.
+    /// Setting, with its reason and effect.
     #[serde(flatten)]
     pub knob: &'static Knob,
-    /// Whose: a disk, an interface; empty for one of the machine.
+    /// Disk or interface that it belongs to; empty for a setting of the machine.
     pub on: String,
-    /// What it is now.
+    /// Present value.
     pub now: String,
-    /// What it should be; the same where nothing is to be done.
+    /// Recommended value; equal to the present one if no change is needed.
     pub wanted: String,
-    /// What is to be done.
+    /// Kind of action.
     pub verdict: Verdict,
-    /// Who has to agree, or why it cannot be; empty where there is nothing to say.
+    /// Condition of the consent, or reason why it is not possible; may be empty.
     pub note: String,
-    /// How it is set.
+    /// Means of setting it, in order.
     pub settings: Vec<Setting>,
 }
 
 impl Advice {
-    /// A knob that is well as it is.
+    /// Creates the entry for a setting without a change.
     fn kept(knob: &'static Knob, on: &str, now: impl Into<String>) -> Self {
         let now = now.into();
         Self {
@@ -109,7 +110,7 @@ impl Advice {
         }
     }
 
-    /// As this one, to be changed to `wanted` by `settings` unless it is that.
+    /// Recommends `wanted`, set by `settings`, unless that is the present value.
     fn to(self, wanted: impl Into<String>, settings: impl IntoIterator<Item = Setting>) -> Self {
         let wanted = wanted.into();
         if wanted == self.now {
@@ -118,13 +119,13 @@ impl Advice {
         Self { wanted, verdict: Verdict::Change, settings: settings.into_iter().collect(), ..self }
     }
 
-    /// As this one, to be `wanted` in the one file `path`, unless it is that.
+    /// Recommends `wanted`, set in the file `path`, unless that is the present value.
     fn file(self, path: &str, wanted: impl Into<String>) -> Self {
         let wanted = wanted.into();
         self.to(wanted.clone(), [Setting::File { path: path.to_owned(), value: wanted }])
     }
 
-    /// As this one, but it is not changed unless somebody agrees.
+    /// Makes the change depend on the administrator's consent.
     fn asking(self, note: impl Into<String>) -> Self {
         if self.verdict == Verdict::Ok {
             return self;
@@ -132,7 +133,7 @@ impl Advice {
         Self { verdict: Verdict::Ask, note: note.into(), ..self }
     }
 
-    /// As this one, but it cannot be changed.
+    /// Marks the change as not possible.
     fn without_hope(self, note: impl Into<String>) -> Self {
         if self.verdict == Verdict::Ok {
             return self;
@@ -140,23 +141,23 @@ impl Advice {
         Self { verdict: Verdict::Cannot, note: note.into(), settings: Vec::new(), ..self }
     }
 
-    /// As this one, with something to say.
+    /// Adds a note.
     fn saying(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }
     }
 
-    /// What it is called: `sda/scheduler`, or the knob's own name for one of the machine.
+    /// Returns the full name: `sda/scheduler`, or the plain name for a setting of the machine.
     pub(crate) fn name(&self) -> String {
         if self.on.is_empty() { self.knob.name.to_owned() } else { format!("{}/{}", self.on, self.knob.name) }
     }
 
-    /// True when `word` names it: its kind, its knob, whose it is, or `sda/scheduler`.
+    /// Returns true if `word` selects it by its kind, name, device, or full name such as `sda/scheduler`.
     pub(crate) fn is_named(&self, word: &str) -> bool {
         word == self.knob.kind.word() || word == self.knob.name || word == self.on || word == self.name()
     }
 }
 
-/// Every knob that was found below `root` and bears on `array`, by kind.
+/// Returns all settings found below `root` that affect `array`, by kind.
 pub(crate) fn look(root: &Root, array: &Array) -> Vec<Advice> {
     let mut all = disks::look(root, &array.disks);
     all.extend(network::look(root, &array.interfaces));
@@ -166,7 +167,7 @@ pub(crate) fn look(root: &Root, array: &Array) -> Vec<Advice> {
     all
 }
 
-/// How many of `disks` are files, whose file system is not the array's to tune.
+/// Counts the disks that are files: their file system is not the array's to tune.
 pub(crate) fn files(root: &Root, disks: &[PathBuf]) -> usize {
     disks.iter().filter(|disk| root.path(disk).exists() && disks::device(root, disk).is_none()).count()
 }

@@ -1,4 +1,5 @@
-//! The user that the confined daemon runs as: `user` of the configuration. The helper gives it the state folder, the daemon becomes it.
+//! User of the confined daemon, as set by `user` in the configuration. The helper gives it the state folder, and the
+//! daemon changes to it.
 
 use model::{Refusal, code};
 use rustix::process::{Gid, Uid, geteuid};
@@ -8,22 +9,22 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::Path;
 
-/// Users of a machine: the file has a line of at most some hundred bytes for each.
+/// Limit of `/etc/passwd` in bytes: one line of at most some hundred bytes per user.
 const PASSWD_BYTES_MAX: u64 = 1 << 20;
 
-/// A user of this machine.
+/// User of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
-    /// As the configuration names it.
+    /// Name as in the configuration.
     pub name: String,
     uid: u32,
     gid: u32,
 }
 
 impl User {
-    /// The user of this name in `/etc/passwd`.
+    /// Looks the user up in `/etc/passwd`.
     ///
-    /// *Errors*: there is none.
+    /// *Errors*: there is no such user.
     pub(crate) fn find(name: &str) -> Result<Self, Refusal> {
         let passwd = bounded::text_file(Path::new("/etc/passwd"), PASSWD_BYTES_MAX).unwrap_or_default();
         Self::among(&passwd, name).ok_or_else(|| {
@@ -41,20 +42,21 @@ impl User {
         Some(Self { name: name.to_owned(), uid, gid })
     }
 
-    /// This process, which has one thread, is that user, with no other groups.
+    /// Changes this process, which has one thread, to the user, without supplementary groups.
     pub(crate) fn take(&self) -> io::Result<()> {
         if geteuid().as_raw() == self.uid {
             return Ok(());
         }
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        // Groups first, user last: after the user has changed, the process may no longer change its groups.
         set_thread_groups(&[])?;
         set_thread_res_gid(gid, gid, gid)?;
         Ok(set_thread_res_uid(uid, uid, uid)?)
     }
 }
 
-/// The folder of the state with all that is in it, its key and the folder of the socket are the user's. Only root calls it; symbolic links are
-/// not followed.
+/// Gives the state folder with its content, the key and the folder of the socket to the user. Called only as root;
+/// symbolic links are not followed.
 ///
 /// *Errors*: a file cannot be given away.
 pub(crate) fn prepare(user: &User, state: &Path, key: Option<&Path>, socket: &Path) -> io::Result<()> {
@@ -77,6 +79,7 @@ pub(crate) fn prepare(user: &User, state: &Path, key: Option<&Path>, socket: &Pa
     if let Some(key) = key.filter(|key| key.exists()) {
         own(key)?;
     }
+    // An existing folder of the socket, such as `/run`, keeps its owner.
     match socket.parent().filter(|folder| !folder.exists()) {
         Some(folder) => fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).and_then(|()| own(folder)),
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! The data plane on one simulated machine, and the orders that control would give it.
+//! Data plane on one simulated machine, and the orders that the control plane would give it.
 
 use crate::planted::{BentWorld, Plant};
 use engine::{Budget, Limits};
@@ -9,18 +9,18 @@ use shard::{StreamOptions, World};
 use sim::Sim;
 use std::rc::Rc;
 
-/// Buffers that the data plane may use. Runs share the counter of their process, so it must never be met.
+/// Buffer memory of the data plane. All runs of the process share its counter, so the limit must never be reached.
 const BUFFER_BYTES: u64 = 64 << 30;
 
-/// A data plane that runs until its machine is killed, loses its power, or is told to stop.
+/// Data plane that runs until its machine is killed, loses power, or is told to stop.
 #[derive(Clone)]
 pub(crate) struct Daemon {
     post: Sender<Call>,
     _seats: Rc<Shards>,
 }
 
-/// What the data plane has open. A pool and its shard hold each other for as long as a process lives, so what
-/// was killed is taken apart here.
+/// Shards of a data plane. A pool and its shard refer to each other for the lifetime of a process, so a killed data
+/// plane is taken apart explicitly here.
 struct Shards(Vec<Rc<IscsiShard<BentWorld>>>);
 
 impl Drop for Shards {
@@ -30,7 +30,8 @@ impl Drop for Shards {
 }
 
 impl Daemon {
-    /// The data plane runs on `machine` with so many shards, all on the machine's one core, and so much memory for its cache.
+    /// Starts the data plane on `machine` with `shards` shards, which share its single core, and `cache_bytes` of
+    /// cache.
     pub(crate) fn start(machine: &Sim, shards: usize, cache_bytes: u64, plant: &Rc<Plant>) -> Self {
         plant.begin_life();
         let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES, cache_bytes });
@@ -41,6 +42,7 @@ impl Daemon {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
             let shard = ticket.start(BentWorld::new(machine, plant));
             shards.push(shard.clone());
+            // The conductor runs on the first shard and receives every order.
             if let Some(orders) = orders {
                 let (_, address_changes) = mailbox::channel();
                 let facts = Facts {
@@ -56,11 +58,11 @@ impl Daemon {
         Self { post, _seats: Rc::new(Shards(shards)) }
     }
 
-    /// What the data plane answers; a refusal of `ENGINE_GONE` when it is not there any more.
+    /// Sends an order and returns the answer; a refusal with `ENGINE_GONE` when the data plane no longer runs.
     pub(crate) async fn order(&self, order: Order) -> Result<Report, Refusal> {
         let (tell, told) = mailbox::channel();
         let call = Call::new(order, move |answer| {
-            // Nobody waits when the power was cut meanwhile.
+            // The sender is gone if the power was cut meanwhile.
             let _ = tell.send(answer);
         });
         let gone = || Refusal::new(code::ENGINE_GONE, "the machine has no power", "");
@@ -69,13 +71,13 @@ impl Daemon {
     }
 }
 
-/// The machine has one daemon after another, and they have its shard.
+/// Returns the identity of the machine's node; daemons that run on it one after another share it.
 fn node() -> NodeIdentity {
     let name = "array".parse().expect("this is a name");
     NodeIdentity { id: NodeId::from_bytes([1; 16]), name, seat: [2; 16], machine: None }
 }
 
-/// What the keys of its pools are made of.
+/// Returns the secret from which the keys of the pools are derived.
 fn secret() -> Secret {
     Secret::new(vec![3; 32]).expect("it is long enough")
 }

@@ -1,8 +1,9 @@
-//! Systematic damage of what pools keep on their disks: structure × member × kind of damage.
+//! Systematic corruption of pool metadata: structure × member × kind of corruption.
 //!
-//! Each seed makes a pool, some with a log device, lets hosts work, stops the data plane cleanly or kills it, damages one block or two, each of
-//! one structure on one disk or at the same place on every disk, and opens the pool again. What reads is right or an error, whatever was damaged;
-//! damage that the level or the copies of a structure bear costs nothing. A panic or a run without end is caught by [`crate::run`].
+//! Each seed creates a pool, some with a log device, runs I/O, stops the data plane cleanly or kills it, corrupts one
+//! or two blocks (each of one structure, on one disk or at the same place of every disk), and opens the pool again.
+//! Whatever was corrupted, every read returns correct data or an error. Corruption that the RAID level or the copies of
+//! a structure tolerate loses nothing. A panic or a hang is caught by [`crate::run`].
 
 mod known;
 mod look;
@@ -24,25 +25,26 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
-/// What was damaged.
+/// Corruption of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The level of the pool.
+    /// RAID level of the pool.
     pub level: Level,
-    /// The blocks: one, or two.
+    /// One or two corrupted blocks.
     pub strikes: Vec<Strike>,
-    /// True when the data plane had ended as it was told to.
+    /// Data plane had stopped cleanly before.
     pub clean: bool,
 }
 
-/// One damaged block.
+/// Corrupted block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strike {
-    /// Which structure.
+    /// Structure to which the block belongs.
     pub structure: Structure,
-    /// How.
+    /// Kind of corruption.
     pub kind: Kind,
-    /// True when the same place was damaged on every disk that has the structure there, or there is one copy.
+    /// True when the same place was corrupted on every disk that has the structure there, or the structure has one
+    /// copy.
     pub everywhere: bool,
 }
 
@@ -59,24 +61,24 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What came of it.
+/// Result of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Everything reads right.
+    /// All data reads correctly.
     Whole,
-    /// So many blocks are errors, the others read right.
+    /// Number of blocks that return errors; all others read correctly.
     Errors(u64),
     /// The pool or a volume does not open.
     Refused(String),
-    /// What was chosen is the same after the damage, or the structure is not there.
+    /// The corruption changed nothing, or the structure does not exist.
     Nothing,
-    /// It breaks what was promised.
+    /// Violation of a guarantee.
     Wrong(String),
-    /// As [`Found::Wrong`], and stands in the list of what is known.
+    /// As [`Found::Wrong`], but listed as a known finding.
     Known(&'static str),
 }
 
-/// Plays the round of `seed`.
+/// Runs the round of `seed`.
 #[must_use]
 pub fn damage(seed: u64) -> (Option<Damage>, Found) {
     let noted: Rc<RefCell<(Option<Damage>, Found)>> = Rc::new(RefCell::new((None, Found::Nothing)));
@@ -105,6 +107,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Damage>, Found)>) -> Judged
     stage.present(&volumes).await?;
     stage.open_portals().await?;
     work(stage, &volumes, 40).await?;
+    // Source of the kind `Older`: blocks as they were some commands ago.
     let older = Images::of(&handles);
     work(stage, &volumes, 80).await?;
     let clean = stage.chance.percent(50);
@@ -132,7 +135,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Damage>, Found)>) -> Judged
         Strike { structure: plan.structure, kind: plan.kind, everywhere: plan.everywhere || is_only }
     };
     let damage = Damage { level: pool.plan.level, strikes: plans.iter().map(strike).collect(), clean };
-    // Before the pool is opened, so that a panic there is told with what had been damaged.
+    // Recorded before the pool is opened, so that a panic there is reported with its corruption.
     noted.borrow_mut().0 = Some(damage);
     images.restore(&handles);
     let found = judge(stage, &pool, &volumes).await?;
@@ -145,8 +148,8 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Damage>, Found)>) -> Judged
     Ok(())
 }
 
-/// True when nothing may be lost: one block, of which there is a copy, or blocks of as many disks as the level bears. The disks of
-/// the log come behind the members.
+/// True when nothing may be lost: one block of which a copy exists, or blocks of no more disks than the level
+/// tolerates. The log disks follow the members.
 fn is_borne(pool: &Pool, (members, log_disks): (usize, usize), plans: &[Plan]) -> bool {
     if let [plan] = plans {
         match plan.structure.copies() {
@@ -157,7 +160,8 @@ fn is_borne(pool: &Pool, (members, log_disks): (usize, usize), plans: &[Plan]) -
     }
     let struck: BTreeSet<usize> = plans.iter().map(|plan| plan.disk).collect();
     let is_anywhere_else = |plan: &Plan| plan.everywhere || plan.kind == Kind::Swapped;
-    // A page of checksums that a member forgets is found by its copy alone, which another block may have been.
+    // Only the copy reveals that a member returns an old page of checksums, and the other corrupted block may be that
+    // copy.
     let forgets = plans.len() > 1 && plans.iter().any(|plan| plan.kind == Kind::Older);
     let of_log = struck.iter().filter(|&&disk| disk >= members).count();
     let (log_bears, bears) = (log_disks.saturating_sub(1), pool.tolerated());
@@ -171,7 +175,7 @@ async fn work(stage: &Stage, volumes: &[Presented], commands: u64) -> Judged<()>
     stage.quiet(&traffic).await
 }
 
-/// The pool is opened again, and all of its volumes are read.
+/// Opens the pool again and reads all volumes.
 async fn judge(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<Found> {
     stage.array.boot();
     stage.start_daemon();

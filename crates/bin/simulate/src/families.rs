@@ -1,4 +1,4 @@
-//! The volumes of a pool with their snapshots and clones, as hosts and operators use them while the power goes.
+//! Volumes of a pool with their snapshots and clones, used by hosts and operators while the power fails.
 
 mod copies;
 mod snapshots;
@@ -17,22 +17,22 @@ use shard::World;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Volumes that there are at once, at most.
+/// Upper bound of volumes at a time.
 const VOLUMES_MAX: usize = 5;
 
-/// A snapshot, and what it may show.
+/// Snapshot and its expected content.
 pub(crate) struct Snapshot {
     name: SnapshotName,
     id: SnapshotId,
-    /// The volume that it is of, to judge what it shows.
+    /// Volume of which it was taken; its oracle judges the content.
     origin: Unit,
     provision: Provision,
     instant: Instant,
-    /// Volumes that were made of it and are there.
+    /// Existing clones of the snapshot.
     clones: Vec<VolumeId>,
 }
 
-/// A pool with its volumes and their snapshots.
+/// Pool with its volumes and their snapshots.
 pub(crate) struct Families<'a> {
     stage: &'a Stage,
     pool: &'a Pool,
@@ -41,13 +41,13 @@ pub(crate) struct Families<'a> {
     /// Volumes that have, or had, a snapshot or an origin.
     relatives: BTreeSet<VolumeId>,
     next_number: u16,
-    /// True when the pool may be full, and refuse what needs space.
+    /// True when the pool may be full and refuse requests that need space.
     scarce: bool,
-    /// When writes to the volumes are acknowledged.
+    /// Write policy of the volumes.
     write: WritePolicy,
 }
 
-/// Whether the hosts may still be at work after a step.
+/// Effect of a step on the hosts: `Dark` when the power failed and their sessions are gone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Done,
@@ -55,14 +55,14 @@ pub(crate) enum Step {
 }
 
 impl<'a> Families<'a> {
-    /// The pool has no volumes yet; those that it gets are written as `write` says.
+    /// Starts without volumes; new ones get the policy `write`.
     pub(crate) fn new(stage: &'a Stage, pool: &'a Pool, write: WritePolicy) -> Self {
         let (volumes, snapshots, relatives) = Default::default();
         Self { stage, pool, volumes, snapshots, relatives, next_number: 0, scarce: false, write }
     }
 
-    /// Hosts and operators are at work for a while, and the power goes; then everything is as it should be, also with as
-    /// many members pulled out as the pool bears.
+    /// Runs hosts and operators with power failures, then checks the content of everything, also with as many members
+    /// pulled as the pool tolerates.
     pub(crate) async fn live(&mut self) -> Judged<()> {
         let stage = self.stage;
         let habits = stage.habits();
@@ -83,19 +83,19 @@ impl<'a> Families<'a> {
         self.look_at_all().await
     }
 
-    /// Hosts are at work.
+    /// Starts hosts with `commands` commands in all.
     pub(crate) fn start(&self, commands: u64) -> Traffic {
         self.stage.start_hosts(self.stage.chance.count(1..=2), commands, &self.units(), &self.stage.habits())
     }
 
-    /// Hosts are at work for a while, and nobody disturbs them.
+    /// Runs hosts for a while without interference.
     pub(crate) async fn use_for_a_while(&self) -> Judged<()> {
         let traffic = self.start(self.stage.chance.within(20..=80));
         self.stage.until_over(&traffic, Duration::from_millis(10)).await;
         self.end_round(&traffic, Step::Done).await
     }
 
-    /// No host is at work any more, and every block holds what it may.
+    /// Waits until no host works, and checks every block.
     pub(crate) async fn end_round(&self, traffic: &Traffic, step: Step) -> Judged<()> {
         if step == Step::Dark {
             traffic.stop();
@@ -105,7 +105,7 @@ impl<'a> Families<'a> {
         self.look_at_all().await
     }
 
-    /// Something that operators do while hosts work, perhaps until the power goes over it.
+    /// Executes a random operator action while hosts work, possibly interrupted by a power failure.
     pub(crate) async fn step(&mut self, traffic: &Traffic) -> Judged<Step> {
         match self.stage.chance.below(12) {
             0..=3 => self.take_snapshots().await,
@@ -125,7 +125,7 @@ impl<'a> Families<'a> {
         }
     }
 
-    /// One more volume with a map, which hosts see.
+    /// Creates a volume with a map and maps it to the hosts.
     pub(crate) async fn make_volume(&mut self, block_bytes: u32) -> Judged<()> {
         let bytes = self.stage.chance.within(1..=8) << 20;
         let mut spec = self.new_spec(bytes, block_bytes);
@@ -137,9 +137,9 @@ impl<'a> Families<'a> {
         self.create(spec).await
     }
 
-    /// One more volume with a map, if there is room for it and not enough of them.
+    /// Creates a volume with a map if there is room and there are few volumes.
     pub(crate) async fn make_volume_if_it_fits(&mut self) -> Judged<()> {
-        // Snapshots and clones want room, too.
+        // Half of the limit is left for clones and copies.
         if self.volumes.len() >= VOLUMES_MAX / 2 {
             return Ok(());
         }
@@ -147,14 +147,14 @@ impl<'a> Families<'a> {
         self.create_if_it_fits(spec).await.map(drop)
     }
 
-    /// A volume of `bytes` that is to be made, and is nothing yet.
+    /// Returns the specification of a volume to be created.
     pub(crate) fn new_spec(&mut self, bytes: u64, block_bytes: u32) -> VolumeSpec {
         let number = self.next_number;
         self.next_number += 1;
         self.stage.volume_spec(Some(&self.pool.name), number, bytes, block_bytes)
     }
 
-    /// The volume is there, and hosts see it.
+    /// Creates the volume and maps it to the hosts.
     pub(crate) async fn create(&mut self, spec: VolumeSpec) -> Judged<()> {
         match self.create_if_it_fits(spec).await? {
             true => Ok(()),
@@ -162,7 +162,7 @@ impl<'a> Families<'a> {
         }
     }
 
-    /// The volume is there, and hosts see it, unless the pool has no room for it.
+    /// Creates the volume and maps it to the hosts, unless the pool is full; returns whether it was created.
     pub(crate) async fn create_if_it_fits(&mut self, spec: VolumeSpec) -> Judged<bool> {
         let Backend::Pool { provision, .. } = spec.backend else { return Err("a family lies in a pool".to_owned()) };
         match self.stage.ask(Order::CreateVolume(spec.clone())).await {
@@ -170,24 +170,24 @@ impl<'a> Families<'a> {
             Err(refusal) if refusal.code == code::POOL_FULL => return Ok(false),
             Err(refusal) => return Err(format!("no volume: {refusal}")),
         }
-        // The newest number is that of the newest volume.
+        // The last number issued belongs to this volume.
         self.take_in(self.stage.presented(&spec, self.next_number - 1), provision).await?;
         Ok(true)
     }
 
-    /// Hosts see the volume, too.
+    /// Adds a new volume and maps it to the hosts.
     async fn take_in(&mut self, new: Presented, provision: Provision) -> Judged<()> {
         self.write_so(std::slice::from_ref(&new)).await?;
         self.volumes.push((new, provision));
         self.show().await
     }
 
-    /// Hosts see the volumes that there are.
+    /// Maps the current volumes to the hosts.
     async fn show(&self) -> Judged<()> {
         self.stage.present(&self.presented()).await
     }
 
-    /// The volumes are written as those of the pool should be.
+    /// Sets the write policy of the volumes.
     async fn write_so(&self, volumes: &[Presented]) -> Judged<()> {
         match self.write {
             WritePolicy::Through => Ok(()),
@@ -195,7 +195,7 @@ impl<'a> Families<'a> {
         }
     }
 
-    /// A volume that has no snapshots is no more. No host is at work.
+    /// Deletes a volume without snapshots while no host works.
     pub(crate) async fn delete_volume(&mut self) -> Judged<Step> {
         let is_free = |volume: &Presented| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
         let free: Vec<usize> = (0..self.volumes.len()).filter(|&at| is_free(&self.volumes[at].0)).collect();
@@ -206,6 +206,7 @@ impl<'a> Families<'a> {
         self.show().await?;
         match self.stage.until_dark(Order::DeleteVolume { volume: gone.name.clone() }).await {
             Came::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}"))?,
+            // The deletion may have taken effect or not: the pool decides after the restart.
             Came::Dark => {
                 let mut all = self.presented();
                 all.push(gone.clone());
@@ -227,7 +228,7 @@ impl<'a> Families<'a> {
         self.snapshots.iter_mut().for_each(|snapshot| snapshot.clones.retain(|clone| *clone != id));
     }
 
-    /// A volume is cached in another way, which changes nothing of what it shows.
+    /// Changes the cache policy of a volume, which must not change its content.
     async fn change_policy(&self) -> Judged<Step> {
         let chance = &self.stage.chance;
         let volume = self.volumes[chance.index(self.volumes.len())].0.name.clone();
@@ -243,7 +244,7 @@ impl<'a> Families<'a> {
         Ok(Step::Dark)
     }
 
-    /// Nothing is wrong with what the pool says of its volumes.
+    /// Checks that the pool finds no inconsistency in its maps.
     pub(crate) async fn expect_whole(&self) -> Judged<()> {
         match self
             .stage
@@ -259,7 +260,8 @@ impl<'a> Families<'a> {
         self.stage.pull_the_plug(&self.presented())
     }
 
-    /// The pool is open again with its volumes and snapshots, but perhaps not `doubtful`; whether that is there.
+    /// Restarts after a power failure and checks that all volumes and snapshots exist, except perhaps `doubtful`;
+    /// returns whether that one exists.
     pub(crate) async fn come_back(&self, doubtful: Option<VolumeId>) -> Judged<bool> {
         self.stage.come_back(self.pool).await;
         self.pool.open(self.stage).await?;

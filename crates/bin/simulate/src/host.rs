@@ -1,4 +1,4 @@
-//! A host of the array: our own initiator, its commands, and what it believes of what it wrote.
+//! Host of the array: the project's own initiator, its commands, and the expected content of its writes.
 
 pub(crate) mod command;
 pub(crate) mod session;

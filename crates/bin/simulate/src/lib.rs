@@ -1,11 +1,12 @@
-//! Runs the whole data plane on a simulated world, driven by our own initiator, and judges it.
+//! Simulation of the whole data plane in a deterministic world, driven by the project's own initiator, with an oracle
+//! as judge.
 //!
-//! A run is a [`Profile`] and a seed: the seed decides everything, from the layout of the pool to the
-//! instant at which the power is cut, so the same seed gives the same run ([`Outcome::digest`]). What the
-//! volumes may hold at any moment is known to an oracle, which judges every read. That it sees what is wrong
-//! is shown by bugs that are [`Planted`]. `docs/simulate.md` says what is judged and what is not yet.
+//! A run is a [`Profile`] and a seed. The seed determines everything, from the layout of the pool to the time of the
+//! power failure, so that a seed always repeats the same run ([`Outcome::digest`]). An oracle knows the allowed content
+//! of the volumes at any time and judges every read. [`Planted`] bugs show that it detects violations. See
+//! `docs/simulate.md` for the scope of the checks.
 
-// The futures of a command are as deep as the sleeves that it passes.
+// The futures of a command are nested as deeply as its layers.
 #![recursion_limit = "256"]
 
 mod chance;

@@ -1,6 +1,6 @@
-//! Runs seeds and prints one line for each that fails: the command that runs it again.
+//! Runner of seeds; prints one line per failure, with the command that repeats it.
 
-// The futures of a command are as deep as the sleeves that it passes.
+// The futures of a command are nested as deeply as its layers.
 #![recursion_limit = "256"]
 
 use clap::Parser;
@@ -12,35 +12,36 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Run the whole data plane from seeds, against bad networks, lying disks and power cuts, and judge it.
+/// Run the whole data plane from seeds, with faulty networks, lying disks and power failures, and check every result.
 #[derive(Parser)]
 #[command(after_help = "Example: simulate --profile power-cut --seed 1 --seeds 1000")]
 struct Args {
-    /// What to simulate: network, power-cut, disks, write-back, families, full, growth, refusing, misbehaving or all but the last.
+    /// Simulate this profile: network, power-cut, disks, write-back, families, full, growth, refusing, misbehaving, or
+    /// all except the last
     #[arg(long, default_value = "all", value_parser = profiles)]
     profile: Profiles,
-    /// The first seed.
+    /// Start at this seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds, from the first on, of each profile.
+    /// Run this number of seeds of each profile.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// How many run at once; one for each core unless told otherwise.
+    /// Run this number of seeds at once; the default is one per core.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Plant this bug into the data plane, and run the profile that finds it.
+    /// Plant this bug into the data plane and run the profile that detects it.
     #[arg(long)]
     plant: Option<Planted>,
-    /// Damage what pools keep on their disks instead, and print what came of it by structure.
+    /// Corrupt pool metadata instead, and print the results by structure.
     #[arg(long, conflicts_with_all = ["profile", "plant"])]
     damage: bool,
-    /// Show what the data plane logs.
+    /// Show the log of the data plane.
     #[arg(long)]
     log: bool,
 }
 
 thread_local! {
-    /// The command that runs again what this thread runs.
+    /// Command that repeats the run of this thread.
     static RUNNING: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -48,7 +49,7 @@ thread_local! {
 struct Profiles(Vec<Profile>);
 
 fn profiles(text: &str) -> Result<Profiles, String> {
-    // What `misbehaving` finds is not mended yet (docs/todo.md): it is named to be run.
+    // Defects that `misbehaving` finds are not fixed yet (docs/todo.md), so it runs only when it is named.
     let mended = || Profile::ALL.into_iter().filter(|profile| *profile != Profile::Misbehaving).collect();
     if text == "all" { Ok(Profiles(mended())) } else { text.parse().map(|one| Profiles(vec![one])) }
 }
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
     let total = args.seeds * profiles.len() as u64;
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     panic::set_hook(Box::new(|panicked| {
-        // The program may be built to abort now, so this is the last chance to say what was run.
+        // The program may be built to abort on a panic: this is the last chance to print the command of the run.
         say(&format!("{}    # {panicked}", RUNNING.take()));
     }));
     if args.damage {
@@ -91,7 +92,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Rounds of damage, whose findings are printed one by one and then counted.
+/// Runs rounds of corruption; prints violations as they occur, and the table at the end.
 fn campaign(first: u64, seeds: u64, jobs: usize) -> ExitCode {
     let next = AtomicU64::new(0);
     let (rounds, wrong) = (Mutex::new(Vec::new()), AtomicU64::new(0));
@@ -126,7 +127,7 @@ fn campaign(first: u64, seeds: u64, jobs: usize) -> ExitCode {
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// False when something was wrong, which is printed behind the command that shows it again.
+/// Runs a seed; on a violation prints the command that repeats it, and returns false.
 fn play(profile: Profile, seed: u64, bug: Option<Planted>, alone: bool) -> bool {
     let planted = bug.map_or_else(|| format!("--profile {profile}"), |bug| format!("--plant {bug}"));
     let again = format!("cargo run --release -p simulate -- {planted} --seed {seed}");
@@ -141,7 +142,7 @@ fn play(profile: Profile, seed: u64, bug: Option<Planted>, alone: bool) -> bool 
     outcome.wrong.is_none()
 }
 
-/// Prints a line, or not when nobody listens any more.
+/// Prints a line; a closed standard output is ignored.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,10 +1,10 @@
-//! What each block may hold, as its hosts know it.
+//! Allowed content of each block, derived from the commands of its hosts.
 //!
-//! A block is a register. A write takes effect at one instant between its submission and its answer, so
-//! a value may be read until some write that began after it had ended was answered with GOOD. What was
-//! submitted and never answered, or answered with an error, may have taken effect or not; once it is
-//! known to be over, a read that meets no write under way decides it for good. A power cut brings back
-//! everything that was not made stable by a later GOOD, and may mix the atoms of what was under way.
+//! A block is a register. A write takes effect at one point in time between its submission and its answer, so a value
+//! may be read until a write that began after the end of the value's own write is answered with GOOD. A write that was
+//! never answered, or was answered with an error, may have taken effect or not; once it is known to have ended, a read
+//! without concurrent writes decides this permanently. A power failure restores every value that no later GOOD made
+//! obsolete in stable storage, and may mix the atoms of writes that were under way.
 
 mod block;
 mod instant;
@@ -18,30 +18,30 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// How many things had happened to all volumes of a run.
+/// Logical time: number of events on all volumes of a run.
 type Moment = u64;
 
-/// What tells the oracles of a run the moments, so that those of several volumes can be compared.
+/// Logical clock that the oracles of a run share, so that events of several volumes can be ordered.
 pub(crate) type Clock = Rc<Cell<Moment>>;
 
-/// Names an operation that has not ended.
+/// Identifier of an outstanding operation: the time of its submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OpId(u64);
 
-/// How a write ended.
+/// Effect of a write that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It was acknowledged.
+    /// Acknowledged: it took effect.
     Good,
-    /// It was refused before it began.
+    /// Refused before it began: no effect.
     Never,
-    /// It is over, and took effect or not: each block for itself.
+    /// Ended with unknown effect, block by block.
     Maybe,
-    /// As `Maybe`, and each atom for itself.
+    /// As `Maybe`, but atom by atom.
     Partly,
 }
 
-/// The judge of one volume.
+/// Oracle of one volume.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     name: String,
@@ -56,12 +56,12 @@ pub(crate) struct Oracle {
 #[derive(Debug)]
 struct Op {
     begun: Moment,
-    /// What it writes, and where; nothing for reads and flushes.
+    /// Value and extents of a write; `None` for reads and flushes.
     writes: Option<(Value, Vec<Range<u64>>)>,
 }
 
 impl Oracle {
-    /// A volume of `blocks` blocks of zeros.
+    /// Creates the oracle of a volume of `blocks` blocks of zeros.
     pub(crate) fn new(name: &str, block_bytes: usize, blocks: u64, clock: &Clock) -> Self {
         Self {
             name: name.to_owned(),
@@ -74,35 +74,35 @@ impl Oracle {
         }
     }
 
-    /// How many blocks the volume has.
+    /// Returns the number of blocks of the volume.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The volume has more blocks, of zeros.
+    /// Grows the volume by blocks of zeros.
     pub(crate) fn grow(&mut self, blocks: u64) {
         assert!(blocks >= self.blocks, "volumes do not shrink");
         self.blocks = blocks;
     }
 
-    /// The blocks that were ever written, or meant to be.
+    /// Returns the blocks that were the target of a write.
     pub(crate) fn touched(&self) -> Vec<u64> {
         self.known.keys().copied().collect()
     }
 
-    /// A value that no write has had.
+    /// Returns a value that no earlier write used.
     pub(crate) fn fresh(&mut self) -> Value {
         self.next_value += 1;
         Value::of_write(self.next_value)
     }
 
-    /// A value that no WRITE SAME has had.
+    /// Returns a value that no earlier WRITE SAME used.
     pub(crate) fn fresh_same(&mut self) -> Value {
         self.next_value += 1;
         Value::of_write_same(self.next_value)
     }
 
-    /// A write of `value` to every block of `extents` is submitted.
+    /// Records the submission of a write of `value` to every block of `extents`.
     pub(crate) fn begin_write(&mut self, extents: &[Range<u64>], value: Value) -> OpId {
         let begun = self.tick();
         tracing::debug!(volume = self.name, op = begun, "{value} goes to {extents:?}");
@@ -112,13 +112,13 @@ impl Oracle {
         self.enter(Op { begun, writes: Some((value, extents.to_vec())) })
     }
 
-    /// A read, a flush or a comparison is submitted.
+    /// Records the submission of a read, a flush or a comparison.
     pub(crate) fn begin(&mut self) -> OpId {
         let begun = self.tick();
         self.enter(Op { begun, writes: None })
     }
 
-    /// The write is over. Without effect on one that a power cut has ended.
+    /// Records the end of a write. No effect on a write that a power failure ended.
     pub(crate) fn end_write(&mut self, op: OpId, ending: Ending) {
         let now = self.tick();
         let Some(Op { begun, writes: Some((value, extents)) }) = self.open.remove(&op) else { return };
@@ -131,9 +131,9 @@ impl Oracle {
         }
     }
 
-    /// The read of `range` was answered with `data`.
+    /// Judges the data of a read of `range`.
     ///
-    /// *Errors*: a block holds what it cannot, in words.
+    /// *Errors*: a block holds a value that is not allowed, in words.
     pub(crate) fn end_read(&mut self, op: OpId, range: Range<u64>, data: &[u8]) -> Result<(), String> {
         let now = self.tick();
         let Some(Op { begun, .. }) = self.open.remove(&op) else { return Ok(()) };
@@ -144,6 +144,7 @@ impl Oracle {
         let oldest = self.oldest();
         for (lba, bytes) in range.zip(data.chunks_exact(self.block_bytes)) {
             let content = pattern::read(bytes, lba);
+            // A block without a record holds zeros; recording each of them would make large reads expensive.
             if content == Content::Pure(Value::ZERO) && !self.known.contains_key(&lba) {
                 continue;
             }
@@ -156,20 +157,20 @@ impl Oracle {
         Ok(())
     }
 
-    /// The read, flush or comparison came to nothing.
+    /// Records that a read, flush or comparison ended without a result.
     pub(crate) fn give_up(&mut self, op: OpId) {
         self.open.remove(&op);
     }
 
-    /// A flush that was submitted as `op` was answered with GOOD.
+    /// Records a flush that ended GOOD: writes that had ended before its submission are stable.
     pub(crate) fn end_flush(&mut self, op: OpId) {
         let Some(Op { begun, .. }) = self.open.remove(&op) else { return };
         self.known.values_mut().for_each(|block| block.flush(begun));
     }
 
-    /// A COMPARE AND WRITE that found `compared` in all blocks was answered with GOOD.
+    /// Judges a COMPARE AND WRITE that ended GOOD because all blocks held `compared`.
     ///
-    /// *Errors*: it cannot have found that.
+    /// *Errors*: a block cannot have held that value.
     pub(crate) fn end_compare_good(&mut self, op: OpId, compared: Value) -> Result<(), String> {
         let now = self.clock.get();
         if let Some(Op { begun, writes: Some((_, extents)) }) = self.open.get(&op) {
@@ -184,9 +185,9 @@ impl Oracle {
         Ok(())
     }
 
-    /// A COMPARE AND WRITE did not find `compared`.
+    /// Judges a COMPARE AND WRITE that ended with a miscompare.
     ///
-    /// *Errors*: it must have found that.
+    /// *Errors*: all blocks certainly held `compared`.
     pub(crate) fn end_compare_missed(&mut self, op: OpId, compared: Value) -> Result<(), String> {
         if let Some(Op { begun, writes: Some((value, extents)) }) = self.open.get(&op) {
             let mut all = extents.iter().cloned().flatten();
@@ -202,14 +203,14 @@ impl Oracle {
         Ok(())
     }
 
-    /// The power is cut: nothing is under way any more, and all that was not stable is open again.
+    /// Records a power failure: no operation is outstanding, and every value that was not stable is possible again.
     pub(crate) fn crash(&mut self, torn: Torn) {
         let now = self.tick();
         self.open.clear();
         self.known.values_mut().for_each(|block| block.crash(torn, now));
     }
 
-    /// What the block holds, as far as anybody can say: the newest value that it may have.
+    /// Returns the most probable value of a block: the newest that it may hold.
     pub(crate) fn guess(&self, lba: u64) -> Value {
         self.known.get(&lba).map_or(Value::ZERO, Block::guess)
     }
@@ -225,7 +226,7 @@ impl Oracle {
         self.clock.get()
     }
 
-    /// When the oldest operation that has not ended began.
+    /// Returns the submission time of the oldest outstanding operation.
     fn oldest(&self) -> Moment {
         self.open.values().next().map_or(self.clock.get(), |op| op.begun)
     }

@@ -1,36 +1,36 @@
-//! What blocks are filled with, so that whoever reads one knows which write it came from.
+//! Block patterns, which identify the write from which a block comes.
 //!
-//! Every atom of 512 bytes names its write, the block that it was meant for and its place in that block,
-//! and all of the rest follows from those three. Zeros are the value of what nobody has written.
+//! Every atom of 512 bytes holds its write, the block for which it was meant and its place in the block; the rest of
+//! the atom is derived from these three numbers. Zeros are the value of blocks that were never written.
 
-/// The unit that a disk writes whole.
+/// Unit that a disk writes atomically, in bytes.
 pub(crate) const ATOM_BYTES: usize = 512;
 const WORD_BYTES: usize = 8;
 
-/// Which write a block came from.
+/// Identity of the write from which a block comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Value(u64);
 
 impl Value {
     pub(crate) const ZERO: Self = Self(0);
-    /// What no write leaves behind: a power cut mixed it. The rest is a digest of the content.
+    /// Mark of a mixture after a power failure; the other bits are a digest of the content.
     const MIXED: u64 = 1 << 63;
 
-    /// The same bytes in every block, wherever it is.
+    /// Mark of WRITE SAME: the same bytes in every block, independent of its address.
     const SAME: u64 = 1 << 62;
 
-    /// The value of the write with this number, which is neither zero nor huge.
+    /// Returns the value of the write with this number, which is at least one.
     pub(crate) fn of_write(number: u64) -> Self {
         assert!((1..Self::SAME).contains(&number), "writes are counted from one");
         Self(number)
     }
 
-    /// The value of the WRITE SAME with this number: all of its blocks are alike.
+    /// Returns the value of the WRITE SAME with this number: all of its blocks are equal.
     pub(crate) fn of_write_same(number: u64) -> Self {
         Self(Self::of_write(number).0 | Self::SAME)
     }
 
-    /// True for what a power cut has mixed: no block can be filled with it.
+    /// True for a mixture after a power failure, which cannot be written.
     pub(crate) fn is_mixture(self) -> bool {
         self.0 & Self::MIXED != 0
     }
@@ -51,17 +51,17 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// What a block was found to hold.
+/// Content of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// All of one write.
+    /// All atoms are of one write.
     Pure(Value),
-    /// Several things: for each atom its write, or `None` for what no write has left there. The value
-    /// stands for exactly these bytes.
+    /// Atoms of several writes: for each atom its write, or `None` for bytes that no write produced. The value
+    /// identifies exactly these bytes.
     Mixed(Value, Vec<Option<Value>>),
 }
 
-/// Fills `block`, the block `lba`, with `value`, which is no mixture.
+/// Fills `block`, which is block `lba`, with `value`, which is not a mixture.
 pub(crate) fn fill(value: Value, lba: u64, block: &mut [u8]) {
     assert!(!value.is_mixture(), "nobody knows the bytes of a mixture");
     if value.is_zero() {
@@ -75,7 +75,7 @@ pub(crate) fn fill(value: Value, lba: u64, block: &mut [u8]) {
     }
 }
 
-/// What `block`, which is the block `lba`, holds.
+/// Returns the content of `block`, which is block `lba`.
 pub(crate) fn read(block: &[u8], lba: u64) -> Content {
     let atoms: Vec<Option<Value>> =
         (0..).zip(block.chunks_exact(ATOM_BYTES)).map(|(index, atom)| read_atom(atom, lba, index)).collect();
@@ -94,8 +94,9 @@ fn read_atom(atom: &[u8], lba: u64, index: u64) -> Option<Value> {
     found.eq(words(value, lba, index)).then_some(value)
 }
 
-/// The words of one atom.
+/// Returns the words of one atom.
 fn words(value: Value, lba: u64, index: u64) -> impl Iterator<Item = u64> {
+    // WRITE SAME sends one block for all addresses, so its pattern has no address.
     let place = if value.0 & Value::SAME == 0 { lba } else { u64::MAX };
     let start = mix(mix(value.0) ^ place) ^ index;
     let rest = (0..).map(move |n: u64| mix(start.wrapping_add(n)));
@@ -106,7 +107,7 @@ fn word_of(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// The finalizer of SplitMix64.
+/// Returns the finalizer of SplitMix64.
 fn mix(word: u64) -> u64 {
     let mut mixed = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

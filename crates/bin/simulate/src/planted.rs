@@ -1,9 +1,8 @@
-//! Bugs planted into the data plane, to see that runs find them.
+//! Bugs planted into the data plane, which prove that the runs detect them.
 //!
-//! The product itself stays as it is. Its world is bent instead: what it writes to a disk is lost on the way,
-//! what it answers to a host is altered. To its disks and to its hosts that looks exactly like a product
-//! with the bug. One more bug is one more line in [`Planted::TABLE`] and in
-//! [`Planted::profile`], and what it does in `disk` or `wire`.
+//! The product is not modified. Its world alters what it writes to disks and what it answers to hosts, which to disks
+//! and hosts looks exactly like a product with the bug. A new bug needs one line in [`Planted::TABLE`], one in
+//! [`Planted::profile`], and its effect in `disk` or `wire`.
 
 mod disk;
 mod stream;
@@ -20,109 +19,109 @@ use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 
-/// A bug, named as what the data plane does wrong.
+/// Bug, named after the misbehavior of the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// A flush is never done.
+    /// A flush is not executed.
     FlushSkipped,
-    /// A flush is answered before it is done: a write is acknowledged before it is stable.
+    /// A flush is answered before it is executed: a write is acknowledged before it is stable.
     FlushNotAwaited,
-    /// A write to a member is taken for done before it is.
+    /// A write to a member is considered done before it is.
     WriteNotAwaited,
-    /// One member does not get a write.
+    /// One member does not receive a write.
     WriteLost,
-    /// A write goes one block too far.
+    /// A write is shifted by one block.
     WriteElsewhere,
     /// Only the first half of a write is done.
     WriteHalf,
-    /// A write is done again later, over newer data.
+    /// A write is repeated later, over newer data.
     WriteTwice,
-    /// A write that fails on a member is taken for done.
+    /// A write that fails on a member is considered done.
     WriteErrorHidden,
-    /// A read returns what was there before the last write.
+    /// A read returns the content before the last write.
     ReadOld,
-    /// Where a member cannot be read, zeros are returned.
+    /// A read error on a member returns zeros.
     ReadErrorIsZeros,
-    /// A member that has not answered in time is taken for one that has done what it was asked.
+    /// A member that does not answer in time is considered to have executed the operation.
     SilenceHidden,
-    /// Nobody looks how long members have not answered.
+    /// The response times of members are not checked.
     SilenceNotSeen,
-    /// A member that comes back does not get everywhere what it has missed.
+    /// A member that returns does not receive everything it missed.
     ReturnLeavesGaps,
-    /// A copy of a member is not filled everywhere.
+    /// A copy of a member has gaps.
     CopyLeavesGaps,
-    /// Slabs of a new volume are not cleared.
+    /// Slabs of a new volume are not zeroed.
     ZerosSkipped,
-    /// A replacement is not filled everywhere.
+    /// A rebuilt replacement has gaps.
     RebuildLeavesGaps,
     /// The catalog is not written.
     CatalogLost,
-    /// Who waits for a write to a member is not woken when that is refused.
+    /// The waiter of a write to a member is not woken when the member refuses the write.
     RefusalNotTold,
     /// All generations of the catalog are written to one slot.
     CatalogInOneSlot,
-    /// Of three labels none is written.
+    /// None of the three labels is written.
     LabelsLost,
     /// A write to the log device is lost.
     LogWriteLost,
-    /// What is written to the room that larger disks bring is lost.
+    /// Writes to the space that larger disks added are lost.
     NewRoomLost,
-    /// A READ returns the block before.
+    /// A READ returns the preceding block.
     ReadsAnotherBlock,
-    /// A WRITE changes the block before.
+    /// A WRITE changes the preceding block.
     WritesAnotherBlock,
-    /// A WRITE SAME leaves out its last block.
+    /// A WRITE SAME omits its last block.
     WriteSameStopsEarly,
     /// ABORT TASK ends all tasks of the session.
     AbortEndsMore,
-    /// A task management function ends commands that came behind it.
+    /// A task management function ends commands that were sent after it.
     AbortEndsLater,
-    /// GOOD is said where something has failed.
+    /// A failed command is answered with GOOD.
     ErrorHidden,
-    /// GOOD is said where a write was refused for want of space.
+    /// A write that was refused for lack of space is answered with GOOD.
     RefusalHidden,
-    /// GOOD is said where COMPARE AND WRITE has found other data.
+    /// A miscompare of COMPARE AND WRITE is answered with GOOD.
     MiscompareHidden,
     /// A command is answered twice.
     ResponseTwice,
-    /// A Data-In carries the data of the one before.
+    /// A Data-In carries the data of the preceding one.
     DataInRepeated,
-    /// READ CAPACITY counts one block too many.
+    /// READ CAPACITY reports one block too many.
     CapacityWrong,
-    /// What was read before a restart is read again after it, whatever was written since.
+    /// Data read before a restart is returned again after it, regardless of later writes.
     CacheOutlivesRestart,
 }
 
-/// A bug in one run: when it strikes, and what it remembers.
+/// State of a bug in one run.
 pub(crate) struct Plant {
     bug: Option<Planted>,
     chance: Chance,
     struck: Cell<u64>,
-    /// How often the data plane was started.
+    /// Number of starts of the data plane.
     life: Cell<u64>,
     replacements: RefCell<BTreeSet<String>>,
-    /// Disks that members are copied to, by path.
+    /// Paths of disks to which members are copied.
     copies: RefCell<BTreeSet<String>>,
-    /// Disks that were members in this life and were closed, by path.
+    /// Paths of disks that were members in this life and were closed.
     closed: RefCell<BTreeSet<String>>,
-    /// The disks of the log device, by path.
+    /// Paths of the disks of the log device.
     logs: RefCell<BTreeSet<String>>,
-    /// What the members of the pool held when it was made.
+    /// Size of the members of the pool at its creation, in MiB.
     member_mib: Cell<u64>,
-    /// What blocks of members held before their last write, by path.
+    /// Content of member blocks before their last write, by path.
     before: RefCell<BTreeMap<(String, u64), block::View>>,
-    /// What READs were answered with, by unit, CDB and life.
+    /// Answers to READs, by unit, CDB and life.
     read: RefCell<BTreeMap<Vec<u8>, Answered>>,
 }
 
-/// What a READ was answered with.
+/// Answer to a READ.
 struct Answered {
     life: u64,
     data: Vec<u8>,
 }
 
 impl Planted {
-    /// Every bug and its name.
+    /// Table of bugs and their names.
     const TABLE: [(Self, &'static str); 34] = [
         (Self::FlushSkipped, "flush-skipped"),
         (Self::FlushNotAwaited, "flush-not-awaited"),
@@ -160,12 +159,12 @@ impl Planted {
         (Self::CacheOutlivesRestart, "cache-outlives-restart"),
     ];
 
-    /// All of them.
+    /// Returns all bugs.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::TABLE.into_iter().map(|(bug, ..)| bug)
     }
 
-    /// True when it shows in what hosts are told, false when in what disks are.
+    /// True when the bug alters answers to hosts, false when it alters disks.
     fn is_on_the_wire(self) -> bool {
         self as usize >= Self::ReadsAnotherBlock as usize
     }
@@ -210,22 +209,22 @@ impl Plant {
         })
     }
 
-    /// True when the disks are told wrong things, which a cache that forgets shows best.
+    /// True when the bug alters disks; a cache that forgets everything reveals this best.
     pub(crate) fn bends_disks(&self) -> bool {
         self.bug.is_some_and(|bug| !bug.is_on_the_wire())
     }
 
-    /// True when hosts are told wrong things. No digest may protect them then.
+    /// True when the bug alters answers to hosts, which digests would then reveal at once.
     pub(crate) fn bends_wire(&self) -> bool {
         self.bug.is_some_and(Planted::is_on_the_wire)
     }
 
-    /// How often the bug has struck.
+    /// Returns the number of times that the bug took effect.
     pub(crate) fn struck(&self) -> u64 {
         self.struck.get()
     }
 
-    /// The data plane is started.
+    /// Records a start of the data plane.
     pub(crate) fn begin_life(&self) {
         self.life.set(self.life.get() + 1);
         self.before.take();
@@ -234,34 +233,34 @@ impl Plant {
         self.copies.take();
     }
 
-    /// The disk at `path` takes the place of another.
+    /// Records that the disk at `path` replaces another.
     pub(crate) fn know_replacement(&self, path: &str) {
         self.replacements.borrow_mut().insert(path.to_owned());
     }
 
-    /// A member is being copied to the disk at `path`.
+    /// Records that a member is being copied to the disk at `path`.
     pub(crate) fn know_copy(&self, path: &str) {
         self.copies.borrow_mut().insert(path.to_owned());
     }
 
-    /// The disk at `path` belongs to the log device.
+    /// Records that the disk at `path` belongs to the log device.
     pub(crate) fn know_log(&self, path: &str) {
         self.logs.borrow_mut().insert(path.to_owned());
     }
 
-    /// Members of the pool that is made now hold so much.
+    /// Records the size of the members of a new pool.
     pub(crate) fn know_size(&self, mib: u64) {
         self.member_mib.set(mib);
     }
 
-    /// The disk at `path`, which was written to in the life `life`, is closed.
+    /// Records that the disk at `path` is closed; only a disk that was written in the current life counts.
     fn know_closed(&self, path: &str, life: u64) {
         if life == self.life.get() {
             self.closed.borrow_mut().insert(path.to_owned());
         }
     }
 
-    /// True when the bug is `bug` and strikes now, as it does once in `often` times.
+    /// True when the bug is `bug` and takes effect now, which it does with probability 1/`often`.
     fn strikes(&self, bug: Planted, often: u64) -> bool {
         let strikes = self.bug == Some(bug) && self.chance.below(often) == 0;
         self.struck.set(self.struck.get() + u64::from(strikes));

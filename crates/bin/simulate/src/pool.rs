@@ -1,4 +1,4 @@
-//! Pools on simulated disks: made, found again after the power came back, mended with new disks.
+//! Pools on simulated disks: creation, reopening after a power failure, and replacement of disks.
 
 mod log;
 
@@ -14,41 +14,41 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What the smallest disks hold: room for two volumes, each with a slab for its map.
+/// Size of the smallest disks in MiB: room for two volumes, each with a slab for its map.
 const DISK_MIB: u64 = 112;
-/// How long the operator waits before a disk is tried again that still does what it was asked before.
+/// Pause before the next attempt to return a disk that still executes old operations.
 const PUT_BACK_PAUSE: Duration = Duration::from_millis(500);
 
-/// A pool to be made of new disks.
+/// Configuration of a pool to be created from new disks.
 pub(crate) struct PoolPlan {
     pub level: Level,
     pub chunk: Size,
     pub members: usize,
     pub integrity: bool,
     pub volatile_cache: bool,
-    /// Bytes that the disks never tear.
+    /// Physical sector size in bytes: the unit that the disks write atomically.
     pub sector_bytes: u32,
-    /// What the smallest disks hold; the largest hold 2 MiB more.
+    /// Size of the smallest disks in MiB; the largest are 2 MiB larger.
     pub disk_mib: u64,
 }
 
-/// A pool of one group, and all disks of its machine.
+/// Pool with one group, and all disks of its machine.
 pub(crate) struct Pool {
     pub name: Name,
     pub id: PoolId,
     pub plan: PoolPlan,
-    /// Where each disk is that the data plane knows.
+    /// Path of each disk that the data plane has opened.
     disks: RefCell<BTreeMap<DiskName, String>>,
-    /// What every member must hold: what is used of the smallest of the first.
+    /// Size that every member needs, in MiB: the used part of the smallest original member.
     member_mib: Cell<u64>,
     next_path: Cell<u32>,
-    /// True while disks lie.
+    /// True while disks return false data.
     pub lies: Cell<bool>,
     next_name: Cell<u32>,
 }
 
 impl PoolPlan {
-    /// One of `levels`, few members, small chunks.
+    /// Draws one of `levels`, few members and a small chunk.
     pub(crate) fn of_chance(stage: &Stage, levels: &[Level]) -> Self {
         let chance = &stage.chance;
         let level = chance.pick(levels);
@@ -61,18 +61,18 @@ impl PoolPlan {
         };
         let chunk = Size::new(chance.pick(&[4 << 10, 16 << 10, 64 << 10]));
         let volatile_cache = chance.percent(75) || stage.plant.bends_disks();
-        // What is planted below an array with sums is found and put right by it.
+        // Checksums would detect and repair the effect of a bug that is planted below the array.
         let integrity = chance.percent(75) && !stage.plant.bends_disks();
         let sector_bytes = chance.pick(&[512, 4096]);
         Self { level, chunk, members, integrity, volatile_cache, sector_bytes, disk_mib: DISK_MIB }
     }
 
-    /// How large the disks are.
+    /// Returns the range of disk sizes.
     fn sizes_mib(&self) -> RangeInclusive<u64> {
         self.disk_mib..=self.disk_mib + 2
     }
 
-    /// A pool that has its disks, and must yet be created.
+    /// Adds the disks of the pool without creating it.
     pub(crate) async fn prepare(self, stage: &Stage) -> Judged<Pool> {
         let name: Name = "tank".parse().expect("this is a name");
         let id = PoolId::from_random(stage.chance.identity());
@@ -87,7 +87,7 @@ impl PoolPlan {
         Ok(pool)
     }
 
-    /// The pool is made, of disks that were not there before.
+    /// Creates the pool on new disks.
     pub(crate) async fn make(self, stage: &Stage) -> Judged<Pool> {
         let pool = self.prepare(stage).await?;
         stage.order(pool.creation()).await?;
@@ -95,13 +95,13 @@ impl PoolPlan {
     }
 }
 
-/// What a group uses of each member when its smallest disk holds so much.
+/// Returns the size that a group uses of each member when its smallest disk has `smallest` MiB.
 fn used_mib(smallest: u64) -> u64 {
     MemberSize::default().of(Size::mib(smallest)).map_or(smallest, |used| used.bytes() >> 20)
 }
 
 impl Pool {
-    /// The order that creates the pool of all disks that are known.
+    /// Returns the order that creates the pool on all known disks.
     pub(crate) fn creation(&self) -> Order {
         let disks = self.disks.borrow().keys().take(self.plan.members).cloned().collect();
         let groups = vec![GroupSpec {
@@ -114,7 +114,8 @@ impl Pool {
         Order::CreatePool { pool: self.name.clone(), id: self.id, groups, force: false }
     }
 
-    /// A new disk takes the place of `failed`, and is being filled. One that is too small does not.
+    /// Replaces `failed` by a new disk, which is being rebuilt on return. Sometimes checks first that a disk that is
+    /// too small is refused.
     pub(crate) async fn replace(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
         let order = |replacement: &DiskName| {
             let (failed, replacement) = (failed.clone(), replacement.clone());
@@ -134,7 +135,7 @@ impl Pool {
         Ok(replacement)
     }
 
-    /// The disk, which has failed, is well again and in its own place, and is being filled.
+    /// Repairs the failed disk and returns it to its own slot, where it is being rebuilt.
     pub(crate) async fn put_back(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
         let handle = self.handle(stage, failed)?;
         handle.set_faults(DiskFaults::default());
@@ -145,7 +146,8 @@ impl Pool {
         let until = stage.world.now() + 2 * DISK_PATIENCE;
         loop {
             match stage.ask(order.clone()).await {
-                // Operations that were late when it was given up have to land first: the operator tries again.
+                // Operations that were outstanding when the member was given up must finish first; the operator
+                // retries.
                 Err(refusal) if refusal.code == code::DISK_UNREADABLE && stage.world.now() < until => {
                     stage.world.sleep(PUT_BACK_PAUSE).await;
                 }
@@ -156,19 +158,19 @@ impl Pool {
         Ok(failed.clone())
     }
 
-    /// The member, which is failed or missing, is replaced by a new disk.
+    /// Replaces a failed or missing member by a new disk.
     pub(crate) async fn replace_member(&self, stage: &Stage, lost: &MemberReport) -> Judged<()> {
         let replacement = self.add_replacement(stage).await?;
         let failed = lost.disk.clone().unwrap_or_else(|| self.new_name());
         stage.order(Order::ReplaceDisk { failed, member: Some(lost.id), replacement, force: false }).await.map(drop)
     }
 
-    /// A new disk that can take the place of any member.
+    /// Adds a new disk that is large enough to replace any member.
     pub(crate) async fn add_replacement(&self, stage: &Stage) -> Judged<DiskName> {
         self.add_disk(stage, self.member_mib.get().max(*self.plan.sizes_mib().end())).await
     }
 
-    /// A new disk is in the machine, and the data plane knows it.
+    /// Adds a new disk to the machine and opens it in the data plane.
     pub(crate) async fn add_disk(&self, stage: &Stage, mib: u64) -> Judged<DiskName> {
         let path = format!("/dev/disk{:03}", self.next_path.get());
         self.next_path.set(self.next_path.get() + 1);
@@ -181,23 +183,23 @@ impl Pool {
         Ok(disk)
     }
 
-    /// The simulated disk behind a name.
+    /// Returns the simulated disk of a name.
     pub(crate) fn handle(&self, stage: &Stage, disk: &DiskName) -> Judged<DiskHandle> {
         let path = self.path(disk)?;
         stage.array.disk(&path).ok_or_else(|| format!("there is no disk at {path}"))
     }
 
-    /// Where a disk is.
+    /// Returns the path of a disk.
     pub(crate) fn path(&self, disk: &DiskName) -> Judged<String> {
         self.disks.borrow().get(disk).cloned().ok_or_else(|| format!("nobody knows a disk {disk}"))
     }
 
-    /// The simulated disks of all members, and of all others.
+    /// Returns the simulated disks of all members and of all other disks.
     pub(crate) fn handles(&self, stage: &Stage) -> Vec<DiskHandle> {
         self.disks.borrow().values().filter_map(|path| stage.array.disk(path)).collect()
     }
 
-    /// Some disks have other places than before.
+    /// Exchanges the paths of some disks.
     pub(crate) fn shuffle_places(&self, stage: &Stage) {
         let paths: Vec<String> = self.disks.borrow().values().cloned().collect();
         for _ in 0..stage.chance.below(4) {
@@ -208,33 +210,33 @@ impl Pool {
         }
     }
 
-    /// The data plane, which was just started, knows the disks, in another order and under other names.
+    /// Opens the disks in a restarted data plane, in another order and with other names.
     pub(crate) async fn find_disks(&self, stage: &Stage) {
         let mut paths: Vec<String> = self.disks.take().into_values().collect();
         stage.chance.shuffle(&mut paths);
         for path in paths {
             let disk = self.new_name();
-            // A disk that is gone cannot be opened, and the pool does without.
+            // A missing disk cannot be opened, and the pool runs without it.
             let _ = stage.ask(Order::OpenDisk { disk: disk.clone(), path: path.clone(), remote: None }).await;
             self.disks.borrow_mut().insert(disk, path);
         }
     }
 
-    /// The data plane knows the disks, too, that could not be opened when it was started.
+    /// Opens the disks that could not be opened at the start of the data plane.
     pub(crate) async fn find_late_disks(&self, stage: &Stage) {
         let all = self.disks.borrow().clone();
         for (disk, path) in all {
-            // It refuses those that it knows.
+            // The data plane refuses disks that are already open.
             let _ = stage.ask(Order::OpenDisk { disk, path, remote: None }).await;
         }
     }
 
-    /// The order that opens the pool.
+    /// Returns the order that opens the pool.
     pub(crate) fn opening(&self) -> Order {
         self.opening_as(false)
     }
 
-    /// The same, for reading alone where `read_only`.
+    /// Returns the order that opens the pool, optionally read-only.
     pub(crate) fn opening_as(&self, read_only: bool) -> Order {
         Order::OpenPool {
             id: self.id,
@@ -248,10 +250,10 @@ impl Pool {
         }
     }
 
-    /// The data plane, which was just started, has the pool open.
+    /// Opens the pool in a restarted data plane.
     pub(crate) async fn open(&self, stage: &Stage) -> Judged<PoolReport> {
         self.find_disks(stage).await;
-        // Disks that lie may say of a mark that they have it, and show another.
+        // A lying disk may confirm an ownership mark and then return an older one, which makes the pool look owned.
         for _ in 0..if self.lies.get() { 5 } else { 0 } {
             match stage.ask(self.opening()).await {
                 Ok(Report::Pool(report)) => return Ok(report),
@@ -265,7 +267,7 @@ impl Pool {
         }
     }
 
-    /// Nothing is missing and nothing is being repaired.
+    /// Checks that no member is missing or being rebuilt.
     pub(crate) async fn expect_healthy(&self, stage: &Stage, when: &str) -> Judged<()> {
         let report = stage.pool().await?;
         if report.state == PoolState::Healthy {
@@ -275,17 +277,17 @@ impl Pool {
         }
     }
 
-    /// How many members may be lost, whichever they are.
+    /// Returns the number of members that may fail, whichever they are.
     pub(crate) fn tolerated(&self) -> usize {
         self.plan.level.tolerated(self.plan.members)
     }
 
-    /// From now on the smallest member holds so much.
+    /// Sets the size of the smallest member in MiB.
     pub(crate) fn need(&self, mib: u64) {
         self.member_mib.set(used_mib(mib));
     }
 
-    /// As many members as may be lost are pulled out, of those of each group that are in step.
+    /// Removes as many in-sync members of each group as its level tolerates.
     pub(crate) async fn pull_all_that_may_be(&self, stage: &Stage) -> Judged<()> {
         for group in stage.pool().await?.all_groups() {
             let in_step = |member: &&MemberReport| member.state == MemberState::InSync;

@@ -1,4 +1,4 @@
-//! The power goes and comes back, or the data plane is killed; and then everything is found again.
+//! Power failures and kills of the data plane, and the restart after them.
 
 use crate::oracle::Torn;
 use crate::pool::Pool;
@@ -10,38 +10,40 @@ use sim::Crash;
 use std::pin::pin;
 use std::time::Duration;
 
-/// The longest that an order is let alone before the power goes.
+/// Upper bound of the time before the power fails during an order.
 const ORDER_TIME_MAX: Duration = Duration::from_millis(60);
 
-/// What an order came to before the power went.
+/// Outcome of an order that a power failure may interrupt.
 pub(crate) enum Came {
-    /// It was answered.
+    /// The order was answered.
     Answered(Result<(), Refusal>),
-    /// The power goes first.
+    /// The power fails before the answer.
     Dark,
 }
 
 impl Stage {
-    /// The data plane dies at this instant: by a power cut of its machine, or alone. What that does to blocks under way.
+    /// Ends the data plane now, by a power failure of its machine or by a kill; returns the possible state of blocks
+    /// under way.
     pub(crate) fn pull_the_plug(&self, volumes: &[Presented]) -> Torn {
         let small_blocks = volumes.iter().any(|volume| volume.unit.block_bytes < 4096);
         match self.chance.below(8) {
             0 | 1 => self.kill(volumes),
             2 => self.cut_power(volumes, Crash::AllLanded),
             3 => self.cut_power(volumes, Crash::NoneLanded),
-            // A torn atom takes its neighbours in a block of 4096 bytes along, which other small blocks are.
+            // A torn atom damages its neighbors in the same 4096-byte block, which with small blocks may belong to
+            // other blocks.
             4 | 5 if !small_blocks => self.cut_power(volumes, Crash::Torn),
             _ => self.cut_power(volumes, Crash::AnySubset),
         }
     }
 
-    /// The data plane dies alone: its disks keep what is in their caches.
+    /// Kills the data plane; its disks keep the content of their caches.
     pub(crate) fn kill(&self, volumes: &[Presented]) -> Torn {
         self.array.kill();
         self.forget_what_was_under_way(volumes, Torn::Whole)
     }
 
-    /// The machine has no power any more, and its disks keep what `crash` says.
+    /// Cuts the power of the machine; its disks keep what `crash` determines.
     pub(crate) fn cut_power(&self, volumes: &[Presented], crash: Crash) -> Torn {
         self.array.crash(crash);
         let torn = match crash {
@@ -60,14 +62,14 @@ impl Stage {
         torn
     }
 
-    /// Of writes that were not answered with GOOD nobody can tell whether they are there once the pool is opened anew.
+    /// Records that unacknowledged writes may or may not be present once the pool is opened again.
     pub(crate) fn doubt_what_failed(&self, volumes: &[Presented], torn: Torn) {
         for volume in volumes {
             volume.unit.oracle.borrow_mut().crash(torn);
         }
     }
 
-    /// What the order comes to, unless it is time to pull the plug before.
+    /// Sends an order and returns its outcome, unless it is time to cut the power before.
     pub(crate) async fn until_dark(&self, order: Order) -> Came {
         if self.chance.percent(40) {
             return Came::Answered(self.ask(order).await.map(drop));
@@ -79,7 +81,7 @@ impl Stage {
         }
     }
 
-    /// The machine has power, the data plane runs, and has nothing open.
+    /// Restores the power and starts the data plane, with nothing open.
     pub(crate) async fn come_back(&self, pool: &Pool) {
         self.world.sleep(self.chance.moment(Duration::from_secs(10))).await;
         pool.shuffle_places(self);
@@ -87,7 +89,7 @@ impl Stage {
         self.start_daemon();
     }
 
-    /// The pool is open again, and the hosts are let in.
+    /// Opens the pool and lets the hosts log in.
     pub(crate) async fn reopen(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
         let report = pool.open(self).await?;
         self.expect_volumes(volumes).await?;
@@ -96,7 +98,7 @@ impl Stage {
         Ok(report)
     }
 
-    /// The data plane ends in good order, and is started again.
+    /// Stops the data plane cleanly and restarts it.
     pub(crate) async fn restart(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
         self.order(Order::Stop).await?;
         self.array.kill();
@@ -104,7 +106,7 @@ impl Stage {
         self.reopen(pool, volumes).await
     }
 
-    /// The volumes of the data plane.
+    /// Returns the volumes of the data plane.
     pub(crate) async fn volumes(&self) -> Judged<Vec<VolumeReport>> {
         match self.order(Order::Volumes).await? {
             Report::Volumes(found) => Ok(found),
@@ -112,7 +114,7 @@ impl Stage {
         }
     }
 
-    /// The data plane has exactly these volumes.
+    /// Checks that the data plane has exactly these volumes.
     async fn expect_volumes(&self, volumes: &[Presented]) -> Judged<()> {
         let found = self.volumes().await?;
         let there = |volume: &Presented| {

@@ -1,4 +1,4 @@
-//! What runs can be about.
+//! Profiles: the kinds of runs.
 
 mod disks;
 mod families;
@@ -18,31 +18,31 @@ use model::Order;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a run is about.
+/// Kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Delays, cuts at every byte, stalls, resets, sessions that come back.
+    /// Delays, splits at every byte, stalls, resets, and session reinstatement.
     Network,
-    /// Machine crashes under load, disks that keep any part of what was not flushed.
+    /// Crashes under load, with disks that keep any part of what was not flushed.
     PowerCut,
-    /// Disks that fail, err, dawdle and are replaced; pools and volumes that are made, grown and deleted.
+    /// Failing, erroneous and slow disks with replacement; creation, growth and deletion of pools and volumes.
     Disks,
-    /// Machine crashes while writes are acknowledged from the log device of a pool.
+    /// Crashes while writes are acknowledged from the log device of a pool.
     WriteBack,
-    /// Snapshots, clones and ways back, while hosts write and the power goes.
+    /// Snapshots, clones and rollbacks during writes and power failures.
     Families,
-    /// Pools that are full: writes are refused, space is given back, and the power goes.
+    /// Full pools: refused writes, reclaimed space, and power failures.
     Full,
-    /// Pools that become larger, and volumes that are copied, while hosts write and the power goes.
+    /// Growth of pools and copies of volumes during writes and power failures.
     Growth,
     /// Members that refuse writes for a while, some or all of them.
     Refusing,
-    /// Members that hang, dawdle, err, vanish and come late, with copies, rebuilds, snapshots and crashes.
+    /// Members that hang, respond slowly, fail, disappear and return, with copies, rebuilds, snapshots and crashes.
     Misbehaving,
 }
 
 impl Profile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [Self; 9] = [
         Self::Network,
         Self::PowerCut,
@@ -55,7 +55,7 @@ impl Profile {
         Self::Misbehaving,
     ];
 
-    /// Plays one run, at whose end the data plane stops as it is told to.
+    /// Runs the profile; at its end the data plane must stop on request.
     pub(crate) async fn play(self, stage: &Stage) -> Judged<()> {
         match self {
             Self::Network => network::play(stage).await,
@@ -98,7 +98,7 @@ impl FromStr for Profile {
 }
 
 impl Planted {
-    /// Whose runs find the bug.
+    /// Returns the profile whose runs detect the bug.
     #[must_use]
     pub fn profile(self) -> Profile {
         match self {

@@ -1,4 +1,4 @@
-//! One run: a world from a seed, a scenario in it, and the verdict.
+//! Run: a world from a seed, a scenario in it, and the verdict.
 
 use crate::judge::Judge;
 use crate::planted::{Plant, Planted};
@@ -11,29 +11,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::time::Duration;
 
-/// A run that is not over after so much of its time never will be.
+/// Simulated time after which a run counts as hung.
 const TIME_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Equal for equal runs.
+    /// Digest of the run; equal for equal runs.
     pub digest: u64,
-    /// Commands that were answered with GOOD.
+    /// Number of commands that ended GOOD.
     pub commands: u64,
-    /// How often a planted bug has struck.
+    /// Number of times that a planted bug took effect.
     pub struck: u64,
-    /// What was wrong, if anything was.
+    /// First violation, if any.
     pub wrong: Option<String>,
 }
 
-/// Plays the run of `profile` and `seed`, with `bug` planted into the data plane.
+/// Runs `profile` with `seed`, and with `bug` planted into the data plane.
 #[must_use]
 pub fn run(profile: Profile, seed: u64, bug: Option<Planted>) -> Outcome {
     caught(seed, bug, async move |stage| profile.play(stage).await)
 }
 
-/// Plays `scenario` in the world of `seed`; a panic is what was wrong.
+/// Runs `scenario` in the world of `seed`; a panic counts as a violation.
 pub(crate) fn caught(
     seed: u64,
     bug: Option<Planted>,
@@ -43,7 +43,7 @@ pub(crate) fn caught(
     played.unwrap_or_else(|panic| Outcome { digest: 0, commands: 0, struck: 0, wrong: Some(words_of(&*panic)) })
 }
 
-/// Plays `scenario` in the world of `seed`.
+/// Runs `scenario` in the world of `seed`.
 pub(crate) fn play(
     seed: u64,
     bug: Option<Planted>,
@@ -57,6 +57,7 @@ pub(crate) fn play(
         let verdict = {
             let scenario = pin!(scenario(&stage));
             let failure = pin!(judge.failed());
+            // A violation ends the run even while the scenario waits.
             match select(failure, scenario).await {
                 Either::Left((why, _)) => Some(why),
                 Either::Right((played, _)) => played.err(),

@@ -1,4 +1,4 @@
-//! What a scenario plays on: a machine with disks that runs the data plane, one for the hosts, and a network.
+//! Environment of a scenario: a machine with disks that runs the data plane, a machine for the hosts, and a network.
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
@@ -32,20 +32,20 @@ const TARGET_SECRET: &[u8] = b"a secret of the target";
 const DIGESTS: [DigestOffer; 4] =
     [DigestOffer::Never, DigestOffer::Accepted, DigestOffer::Preferred, DigestOffer::Required];
 
-/// How long a slow operation of a disk takes at most, and a disk hangs until it fails.
+/// Upper bound of the duration of a slow disk operation, and of a hang before the disk fails.
 pub(crate) const DISK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long old sessions may linger, and disks may work, after everything has ended.
+/// Time limit for old sessions to end and for disks to become idle after all activity has ended.
 const QUIET_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// What is wrong, in words; or nothing.
+/// Result with a violation in words.
 pub(crate) type Judged<T> = Result<T, String>;
 
-/// The machines of one run.
+/// Machines of one run.
 pub(crate) struct Stage {
-    /// The machine of the hosts, on which the scenario itself runs.
+    /// Machine of the hosts, on which the scenario itself runs.
     pub world: Sim,
-    /// The machine with the disks.
+    /// Machine with the disks.
     pub array: Sim,
     pub chance: Chance,
     pub plant: Rc<Plant>,
@@ -55,20 +55,20 @@ pub(crate) struct Stage {
     cache_bytes: u64,
     portals: Rc<Vec<SocketAddr>>,
     protection: Protection,
-    /// The moments of all volumes of the run.
+    /// Logical clock of all volumes of the run.
     pub clock: Clock,
     pub told: Rc<Told>,
     done: Rc<Cell<u64>>,
     lingering: Rc<Cell<u64>>,
-    /// How often the data plane has died or was started.
+    /// Number of stops and starts of the data plane.
     pub lives: Rc<Cell<u64>>,
-    /// True from its death until it is started.
+    /// True while the data plane is down.
     pub is_dead: Rc<Cell<bool>>,
-    /// How long an order may take, where that is judged.
+    /// Time limit of an order, where it is checked.
     orders_within: Cell<Option<Duration>>,
 }
 
-/// How hosts prove who they are, the same for all of a run.
+/// Authentication of hosts, the same for the whole run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Protection {
     None,
@@ -76,7 +76,7 @@ enum Protection {
     Mutual,
 }
 
-/// A volume that hosts see.
+/// Volume that is mapped to the hosts.
 #[derive(Clone)]
 pub(crate) struct Presented {
     pub name: VolumeName,
@@ -84,21 +84,21 @@ pub(crate) struct Presented {
     pub unit: Unit,
 }
 
-/// Hosts at work.
+/// Running hosts.
 pub(crate) struct Traffic {
     left: Rc<Cell<u64>>,
     running: Rc<Cell<usize>>,
 }
 
 impl Stage {
-    /// Two machines on a quiet network; the data plane runs, and has nothing to serve.
+    /// Creates two machines on a network without faults, and a data plane without volumes.
     pub(crate) fn new(world: &Sim, judge: &Judge, plant: &Rc<Plant>) -> Self {
         let chance = Chance::of(world);
         let addresses: [IpAddr; 2] = [[10, 0, 0, 2].into(), [10, 0, 1, 2].into()];
         let array = world.add_node(addresses[0]);
         array.add_address(addresses[1]);
         let shards = chance.count(1..=2);
-        // What is planted below a cache may never be read.
+        // A cache would hide the effect of a bug that is planted below it.
         let cache_bytes = if plant.bends_disks() { 0 } else { chance.pick(&[0, 256 << 10, 2 << 20, 64 << 20]) };
         let daemon = Daemon::start(&array, shards, cache_bytes, plant);
         let protection = match chance.below(4) {
@@ -127,17 +127,17 @@ impl Stage {
         }
     }
 
-    /// From now on an order that takes longer than `most` is wrong.
+    /// Sets the time limit of orders.
     pub(crate) fn bound_orders(&self, most: Duration) {
         self.orders_within.set(Some(most));
     }
 
-    /// How many commands were answered with GOOD.
+    /// Returns the number of commands that ended GOOD.
     pub(crate) fn done(&self) -> u64 {
         self.done.get()
     }
 
-    /// What the data plane answers to `order`.
+    /// Sends an order and returns the answer; a late answer fails the run.
     pub(crate) async fn ask(&self, order: Order) -> Result<Report, Refusal> {
         tracing::info!(at = self.world.now().0, "order {order:?}");
         let daemon = self.daemon.borrow().clone();
@@ -152,25 +152,25 @@ impl Stage {
         }
     }
 
-    /// What the data plane answers to an order that it has no reason to refuse.
+    /// Sends an order that the data plane has no reason to refuse.
     pub(crate) async fn order(&self, order: Order) -> Judged<Report> {
         let asked = format!("{order:?}");
         self.ask(order).await.map_err(|refusal| format!("refused: {refusal} ({}): {asked}", refusal.code))
     }
 
-    /// The data plane starts anew, after its machine lost its power or it was killed.
+    /// Starts the data plane after a power failure or a kill.
     pub(crate) fn start_daemon(&self) {
         self.lives.set(self.lives.get() + 1);
         self.is_dead.set(false);
         *self.daemon.borrow_mut() = Daemon::start(&self.array, self.shards, self.cache_bytes, &self.plant);
     }
 
-    /// The hosts see exactly `volumes`, through every portal.
+    /// Maps exactly `volumes` to the hosts, through every portal.
     pub(crate) async fn present(&self, volumes: &[Presented]) -> Judged<()> {
         self.order(Order::SetAccess(self.access(volumes))).await.map(drop)
     }
 
-    /// The data plane listens.
+    /// Opens every portal.
     pub(crate) async fn open_portals(&self) -> Judged<()> {
         for &address in &*self.portals {
             self.order(Order::OpenPortal { address }).await?;
@@ -178,7 +178,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Hosts send `commands` commands to `units`, each in one session at a time.
+    /// Starts hosts that send `commands` commands in all to `units`, each over one session at a time.
     pub(crate) fn start_hosts(&self, hosts: usize, commands: u64, units: &[Unit], habits: &Habits) -> Traffic {
         let traffic = Traffic { left: Rc::new(Cell::new(commands)), running: Rc::new(Cell::new(hosts)) };
         for number in 0..hosts {
@@ -194,7 +194,7 @@ impl Stage {
         traffic
     }
 
-    /// How hosts behave that send whatever there is, and wait for its answer.
+    /// Draws the behavior of hosts that keep their connections and wait for every answer.
     pub(crate) fn habits(&self) -> Habits {
         Habits {
             depth: 8,
@@ -207,7 +207,7 @@ impl Stage {
         }
     }
 
-    /// The host with this number.
+    /// Creates the host with this number.
     pub(crate) fn host(&self, number: usize, left: &Rc<Cell<u64>>, units: &[Unit], habits: Habits) -> Host {
         let shared = Shared {
             world: self.world.clone(),
@@ -224,14 +224,14 @@ impl Stage {
         Host { shared, config: self.initiator(number), units: units.to_vec(), habits, gone: self.gone() }
     }
 
-    /// Nothing is left to send; looks so often.
+    /// Waits until no commands are left to send, checking at this interval.
     pub(crate) async fn until_over(&self, traffic: &Traffic, every: Duration) {
         while !traffic.is_over() {
             self.world.sleep(every).await;
         }
     }
 
-    /// Nothing of any session runs any more.
+    /// Waits until every host has stopped and every old session has ended.
     pub(crate) async fn quiet(&self, traffic: &Traffic) -> Judged<()> {
         traffic.stop();
         let until = self.world.now() + QUIET_TIME_MAX;
@@ -244,7 +244,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The disks have been doing nothing for a while: no rebuild and no resync runs.
+    /// Waits until the disks are idle: no rebuild and no resync runs.
     pub(crate) async fn idle_disks(&self) -> Judged<()> {
         let until = self.world.now() + QUIET_TIME_MAX;
         let mut before: Option<Vec<_>> = None;
@@ -260,12 +260,12 @@ impl Stage {
                 return Err(format!("disks are not idle after {QUIET_TIME_MAX:?}"));
             }
             before = Some(now);
-            // What is slow now was counted when it began.
+            // Operations are counted when they begin: the interval is longer than the slowest one.
             self.world.sleep(2 * DISK_PATIENCE).await;
         }
     }
 
-    /// True while a repair runs, be it that it leaves the disks to others for a while.
+    /// True while a repair runs, even if it currently yields the disks to host I/O.
     async fn repairs(&self) -> Judged<bool> {
         let Report::Pools(pools) = self.order(Order::Pools).await? else {
             return Err("Pools was not answered with pools".to_owned());
@@ -274,7 +274,7 @@ impl Stage {
         Ok(pools.iter().any(|pool| pool.all_groups().any(is_repaired)))
     }
 
-    /// The sessions that the data plane knows; none while it does not run.
+    /// Returns the sessions of the data plane; none while it is down.
     pub(crate) async fn sessions(&self) -> Vec<SessionReport> {
         match self.ask(Order::Sessions).await {
             Ok(Report::Sessions(sessions)) => sessions,
@@ -282,7 +282,7 @@ impl Stage {
         }
     }
 
-    /// The one pool that is open.
+    /// Returns the pool that is open.
     pub(crate) async fn pool(&self) -> Judged<PoolReport> {
         match self.order(Order::Pools).await? {
             Report::Pools(pools) => pools.into_iter().next().ok_or_else(|| "no pool is open".to_owned()),
@@ -290,7 +290,7 @@ impl Stage {
         }
     }
 
-    /// A network as bad as chance wills; every connection survives it unless `breaks`.
+    /// Draws network faults; connections survive them unless `breaks`.
     pub(crate) fn bad_network(&self, breaks: bool) -> NetworkFaults {
         let chance = &self.chance;
         let per_million = |most| u32::try_from(chance.below(most)).expect("at most a million");
@@ -306,7 +306,7 @@ impl Stage {
         }
     }
 
-    /// Says when the data plane has forgotten a session.
+    /// Returns the function that waits until the data plane has removed a session.
     fn gone(&self) -> Gone {
         let (world, daemon) = (self.world.clone(), self.daemon.clone());
         Rc::new(move |tsih| {
@@ -316,7 +316,8 @@ impl Stage {
                     let asked = daemon.borrow().clone();
                     let known = match asked.order(Order::Sessions).await {
                         Ok(Report::Sessions(sessions)) => sessions.iter().any(|one| one.id == u32::from(tsih)),
-                        // It does not run, and when it does again it knows no old sessions.
+                        // A data plane that is down has no sessions, and after its restart it does not know the old
+                        // ones.
                         _ => false,
                     };
                     if !known {
@@ -406,19 +407,20 @@ impl Stage {
 }
 
 impl Traffic {
-    /// Nothing new is sent.
+    /// Stops sending new commands.
     pub(crate) fn stop(&self) {
         self.left.set(0);
     }
 
-    /// True when nothing is left to send, or the hosts have ended.
+    /// True when no commands are left to send, or the hosts have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.left.get() == 0 || self.running.get() == 0
     }
 }
 
-/// True when every disk has done no more than say whose its pool is, which it does every two seconds: before and after a write
-/// of one block and a flush it reads three labels and four marks, these once more one by one where they cannot be read.
+/// True when the disks did no more I/O than the renewal of pool ownership, which takes place every two seconds. Before
+/// and after a write of one block and a flush it reads three labels and four marks, and these again one by one if they
+/// are unreadable.
 fn are_idle(before: &[(Option<DiskName>, DiskCounters)], now: &[(Option<DiskName>, DiskCounters)]) -> bool {
     let beats = 2 * DISK_PATIENCE.as_secs() / 2 + 2;
     let at_most = |before: u64, now: u64, most: u64| now.checked_sub(before).is_some_and(|done| done <= most);

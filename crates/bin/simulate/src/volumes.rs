@@ -1,4 +1,4 @@
-//! Volumes as scenarios make them, and a whole look at them.
+//! Volumes of a scenario, and the complete check of their content.
 
 use crate::host::command::{self, Verdict};
 use crate::host::session::{Answer, Session};
@@ -15,14 +15,14 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The most blocks that a whole look reads at once.
+/// Upper bound of blocks in one read of the check.
 const LOOK_BLOCKS: u64 = 64;
 
-/// How often a command may be gone without an answer because another host has reset the target.
+/// Number of commands that may remain unanswered because another host reset the target.
 const SILENCES_MAX: u32 = 2;
 
 impl Unit {
-    /// A unit that `oracle` judges, whose commands go to `hot`.
+    /// Creates a unit with the oracle `oracle`, whose commands use the ranges `hot`.
     pub(crate) fn new(number: u16, block_bytes: u32, oracle: Oracle, hot: Vec<Range<u64>>) -> Self {
         Self {
             lun: Lun(u64::from(number) << 48),
@@ -35,14 +35,14 @@ impl Unit {
         }
     }
 
-    /// The number of the unit, as operators give it.
+    /// Returns the LUN as operators write it.
     pub(crate) fn number(&self) -> u16 {
         u16::try_from(self.lun.0 >> 48).expect("a shift by 48 leaves 16 bits")
     }
 }
 
 impl Stage {
-    /// Makes a volume of `bytes`, in `pool` or in memory, and gives it a unit.
+    /// Creates a volume of `bytes`, in `pool` or in memory, and assigns a unit to it.
     pub(crate) async fn make_volume(
         &self,
         pool: Option<&Name>,
@@ -55,7 +55,7 @@ impl Stage {
         Ok(self.presented(&spec, number))
     }
 
-    /// The volume of this number, to be made.
+    /// Returns the specification of the volume with this number.
     pub(crate) fn volume_spec(&self, pool: Option<&Name>, number: u16, bytes: u64, block_bytes: u32) -> VolumeSpec {
         let own: Name = format!("v{number}").parse().expect("this is a name");
         let (name, backend) = match pool {
@@ -74,7 +74,7 @@ impl Stage {
         VolumeSpec { name, id, size: Size::new(bytes), block_bytes, backend }
     }
 
-    /// The volume of `spec` as hosts will see it, all zero.
+    /// Returns the volume of `spec` as hosts will access it; all of its blocks are zeros.
     pub(crate) fn presented(&self, spec: &VolumeSpec, number: u16) -> Presented {
         let blocks = spec.size.bytes() / u64::from(spec.block_bytes);
         let oracle = Oracle::new(&spec.name.to_string(), spec.block_bytes as usize, blocks, &self.clock);
@@ -83,7 +83,7 @@ impl Stage {
         Presented { name: spec.name.clone(), id: spec.id, unit }
     }
 
-    /// A few places for commands to go: the beginning, the end, and some between.
+    /// Returns a few ranges for commands: the beginning, the end, and some in between.
     pub(crate) fn hot(&self, blocks: u64) -> Vec<Range<u64>> {
         let len = self.chance.within(4..=96).min(blocks);
         let mut starts = vec![0, blocks - len];
@@ -91,7 +91,7 @@ impl Stage {
         starts.into_iter().map(|start| start..start + len).collect()
     }
 
-    /// Every block of `units` that was ever written, and some that were not, hold what they may.
+    /// Reads every block of `units` that was ever written, and a few others, and lets the oracles judge them.
     pub(crate) async fn look_at_all(&self, units: &[Unit]) -> Judged<()> {
         let habits = Habits {
             depth: 1,
@@ -120,7 +120,7 @@ impl Stage {
         }
     }
 
-    /// False when the session was lost over it.
+    /// Checks one unit; false when the session was lost meanwhile.
     async fn look_at(&self, host: &Host, session: &Session, unit: &Unit) -> Judged<bool> {
         let blocks = unit.oracle.borrow().blocks();
         let capacity = ask(host, session, || command::read_capacity(unit.lun)).await?;
@@ -144,7 +144,7 @@ impl Stage {
 }
 
 impl Stage {
-    /// All blocks of the unit are given back by UNMAP, and are zeros. No host is at work.
+    /// Unmaps all blocks of the unit, which then read as zeros. No host works meanwhile.
     pub(crate) async fn discard_all(&self, unit: &Unit) -> Judged<()> {
         let habits = Habits {
             depth: 1,
@@ -161,7 +161,7 @@ impl Stage {
         let touched = runs(&unit.oracle.borrow().touched());
         loop {
             let Some(session) = host.log_in().await else { return Err("the run has failed".to_owned()) };
-            // What was never written is zeros already.
+            // Blocks that were never written are zeros already.
             let op = unit.oracle.borrow_mut().begin_write(&touched, Value::ZERO);
             let answer = ask(&host, &session, || command::unmap(unit.lun, std::slice::from_ref(&all))).await?;
             let ending = if answer.is_some() { Ending::Good } else { Ending::Maybe };
@@ -174,7 +174,8 @@ impl Stage {
     }
 }
 
-/// The data of a command that nothing may hinder but that another host resets the target; nothing when the session was lost.
+/// Runs a command that can fail only through a reset by another host, and returns its data; `None` when the session was
+/// lost.
 async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initiator::Command) -> Judged<Option<Buf>> {
     let mut silences = 0;
     loop {
@@ -195,7 +196,7 @@ async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initia
     }
 }
 
-/// The blocks, as runs of blocks beside each other.
+/// Groups adjacent blocks into ranges.
 pub(crate) fn runs(blocks: &[u64]) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for &block in blocks {

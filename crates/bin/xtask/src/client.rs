@@ -1,4 +1,4 @@
-//! Our own initiator on a plain socket: one thread, one gathered send and one receive per turn.
+//! Project's own initiator on a plain socket, single-threaded: one gathered send and one receive per turn.
 
 use anyhow::{Context, Result, bail, ensure};
 use block::Rope;
@@ -19,42 +19,42 @@ use std::time::{Duration, Instant};
 const GOOD: u8 = 0;
 const CHECK_CONDITION: u8 = 2;
 const UNIT_ATTENTION: u8 = 6;
-/// No command of ours may take longer.
+/// Timeout of a command.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// A session with one logical unit.
+/// Session with one logical unit.
 #[derive(Debug)]
 pub(crate) struct Client {
     socket: TcpStream,
     connection: Connection,
     begin: Instant,
     lun: Lun,
-    /// The portal that it is at.
+    /// Portal to which it is connected.
     pub portal: SocketAddr,
-    /// Bytes of a logical block.
+    /// Length of a logical block in bytes.
     pub block_bytes: u32,
-    /// Blocks of the unit.
+    /// Number of blocks of the unit.
     pub blocks: u64,
 }
 
-/// Who logs in.
+/// Identity of an initiator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
-    /// Makes the initiator one of its own.
+    /// Number that makes the initiator name and the ISID unique.
     pub number: u16,
-    /// The address that it comes from, unless the system chooses.
+    /// Source address; `None` lets the system choose.
     pub from: Option<Ipv4Addr>,
-    /// What it proves.
+    /// Credentials that it presents.
     pub auth: InitiatorAuth,
 }
 
 impl Caller {
-    /// The name of the initiator.
+    /// Returns the iSCSI name of the initiator.
     pub(crate) fn name(&self) -> String {
         format!("iqn.2026-11.io.blockyard:xtask.client{}", self.number)
     }
 
-    /// A connection to the portal, not blocking.
+    /// Connects to the portal with a non-blocking socket.
     pub(crate) fn connect(&self, portal: SocketAddr) -> Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(portal), Type::STREAM, None)?;
         if let Some(from) = self.from {
@@ -69,13 +69,13 @@ impl Caller {
 }
 
 impl Client {
-    /// Logged in, at the unit's portal or where that has sent us, and the unit has told its capacity. `number` makes the
-    /// initiator one of its own.
+    /// Logs in at the portal of the unit, follows redirects, and reads the capacity. `number` makes the initiator
+    /// unique.
     pub(crate) fn log_in(unit: &Unit, number: u16) -> Result<Self> {
         Self::log_in_as(unit, &Caller { number, ..Caller::default() })
     }
 
-    /// The same as a certain caller.
+    /// Logs in with the identity `caller`.
     pub(crate) fn log_in_as(unit: &Unit, caller: &Caller) -> Result<Self> {
         let mut portal = unit.portal;
         for _ in 0..4 {
@@ -91,7 +91,7 @@ impl Client {
         bail!("we are sent from portal to portal")
     }
 
-    /// Connected; the login goes on with each [`Client::turn`].
+    /// Connects and starts a login, which continues with each [`Client::turn`].
     pub(crate) fn knock(unit: &Unit, portal: SocketAddr, caller: &Caller) -> Result<Self> {
         let name = |text: &str| IscsiName::parse(text).with_context(|| format!("\"{text}\" is no iSCSI name"));
         let mut login = InitiatorConfig::new(name(&caller.name())?, Some(name(&unit.iqn)?));
@@ -99,7 +99,8 @@ impl Client {
         login.isid = Isid([0x80, 0, 0, 0, high, low]);
         login.auth = caller.auth.clone();
         let socket = caller.connect(portal)?;
-        // The machine's default may be meant for long lines; where there is no cubic, it stays.
+        // The default of the machine may be tuned for long-distance links; without the module for cubic it stays in
+        // effect.
         let _ = socket2::SockRef::from(&socket).set_tcp_congestion(b"cubic");
         let begin = Instant::now();
         let connection = Connection::new(Rc::new(Config::new(login)), random()?, Time(0));
@@ -107,23 +108,23 @@ impl Client {
         Ok(Self { socket, connection, begin, lun, portal, block_bytes: 0, blocks: 0 })
     }
 
-    /// True once the connection is over.
+    /// True once the connection has ended.
     pub(crate) fn is_over(&mut self) -> bool {
         self.completion().is_err()
     }
 
-    /// Sends a READ (16) in the next turn.
+    /// Submits a READ (16), which the next turn sends.
     pub(crate) fn read(&mut self, lba: u64, blocks: u32, data_in: DataIn) -> Result<TaskId> {
         self.submit(transfer_cdb(0x88, lba, blocks), None, data_in)
     }
 
-    /// Sends a WRITE (16) in the next turn.
+    /// Submits a WRITE (16), which the next turn sends.
     pub(crate) fn write(&mut self, lba: u64, data: Rope) -> Result<TaskId> {
         let blocks = u32::try_from(data.len())? / self.block_bytes;
         self.submit(transfer_cdb(0x8a, lba, blocks), Some(data), DataIn::None)
     }
 
-    /// All of them answer what the target asks, looked at once in each `every`, until it is over.
+    /// Answers the requests of the target on all sessions, at this interval, until `is_over`.
     pub(crate) fn attend(
         clients: &mut [Self],
         every: Duration,
@@ -136,13 +137,13 @@ impl Client {
         Ok(())
     }
 
-    /// A turn of each that has something to do.
+    /// Runs a turn on every session with work to do.
     pub(crate) fn turn_due(clients: &mut [Self]) -> Result<()> {
         let due = Self::which_are_due(clients)?;
         clients.iter_mut().zip(due).filter(|(_, due)| *due).try_for_each(|(client, _)| client.turn(Duration::ZERO))
     }
 
-    /// Which of them have something to do: bytes have come, or wait to go. One system call tells it of all.
+    /// Returns for each session whether it has data to receive or to send; one system call covers all of them.
     pub(crate) fn which_are_due(clients: &[Self]) -> Result<Vec<bool>> {
         let wants_to_send = clients.iter().map(|client| client.connection.wants_to_send());
         let mut looks: Vec<_> = clients.iter().map(|client| PollFd::new(&client.socket, PollFlags::IN)).collect();
@@ -150,7 +151,7 @@ impl Client {
         Ok(wants_to_send.zip(&looks).map(|(wants, look)| wants || !look.revents().is_empty()).collect())
     }
 
-    /// Sends what waits, and receives once; waits until something comes, at most `limit`.
+    /// Sends pending data and receives once; waits for data for at most `limit`.
     pub(crate) fn turn(&mut self, limit: Duration) -> Result<()> {
         self.send()?;
         if self.receive()? {
@@ -162,7 +163,7 @@ impl Client {
         Ok(())
     }
 
-    /// The next command that has ended, when there is one.
+    /// Returns the next completed command, if there is one.
     pub(crate) fn completion(&mut self) -> Result<Option<Completion>> {
         loop {
             match self.connection.poll_event() {
@@ -174,7 +175,7 @@ impl Client {
         }
     }
 
-    /// Takes turns until a command has ended.
+    /// Runs turns until a command has completed.
     pub(crate) fn await_completion(&mut self) -> Result<Completion> {
         let until = Instant::now() + ANSWER_LIMIT;
         loop {
@@ -186,7 +187,7 @@ impl Client {
         }
     }
 
-    /// Any command, alone, from its beginning to its end; `lun` is the unit of the session unless it names another.
+    /// Executes a single command; `lun` selects another unit than that of the session.
     pub(crate) fn execute(
         &mut self,
         lun: Option<u16>,
@@ -209,7 +210,7 @@ impl Client {
         self.connection.submit(command).ok().context("the session takes no command")
     }
 
-    /// Nothing once we are in, or the portal that we are sent to.
+    /// Waits for the end of the login; returns the address of a redirect, or `None` on success.
     fn await_full_feature(&mut self) -> Result<Option<String>> {
         let until = Instant::now() + ANSWER_LIMIT;
         while Instant::now() < until {
@@ -224,7 +225,7 @@ impl Client {
         bail!("no login within {ANSWER_LIMIT:?}")
     }
 
-    /// Asks for the capacity, past the unit attentions that await a new nexus.
+    /// Reads the capacity, ignoring the unit attentions that are pending for a new nexus.
     fn read_capacity(&mut self) -> Result<()> {
         let mut cdb = [0; 16];
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
@@ -261,10 +262,11 @@ impl Client {
         Ok(())
     }
 
-    /// True when something came.
+    /// Receives once; true when data arrived.
     fn receive(&mut self) -> Result<bool> {
         let into = self.connection.receive_into();
         if into.is_empty() {
+            // The buffer is empty once the connection has ended, which the next event reports.
             return Ok(true);
         }
         match self.socket.read(into) {
@@ -280,7 +282,7 @@ impl Client {
     }
 }
 
-/// Waits until one of the sockets has something, at most `limit`.
+/// Waits until one of the sockets is ready, for at most `limit`.
 fn look(sockets: &mut [PollFd<'_>], limit: Duration) -> Result<()> {
     let limit = Timespec { tv_sec: i64::try_from(limit.as_secs())?, tv_nsec: limit.subsec_nanos().into() };
     match poll(sockets, Some(&limit)) {
@@ -289,7 +291,9 @@ fn look(sockets: &mut [PollFd<'_>], limit: Duration) -> Result<()> {
     }
 }
 
-/// *Errors*: a sentence with status and sense unless the command ended with GOOD.
+/// Checks that the command ended GOOD.
+///
+/// *Errors*: a sentence with status and sense otherwise.
 pub(crate) fn ensure_good(completion: &Completion) -> Result<()> {
     ensure!(
         completion.status == GOOD,

@@ -1,4 +1,5 @@
-//! libiscsi's test suite against a target: every test in its own process, judged by name and count.
+//! Run of libiscsi's test suite against a target: every test in a process of its own, compared with a table by name and
+//! count.
 
 pub(crate) mod expected;
 mod judge;
@@ -21,47 +22,48 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The suite as Debian packs it, which the table is about.
+/// Program of the suite as Debian packages it; the table of expectations describes this version.
 const SUITE: &str = "iscsi-test-cu";
 const TABLE: &str = "docs/conformance/libiscsi-1.19.toml";
-/// The suite's client has no time-out of its own: a command that is never answered hangs it.
+/// Time limit of a test. The suite's client has no timeout, so a command without an answer would hang it.
 const TEST_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which target to start
+    /// Target to start
     #[arg(long, value_enum, default_value = "blockyard")]
     target: Kind,
-    /// How, one after the other
+    /// Modes in which to run the suite, one after the other
     #[arg(long, value_enum, value_delimiter = ',', default_value = "plain")]
     mode: Vec<Mode>,
-    /// Logical units of a target that already runs (iscsi://…), one worker each; their data is destroyed
+    /// Logical units of a running target (iscsi://…), one worker each; their data is destroyed
     #[arg(long)]
     url: Vec<String>,
-    /// How many tests run at once, each on a unit of its own
+    /// Number of tests that run at once, each on a unit of its own
     #[arg(long, default_value_t = 3)]
     workers: usize,
-    /// Only tests whose name begins so; the count is then not asserted
+    /// Prefix of the names of the tests to run; the number of tests is then not checked
     #[arg(long, default_value = "")]
     only: String,
-    /// Another build of the suite, of libiscsi's newer source for instance; the table is not about it, so nothing is expected of it
+    /// Another build of the suite, for example of a newer libiscsi; the table does not describe it, so nothing is
+    /// expected
     #[arg(long, value_name = "PROGRAM", default_value = SUITE)]
     suite: PathBuf,
-    /// Print how every test ended
+    /// Print the outcome of every test
     #[arg(long)]
     verbose: bool,
 }
 
-/// Where the tests of one run come from, and where they may leave something.
+/// Program of the suite and scratch folder of a run.
 #[derive(Clone, Copy)]
 struct Bench<'a> {
     suite: &'a Path,
     scratch: &'a Path,
 }
 
-/// Runs the suite in each mode and prints how it went; true when everything is as docs/conformance says.
+/// Runs the suite in each mode and prints the results; true when all of them match docs/conformance.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
-    // Each test runs in a folder of its own.
+    // Tests run in folders of their own, where a relative path of the program would not be valid.
     let suite =
         if options.suite.components().count() > 1 { options.suite.canonicalize() } else { Ok(options.suite.clone()) };
     let suite = suite.with_context(|| format!("{} is not there", options.suite.display()))?;
@@ -96,7 +98,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     Ok(well)
 }
 
-/// How the tests ended in one mode, or on the units that are given.
+/// Returns the outcomes of the tests in one mode, or on the given units.
 fn outcomes_of(
     mode: Mode,
     suite: &Path,
@@ -115,6 +117,7 @@ fn outcomes_of(
         setup.build = workspace::product()?;
     }
     let (_target, units) = mode.start(options.target, setup)?;
+    // Slow tests run on a target of their own, concurrently with the others.
     let (slow, other) = names.iter().cloned().partition(|name| slow::wants(options.target, name));
     let (some, more) = std::thread::scope(|scope| {
         let slow = scope.spawn(|| slow::run(&slow, bench));
@@ -123,7 +126,7 @@ fn outcomes_of(
     Ok(some?.into_iter().chain(more?).collect())
 }
 
-/// The names of the suite's tests, as SUITE.TEST.
+/// Returns the names of the suite's tests, as SUITE.TEST.
 fn listed(suite: &Path, only: &str) -> Result<BTreeSet<String>> {
     let text = output_of(Command::new(suite).arg("--list"), TEST_LIMIT)
         .with_context(|| format!("{} is not there; install libiscsi-bin", suite.display()))?;
@@ -134,11 +137,13 @@ fn listed(suite: &Path, only: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Compares 257 blocks with zeros and clears the first 256 of them: on a unit that another test has written to it may fail.
+/// Test that compares 257 blocks with zeros and overwrites the first 256; it may fail on a unit that another test has
+/// written.
 const NEEDS_NEW_UNIT: &str = "MultipathIO.CompareAndWrite";
 
-/// Runs every test once, as many at a time as there are units.
+/// Runs every test once, in parallel on the units.
 fn run_all(units: &[Paths], names: &BTreeSet<String>, bench: Bench<'_>) -> Result<BTreeMap<String, Outcome>> {
+    // The test that needs an unwritten unit is started first.
     let (mut order, others): (VecDeque<&String>, VecDeque<_>) = names.iter().partition(|name| *name == NEEDS_NEW_UNIT);
     order.extend(others);
     let waiting = Mutex::new(order);
@@ -164,7 +169,7 @@ fn run_all(units: &[Paths], names: &BTreeSet<String>, bench: Bench<'_>) -> Resul
     })
 }
 
-/// Runs one test in an empty folder: a name that is also a file would be read as a list of tests.
+/// Runs one test in an empty folder, because the suite reads a file with the name of a test as a list of tests.
 fn run_one(urls: &[String], name: &str, bench: Bench<'_>, limit: Duration) -> Result<Outcome> {
     let empty = tempfile::tempdir_in(bench.scratch)?;
     let mut command = Command::new(bench.suite);
@@ -176,7 +181,7 @@ fn run_one(urls: &[String], name: &str, bench: Bench<'_>, limit: Duration) -> Re
     Ok(Outcome::of(&run_within(&mut command, limit)?))
 }
 
-/// Prints what is not as expected and the closing line.
+/// Prints deviations and the final line; true when there are none.
 fn report(
     expected: Option<(&Expected, Mode)>,
     names: &BTreeSet<String>,

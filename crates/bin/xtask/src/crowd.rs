@@ -1,6 +1,8 @@
-//! As many sessions and units as there may be, and strangers who mean harm: whoever behaves is served all the same.
+//! Load test with the maximum number of sessions and units, and with attackers: well-behaved sessions must still be
+//! served.
 //!
-//! The daemon has one core and everybody else the other, so the ratios are of what is left of that one, too.
+//! The daemon has one core and all clients share the other, so the measured ratios also depend on the load of the
+//! clients' core.
 
 mod attack;
 mod bystander;
@@ -24,41 +26,44 @@ use steady::Rate;
 
 const SERVER_CORE: usize = 1;
 const CLIENT_CORE: usize = 0;
-/// Sessions that are measured.
+/// Number of measured sessions.
 const STEADY: usize = 16;
-/// Where the crowd's sessions may not make the daemon larger by more than this, each.
+/// Upper bound of daemon memory per session of the crowd, in KiB.
 const SESSION_KIB_MAX: f64 = 32.0;
-/// What is left to those who behave.
+/// Lower bound of the share of the rate that measured sessions keep under attack.
 const SHARE_MIN: f64 = 0.8;
-/// How often that is measured where it is less: other work on the machine takes from one measurement and not from all.
+/// Number of measurements when the share is too low: other load on the machine affects one measurement, not all.
 const TRIES: usize = 3;
-/// What the daemon takes at most, attack included, beside its sessions: 256 MiB with 2,048 of them.
+/// Upper bound of daemon memory besides the sessions, attack included, in MiB: 256 MiB with 2,048 sessions.
 const PEAK_MIB_MAX: u64 = 192;
-/// Hosts, volumes and sessions where there are many.
+/// Number of hosts, volumes and sessions with --many.
 const MANY: u16 = 10_000;
-/// The number of the one who comes late; of those who are measured, and of the crowd, the first.
+/// Numbers of the late caller, and of the first measured session and the first session of the crowd.
 const LATE: u16 = 100;
 const FIRST_STEADY: u16 = 0;
 const FIRST_GUEST: u16 = 1000;
 
-/// Between two looks for what the target asks of those who wait.
+/// Interval at which waiting sessions check for requests of the target.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Sessions of the crowd, each of an initiator of its own; with those who are measured 2,048 unless told, or 10,000 with --many
+    /// Sessions of the crowd, each from an initiator of its own; the default is 2,048 with the measured ones, or 10,000
+    /// with --many
     #[arg(long)]
     sessions: Option<u16>,
-    /// Units of the target that everybody sees
+    /// Units of the target that every initiator sees
     #[arg(long, default_value_t = 1024)]
     units: u16,
-    /// Instead, a host for each initiator and a target for every four of them: 4,096 units, 512 targets, 16,384 LUN maps
+    /// Create a host for each initiator and a target for every four of them instead: 4,096 units, 512 targets, 16,384
+    /// LUN maps
     #[arg(long)]
     table: bool,
-    /// Instead, from one document: a host and a volume for each session, eight to a target; and every page of the console over all of it
+    /// Apply one document with a host and a volume for each session instead, eight to a target, and open every page of
+    /// the console over all of it
     #[arg(long, conflicts_with = "table")]
     many: bool,
-    /// How long each measurement lasts
+    /// Duration of each measurement in seconds
     #[arg(long, default_value_t = 5)]
     seconds: u64,
 }
@@ -70,7 +75,7 @@ impl Options {
     }
 }
 
-/// Prints what came out; false when somebody was not served, or too slowly, or memory was not bounded.
+/// Runs the test and prints the results; false when a session was not served or too slowly, or memory was not bounded.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     raise_descriptors()?;
     stay_on(CLIENT_CORE).context("cannot stay on the clients' core")?;
@@ -99,6 +104,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let attack = Attack::begin(hall.unit(FIRST_STEADY)?);
     let share_of = |rate: &Rate| rate.per_second / alone.per_second;
     let mut attacked = steady::measure(&mut steady, span).context("under attack")?;
+    // Only the best of several measurements counts, because other load can only lower the rate.
     let mut tries = 1;
     while tries < TRIES && share_of(&attacked) < SHARE_MIN {
         let again = steady::measure(&mut steady, span)?;
@@ -141,7 +147,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(is_served && is_bounded && pages_open && share_of(&attacked) >= SHARE_MIN)
 }
 
-/// The crowd comes, while these clients answer what they are asked.
+/// Logs in the crowd, while `waiting` answer the requests of the target.
 fn welcome(hall: &Hall, numbers: &[u16], waiting: &mut [Client]) -> Result<Guests> {
     thread::scope(|scope| {
         let welcome = scope.spawn(|| Guests::welcome(hall, numbers));
@@ -155,7 +161,7 @@ fn print(name: &str, rate: &Rate, alone: &Rate) {
     println!("{name:<14} {:.0} IOPS ({share:.2}), p99 {:?}", rate.per_second, rate.p99);
 }
 
-/// As many descriptors as the system allows.
+/// Raises the limit of open files to the maximum that the system allows.
 fn raise_descriptors() -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,4 +1,5 @@
-//! The same commands to our target and to Debian's tgtd, one after the other: each difference is explained.
+//! Differential test: sends the same commands to Blockyard and to Debian's tgtd, and requires an explanation of each
+//! difference.
 
 mod answer;
 pub(crate) mod explained;
@@ -18,51 +19,51 @@ use std::time::Instant;
 use stream::{BLOCKS, Changes, Request, request};
 
 const TABLE: &str = "docs/conformance/differential.toml";
-/// Reservations and modes last no longer than so many commands, so that most of the stream is not refused.
+/// Number of commands after which reservations and modes are reset, so that most of the stream is not refused.
 const LEVEL_EVERY: u64 = 64;
-/// A run that is long enough to meet every row of the table.
+/// Length of a run that must use every row of the table.
 const LONG: u64 = 100_000;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The first seed
+    /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds, one after the other, on new units each
+    /// Number of seeds, each on new units
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Commands of each seed
+    /// Number of commands per seed
     #[arg(long, default_value_t = 5000)]
     commands: u64,
-    /// Send this command of the stream alone
+    /// Send only this command of the stream
     #[arg(long)]
     only: Option<u64>,
     /// Print every command and both answers
     #[arg(long)]
     trace: bool,
-    /// Print how often each explanation was needed
+    /// Print the number of uses of each explanation
     #[arg(long)]
     verbose: bool,
 }
 
-/// A command's place in its stream.
+/// Position of a command in its stream.
 #[derive(Clone, Copy)]
 struct Place {
     seed: u64,
     number: u64,
 }
 
-/// How a run went.
+/// Results of a run.
 struct Tally {
     commands: u64,
-    /// How often each row of the table explained something.
+    /// Number of differences that each row of the table explained.
     explained: Vec<u64>,
-    /// How often commands of a name differed in one way, without a row.
+    /// Number of unexplained differences by command and kind.
     unexplained: BTreeMap<(&'static str, Aspect, String, String), u64>,
     unequal_contents: usize,
 }
 
-/// Sends the streams and prints how it went; true when every difference is explained.
+/// Sends the streams and prints the results; true when every difference is explained.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let begin = Instant::now();
     let text = fs::read_to_string(root.join(TABLE)).with_context(|| format!("cannot read {TABLE}"))?;
@@ -84,7 +85,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
 }
 
 impl Tally {
-    /// A difference is counted, and shown when it is the first of its kind without a row.
+    /// Counts a difference, and prints the first of each kind without an explanation.
     fn note(&mut self, aspect: Aspect, place: Place, table: &Explained, case: &Case<'_>) {
         if let Some(row) = table.explain(case, aspect) {
             self.explained[row] += 1;
@@ -139,7 +140,7 @@ impl Sides {
         Ok(Self { ours: start(Kind::Blockyard, "ours")?, theirs: start(Kind::Tgt, "theirs")? })
     }
 
-    /// One command of the stream is sent to both, and what they answered is looked at.
+    /// Sends a command of the stream to both sides and compares the answers.
     fn compare(&mut self, place: Place, table: &Explained, tally: &mut Tally, trace: bool) -> Result<()> {
         let Place { seed, number } = place;
         if number.is_multiple_of(LEVEL_EVERY) {
@@ -161,7 +162,7 @@ impl Sides {
         for &aspect in &differences {
             tally.note(aspect, place, table, &case);
         }
-        // Of several extents some may have been unmapped before one was refused.
+        // A command with several extents may have unmapped some of them before it was refused.
         let in_part = ours.end != "good" && request.extents.len() > 1;
         if in_part || differences.iter().any(|aspect| matches!(aspect, Aspect::End | Aspect::Contents)) {
             self.mend(&request, [&ours, &theirs])?;
@@ -169,7 +170,7 @@ impl Sides {
         Ok(())
     }
 
-    /// True when the blocks that the command may have changed hold the same on both sides.
+    /// True when the blocks that the command may have changed are equal on both sides.
     fn are_alike_after(&mut self, request: &Request) -> Result<bool> {
         if request.changes != Changes::Blocks {
             return Ok(true);
@@ -177,7 +178,7 @@ impl Sides {
         for (lba, blocks) in request.surroundings() {
             let (nexus, blocks) = (request.nexus, u32::try_from(blocks.min(BLOCKS.saturating_sub(lba)))?);
             let (ours, theirs) = (self.ours.read(nexus, lba, blocks)?, self.theirs.read(nexus, lba, blocks)?);
-            // A unit attention or a reservation is in the way of both.
+            // A unit attention or a reservation prevents the read on both sides.
             if ours.is_some() && theirs.is_some() && ours != theirs {
                 return Ok(false);
             }
@@ -185,14 +186,14 @@ impl Sides {
         Ok(true)
     }
 
-    /// Both sides are alike again after one of them may have done what the other refused.
+    /// Makes both sides equal again after one of them may have executed a command that the other refused.
     fn mend(&mut self, request: &Request, answers: [&Answer; 2]) -> Result<()> {
         if request.changes != Changes::Nothing || answers.iter().any(|answer| answer.is_last()) {
             self.level()?;
         }
         if request.changes == Changes::Blocks {
             for (lba, blocks) in request.surroundings() {
-                // A count of zero may have meant all to the end.
+                // A count of zero may mean all blocks up to the end.
                 let blocks = if blocks == 0 { BLOCKS } else { blocks };
                 self.ours.clear(lba, blocks)?;
                 self.theirs.clear(lba, blocks)?;
@@ -214,7 +215,7 @@ impl Sides {
     }
 }
 
-/// A command, what came of it, and how to see it again.
+/// Prints a command, its answers, and the options that repeat it.
 fn show(what: &str, place: Place, case: &Case<'_>) {
     let Case { request, ours, theirs } = case;
     let Place { seed, number } = place;

@@ -1,7 +1,8 @@
-//! How many instructions of the product a command takes, counted by callgrind, and that no row takes more than it did.
+//! Instruction counts of the product per command, measured by callgrind, with a limit on their growth.
 //!
-//! The load is `simulate`'s example `steady_load`: the whole data plane between simulated sockets and our own initiator, from
-//! one seed. It says where the product begins and ends, and only what lies between is counted.
+//! The load is the example `steady_load` of `simulate`: the whole data plane between simulated sockets and the
+//! project's own initiator, from one seed. It marks entry to and exit from the product's code, and only instructions in
+//! between are counted.
 
 mod rows;
 
@@ -15,38 +16,38 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the rows took when they were last blessed, in instructions per command.
+/// Instructions per command of each row at the last `--bless`.
 const KEPT: &str = "crates/bin/xtask/instructions.toml";
-/// A row may grow by so much before it fails: another compiler or C library moves it by less.
+/// Growth at which a row fails; another compiler or C library causes less.
 const GROWTH_MAX: f64 = 1.03;
-/// A row may be so much longer than the row that it is measured against.
+/// Upper bound of a row relative to the row with which it is compared.
 const AGAINST_MAX: f64 = 1.10;
-/// Where the product begins and ends in the example.
+/// Symbols of the example at which counting starts and stops.
 const TOGGLES: [&str; 2] = ["steady_load::counted::inside*", "steady_load::counted::outside*"];
-/// Callgrind counts an instruction that repeats itself once for each byte; long copies do not use it then.
+/// Callgrind counts a `rep movsb` once per byte, so glibc is configured not to use it for long copies.
 const TUNABLES: &str = "glibc.cpu.x86_rep_movsb_threshold=1073741824";
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Keep what was counted as what the rows take from now on
+    /// Store the measured counts as the new reference
     #[arg(long)]
     bless: bool,
-    /// Only the rows whose names hold this
+    /// Count only rows whose names contain this text
     #[arg(long, value_name = "TEXT", conflicts_with = "bless")]
     only: Option<String>,
-    /// Leave callgrind's file of each row in this folder, for callgrind_annotate
+    /// Keep the callgrind profile of each row in this folder, for callgrind_annotate
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 }
 
-/// What the example says of its run.
+/// Output of the example.
 #[derive(Deserialize)]
 struct Ran {
     commands: u64,
     socket_calls: u64,
 }
 
-/// What a command of a row took.
+/// Cost of a command of a row.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     instructions: f64,
@@ -56,11 +57,11 @@ struct Count {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
-    /// Row → instructions per command.
+    /// Instructions per command, by row.
     instructions: BTreeMap<String, u64>,
 }
 
-/// Counts and prints; false when a row takes more than it may.
+/// Counts and prints every row; false when a row exceeds its limit.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let example = build(root)?;
     let kept = Kept::read(root)?;
@@ -94,7 +95,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// What is wrong with a row that took `before` when it was blessed.
+/// Returns the finding for a row whose reference is `before`.
 fn judge(name: &str, now: f64, before: Option<u64>) -> Option<String> {
     let Some(before) = before else {
         return Some(format!("\"{name}\" is not in {KEPT}: run `cargo xtask instructions --bless`"));
@@ -106,7 +107,7 @@ fn judge(name: &str, now: f64, before: Option<u64>) -> Option<String> {
     })
 }
 
-/// What is wrong with a row that should take what the row `other` takes.
+/// Returns the finding for a row that should cost as much as the row `other`.
 fn judge_growth(name: &str, now: f64, other: &str, others: f64) -> Option<String> {
     (now > others * AGAINST_MAX).then(|| {
         let percent = (now / others - 1.0) * 100.0;
@@ -114,9 +115,10 @@ fn judge_growth(name: &str, now: f64, other: &str, others: f64) -> Option<String
     })
 }
 
-/// The example, built as the product is.
+/// Builds the example in the same way as the product.
 fn build(root: &Path) -> Result<PathBuf> {
-    // With the product, whose libraries have features that the example alone would not ask for: they are built once.
+    // Built together with the product, because features of shared libraries would otherwise differ and force a second
+    // build.
     let packages = ["--package", "blockyard", "--package", "simulate", "--example", "steady_load"];
     let built = Command::new("cargo")
         .args(["build", "--release", "--quiet", "--locked"])
@@ -151,7 +153,7 @@ fn count(example: &Path, row: &Row, folder: &Path) -> Result<Count> {
     Ok(Count { instructions: total as f64 / commands, socket_calls: ran.socket_calls as f64 / commands })
 }
 
-/// The instructions in a profile of callgrind.
+/// Returns the number of instructions in a callgrind profile.
 fn total(profile: &str) -> Result<u64> {
     match profile.lines().find_map(|line| line.strip_prefix("totals: ")) {
         Some(total) => total.trim().parse().context("callgrind's total is no number"),

@@ -1,5 +1,5 @@
-//! Portals whose links go down, whose addresses go, and whose packets are too large for the way: real links between network
-//! namespaces, a daemon in one, our initiator in the other. And portals behind NAT.
+//! Test of portals with links that fail, addresses that disappear, and packets that exceed the path MTU: real links
+//! between network namespaces, with the daemon in one and the initiator in the other. Also tests portals behind NAT.
 
 mod nat;
 
@@ -16,11 +16,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How soon a change of the links must be noticed.
+/// Time limit for the detection of a link change.
 const NOTICED: Duration = Duration::from_secs(3);
-/// How soon a way that has become narrower must be noticed: when the session's timer looks.
+/// Time limit for the detection of a lower path MTU, which the timer of the session checks.
 const LOOKED: Duration = Duration::from_secs(40);
-/// Links between the two: the front's, and one for each data portal.
+/// Number of links: one for the front portal, and one per data portal.
 const LINKS: usize = 3;
 
 #[derive(Args)]
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     inside: bool,
 }
 
-/// True when every link that goes and comes back is noticed, and sessions go where they should.
+/// Returns true when every link failure and recovery is detected and sessions use the intended portals.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.inside {
         return inside();
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     again_in_own_network()
 }
 
-/// The daemon's namespace, gone when this is dropped.
+/// Network namespace of the daemon, deleted on drop.
 struct Namespace(String);
 
 impl Namespace {
@@ -49,7 +49,7 @@ impl Namespace {
         Ok(there)
     }
 
-    /// A namespace with a link to ours for each portal, `t0` there and `h0` here, in a network of its own.
+    /// Creates a namespace with a link per portal, `t0` there and `h0` here, each in a network of its own.
     fn linked() -> Result<Self> {
         let there = Self::new("links")?;
         ip("link set lo up")?;
@@ -63,8 +63,8 @@ impl Namespace {
         Ok(there)
     }
 
-    /// Its end of the link is up, and has its address. One network holds all portals, or nobody could be sent from one to
-    /// another; still each has a link of its own.
+    /// Brings up the daemon's end of the link with its address. All portals are in one network, because a redirect
+    /// stays within a network; still each of them has a link of its own.
     fn raise(&self, link: usize) -> Result<()> {
         self.ip(&format!("address replace 10.77.{link}.1/16 dev t{link} noprefixroute"))?;
         self.ip(&format!("link set t{link} up"))?;
@@ -78,7 +78,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // What is left of it is in the way of nobody.
+        // A leftover namespace does not disturb later runs.
         let _ = ip(&format!("netns delete {}", self.0));
     }
 }
@@ -87,7 +87,7 @@ fn ip(line: &str) -> Result<()> {
     output_of(Command::new("ip").args(line.split(' ')), Duration::from_secs(10)).map(drop)
 }
 
-/// The portal at the other end of a link.
+/// Returns the portal at the other end of a link.
 fn portal(link: usize) -> SocketAddr {
     let link = u8::try_from(link).expect("few links");
     SocketAddr::new(IpAddr::from([10, 77, link, 1]), 3260)
@@ -152,7 +152,7 @@ fn play(there: &Namespace, array: &Array) -> Result<()> {
     )?;
     said("a host that takes smaller packets is named");
 
-    // Our end of the link speaks with another address, and the way to that is narrow.
+    // The initiator's end of the link uses another address, whose route has a small MTU.
     ip("address add 10.77.9.2/32 dev h2")?;
     ip("route add 10.77.2.1/32 dev h2 src 10.77.9.2")?;
     there.ip("route add 10.77.9.0/24 via 10.77.2.2 mtu 1300")?;
@@ -175,7 +175,7 @@ fn said(what: &str) {
     println!("  ok  {what}");
 }
 
-/// The daemon, with a front portal and two for data.
+/// Daemon with a front portal and two data portals.
 struct Array(Product);
 
 impl Array {
@@ -199,7 +199,7 @@ impl Array {
         Ok(Self(product))
     }
 
-    /// A session that logs in at the front, and is where it should be.
+    /// Logs in at the front portal and checks the portal to which the session is redirected.
     fn session(&self, number: u16, link: usize) -> Result<Client> {
         let client = self.log_in(number, 0)?;
         let at = client.portal;
@@ -207,7 +207,7 @@ impl Array {
         Ok(client)
     }
 
-    /// A session that logs in at a data portal.
+    /// Logs in directly at a data portal.
     fn session_at(&self, number: u16, link: usize) -> Result<Client> {
         self.log_in(number, link)
     }

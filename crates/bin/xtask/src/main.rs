@@ -1,8 +1,7 @@
-//! What CI and developers run: `cargo xtask tidy`, `conformance`, `differential`, `power-cut`, `links`, `crowd`, `vm`, `instructions`,
-//! `package`.
+//! Tasks for CI and developers: `cargo xtask tidy`, `conformance`, `differential`, `power-cut`, `links`, `crowd`, `vm`,
+//! `instructions`, `package`.
 //!
-//! Each subcommand ends with one plain line that says how it went, and exits non-zero when it did
-//! not go well.
+//! Each subcommand ends with one line that states the result, and exits non-zero on failure.
 
 mod client;
 mod conformance;
@@ -29,23 +28,23 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Holds the rules of the house: crate edges, unsafe, lengths, names, requirement rows, scripts
+    /// Check the rules of the repository: crate edges, unsafe, lengths, names, requirement rows, scripts
     Tidy,
-    /// Runs libiscsi's test suite against a target and compares with docs/conformance
+    /// Run libiscsi's test suite against a target and compare with docs/conformance
     Conformance(conformance::Options),
-    /// Sends the same commands to our target and to tgtd, and explains each difference
+    /// Send the same commands to Blockyard and to tgtd, and require an explanation of each difference
     Differential(differential::Options),
-    /// Kills the daemon under load and judges every block afterwards
+    /// Kill the daemon under load and check every block afterwards
     PowerCut(power_cut::Options),
-    /// Fills the target with sessions and units, attacks it, and sees whether those who behave are served
+    /// Fill the target with sessions and units, attack it, and check that well-behaved sessions are served
     Crowd(crowd::Options),
-    /// Counts the product's instructions per command, and finds rows that take more than they did
+    /// Count the product's instructions per command, and report rows that exceed their limit
     Instructions(instructions::Options),
-    /// Takes links below portals down and back, and puts NAT before them, between network namespaces
+    /// Take links below portals down and up again, and put NAT before them, between network namespaces
     Links(links::Options),
-    /// Packs the Debian package, and judges it
+    /// Build the Debian package and check it
     Package(package::Options),
-    /// Boots Debian's kernel and lets its initiator use a target of ours
+    /// Boot Debian's kernel and let its initiator use a Blockyard target
     Vm(vm::Options),
 }
 
@@ -60,7 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// True when the task found everything as it should be.
+/// Runs a task; true when it found no fault.
 fn run(task: Task) -> Result<bool> {
     match task {
         Task::Conformance(options) => conformance::run(&workspace::root(), &options),

@@ -1,6 +1,6 @@
-//! The Debian package: staged from the release build and `packaging/`, packed by dpkg-deb, judged by lintian.
+//! Debian package: staged from the release build and `packaging/`, built by dpkg-deb, checked by lintian.
 //!
-//! The same tree gives the same bytes.
+//! The same tree produces the same bytes.
 
 mod alerts;
 mod build;
@@ -21,29 +21,29 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The program to pack [default: the release build]
+    /// Package this program [default: the release build]
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-    /// Where the package is put [default: package in cargo's target folder]
+    /// Put the package into this folder [default: package in cargo's target folder]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Install, use, upgrade, remove and purge it in a clean Debian, too
+    /// Also install, use, upgrade, remove and purge it in a clean Debian
     #[arg(long = "try")]
     trial: bool,
-    /// This process is already in a network of its own
+    /// This process is already in a network namespace of its own
     #[arg(long, hide = true)]
     inside: bool,
 }
 
-/// What goes into a package.
+/// Inputs of a package.
 struct Recipe {
     program: PathBuf,
     version: String,
-    /// When the tree was last changed, in seconds since 1970.
+    /// Time of the last change of the tree, in seconds since 1970.
     epoch: u64,
 }
 
-/// Packs, and judges what was packed; true when nothing is found.
+/// Builds and checks the package; true when there are no findings.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.inside {
         return trial::run(&recipe(options)?, &folder(options));
@@ -74,7 +74,8 @@ fn recipe(options: &Options) -> Result<Recipe> {
     Ok(Recipe { program, version: env!("CARGO_PKG_VERSION").to_owned(), epoch: epoch()? })
 }
 
-/// `SOURCE_DATE_EPOCH`, or the time of the last commit; of a tree without its history, the time that its archive gave it.
+/// Returns `SOURCE_DATE_EPOCH`, or the time of the last commit; without a Git history, the modification time of the
+/// changelog.
 fn epoch() -> Result<u64> {
     if let Ok(epoch) = std::env::var("SOURCE_DATE_EPOCH") {
         return epoch.parse().with_context(|| format!("SOURCE_DATE_EPOCH={epoch} is no number of seconds"));
@@ -92,13 +93,13 @@ fn done(command: &mut Command) -> Result<String> {
     output_of(command, LIMIT)
 }
 
-/// The text of a file of `packaging/`.
+/// Reads a file of `packaging/`.
 fn shipped(name: &str) -> Result<String> {
     let path = workspace::root().join("packaging").join(name);
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Where the package of the recipe lies in a folder.
+/// Returns the path of the package in a folder.
 fn place_of(recipe: &Recipe, folder: &Path) -> Result<PathBuf> {
     let architecture = done(Command::new("dpkg").arg("--print-architecture"))?;
     Ok(folder.join(format!("blockyard_{}_{}.deb", recipe.version, architecture.trim())))

@@ -1,8 +1,8 @@
-//! Power cuts under load: the daemon is killed at any moment, started again, and every block is judged.
+//! Power-failure test: the daemon is killed under load at random times and restarted, and every block is checked.
 //!
-//! Our initiator writes blocks that say where they belong, when they were written and in which run. A
-//! block may show what was acknowledged last, or what was under way when the power went; anything else
-//! is a fault. Member disks fail before some of the cuts, and rebuilds run during others.
+//! The project's own initiator writes blocks that contain their address, a sequence number and the run. A block may
+//! hold the write acknowledged last or one that was outstanding at the kill; anything else is a fault. Member disks
+//! fail before some of the kills, and rebuilds run during others.
 
 mod load;
 mod oracle;
@@ -21,15 +21,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const DISKS: usize = 6;
-/// What RAID-6 survives.
+/// Number of failed members that RAID-6 tolerates.
 const FAILED_MAX: usize = 2;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How many times the power is cut
+    /// Number of power failures
     #[arg(long, default_value_t = 5)]
     rounds: u64,
-    /// Repeats the choices of an earlier run (its moments only nearly: the daemon keeps its own time)
+    /// Repeat the choices of an earlier run (its timing only approximately, because the daemon runs in real time)
     #[arg(long)]
     seed: Option<u64>,
     /// Acknowledge the writes from a log device of two disks
@@ -40,18 +40,18 @@ pub(crate) struct Options {
     serve: Vec<String>,
 }
 
-/// What happens to the disks in one round, besides the cut.
+/// Events on the disks during a round, besides the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Nothing.
+    /// None.
     Quiet,
-    /// A member fails while the load runs.
+    /// A member fails during the load.
     FailOne,
-    /// All failed members are replaced just before the load, so that the cut meets the rebuild.
+    /// All failed members are replaced just before the load, so that the kill interrupts the rebuild.
     Rebuild,
 }
 
-/// Cuts the power so many times; true when no block was lost.
+/// Runs the rounds; true when no block was lost.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let seed = options.seed.unwrap_or_else(|| {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| u64::from(time.subsec_nanos()))
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// The array under test, and what it must remember.
+/// Array under test, and the state of the test.
 struct Bench {
     product: Product,
     folder: PathBuf,
@@ -131,7 +131,7 @@ impl Bench {
         })
     }
 
-    /// Loads, cuts, starts again and judges; a sentence of what happened.
+    /// Runs the load, kills and restarts the daemon, and checks all blocks; returns a summary.
     fn round(&mut self, round: u64) -> Result<String> {
         let plan = self.choose(round)?;
         if plan == Plan::Rebuild {
@@ -160,7 +160,7 @@ impl Bench {
 
     fn choose(&mut self, round: u64) -> Result<Plan> {
         let (failed, out) = (self.members("failed")?.len(), DISKS - self.members("in_sync")?.len());
-        // The first rounds meet every plan; later ones are drawn.
+        // The first rounds cover every plan; later ones are random.
         let may_rebuild = failed > 0 && (round == 3 || self.random.one_in(2));
         let may_fail = out < FAILED_MAX && (round == 2 || self.random.one_in(2));
         Ok(match round {
@@ -171,12 +171,12 @@ impl Bench {
         })
     }
 
-    /// Fails healthy members until RAID-6 stands on its last leg, and judges again: what was read before
-    /// must follow from the survivors alone.
+    /// Fails healthy members until RAID-6 has no redundancy left, and checks again: all data must be recoverable from
+    /// the remaining members.
     fn probe(&mut self) -> Result<()> {
-        // A pool that is degraded when its rebuilds have ended makes this exit with 1, and is welcome.
+        // Exits with 1 when the pool is degraded after its rebuilds, which is allowed here.
         self.product.attempt(&["pool", "show", "tank", "--wait"])?;
-        // The parity of what was being written at the cut is made whole while serving.
+        // Gives the resync of the stripes that were being written at the kill time to finish.
         std::thread::sleep(Duration::from_secs(2));
         while DISKS - self.members("in_sync")?.len() < FAILED_MAX {
             let victim = self.choose_member()?;
@@ -192,7 +192,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Puts a new disk into the place of every failed member; the rebuilds run on.
+    /// Replaces every failed member by a new disk; does not wait for the rebuilds.
     fn replace_failed(&mut self) -> Result<()> {
         for failed in self.members("failed")? {
             let spare = format!("d{}", self.disks_made);
@@ -210,7 +210,8 @@ impl Bench {
         Ok(healthy[usize::try_from(index)?].clone())
     }
 
-    /// The names of the members in `state`; everything that is neither in sync nor rebuilding is "failed".
+    /// Returns the names of the members in `state`; every member that is neither in sync nor rebuilding counts as
+    /// "failed".
     fn members(&self, state: &str) -> Result<Vec<String>> {
         let text = self.product.command(&["--output", "json", "pool", "show", "tank"])?;
         let shown: Value = serde_json::from_str(&text).context("pool show prints no JSON")?;

@@ -1,4 +1,4 @@
-//! The rules that a machine can hold, each a small check with a test that shows it failing.
+//! Rules of the repository that a program can check; each check has a test that shows it failing.
 
 mod assertions;
 mod edges;
@@ -15,7 +15,7 @@ use anyhow::Result;
 use std::fmt;
 use std::path::Path;
 
-/// One broken rule: where, and what is wrong in a sentence.
+/// Violation of a rule: place, and description in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     place: String,
@@ -34,7 +34,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs every check over the checkout at `root` and prints what it finds; true when that is nothing.
+/// Runs every check on the checkout at `root` and prints the findings; true when there are none.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let tree = tree::Tree::read(root)?;
     let sources = rust::Source::parse_all(&tree)?;

@@ -1,7 +1,8 @@
-//! A real Linux initiator: Debian's kernel under QEMU, its root built here, a target of ours outside.
+//! Test with a real Linux initiator: Debian's kernel in QEMU, with a root file system built here, and a Blockyard
+//! target outside.
 //!
-//! The whole runs in a network namespace of its own with a tap, so that the guest sees the target's
-//! true addresses. Scripts and results cross on a 9p share.
+//! The test runs in a network namespace of its own with a tap device, so that the guest uses the real addresses of the
+//! target. Scripts and results are exchanged on a 9p share.
 
 mod absent;
 mod asks;
@@ -20,16 +21,16 @@ use std::time::Duration;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which script of tests/initiator-vm the guest runs
+    /// Script of tests/initiator-vm that the guest runs
     #[arg(default_value = "first-lun")]
     scenario: String,
-    /// Which target to start
+    /// Target to start
     #[arg(long, value_enum, default_value = "blockyard")]
     target: Kind,
-    /// Give up, and kill the guest, after so many minutes
+    /// Kill the guest and fail after this number of minutes
     #[arg(long, default_value_t = 25)]
     minutes: u64,
-    /// Print what the guest says as it comes out
+    /// Print the output of the guest as it arrives
     #[arg(long)]
     verbose: bool,
     /// This process is already in a network namespace of its own
@@ -37,7 +38,7 @@ pub(crate) struct Options {
     inside: bool,
 }
 
-/// Runs one scenario in a guest and prints its table; true when every check of it held.
+/// Runs a scenario in a guest and prints its table; true when every check passed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.inside {
         return inside(options);

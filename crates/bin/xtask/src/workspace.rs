@@ -1,4 +1,4 @@
-//! Where things are in the checkout.
+//! Paths in the checkout.
 
 use anyhow::{Result, ensure};
 use lab::child::output_of;
@@ -9,19 +9,19 @@ use std::time::Duration;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
-/// The folder of the workspace's Cargo.toml.
+/// Returns the folder of the workspace's Cargo.toml.
 pub(crate) fn root() -> PathBuf {
     let here =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.ancestors().nth(3).expect("xtask lies three folders below the root").to_path_buf()
 }
 
-/// Cargo's target folder.
+/// Returns the target folder of cargo.
 pub(crate) fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(Path::new(&folder)))
 }
 
-/// The release build of the product, up to date; `BLOCKYARD_BIN` names another.
+/// Returns the release build of the product, up to date; `BLOCKYARD_BIN` selects another program.
 pub(crate) fn product() -> Result<PathBuf> {
     static PRODUCT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = PRODUCT.get() {

@@ -1,4 +1,4 @@
-//! The book and the receivers of this node, and what is done about them without being asked.
+//! Alert service of this node: alert state, receivers, and their periodic work.
 
 use crate::book::{Alert, Book, State};
 use crate::message::{Message, Told};
@@ -18,24 +18,24 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-/// Under which names control keeps them.
+/// Names of the documents in the control plane's store.
 const RECEIVERS: &str = "receivers";
 const BOOK: &str = "alerts";
 
-/// How often everything is looked at.
+/// Interval at which all conditions are evaluated.
 const ROUND: Duration = Duration::from_secs(2);
-/// How often it is looked whether a receiver is to be told something.
+/// Interval at which a receiver's task checks for due messages.
 const TICK: Duration = Duration::from_millis(500);
-/// How long is waited after each failure, and after all that follow.
+/// Back-off after each consecutive failure in seconds; the last value repeats.
 const AGAIN_SECONDS: [u64; 6] = [2, 5, 15, 60, 300, 900];
 const RECEIVERS_MAX: usize = 100;
 const SILENCES_MAX: usize = 1000;
 
 pub(crate) type Kept = BTreeMap<Name, Receiver>;
-/// Which alerts a message tells, in which state and how bad.
+/// Alerts in a message: number, reported state and severity.
 type News = Vec<(u64, State, EventSeverity)>;
 
-/// What is wrong now, and who is told.
+/// Active alerts and their receivers.
 pub struct Alerts {
     control: Arc<Control>,
     receivers: Mutex<Arc<Kept>>,
@@ -44,43 +44,46 @@ pub struct Alerts {
     delivered: Mutex<BTreeMap<(Name, bool), u64>>,
 }
 
-/// The book, and as it was kept last.
+/// Alert state in memory, and as last written to the store.
 struct Books {
     now: Book,
     kept: Book,
 }
 
-/// How many messages a receiver was given since the start.
+/// Delivery counter of a receiver since the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered {
-    /// Which receiver.
+    /// Receiver name.
     pub receiver: Name,
-    /// True where it has taken them.
+    /// True for successful deliveries.
     pub is_good: bool,
-    /// How many.
+    /// Number of messages.
     pub count: u64,
 }
 
 impl Alerts {
-    /// What was active and who was told, as it was kept.
+    /// Loads the stored receivers and alert state.
     ///
-    /// *Errors*: it cannot be read.
+    /// *Errors*: the store cannot be read.
     pub fn open(control: Arc<Control>) -> Result<Self, Refusal> {
         let receivers: Kept = kept(&control, RECEIVERS)?;
         let book: Book = kept(&control, BOOK)?;
+        // `kept` is the state that was stored last; a change is written only if it differs.
         let books = Books { now: book.clone(), kept: book };
         let (tellers, delivered) = Default::default();
         Ok(Self { control, receivers: Mutex::new(Arc::new(receivers)), book: Mutex::new(books), tellers, delivered })
     }
 
-    /// Looks at the array, and tells receivers, until this is dropped.
+    /// Evaluates conditions and sends messages until this future is dropped.
     pub async fn watch(self: Arc<Self>) {
+        // Ends the delivery tasks when this future is dropped.
         let _tellers = Tellers(self.clone());
         for name in self.receivers().keys() {
             self.start_teller(name);
         }
         loop {
             match self.look().await {
+                // The data plane is gone, as at the end of the daemon; any other error is retried.
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => tracing::warn!(%refusal, "what is wrong could not be looked at"),
                 Ok(()) => {}
@@ -106,6 +109,7 @@ impl Alerts {
                 _ => true,
             }
         };
+        // In one change: the state is written at most once per round.
         self.change(|book| {
             book.hear(&events, now());
             book.look(&found, now());
@@ -115,7 +119,7 @@ impl Alerts {
         Ok(())
     }
 
-    /// What is wrong now, looked at for this question, the worst first.
+    /// Evaluates the conditions now and returns the active alerts, the worst first.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn active_now(&self) -> Result<Vec<AlertReport>, Refusal> {
@@ -123,7 +127,7 @@ impl Alerts {
         Ok(self.active())
     }
 
-    /// What was wrong at the last look, the worst first.
+    /// Returns the alerts that were active at the last evaluation, the worst first.
     pub fn active(&self) -> Vec<AlertReport> {
         let books = self.book();
         let report = |(number, alert): (u64, &Alert)| AlertReport {
@@ -132,11 +136,12 @@ impl Alerts {
             silenced: books.now.silenced(alert, now()),
         };
         let mut active: Vec<AlertReport> = books.now.active().map(report).collect();
+        // Most severe first, then oldest first.
         active.sort_by_key(|alert| (std::cmp::Reverse(alert.facts.severity), alert.facts.number));
         active
     }
 
-    /// How many messages each receiver has taken and not taken since the start.
+    /// Returns the delivery counters since the start.
     pub fn delivered(&self) -> Vec<Delivered> {
         let delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
         let row = |((receiver, is_good), &count): (&(Name, bool), &u64)| Delivered {
@@ -147,21 +152,21 @@ impl Alerts {
         delivered.iter().map(row).collect()
     }
 
-    /// Who is told.
+    /// Returns all receivers.
     pub fn list(&self) -> Vec<ReceiverReport> {
         self.receivers().iter().map(|(name, receiver)| self.report(name, receiver)).collect()
     }
 
-    /// One of them.
+    /// Returns one receiver.
     ///
-    /// *Errors*: there is none of this name.
+    /// *Errors*: there is no receiver of this name.
     pub fn receiver(&self, name: &Name) -> Result<ReceiverReport, Refusal> {
         Ok(self.report(name, &*self.find(name)?))
     }
 
-    /// Somebody more is told, of what is wrong now, too.
+    /// Adds a receiver. It is also notified of alerts that are active already.
     ///
-    /// *Errors*: it cannot be told so, the name is taken, or it could not be written.
+    /// *Errors*: invalid settings, the name is taken, or it could not be stored.
     pub fn add(self: &Arc<Self>, new: NewReceiver) -> Result<ReceiverReport, Refusal> {
         let NewReceiver { name, how } = new;
         let receiver = Receiver::new(&name, how, self.control.core.settings().node.as_str())?;
@@ -174,11 +179,12 @@ impl Alerts {
             receivers.insert(name.clone(), receiver);
             Ok(())
         })?;
+        // After the receiver is stored: the task ends if it does not find it.
         self.start_teller(&name);
         self.receiver(&name)
     }
 
-    /// Admits one more, of this name, which none has.
+    /// Checks that another receiver can be added with this name, which no receiver has.
     pub(crate) fn admit_new(receivers: &Kept, name: &Name) -> Result<(), Refusal> {
         if name.as_str() == crate::AUDIT_RECEIVER {
             let message = format!("{name} is who the audit is forwarded to");
@@ -191,9 +197,10 @@ impl Alerts {
         Ok(())
     }
 
-    /// Somebody is told in another way.
+    /// Changes the settings of a receiver.
     ///
-    /// *Errors*: it cannot be told so, there is none of this name, or it could not be written; all is then as it was.
+    /// *Errors*: invalid settings, there is no receiver of this name, or it could not be stored; nothing has changed
+    /// then.
     pub fn set(self: &Arc<Self>, name: &Name, how: SetReceiver) -> Result<ReceiverReport, Refusal> {
         self.edit(|receivers| {
             let receiver = receivers.get_mut(name).ok_or_else(|| unknown(name))?;
@@ -204,15 +211,16 @@ impl Alerts {
         self.receiver(name)
     }
 
-    /// An operator has taken note of the alert: of what has happened and is over, or of what nothing else ends.
+    /// Acknowledges an alert that does not end by itself: a past event, or a condition that only an operator can end.
     ///
-    /// *Errors*: there is none of this number, or it ends by itself.
+    /// *Errors*: there is no alert of this number, or it ends by itself.
     pub fn acknowledge(&self, number: u64) -> Result<AlertReport, Refusal> {
         let active = self.active().into_iter().find(|alert| alert.facts.number == number);
         let report = active.ok_or_else(|| {
             let message = format!("no alert has the number {number} and is still there");
             Refusal::new(code::ALERT_UNKNOWN, message, "see blockyard alert active")
         })?;
+        // An alert with a condition that is evaluated would be raised again in the next round.
         if !report.facts.waits_for_you {
             let message = format!("alert {number} ends by itself once it is not so any more");
             let hint = format!("{}; or silence it with blockyard alert silence", report.facts.action);
@@ -227,16 +235,16 @@ impl Alerts {
         Ok(report)
     }
 
-    /// Somebody is told no more.
+    /// Removes a receiver.
     ///
-    /// *Errors*: there is none of this name, or it could not be written.
+    /// *Errors*: there is no receiver of this name, or it could not be stored.
     pub fn remove(&self, name: &Name) -> Result<(), Refusal> {
         self.edit(|receivers| receivers.remove(name).map(drop).ok_or_else(|| unknown(name)))?;
         self.forget(name);
         Ok(())
     }
 
-    /// Nobody tells the one who is gone, and nothing is known of it.
+    /// Stops the task of a removed receiver and deletes its delivery state.
     pub(crate) fn forget(&self, name: &Name) {
         if let Some(teller) = self.tellers().remove(name) {
             teller.abort();
@@ -250,13 +258,14 @@ impl Alerts {
         &self.control
     }
 
-    /// The receiver has taken a test; these are its words.
+    /// Sends a test message to a receiver and returns its response.
     ///
-    /// *Errors*: there is none of this name, or why it has not taken it.
+    /// *Errors*: there is no receiver of this name, or the reason why delivery failed.
     pub async fn test(&self, name: &Name) -> Result<ReceiverTest, Refusal> {
         let receiver = self.find(name)?;
         let message = Message::test(self.control.core.settings().node.as_str(), name.as_str(), now());
         let sent = send::send(name, &receiver, &message).await;
+        // A test counts as a delivery: its result sets or clears the failure state.
         self.conclude(name, &sent);
         let away = |why| {
             let message = format!("receiver {name} could not be told: {why}");
@@ -265,17 +274,18 @@ impl Alerts {
         sent.map(|said| ReceiverTest { said }).map_err(away)
     }
 
-    /// What nobody is told of for a while.
+    /// Returns the active silences.
     pub fn silences(&self) -> Vec<SilenceReport> {
         let books = self.book();
+        // Expired silences stay in the book until the next round.
         let is_on = |(_, until): &(&String, &model::Timestamp)| **until > now();
         let report = |(what, &until): (&String, &model::Timestamp)| SilenceReport { what: what.clone(), until };
         books.now.silences.iter().filter(is_on).map(report).collect()
     }
 
-    /// Nobody is told of this for a while. What is still so then is told.
+    /// Silences a code or a subject for a time. Alerts that are still active afterwards are sent then.
     ///
-    /// *Errors*: it is neither a code nor a subject, or there are too many.
+    /// *Errors*: it is neither a code nor a subject, or there are too many silences.
     pub fn silence(&self, new: NewSilence) -> Result<SilenceReport, Refusal> {
         let NewSilence { what, lasts } = new;
         let is_code = what.parse::<model::EventCode>().is_ok();
@@ -297,7 +307,7 @@ impl Alerts {
         Ok(SilenceReport { what, until })
     }
 
-    /// People are told of this again.
+    /// Ends a silence.
     ///
     /// *Errors*: it is not silenced.
     pub fn end_silence(&self, what: &str) -> Result<(), Refusal> {
@@ -309,7 +319,7 @@ impl Alerts {
         })
     }
 
-    /// Tells one receiver what it should know, again and again.
+    /// Sends due messages to one receiver until it is removed.
     async fn tell(self: Arc<Self>, name: Name) {
         let mut failures: usize = 0;
         loop {
@@ -319,6 +329,7 @@ impl Alerts {
                 continue;
             };
             let sent = send::send(&name, &receiver, &message).await;
+            // Recorded after delivery: a crash in between sends the message again, with the same ID, rather than never.
             if sent.is_ok() {
                 self.change(|book| book.note_told(&name, &due, now()));
                 failures = 0;
@@ -338,6 +349,8 @@ impl Alerts {
         if due.is_empty() {
             return None;
         }
+        // Before the first attempt: an alert that ends while the receiver is unreachable must still be reported as
+        // resolved.
         self.change(|book| book.try_to_tell(&wanted, &due, now()));
         let books = self.book();
         let told: Vec<(State, Told)> = due
@@ -349,7 +362,7 @@ impl Alerts {
         Some((due, Message::of(self.control.core.settings().node.as_str(), name.as_str(), alerts, now())))
     }
 
-    /// It is written down how the receiver fares; one that cannot be told any more, or can again, is an event.
+    /// Records the outcome of a delivery. A receiver that becomes unreachable, or reachable again, raises an event.
     fn conclude(&self, name: &Name, sent: &Result<String, String>) {
         *self
             .delivered
@@ -357,6 +370,7 @@ impl Alerts {
             .unwrap_or_else(PoisonError::into_inner)
             .entry((name.clone(), sent.is_ok()))
             .or_default() += 1;
+        // Removed during the delivery: its state must not reappear.
         if !self.receivers().contains_key(name) {
             return;
         }
@@ -370,13 +384,14 @@ impl Alerts {
                 let sentence = format!("receiver {name} is told again");
                 self.control.notices.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, &sentence);
             }
-            // The first failure after a start is news again: the status is to say so.
+            // The first failure after a start is reported again, so that the status shows it.
             Err(why) => self.control.notices.add(event::RECEIVER_AWAY, subject, away(name, why)),
         }
     }
 
     pub(crate) fn start_teller(self: &Arc<Self>, name: &Name) {
         let teller = tokio::spawn(self.clone().tell(name.clone()));
+        // A task with the old settings may be in its back-off: it is replaced.
         if let Some(before) = self.tellers().insert(name.clone(), teller.abort_handle()) {
             before.abort();
         }
@@ -392,6 +407,7 @@ impl Alerts {
     }
 
     pub(crate) fn edit(&self, edit: impl FnOnce(&mut Kept) -> Result<(), Refusal>) -> Result<(), Refusal> {
+        // The lock is held while the document is written, so that edits are applied one after the other.
         let mut current = self.receivers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = Kept::clone(&current);
         edit(&mut next)?;
@@ -402,15 +418,17 @@ impl Alerts {
         Ok(())
     }
 
-    /// The book is changed, and kept where that says something new.
+    /// Changes the alert state, and stores it when the change is relevant.
     fn change(&self, edit: impl FnOnce(&mut Book)) {
         let mut books = self.book();
         edit(&mut books.now);
+        // Nothing has changed that must survive a restart.
         if books.now.is_as(&books.kept) {
             return;
         }
         match keep(&self.control, BOOK, &books.now) {
             Ok(()) => books.kept = books.now.clone(),
+            // The service continues: at worst a restart sends some messages again.
             Err(refusal) => tracing::error!(%refusal, "who was told of what could not be written down"),
         }
     }
@@ -428,7 +446,7 @@ impl Alerts {
     }
 }
 
-/// Nobody is told any more once this is dropped.
+/// Stops the tasks of all receivers on drop.
 struct Tellers(Arc<Alerts>);
 
 impl Drop for Tellers {
@@ -453,7 +471,7 @@ fn keep(control: &Control, name: &str, value: &impl Serialize) -> Result<(), Ref
     control.core.keep_document(name, value)
 }
 
-/// A receiver that cannot be told.
+/// Problem report of a receiver that cannot be reached.
 fn away(name: &Name, why: &str) -> Problem {
     Problem {
         severity: Severity::Warning,

@@ -1,4 +1,4 @@
-//! What is wrong now, and who was told of it.
+//! Alert state: active alerts, and what each receiver has been told.
 //!
 //! Pure: time is an argument, and nothing is sent here.
 
@@ -12,40 +12,40 @@ use model::{AlertFacts, Event, EventCode, EventSeverity, Name, Subject, Timestam
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// News that does not come again for so long is old.
+/// Time in seconds after which an event without a repetition is dropped.
 const DAY: u64 = 24 * 3600;
-/// What ends and comes again within this time is the same alert, and settles more slowly each time.
+/// Time in seconds within which an alert that returns is the same one; it is reported as resolved later each time.
 const AGAIN: u64 = 3600;
-/// An alert that has ended is kept so long for receivers that are away.
+/// Time in seconds for which an ended alert is kept for unreachable receivers.
 const KEPT: u64 = 7 * DAY;
-/// The most alerts that are kept; of more, the oldest news go.
+/// Limit on stored alerts; beyond it the oldest ended ones and events are dropped.
 const ALERTS_MAX: usize = 1000;
-/// The first look at the log goes back so far, so that what comes again while it is counted is seen.
+/// Time in seconds for which repeated events are folded into one by the event log.
 const FOLDED: u64 = 3600;
 
-/// What is wrong now, and who was told of it.
+/// Alert state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Book {
     next: u64,
-    /// The number of the last event that was looked at; none before the first look.
+    /// Number of the last event processed; `None` before the first round.
     cursor: Option<u64>,
     alerts: BTreeMap<u64, Alert>,
-    /// What nobody is told of, until when.
+    /// Silenced codes and subjects, with the end of each silence.
     pub silences: BTreeMap<String, Timestamp>,
-    /// How each receiver fares.
+    /// Delivery status of each receiver.
     pub fares: BTreeMap<Name, Fare>,
-    /// How often the latest events have come that were looked at.
+    /// Repetition counts of recent events that were processed.
     #[serde(skip)]
     counted: BTreeMap<u64, u64>,
 }
 
-/// An alert.
+/// One alert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
-    /// What sort of thing it is: with the subject it is the same however it is told.
+    /// Type of condition. Topic and subject identify the alert while its code and severity may change.
     pub topic: EventCode,
-    /// What it is now.
+    /// Current event code.
     pub code: EventCode,
     pub subject: Subject,
     pub severity: EventSeverity,
@@ -56,38 +56,38 @@ pub struct Alert {
     pub last: Timestamp,
     pub times: u64,
     pub how: How,
-    /// When it has ended.
+    /// Time when it ended.
     pub ended: Option<Timestamp>,
-    /// When it was raised, became worse or came again.
+    /// Time when it was raised, became worse or returned.
     changed: Timestamp,
-    /// How often it came again soon after it had ended.
+    /// Number of returns soon after it had ended.
     again: u32,
-    /// Who was told what.
+    /// Last report to each receiver.
     told: BTreeMap<Name, Told>,
 }
 
-/// How it is known that an alert has ended.
+/// Method that determines the end of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// It is looked at.
+    /// A condition that is evaluated in every round.
     Looked,
-    /// It is over when it has happened.
+    /// An event that was over when it occurred.
     Passing,
 }
 
-/// What a receiver was told of an alert.
+/// Last report of an alert to a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Told {
     pub time: Timestamp,
     pub severity: EventSeverity,
-    /// False while that was only tried.
+    /// False while delivery was attempted but not confirmed.
     pub is_known: bool,
-    /// True once it was told that it is over.
+    /// True once the end was reported.
     pub is_over: bool,
 }
 
-/// How a receiver fares.
+/// Delivery status of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fare {
     pub succeeded: Option<Timestamp>,
@@ -96,7 +96,7 @@ pub(crate) struct Fare {
     pub is_away: bool,
 }
 
-/// What an alert tells of.
+/// Content of an alert.
 struct News {
     topic: EventCode,
     code: EventCode,
@@ -123,21 +123,23 @@ impl News {
 }
 
 impl Book {
-    /// What is wrong now, by number.
+    /// Active alerts by number.
     pub(crate) fn active(&self) -> impl Iterator<Item = (u64, &Alert)> {
         self.alerts.iter().filter(|(_, alert)| alert.ended.is_none()).map(|(&number, alert)| (number, alert))
     }
 
-    /// From when on events are to be looked at: those that came again while they are counted are among them.
+    /// Start of the period from which events are read: long enough to include those whose repetitions are still folded.
     pub(crate) fn look_from(now: Timestamp) -> Timestamp {
+        // One minute more than the period in which equal events are combined.
         now.minus(FOLDED + 60)
     }
 
-    /// This is how things are now; what is not there any more has ended, unless nobody knows.
+    /// Applies the evaluated conditions. An alert whose condition no longer holds ends, unless its state is unknown.
     pub(crate) fn look(&mut self, found: &Conditions, now: Timestamp) {
         for condition in &found.there {
             self.raise(News::of(condition), How::Looked, 0, now);
         }
+        // An alert whose condition could not be evaluated stays.
         let is_there = |alert: &Alert| {
             let key = |topic, subject: &Subject| topic == alert.topic && *subject == alert.subject;
             found.there.iter().any(|it| key(it.topic, &it.subject))
@@ -150,9 +152,11 @@ impl Book {
         }
     }
 
-    /// These have happened, oldest first; those that were looked at before are passed over. Before the first look nothing is news.
+    /// Applies events, oldest first, ignoring repetitions that were processed before. Before the first round no event
+    /// is new.
     pub(crate) fn hear(&mut self, events: &[Event], now: Timestamp) {
         let latest = events.last().map_or(0, |event| event.number);
+        // Without a cursor (first start) the whole log counts as known.
         let cursor = *self.cursor.get_or_insert(latest);
         for event in events {
             let before = self.counted.insert(event.number, event.times);
@@ -166,6 +170,7 @@ impl Book {
             }
         }
         let oldest = events.first().map_or(0, |event| event.number);
+        // Events older than the period are never read again.
         self.counted.retain(|number, _| *number >= oldest);
         self.cursor = Some(latest.max(cursor));
     }
@@ -188,9 +193,10 @@ impl Book {
         self.raise(news, How::Passing, fresh, now);
     }
 
-    /// The condition holds: it is an alert, or the one that there is.
+    /// Raises an alert, or updates the existing one of the same topic and subject.
     fn raise(&mut self, news: News, how: How, times: u64, now: Timestamp) {
         let News { topic, code, subject, severity, sentence, action, details } = news;
+        // An alert that has ended within the last hour returns under its old number.
         let same = |alert: &&mut Alert| {
             let ended = alert.ended.is_some_and(|ended| now.apart(ended) > AGAIN);
             alert.topic == topic && alert.subject == subject && !ended
@@ -200,11 +206,12 @@ impl Book {
                 alert.again += 1;
                 alert.times += times.max(1);
                 (alert.since, alert.changed) = (now, now);
-                // Who was told that it is over hears of it anew; who was not need not know.
+                // Receivers that have received the end are notified again; for the others the alert has never ended.
                 alert.told.retain(|_, told| !told.is_over);
             } else {
                 alert.times += times;
             }
+            // Only a deterioration is news: an improvement waits for the end.
             if severity > alert.severity {
                 alert.changed = now;
             }
@@ -242,19 +249,20 @@ impl Book {
         if self.alerts.len() < ALERTS_MAX {
             return;
         }
+        // Active conditions are the last to be dropped: they would be raised again in the next round.
         let old = self.alerts.iter().find(|(_, alert)| alert.ended.is_some() || alert.how == How::Passing);
         let old = old.or_else(|| self.alerts.iter().next()).map(|(&number, _)| number);
         old.map(|number| self.alerts.remove(&number));
     }
 
-    /// The alert of this number has ended.
+    /// Ends the alert of this number.
     pub(crate) fn end(&mut self, number: u64, now: Timestamp) {
         if let Some(alert) = self.alerts.get_mut(&number) {
             (alert.ended, alert.changed) = (Some(now), now);
         }
     }
 
-    /// What is about something that is not there any more has ended.
+    /// Ends the alerts of subjects that no longer exist.
     pub(crate) fn drop_subjects(&mut self, is_there: impl Fn(&Alert) -> bool, now: Timestamp) {
         for alert in self.alerts.values_mut().filter(|alert| alert.ended.is_none()) {
             if !is_there(alert) {
@@ -263,26 +271,29 @@ impl Book {
         }
     }
 
-    /// What is old is forgotten.
+    /// Drops expired silences and old alerts.
     pub(crate) fn forget(&mut self, now: Timestamp) {
         self.silences.retain(|_, until| *until > now);
         self.alerts.retain(|_, alert| match (alert.how, alert.ended) {
+            // A past event stays for a day unless it is acknowledged.
             (How::Passing, None) => now.since(alert.last) <= DAY,
             (_, None) => true,
             (_, Some(ended)) => {
+                // A receiver that knows of the alert, but not of its end, may be unreachable for days.
                 let is_waited_for = alert.told.values().any(|told| !told.is_over);
                 now.apart(ended) <= AGAIN || is_waited_for && now.apart(ended) <= KEPT
             }
         });
     }
 
-    /// Until when nobody is told of the alert.
+    /// End of the silence that applies to the alert, if any.
     pub(crate) fn silenced(&self, alert: &Alert, now: Timestamp) -> Option<Timestamp> {
+        // A silence names the code, the topic or the subject.
         let silences = [alert.code.to_string(), alert.topic.to_string(), alert.subject.to_string()];
         silences.iter().filter_map(|what| self.silences.get(what)).max().copied().filter(|until| *until > now)
     }
 
-    /// The receiver is not there any more.
+    /// Deletes the state of a removed receiver.
     pub(crate) fn forget_receiver(&mut self, receiver: &Name) {
         self.fares.remove(receiver);
         for alert in self.alerts.values_mut() {
@@ -290,8 +301,9 @@ impl Book {
         }
     }
 
-    /// True when this book says nothing that `kept` does not say, but for what moves by itself.
+    /// True when this state equals `kept` except for fields that change by themselves and need not be stored.
     pub(crate) fn is_as(&self, kept: &Self) -> bool {
+        // Without the values that change in every round, so that they alone cause no write.
         let still = |book: &Self| {
             let mut book = book.clone();
             book.counted.clear();
@@ -307,14 +319,14 @@ impl Book {
 }
 
 impl Alert {
-    /// What it is, under this number.
+    /// Describes the alert under its number.
     pub fn facts(&self, number: u64) -> AlertFacts {
         let Self { code, severity, subject, sentence, action, details, since, last, times, .. } = self.clone();
         let waits_for_you = self.how == How::Passing || control::waits_for_operator(code);
         AlertFacts { number, code, severity, subject, sentence, action, details, since, last, times, waits_for_you }
     }
 
-    /// Those who were told.
+    /// Receivers that were notified.
     pub fn told(&self) -> Vec<Name> {
         self.told.iter().filter(|(_, told)| told.is_known).map(|(name, _)| name.clone()).collect()
     }

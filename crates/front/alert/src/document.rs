@@ -1,4 +1,4 @@
-//! Receivers as a document has them.
+//! Receivers in configuration documents.
 
 use crate::alerts::{Alerts, Kept};
 use crate::receiver::Receiver;
@@ -7,19 +7,19 @@ use model::{MailTls, Name, ReceiverTrust, ReceiverWay, Refusal, WebhookForm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The section of a document.
+/// Section of a document.
 pub(crate) type Section = BTreeMap<Name, ReceiverEntry>;
 
 impl Alerts {
-    /// Receivers as they stand in a document, without secrets.
+    /// Exports the receivers for a document, without secrets.
     pub fn export(&self) -> Section {
         let node = self.node();
         self.receivers().iter().map(|(name, receiver)| (name.clone(), receiver.entry(&node))).collect()
     }
 
-    /// What the section would change, and who is not in it and stays.
+    /// Plans the changes of a section. Also returns the receivers that are not in it and stay.
     ///
-    /// *Errors*: somebody cannot be told so, or there would be too many.
+    /// *Errors*: invalid settings, or there would be too many receivers.
     pub fn plan(&self, section: &Section, prune: bool) -> Result<(Vec<Step>, Vec<String>), Refusal> {
         let (before, node) = (self.receivers(), self.node());
         let after = after(&before, section, prune, &node)?;
@@ -27,9 +27,9 @@ impl Alerts {
         Ok((steps(&before, &after, &node), kept.map(|name| format!("receiver {name}")).collect()))
     }
 
-    /// Receivers are what the section says, until it is known whether that stays.
+    /// Applies the section. The result either confirms the change or reverts it.
     ///
-    /// *Errors*: as of [`Alerts::plan`], or it could not be written; all is then as it was.
+    /// *Errors*: those of [`Alerts::plan`], or it could not be stored; nothing has changed then.
     pub fn commit(self: &Arc<Self>, section: &Section, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
         let node = self.node();
         let mut before = Kept::new();
@@ -42,6 +42,7 @@ impl Alerts {
         let names: BTreeSet<&Name> = before.keys().chain(now.keys()).collect();
         let changed: Vec<Name> =
             names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect();
+        // A rollback restores only these.
         before.retain(|name, _| changed.contains(name));
         Ok(Box::new(Changed { alerts: self.clone(), before, changed }))
     }
@@ -51,10 +52,10 @@ impl Alerts {
     }
 }
 
-/// Receivers that a document has changed.
+/// Receivers that were changed by a document.
 struct Changed {
     alerts: Arc<Alerts>,
-    /// How those were that were there.
+    /// Receivers as they were before.
     before: Kept,
     changed: Vec<Name>,
 }
@@ -82,15 +83,16 @@ impl Pending for Changed {
             }
             Ok(())
         })?;
-        // One that was gone for a moment has nobody who tells it any more.
+        // The task of a receiver that was removed in between has ended.
         before.keys().for_each(|name| alerts.start_teller(name));
         Ok(())
     }
 }
 
-/// Receivers as they would be.
+/// Returns the receivers as they would be after the section is applied.
 fn after(before: &Kept, section: &Section, prune: bool, node: &str) -> Result<Kept, Refusal> {
     let mut next = before.clone();
+    // Without `prune`, receivers that the document omits stay.
     if prune {
         next.retain(|name, _| section.contains_key(name));
     }
@@ -123,6 +125,7 @@ fn steps(before: &Kept, after: &Kept, node: &str) -> Vec<Step> {
 
 fn difference(was: &Receiver, is: &Receiver, node: &str) -> String {
     let settings = changes(&settings(&was.entry(node)), &settings(&is.entry(node)));
+    // Secrets are never shown, only that they differ.
     let proof = (was.proof != is.proof).then(|| "what we prove there".to_owned());
     settings.into_iter().chain(proof).collect::<Vec<_>>().join(", ")
 }
@@ -149,10 +152,11 @@ fn settings(entry: &ReceiverEntry) -> [(&'static str, String); 11] {
 }
 
 impl Receiver {
-    /// How it stands in a document: what is as usual is not said.
+    /// Returns the document entry: settings with default values are omitted.
     fn entry(&self, node: &str) -> ReceiverEntry {
         use crate::receiver::{GATHER, LEAST, REMIND, usual_sender};
         let mut entry = ReceiverEntry {
+            // Values equal to the default are omitted.
             least: (self.least != LEAST).then_some(self.least),
             gather: (self.gather != GATHER).then_some(self.gather),
             remind: (self.remind != REMIND).then_some(self.remind),

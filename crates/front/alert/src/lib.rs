@@ -1,8 +1,11 @@
-//! What is wrong now, told once to whoever should know.
+//! Alerts: conditions of the array, reported once to each receiver by mail or webhook.
 //!
-//! An alert is a condition of a subject, however often its event comes: it is raised, told, and resolved when the condition ends. The
-//! [`Book`](book::Book) holds what is active and who was told what; it is kept, so that a restart tells nothing twice. What a receiver has
-//! still to be told is worked out from it each time, so that nothing queues up while a receiver is away, and it hears how things are.
+//! An alert is a condition of a subject, however often its event occurs: it is raised, reported, and resolved when the
+//! condition ends. The [`Book`](book::Book) holds the active alerts and what each receiver was told; it is stored, so
+//! that a restart repeats nothing. Due reports are computed from it each time, so that nothing queues up while a
+//! receiver is unreachable; it then gets the current state.
+//!
+//! Started by the daemon, called by the API. It decides nothing about the array.
 
 mod alerts;
 mod book;
@@ -19,5 +22,5 @@ mod webhook;
 pub use alerts::{Alerts, Delivered};
 pub use message::Message;
 
-/// What the one is called in events whom the audit is forwarded to.
+/// Subject name of the receiver to which the audit log is forwarded.
 pub const AUDIT_RECEIVER: &str = "audit";

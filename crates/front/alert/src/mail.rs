@@ -1,6 +1,7 @@
-//! A message as a mail.
+//! Formatting of a message as an e-mail.
 //!
-//! *Source*: RFC 5322, RFC 2045 §6.7 (quoted-printable), RFC 2047 (titles that are not ASCII), RFC 3834 (mail that nobody has written).
+//! *Source*: RFC 5322, RFC 2045 §6.7 (quoted-printable), RFC 2047 (subjects that are not ASCII), RFC 3834 (automatic
+//! mail).
 
 use crate::message::Message;
 use base64::Engine;
@@ -8,18 +9,19 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use model::{EventSeverity, Name, Timestamp};
 use std::fmt::Write;
 
-/// The longest line of an encoded text.
+/// Limit on the length of an encoded line (RFC 2045 §6.7).
 const LINE_CHARS_MAX: usize = 76;
-/// Bytes of an encoded word of a title, which may have 75 characters with what is around it.
+/// Limit on the bytes in an encoded word, which may have 75 characters with its delimiters (RFC 2047 §2).
 const WORD_BYTES_MAX: usize = 42;
 
-/// The whole mail, in lines that end with CRLF.
+/// Returns the complete mail, with CRLF line endings.
 pub(crate) fn compose(receiver: &Name, from: &str, to: &[String], message: &Message) -> String {
     let domain = from.rsplit_once('@').map_or("localhost", |(_, domain)| domain);
     let mut mail = String::new();
     let mut head = |name: &str, value: &str| {
+        // A line break in a value would start another header.
         let value = value.replace(['\r', '\n'], " ");
-        // A string takes everything that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(mail, "{name}: {value}\r\n");
     };
     head("From", &format!("Blockyard {} <{from}>", message.node));
@@ -29,12 +31,13 @@ pub(crate) fn compose(receiver: &Name, from: &str, to: &[String], message: &Mess
     head("MIME-Version", "1.0");
     head("Content-Type", "text/plain; charset=utf-8");
     head("Content-Transfer-Encoding", "quoted-printable");
+    // Keeps vacation responders from answering (RFC 3834).
     head("Auto-Submitted", "auto-generated");
     head("X-Blockyard-Receiver", receiver.as_str());
     if message.severity == EventSeverity::Critical {
         head("Importance", "high");
     }
-    // Addresses have no line breaks, and each has a line.
+    // One address per line, and no address contains a line break.
     let _ = write!(mail, "To: {}\r\n\r\n", to.join(",\r\n "));
     for line in message.text().lines() {
         quote(&mut mail, line);
@@ -42,14 +45,17 @@ pub(crate) fn compose(receiver: &Name, from: &str, to: &[String], message: &Mess
     mail
 }
 
-/// A line, quoted-printable.
+/// Appends a line in quoted-printable encoding.
 fn quote(mail: &mut String, line: &str) {
     let (bytes, mut length) = (line.as_bytes(), 0);
     for (at, &byte) in bytes.iter().enumerate() {
         let ends = at + 1 == bytes.len();
+        // A blank at the end of a line has to be encoded, because mail servers may remove it.
         let is_plain = (b'!'..=b'~').contains(&byte) && byte != b'=' || byte == b' ' && !ends;
         let width = if is_plain { 1 } else { 3 };
+        // One column is left for the `=` of a soft line break (RFC 2045 §6.7).
         if length + width >= LINE_CHARS_MAX {
+            // Soft line break.
             mail.push_str("=\r\n");
             length = 0;
         }
@@ -63,14 +69,16 @@ fn quote(mail: &mut String, line: &str) {
     mail.push_str("\r\n");
 }
 
-/// A title, in encoded words where it has to be.
+/// Encodes a subject: encoded words where it is not ASCII.
 fn title(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    // ASCII needs no encoded words.
     if text.is_ascii() {
         return text;
     }
     let (mut words, mut word) = (Vec::new(), String::new());
     for c in text.chars() {
+        // Split between characters, as RFC 2047 §5 requires.
         if word.len() + c.len_utf8() > WORD_BYTES_MAX {
             words.push(std::mem::take(&mut word));
         }
@@ -80,13 +88,14 @@ fn title(text: &str) -> String {
     words.iter().map(|word| format!("=?utf-8?B?{}?=", BASE64.encode(word))).collect::<Vec<_>>().join(" ")
 }
 
-/// The time as mail has it: `Sat, 21 Nov 2026 10:19:59 +0000`.
+/// Formats a date as in mail headers: `Sat, 21 Nov 2026 10:19:59 +0000`.
 fn date(time: Timestamp) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let text = time.to_string();
     let part = |range: std::ops::Range<usize>| text.get(range).unwrap_or("00");
     let month = part(5..7).parse::<usize>().ok().and_then(|month| MONTHS.get(month.checked_sub(1)?)).unwrap_or(&"Jan");
+    // 1 January 1970 was a Thursday.
     let day = usize::try_from(time.unix() / 86_400 % 7).map_or("Thu", |day| DAYS[day]);
     format!("{day}, {} {month} {} {} +0000", part(8..10), part(0..4), part(11..19))
 }

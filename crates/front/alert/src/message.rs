@@ -1,4 +1,4 @@
-//! What a receiver is told at once.
+//! Message to a receiver.
 
 use crate::book::{Alert, State};
 use model::{AlertFacts, EventSeverity, Timestamp};
@@ -7,49 +7,49 @@ use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-/// The version of the message's form. Keys are added without raising it, never renamed or removed.
+/// Version of the message format. Keys are added without a new version, never renamed or removed.
 const SCHEMA: u32 = 1;
 
-/// So many alerts are told in full.
+/// Limit on alerts that a message describes in full.
 const ALERTS_MAX: usize = 50;
 
-/// What a receiver is told at once. As JSON it is what a webhook gets.
+/// Message to a receiver. Its JSON form is the body of a generic webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Message {
-    /// The version of the form.
+    /// Version of the format.
     pub schema: u32,
-    /// The same when the same is said again because nobody knows whether it was heard.
+    /// Message ID. A message that is repeated because its delivery is uncertain has the same ID.
     pub id: String,
-    /// When it is said.
+    /// Time of the message.
     pub time: Timestamp,
-    /// Which array says it.
+    /// Name of the node.
     pub node: String,
-    /// True when nothing is the matter.
+    /// True for a test message.
     pub test: bool,
-    /// As bad as the worst alert; `info` when all of them are over.
+    /// Severity of the worst active alert; `info` when all are resolved.
     pub severity: EventSeverity,
-    /// The worst of it, in one sentence.
+    /// The worst alert in one sentence.
     pub title: String,
-    /// The alerts, the worst first.
+    /// Alerts, the worst first.
     pub alerts: Vec<Told>,
-    /// So many more are not listed.
+    /// Number of alerts that are not listed.
     pub more: usize,
 }
 
-/// What is told of one alert.
+/// One alert in a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Told {
     /// `raised`, `worse`, `still` or `resolved`.
     pub state: &'static str,
-    /// What is so, or was.
+    /// Description of the alert.
     #[serde(flatten)]
     pub facts: AlertFacts,
-    /// When it has ended.
+    /// Time when it ended.
     pub resolved: Option<Timestamp>,
 }
 
 impl State {
-    /// The state in one word.
+    /// State in one word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Raised => "raised",
@@ -71,21 +71,24 @@ impl Told {
 }
 
 impl Message {
-    /// These alerts, of which there is at least one.
+    /// Builds a message of these alerts, at least one.
     pub fn of(node: &str, receiver: &str, mut alerts: Vec<Told>, time: Timestamp) -> Self {
-        // Of alerts that are as bad, what is new comes before what is told again.
+        // Among alerts of equal severity new ones come before reminders.
         alerts.sort_by_key(|told| {
             (told.is_over(), Reverse(told.facts.severity), told.state == State::Still.as_str(), told.facts.number)
         });
+        // The ID depends on the content, so that a repeated attempt has the same one.
         let mut digest = Sha256::new();
         digest.update(format!("{node}\0{receiver}"));
         for told in &alerts {
             let when = told.resolved.unwrap_or(told.facts.since);
             digest.update(format!("\0{} {} {} {when}", told.facts.number, told.state, told.facts.severity.as_str()));
+            // A reminder has the state of the one before: the hour makes its ID different.
             if told.state == State::Still.as_str() {
                 digest.update(format!(" {}", time.unix() / 3600));
             }
         }
+        // Resolved alerts do not count.
         let severity = alerts.iter().filter(|told| !told.is_over()).map(|told| told.facts.severity).max();
         let count = alerts.len();
         let title = alerts.first().map_or_else(String::new, |first| {
@@ -93,6 +96,7 @@ impl Message {
             let rest = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
             format!("{over}{}{rest}", first.facts.sentence)
         });
+        // After title and ID, which cover all alerts.
         alerts.truncate(ALERTS_MAX);
         Self {
             schema: SCHEMA,
@@ -107,7 +111,7 @@ impl Message {
         }
     }
 
-    /// Nothing is the matter, but the receiver should hear of it.
+    /// Builds a test message.
     pub fn test(node: &str, receiver: &str, time: Timestamp) -> Self {
         let digest = Sha256::digest(format!("{node}\0{receiver}\0test {time}"));
         Self {
@@ -123,7 +127,7 @@ impl Message {
         }
     }
 
-    /// The title with what a list of mails needs.
+    /// Mail subject: node, severity and title.
     pub fn subject(&self) -> String {
         let word = match self.severity {
             EventSeverity::Info if self.alerts.iter().any(|told| !told.is_over()) => "info: ",
@@ -134,11 +138,11 @@ impl Message {
         format!("[{}] {word}{}", self.node, self.title)
     }
 
-    /// All of it for people, in lines.
+    /// Complete message as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if self.alerts.is_empty() {
-            // A string takes everything that is written to it.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{}.", self.title);
         }
         for told in &self.alerts {

@@ -1,4 +1,4 @@
-//! A receiver as it is kept, and what it may be.
+//! Settings of a receiver, as stored, and their validation.
 
 use crate::book::{Due, Fare};
 use crate::request::SetReceiver;
@@ -14,22 +14,22 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use trust::Trust;
 
-/// For how long what happens together is gathered, unless told otherwise.
+/// Default gathering time.
 pub(crate) const GATHER: Span = Span::from_millis(10_000);
-/// After how long a receiver is told again, unless told otherwise.
+/// Default reminder interval.
 pub(crate) const REMIND: Span = Span::from_millis(24 * 3_600_000);
-/// It is told of what is as bad or worse, unless told otherwise.
+/// Default minimum severity.
 pub(crate) const LEAST: EventSeverity = EventSeverity::Warning;
-/// Longer waits are a mistake.
+/// Limit on the gathering time; more is assumed to be a mistake.
 const GATHER_MAX: Span = Span::from_millis(3_600_000);
-/// The shortest time after which a receiver is told again.
+/// Minimum of the reminder interval.
 const REMIND_MIN: Span = Span::from_millis(60_000);
-/// The most that are told by one mail.
+/// Limit on recipients of one mail.
 const TO_MAX: usize = 50;
-/// Longer than any address or URL.
+/// Limit on the length of addresses, URLs and user names in bytes.
 const TEXT_MAX: usize = 2048;
 
-/// A receiver as it is kept.
+/// Receiver as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Receiver {
     pub way: ReceiverWay,
@@ -37,11 +37,11 @@ pub(crate) struct Receiver {
     pub least: EventSeverity,
     pub gather: Span,
     pub remind: Span,
-    /// What we prove.
+    /// Password for the mail server, or key for the signature of webhook requests.
     pub proof: Option<Proof>,
 }
 
-/// A password, or what messages are signed with. Control seals what is called `secret`.
+/// Password, or key for the signature of messages. The control plane encrypts fields named `secret`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Proof {
     #[serde(with = "control::secret_hex")]
@@ -49,16 +49,16 @@ pub(crate) struct Proof {
 }
 
 impl Proof {
-    /// Its bytes.
+    /// Bytes of the credential.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.secret.expose()
     }
 }
 
 impl Receiver {
-    /// A receiver that is asked for.
+    /// Creates a receiver.
     ///
-    /// *Errors*: it has no mail server and no webhook, or both; or what is said of it cannot be.
+    /// *Errors*: it has neither a mail server nor a webhook, or both; or its settings are invalid.
     pub(crate) fn new(name: &Name, how: SetReceiver, node: &str) -> Result<Self, Refusal> {
         let is_mail = how.to.is_some() || how.smtp.is_some();
         let way = match (&how.smtp, &how.url) {
@@ -88,9 +88,9 @@ impl Receiver {
         Self { way, trust, least, gather: GATHER, remind: REMIND, proof: None }.changed(how)
     }
 
-    /// A receiver as a document has it: what it does not say is as usual, but for the secret, which stays as it is.
+    /// Creates a receiver from a document. Omitted settings get their defaults, except for the secret, which is kept.
     ///
-    /// *Errors*: it cannot be told so, or it takes a secret that is not there.
+    /// *Errors*: invalid settings, or a required secret is missing.
     pub(crate) fn of_entry(
         name: &Name,
         entry: &ReceiverEntry,
@@ -99,6 +99,7 @@ impl Receiver {
     ) -> Result<Self, Refusal> {
         let is_mail = entry.smtp.is_some() || !entry.to.is_empty() || entry.user.is_some() || entry.tls.is_some();
         let entry = entry.clone();
+        // In a document an absent value means the default, so every option is set.
         let how = SetReceiver {
             to: is_mail.then_some(entry.to),
             from: entry.from.or_else(|| is_mail.then(|| usual_sender(node))),
@@ -115,11 +116,13 @@ impl Receiver {
             gather: Some(entry.gather.unwrap_or(GATHER)),
             remind: Some(entry.remind.unwrap_or(REMIND)),
         };
+        // A receiver that changes between mail and webhook is a new one.
         let same_way = |known: &&Self| matches!(known.way, ReceiverWay::Mail { .. }) == how.smtp.is_some();
         let receiver = match known.filter(same_way).filter(|_| how.smtp.is_some() != how.url.is_some()) {
             None => Self::new(name, how, node)?,
             Some(known) => {
                 let mut known = known.clone();
+                // Without a user a stored password has no meaning.
                 if is_mail && how.user.as_ref().is_some_and(String::is_empty) {
                     known.proof = None;
                 }
@@ -133,9 +136,9 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// The receiver with what is asked for.
+    /// Returns the receiver with the changes applied.
     ///
-    /// *Errors*: it cannot be told so.
+    /// *Errors*: invalid settings.
     pub(crate) fn changed(mut self, how: SetReceiver) -> Result<Self, Refusal> {
         let before = self.destination();
         let SetReceiver { to, from, smtp, tls, user, password, url, form, secret, ca_file, pin, least, gather, remind } =
@@ -174,6 +177,7 @@ impl Receiver {
                 secret.map(|secret| secret.secret().map(|secret| Proof { secret }))
             }
         };
+        // A stored credential must not be used for a server that it was not given for.
         if before != self.destination() && self.proof.is_some() && proof.is_none() {
             let message = "it is told elsewhere, and what we prove there would be given to somebody else";
             return Err(Refusal::new(code::VALUE_MISSING, message, "give its password or secret anew"));
@@ -188,6 +192,7 @@ impl Receiver {
                 ));
             }
             (Some(pin), _) => ReceiverTrust::Pin { pin },
+            // An empty path selects the authorities of the system.
             (None, Some(path)) if path.is_empty() => ReceiverTrust::System,
             (None, Some(path)) => ReceiverTrust::CaFile { path },
             (None, None) => self.trust,
@@ -199,7 +204,7 @@ impl Receiver {
         Ok(self)
     }
 
-    /// Where what we prove goes.
+    /// Server that the credential is meant for.
     fn destination(&self) -> String {
         match &self.way {
             ReceiverWay::Mail { smtp, .. } => smtp.clone(),
@@ -242,6 +247,7 @@ impl Receiver {
                     ));
                 }
                 let (host, _) = split(smtp)?;
+                // Without TLS a password is sent only within this machine.
                 if *tls == MailTls::None && user.is_some() && !is_here(&host) {
                     let message = "a password is not sent in the clear";
                     return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "use --tls starttls or --tls implicit"));
@@ -256,14 +262,14 @@ impl Receiver {
             }
             ReceiverWay::Webhook { url, .. } => drop(parts(url)?),
         }
-        // A pin or a file that cannot be used is found now, and not when something is the matter.
+        // An unusable pin or file of authorities is reported now, and not with the first alert.
         if self.trust != ReceiverTrust::System {
             self.trust().client()?;
         }
         Ok(())
     }
 
-    /// Whom we believe there.
+    /// Trust settings of the connection.
     pub(crate) fn trust(&self) -> Trust {
         match &self.trust {
             ReceiverTrust::System => Trust::System,
@@ -272,12 +278,12 @@ impl Receiver {
         }
     }
 
-    /// What it wants to be told.
+    /// Notification settings.
     pub(crate) fn due<'a>(&self, receiver: &'a Name) -> Due<'a> {
         Due { receiver, least: self.least, gather: self.gather.seconds(), remind: self.remind.seconds() }
     }
 
-    /// The receiver as others see it.
+    /// Report without the credential.
     pub(crate) fn report(&self, name: &Name, fare: &Fare) -> ReceiverReport {
         let Self { way, trust, least, gather, remind, proof } = self.clone();
         let Fare { succeeded, failed, why, is_away } = fare.clone();
@@ -286,7 +292,7 @@ impl Receiver {
     }
 }
 
-/// From whom mail comes, unless told otherwise.
+/// Default sender address.
 pub(crate) fn usual_sender(node: &str) -> String {
     format!("blockyard@{node}")
 }
@@ -297,7 +303,7 @@ fn set<T>(old: &mut T, new: Option<T>) {
     }
 }
 
-/// A password may be short: it is not ours to choose.
+/// Checks the length only: the mail server's operator chose the password.
 fn password_of(text: SecretText) -> Result<Secret, Refusal> {
     let bytes = match text {
         SecretText::Text(text) => Some(text.into_bytes()),
@@ -309,7 +315,7 @@ fn password_of(text: SecretText) -> Result<Secret, Refusal> {
     })
 }
 
-/// The server with its port.
+/// Adds the default port to a mail server without one.
 fn server(text: &str, tls: MailTls) -> Result<String, Refusal> {
     let usual = match tls {
         MailTls::Starttls => 587,
@@ -318,6 +324,7 @@ fn server(text: &str, tls: MailTls) -> Result<String, Refusal> {
     };
     let has_port = split(text).is_ok();
     let whole = match text.parse::<IpAddr>() {
+        // A bare IPv6 address needs brackets before a port.
         Ok(IpAddr::V6(address)) => format!("[{address}]:{usual}"),
         _ if has_port => text.to_owned(),
         _ => format!("{text}:{usual}"),
@@ -325,10 +332,11 @@ fn server(text: &str, tls: MailTls) -> Result<String, Refusal> {
     split(&whole).map(|_| whole)
 }
 
-/// Host and port of a server.
+/// Splits a server address into host and port.
 ///
-/// *Errors*: it is none.
+/// *Errors*: it is not a server address.
 pub(crate) fn split(server: &str) -> Result<(String, u16), Refusal> {
+    // User information (`user@host`) has no meaning here, and is refused.
     let parsed = server.parse::<hyper::http::uri::Authority>().ok().filter(|it| !it.as_str().contains('@'));
     let found = parsed.and_then(|it| Some((it.host().trim_matches(['[', ']']).to_owned(), it.port_u16()?)));
     found.filter(|(host, port)| !host.is_empty() && *port > 0 && server.len() <= 255).ok_or_else(|| {
@@ -337,21 +345,21 @@ pub(crate) fn split(server: &str) -> Result<(String, u16), Refusal> {
     })
 }
 
-/// Where a webhook is.
+/// Location of a webhook.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub is_tls: bool,
     pub host: String,
     pub port: u16,
-    /// The host as it stands in the URL, with its port.
+    /// Host and port as written in the URL.
     pub authority: String,
     /// Path and query.
     pub path: String,
 }
 
-/// The parts of a webhook's URL.
+/// Parses the URL of a webhook.
 ///
-/// *Errors*: it is none, or goes elsewhere in the clear.
+/// *Errors*: it is not a URL, or uses HTTP without TLS to another machine.
 pub(crate) fn parts(url: &str) -> Result<Place, Refusal> {
     let wrong = |hint: &str| {
         let message = format!("\"{}\" is not where a webhook can be", url.escape_debug());
@@ -363,6 +371,7 @@ pub(crate) fn parts(url: &str) -> Result<Place, Refusal> {
     let host = authority.host().trim_matches(['[', ']']).to_owned();
     let is_tls = match parsed.scheme_str() {
         Some("https") => true,
+        // Unencrypted only within this machine.
         Some("http") if is_here(&host) => false,
         Some("http") => return Err(wrong("write https://…: in the clear nothing is told to another machine")),
         _ => return Err(wrong(usual)),
@@ -372,12 +381,13 @@ pub(crate) fn parts(url: &str) -> Result<Place, Refusal> {
     Ok(Place { is_tls, host, port, authority: authority.to_string(), path })
 }
 
-/// True for this machine.
+/// True for a loopback address or name.
 fn is_here(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn admit_address(address: &str) -> Result<(), Refusal> {
+    // Characters that need quoting, or that could start another header or command.
     let odd = |c: char| c.is_whitespace() || c.is_control() || "<>\"(),:;\\[]".contains(c);
     let sound = address.rsplit_once('@').is_some_and(|(local, domain)| {
         !local.is_empty() && !domain.is_empty() && !local.contains('@') && address.is_ascii() && !address.contains(odd)

@@ -1,4 +1,4 @@
-//! What is asked about alerts: the bodies of those requests.
+//! Request bodies of the alert API.
 
 use control::request::SecretText;
 use model::{EventSeverity, MailTls, Name, Refusal, Span, WebhookForm, code};
@@ -6,71 +6,71 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// Tell somebody of alerts: by mail where `to` and `smtp` are given, by an HTTP request where `url` is.
+/// Add an alert receiver: by mail with `to` and `smtp`, or by webhook with `url`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewReceiver {
-    /// What to call it.
+    /// Name of the receiver.
     pub name: Name,
-    /// How it is told.
+    /// Settings of the receiver.
     #[serde(default)]
     pub how: SetReceiver,
 }
 
-/// Change how somebody is told of alerts. What is absent stays as it was.
+/// Change the settings of an alert receiver. Omitted settings keep their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SetReceiver {
-    /// To whom mail goes.
+    /// Recipients of the mail.
     pub to: Option<Vec<String>>,
-    /// From whom; `blockyard@` and the node's name unless told otherwise.
+    /// Sender of the mail. Default: `blockyard@` and the node's name.
     pub from: Option<String>,
-    /// The server that takes the mail, with its port where it is not the usual one: 587, 465 under TLS from the start, 25 in the clear.
+    /// Mail server, with a port if it is not the default: 587 with STARTTLS, 465 with implicit TLS, 25 without TLS.
     pub smtp: Option<String>,
-    /// How the connection to it is kept from others; `starttls` unless told otherwise.
+    /// Encryption of the connection to the mail server. Default: `starttls`.
     pub tls: Option<MailTls>,
-    /// As whom to log in there.
+    /// User name for the mail server.
     pub user: Option<String>,
-    /// The password of that user.
+    /// Password for the mail server.
     pub password: Option<SecretText>,
-    /// Where a webhook is: `https://…`; `http://` only on the node itself.
+    /// URL of the webhook: `https://…`; `http://` only for the node itself.
     pub url: Option<String>,
-    /// In which form it is told; `generic` unless told otherwise.
+    /// Format of the webhook request. Default: `generic`.
     pub form: Option<WebhookForm>,
-    /// What its messages are signed with.
+    /// Key for the signature of webhook requests.
     pub secret: Option<SecretText>,
-    /// A file of the node with the authorities to believe; empty for the system's.
+    /// File on the node with trusted certificate authorities; empty for those of the system.
     pub ca_file: Option<String>,
-    /// The key to believe, whatever its certificate says.
+    /// Pin of the server's certificate key: trusted whatever the certificate says.
     pub pin: Option<String>,
-    /// It is told of what is as bad or worse; `warning` unless told otherwise.
+    /// Minimum severity. Default: `warning`.
     pub least: Option<EventSeverity>,
-    /// For how long what happens together is gathered; 10 seconds unless told otherwise.
+    /// Time for which alerts are gathered into one message. Default: 10 seconds.
     pub gather: Option<Span>,
-    /// After how long it is told again of what is still so; a day unless told otherwise, never when zero.
+    /// Interval of reminders while an alert is active. Default: one day; zero disables them.
     pub remind: Option<Span>,
 }
 
-/// Tell nobody of something for a while.
+/// Silence a code or a subject for a time.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSilence {
-    /// A code such as `BY-E302`, or a subject such as `pool tank`.
+    /// Event code such as `BY-E302`, or subject such as `pool tank`.
     pub what: String,
-    /// For how long.
+    /// Duration of the silence.
     #[serde(rename = "for")]
     pub lasts: Span,
 }
 
-/// Which silence.
+/// Select a silence.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OldSilence {
-    /// What it is about.
+    /// Silenced code or subject.
     pub what: String,
 }
 
-/// The number of an alert, as its path has it.
+/// Number of an alert, in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub struct AlertNumber(pub u64);
 

@@ -1,23 +1,23 @@
-//! Which events are alerts by themselves. What is wrong now is no event: it is looked at, also where only an event has told of it
-//! ([`Status::conditions`](control::Status::conditions)).
+//! Rules that select the events which are alerts by themselves. Conditions are not taken from events, but evaluated
+//! ([`Status::conditions`](control::Status::conditions)), also where only an event has reported them.
 
 use model::{EventCode, EventSeverity, event};
 
-/// What an event has to do with alerts.
+/// Relation of an event to alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Something has happened and is over; it is news again after a day without it.
+    /// An alert about something that is over; a new one after a day without it.
     Passing,
-    /// It is news only once it has happened so often in an hour.
+    /// An alert only after this number of occurrences in an hour.
     Often(u64),
-    /// What is so is looked at, or somebody has wanted it so.
+    /// No alert: its condition is evaluated, or an operator has caused it.
     Not,
 }
 
-/// What the event has to do with alerts. One that this version does not know is news.
+/// Returns the rule of an event. An event that this version does not know is an alert.
 pub(crate) fn of(code: EventCode) -> Rule {
     match code {
-        // The state of pools, disks, logs, portals and the console is looked at.
+        // The state of pools, disks, logs, portals and the console is evaluated.
         event::DISK_FAILED
         | event::DISK_MISSING
         | event::DISK_LEFT_OUT
@@ -55,10 +55,11 @@ pub(crate) fn of(code: EventCode) -> Rule {
         | event::STATE_OLDER
         | event::STATE_REPLACED
         | event::TARGET_NAME_TAKEN
-        // An operator or a host has wanted it.
+        // Caused by an operator or a host on purpose.
         | event::RESERVATIONS_CLEARED
         | event::LOG_GIVEN_UP => Rule::Not,
         event::LOGIN_REFUSED => Rule::Often(10),
+        // Conditions that stand until they are acknowledged are evaluated as well.
         other if control::stands(other) || other.severity() == EventSeverity::Info => Rule::Not,
         _ => Rule::Passing,
     }
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn whatever_is_critical_is_looked_at() {
-        // The table of critical events in control says where each of them stands in the status.
+        // The table of critical events in `control` maps each of them to a part of the status.
         for entry in event::CATALOGUE.iter().filter(|entry| entry.severity == EventSeverity::Critical) {
             assert_eq!(of(entry.code), Rule::Not, "{} would be over when it has happened", entry.code);
         }

@@ -1,4 +1,4 @@
-//! One message to one receiver.
+//! Delivery of one message to one receiver.
 
 use crate::message::Message;
 use crate::receiver::Receiver;
@@ -7,14 +7,14 @@ use model::{Name, ReceiverWay};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the whole of it may take.
+/// Timeout of a delivery.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest answer that is repeated.
+/// Limit on the characters of a response that is shown.
 const SAID_CHARS_MAX: usize = 300;
 
-/// The receiver has taken the message; these are its words.
+/// Delivers the message and returns the receiver's response.
 ///
-/// *Errors*: why it has not, in words.
+/// *Errors*: the reason as text.
 pub(crate) async fn send(name: &Name, receiver: &Receiver, message: &Message) -> Result<String, String> {
     let sent = async {
         match &receiver.way {
@@ -28,14 +28,16 @@ pub(crate) async fn send(name: &Name, receiver: &Receiver, message: &Message) ->
             }
         }
     };
+    // A limit for the whole delivery, in addition to those of its steps.
     let sent = timeout(PATIENCE, sent).await;
     sent.unwrap_or_else(|_| Err(format!("it was not done within {} seconds", PATIENCE.as_secs())))
         .map(|said| tame(&said))
         .map_err(|why| tame(&why))
 }
 
-/// What others say, on one line that is not long.
+/// Shortens a foreign response to one line without control characters.
 pub(crate) fn tame(said: &str) -> String {
+    // Shown in logs and tables: one line without control characters.
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     words.chars().filter(|c| !c.is_control()).take(SAID_CHARS_MAX).collect()
 }

@@ -1,6 +1,6 @@
-//! A mail given to a server.
+//! SMTP client: delivers one mail to a server.
 //!
-//! *Source*: RFC 5321, RFC 3207 (STARTTLS), RFC 4954 and RFC 4616 (AUTH PLAIN), RFC 8314 (TLS from the start).
+//! *Source*: RFC 5321, RFC 3207 (STARTTLS), RFC 4954 and RFC 4616 (AUTH PLAIN), RFC 8314 (implicit TLS).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,13 +13,13 @@ use zeroize::Zeroizing;
 
 use crate::receiver::split;
 
-/// How long the server may take for anything.
+/// Timeout of each step of the dialogue.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest line and the most lines of an answer.
+/// Limits of a reply: bytes of a line, and lines.
 const LINE_BYTES_MAX: usize = 4096;
 const LINES_MAX: usize = 100;
 
-/// A server that takes mail.
+/// Mail server.
 pub(crate) struct Server<'a> {
     /// Host and port.
     pub server: &'a str,
@@ -29,27 +29,32 @@ pub(crate) struct Server<'a> {
     pub login: Option<(&'a str, &'a [u8])>,
 }
 
-/// The server has taken the mail, for all of `to`; these are its words.
+/// Delivers the mail to all of `to` and returns the server's reply.
 ///
-/// *Shape*: `mail` has lines that end with CRLF. *Errors*: why it has not, in words.
+/// *Shape*: `mail` has CRLF line endings. *Errors*: the reason as text.
 pub(crate) async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &str) -> Result<String, String> {
     let (host, port) = split(server.server).map_err(|refusal| refusal.to_string())?;
+    // Implicit TLS encrypts from the first byte; STARTTLS begins in the clear.
     let at_once = (server.tls == MailTls::Implicit).then_some(server.trust);
     let line = trust::connect(&host, port, at_once, PATIENCE).await;
     let line = line.map_err(|error| format!("it cannot be reached: {error}"))?;
     let mut talk = Talk { line, rest: Vec::new() };
+    // 220: service ready (RFC 5321 §4.2.3).
     talk.expect(220).await?;
     let mut offers = talk.greet(from).await?;
     if server.tls == MailTls::Starttls {
+        // Never falls back to the clear: an attacker could remove the offer.
         if !offers.iter().any(|offer| offer.eq_ignore_ascii_case("STARTTLS")) {
             return Err("it does not offer STARTTLS; nothing was sent in the clear".to_owned());
         }
         talk.ask("STARTTLS", 220).await?;
+        // Bytes before the handshake may have been injected by an attacker (command injection).
         if !talk.rest.is_empty() {
             return Err("it said more before TLS than it may".to_owned());
         }
         let line = trust::secure(talk.line, &host, server.trust, PATIENCE).await;
         talk = Talk { line: line.map_err(|error| format!("TLS: {error}"))?, rest: Vec::new() };
+        // The capabilities before TLS are not trusted; they are requested again (RFC 3207 §4.2).
         offers = talk.greet(from).await?;
     }
     if let Some((user, password)) = server.login {
@@ -62,19 +67,19 @@ pub(crate) async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &
     talk.ask("DATA", 354).await?;
     talk.say(&stuffed(mail)).await?;
     let said = talk.expect(250).await?;
-    // It is taken; how the connection ends is nobody's concern.
+    // The mail is accepted; the end of the connection does not matter.
     let _ = talk.say("QUIT\r\n").await;
     Ok(said.join(" "))
 }
 
 struct Talk {
     line: Line,
-    /// What came and was not read yet.
+    /// Bytes received and not yet parsed.
     rest: Vec<u8>,
 }
 
 impl Talk {
-    /// What the server offers.
+    /// Sends EHLO and returns the capabilities of the server.
     async fn greet(&mut self, from: &str) -> Result<Vec<String>, String> {
         let domain = from.rsplit_once('@').map_or("localhost", |(_, domain)| domain);
         let said = self.ask(&format!("EHLO {domain}"), 250).await?;
@@ -88,6 +93,7 @@ impl Talk {
         let has = |way: &str| ways.is_some_and(|ways| ways.split_whitespace().any(|it| it.eq_ignore_ascii_case(way)));
         let encoded = |bytes: &[u8]| Zeroizing::new(BASE64.encode(bytes));
         if has("PLAIN") {
+            // AUTH PLAIN: empty authorization identity, user and password, separated by zeros (RFC 4616).
             let whole = Zeroizing::new([b"\0", user.as_bytes(), b"\0", password].concat());
             let asked = Zeroizing::new(format!("AUTH PLAIN {}", *encoded(&whole)));
             self.ask(&asked, 235).await.map(drop)
@@ -118,12 +124,13 @@ impl Talk {
         said.map_err(|error| format!("the connection broke: {error}"))
     }
 
-    /// The lines of the answer, which has this code.
+    /// Reads a reply and checks its code.
     async fn expect(&mut self, wanted: u16) -> Result<Vec<String>, String> {
         let mut lines: Vec<String> = Vec::new();
         loop {
             let line = timeout(PATIENCE, self.read_line()).await.map_err(|_| silent())??;
             let code = line.get(..3).and_then(|code| code.parse::<u16>().ok());
+            // A hyphen after the code means that more lines follow (RFC 5321 §4.2.1).
             let is_last = line.get(3..4).is_none_or(|it| it != "-");
             lines.push(line);
             match code {
@@ -141,6 +148,7 @@ impl Talk {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
             }
+            // Bounded: a faulty server must not exhaust the memory.
             if self.rest.len() > LINE_BYTES_MAX {
                 return Err("it does not speak SMTP".to_owned());
             }
@@ -154,10 +162,11 @@ impl Talk {
     }
 }
 
-/// The mail as it goes over the wire: no line of it ends it. *Source*: RFC 5321 §4.5.2.
+/// Returns the mail with dot-stuffing and the final dot. *Source*: RFC 5321 §4.5.2.
 fn stuffed(mail: &str) -> String {
     let mut text = String::with_capacity(mail.len() + 16);
     for line in mail.split_terminator("\r\n") {
+        // Dot stuffing (RFC 5321 §4.5.2).
         if line.starts_with('.') {
             text.push('.');
         }

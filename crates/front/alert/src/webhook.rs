@@ -1,7 +1,7 @@
-//! A message as an HTTP request.
+//! Webhook client: delivers a message as an HTTP request.
 //!
-//! With a secret the request is signed: `Blockyard-Signature: t=<Unix seconds>,v1=<HMAC-SHA256 in hexadecimal>` of the seconds, a full stop
-//! and the body. Whoever checks it also refuses old times, so that a request cannot be said again.
+//! With a secret the request is signed: `Blockyard-Signature: t=<Unix seconds>,v1=<HMAC-SHA256 in hexadecimal>` of the
+//! seconds, a full stop and the body. A receiver should also reject old times, so that a request cannot be replayed.
 
 use crate::message::Message;
 use crate::receiver::{Receiver, parts};
@@ -15,14 +15,14 @@ use serde_json::json;
 use sha2::Sha256;
 use std::time::Duration;
 
-/// How long the connection may take.
+/// Timeout of the connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The most that is read of an answer.
+/// Limit on the response that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// The other end has taken it: it has answered with 2xx.
+/// Sends the message; any 2xx status counts as delivered.
 ///
-/// *Errors*: why not, in words.
+/// *Errors*: the reason as text.
 pub(crate) async fn send(
     receiver: &Receiver,
     url: &str,
@@ -40,6 +40,7 @@ pub(crate) async fn send(
         .header(HOST, place.authority)
         .header(USER_AGENT, concat!("blockyard/", env!("CARGO_PKG_VERSION")))
         .header(CONTENT_TYPE, kind)
+        // The same for a repeated delivery, so that the receiver can discard it.
         .header("idempotency-key", &message.id)
         .header("blockyard-message", &message.id);
     if form == WebhookForm::Ntfy {
@@ -48,6 +49,7 @@ pub(crate) async fn send(
             EventSeverity::Warning => "high",
             EventSeverity::Info => "default",
         };
+        // Header values of ntfy are ASCII; the text has the complete subject.
         let title: String = message.subject().chars().filter(|c| c.is_ascii() && !c.is_control()).collect();
         request = request.header("title", title).header("priority", priority);
     }
@@ -57,6 +59,7 @@ pub(crate) async fn send(
     let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
     let broke = |error: hyper::Error| format!("the connection broke: {error}");
     let response = http_client::send(line, request).await.map_err(broke)?;
+    // Bounded: the response is only shown to operators.
     let status = response.status();
     let said = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let said = said.map(|said| String::from_utf8_lossy(&said.to_bytes()).into_owned()).unwrap_or_default();
@@ -76,9 +79,10 @@ fn body(form: WebhookForm, message: &Message) -> (&'static str, Vec<u8>) {
     }
 }
 
-/// What proves to who knows the secret that the body is ours and of this time.
+/// Signature of a body and its time, for receivers that share the secret.
 pub(crate) fn signature(secret: &[u8], time: u64, body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    // The time is signed as well, so that receivers can reject a replayed message.
     mac.update(time.to_string().as_bytes());
     mac.update(b".");
     mac.update(body);
@@ -89,7 +93,8 @@ pub(crate) fn signature(secret: &[u8], time: u64, body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Worked out with `printf '%s' '1700000000.{"a":1}' | openssl dgst -sha256 -hmac 'a secret of ours'`.
+    /// The expected value comes from
+    /// `printf '%s' '1700000000.{"a":1}' | openssl dgst -sha256 -hmac 'a secret of ours'`.
     #[test]
     fn signature_is_hmac_sha256_of_time_and_body() {
         let wanted = include_str!("webhook/signature.txt").trim();

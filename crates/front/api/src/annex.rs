@@ -1,4 +1,4 @@
-//! Users and receivers of alerts in a document, for whoever asks.
+//! Users and alert receivers in a configuration document, limited to what the caller may see.
 
 use crate::gate::{Caller, Door};
 use crate::people::People;
@@ -8,7 +8,7 @@ use model::{Refusal, Role, Scope, code};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// What a document can say of users and receivers, as far as the caller may.
+/// Sections of a document for users and receivers, as far as the caller is authorized.
 pub(crate) struct Beside {
     people: Arc<People>,
     alerts: Arc<Alerts>,
@@ -16,7 +16,7 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// For this caller.
+    /// Creates the sections for this caller.
     pub(crate) fn of(door: &Door, caller: Caller) -> Self {
         Self { people: door.people.clone(), alerts: door.alerts.clone(), caller }
     }
@@ -29,7 +29,7 @@ impl Beside {
         self.caller.may(Role::Operator, "receivers")
     }
 
-    /// Admits a document that names only what its sender may see.
+    /// Admits a document that only has sections which its sender may see.
     fn admit(&self, document: &Document) -> Result<(), Refusal> {
         let wrong = |noun: &str, section: &str, role: Role| {
             let message = format!("the document names {noun}, which {} may not see", self.caller.name);
@@ -48,6 +48,7 @@ impl Beside {
 
 impl Annex for Beside {
     fn export(&self, document: &mut Document) {
+        // An absent section makes no statement, so hidden sections are left out.
         document.user = self.sees_users().then(|| self.people.export()).filter(|users| !users.is_empty());
         let receivers = self.sees_receivers().then(|| self.alerts.export());
         document.receiver = receivers.filter(|receivers| !receivers.is_empty());
@@ -60,6 +61,7 @@ impl Annex for Beside {
         if let Some(section) = &document.user {
             let (steps, kept) = self.people.plan(section, prune)?;
             (plan.steps, plan.kept) = (steps, kept);
+            // Plans are bound to the present state: the digest detects changes between plan and apply.
             seen.update(format!("{:?}", self.people.export()));
         }
         if let Some(section) = &document.receiver {
@@ -77,6 +79,7 @@ impl Annex for Beside {
 
     fn commit(&self, document: &Document, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
         self.admit(document)?;
+        // Changing users controls access, for which a token needs the scope.
         if document.user.is_some() && !self.caller.may_give_access("users") {
             let message = format!("the document names users, and {} has no scope {}", self.caller.name, Scope::ACCESS);
             let hint = format!("leave [user] out, or create a token with --scope {}", Scope::ACCESS);
@@ -86,6 +89,7 @@ impl Annex for Beside {
         let receivers = document.receiver.as_ref().map(|section| self.alerts.commit(section, prune)).transpose();
         match receivers {
             Ok(receivers) => Ok(Box::new(Both(users.into_iter().chain(receivers).collect()))),
+            // Both sections change or none does.
             Err(refusal) => {
                 let undone = users.map_or(Ok(()), Pending::take_back);
                 Err(undone.err().map_or(refusal.clone(), |failed| {
@@ -97,7 +101,7 @@ impl Annex for Beside {
     }
 }
 
-/// What was changed, in order.
+/// Applied changes of several sections, in order.
 struct Both(Vec<Box<dyn Pending>>);
 
 impl Pending for Both {
@@ -106,7 +110,7 @@ impl Pending for Both {
     }
 
     fn take_back(self: Box<Self>) -> Result<(), Refusal> {
-        // The one is taken back whatever becomes of the other.
+        // Each is undone even if undoing another one fails.
         let undone: Vec<_> = self.0.into_iter().rev().map(Pending::take_back).collect();
         undone.into_iter().collect()
     }

@@ -1,11 +1,13 @@
-//! The audit: records of each call that changes something, or would have, and of each that reads data of hosts.
+//! Audit log: a record of each call that changes something or attempts to, and of each that reads data of hosts.
 //!
-//! An intent is on disk before such a call begins, and its result before the call is answered: a call whose intent cannot be written is
-//! refused with nothing done. Records are lines of JSON in files below `audit` in the folder of the state. Each holds the hash of the one
-//! before, so that none can be changed or taken out unnoticed; the head and the files of the state name the last one, so that none can be cut
-//! off. The files are bounded: the oldest goes when there are too many, and the chain begins with the first that is left.
+//! An intent is durable before such a call starts, and its result before the call is answered: a call whose intent
+//! cannot be written is refused with nothing done. Records are lines of JSON in files below `audit` in the state
+//! folder. Each contains the hash of the one before, so that none can be changed or removed unnoticed; the head file
+//! and the state name the last one, so that none can be cut off. The size is bounded: the oldest file is deleted when
+//! there are too many, and the chain then starts with the first record that is left.
 //!
-//! An audit that cannot be used keeps volumes from nothing: every change is refused, and it is opened again every [`AGAIN`].
+//! An audit log that cannot be used does not affect volumes: every change is refused, and the log is reopened every
+//! [`AGAIN`].
 
 mod chain;
 mod entry;
@@ -34,19 +36,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Refused calls of strangers with a record each, in an hour. What strangers do must not push out what users have done.
+/// Refused calls of unauthenticated clients that get a record each, per hour. They must not displace the records of
+/// users.
 const STRANGERS_MAX: u64 = 200;
 const HOUR: u64 = 3600;
-/// How often an audit that cannot be used is opened again.
+/// Interval at which an unusable audit log is reopened.
 const AGAIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// The audit of this node.
+/// Audit log of this node.
 pub(crate) struct Audit {
     control: Arc<Control>,
     state: Mutex<State>,
 }
 
-/// How a call was answered.
+/// Outcome of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Answered {
     status: u16,
@@ -55,12 +58,12 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// What nobody has asked for.
+    /// Outcome of a record that belongs to no call.
     fn nothing() -> Self {
         Self { status: 200, code: None, changed: Value::Null }
     }
 
-    /// As the answer says.
+    /// Outcome as given by the response.
     pub(crate) fn of(response: &Response) -> Self {
         let refusal = response.extensions().get::<Refusal>();
         let changed = response.extensions().get::<Changed>().map_or(Value::Null, |Changed(what)| what.clone());
@@ -70,10 +73,10 @@ impl Answered {
 
 struct State {
     chain: Result<Chain, Refusal>,
-    /// What could not be written yet.
+    /// Records that could not be written yet.
     waiting: VecDeque<AuditRecord>,
     strangers: Strangers,
-    /// True from the first failure until everything is written again.
+    /// True from the first failure until everything is written.
     fails: bool,
 }
 
@@ -85,20 +88,22 @@ struct Strangers {
 }
 
 impl Audit {
-    /// The audit as it was kept in the folder of the state. One that cannot be used refuses every change until it can.
+    /// Opens the audit log in the state folder. If it cannot be used, every change is refused until it can.
     pub(crate) fn open(control: Arc<Control>) -> Self {
         let chain = Err(Refusal::new(code::AUDIT_UNUSABLE, "the audit was not opened", "try again"));
         let (waiting, strangers, fails) = Default::default();
         let audit = Self { control, state: Mutex::new(State { chain, waiting, strangers, fails }) };
+        // Opens the chain and writes its findings.
         let opened = audit.write_with(|_| Ok(()));
         audit.tell(opened.err());
         audit
     }
 
-    /// An audit that cannot be used is opened again, and what waits is written; without end.
+    /// Reopens an unusable audit log and writes the waiting records, in an endless loop.
     pub(crate) async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(AGAIN).await;
+            // Only after a failure: otherwise each call writes its own record.
             if self.state().fails
                 && let Err(refusal) = self.ready().await
             {
@@ -107,31 +112,36 @@ impl Audit {
         }
     }
 
-    /// What is done next can be written down.
+    /// Checks that the next operation can be recorded.
     ///
-    /// *Errors*: what was done before could not be, and cannot be still: nothing is done that nobody would know of.
+    /// *Errors*: earlier records cannot be written. Nothing may be done then, because nobody would know of it.
     pub(crate) async fn ready(self: &Arc<Self>) -> Result<(), Refusal> {
         self.write(|_| Ok(())).await
     }
 
-    /// The call may begin: its intent is written down. *Durability*: it survives power loss.
+    /// Records the intent of a call, which may start then. *Durability*: the record survives a power loss when this
+    /// returns.
     ///
-    /// *Errors*: it cannot be written, and the call must not begin.
+    /// *Errors*: it could not be written, and the call must not start.
     pub(crate) async fn begin(self: &Arc<Self>, entry: Entry) -> Result<Entry, Refusal> {
         let record = entry.intent(now());
         let number = self.write(move |chain| chain.append(&record)).await?;
         Ok(entry.begun(number))
     }
 
-    /// The call was answered so: it has its record. *Durability*: it survives power loss, where it can be written.
+    /// Records the result of a call. *Durability*: it survives a power loss when this returns, unless it cannot be
+    /// written yet.
     pub(crate) async fn note(self: &Arc<Self>, entry: Entry, answered: Answered) {
         {
             let mut state = self.state();
             let State { waiting, strangers, .. } = &mut *state;
+            // Beyond the limit such calls are only counted; the next record has their number.
             if entry.is_of_a_stranger() && answered.code.is_some() && !strangers.admit(now()) {
                 return;
             }
+            // The count goes into this record and starts anew.
             let unrecorded = std::mem::take(&mut strangers.unrecorded);
+            // Queued first: if it cannot be written now, it is written before anything else later.
             waiting.push_back(entry.record(now(), answered, unrecorded));
         }
         if let Err(refusal) = self.ready().await {
@@ -139,11 +149,12 @@ impl Audit {
         }
     }
 
-    /// What waits is written, then what `act` writes.
+    /// Writes the waiting records, then runs `act`.
     async fn write<T: Send + 'static>(
         self: &Arc<Self>,
         act: impl FnOnce(&mut Chain) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
+        // File operations block, so they run on a blocking thread.
         let audit = self.clone();
         let written = blocking(move || audit.write_with(act)).await;
         self.tell(written.as_ref().err().cloned());
@@ -155,8 +166,10 @@ impl Audit {
         let State { chain, waiting, .. } = &mut *state;
         if chain.as_ref().is_err() {
             let folder: PathBuf = self.control.core.settings().state_dir.join("audit");
+            // The state knows how far the log had come: records cut off from the files are noticed.
             let opened = Chain::open(&folder, &self.control.core.audit_head())?;
             for finding in opened.findings() {
+                // Findings are records as well, so that a later reader of the log sees them.
                 self.raise(event::AUDIT_DAMAGED, &format!("{finding}; see blockyard audit verify"));
                 waiting.push_back(Entry::finding(finding).record(now(), Answered::nothing(), 0));
             }
@@ -167,16 +180,17 @@ impl Audit {
             Err(refusal) => Err(refusal.clone()),
         };
         if let Ok(open) = chain {
+            // Also after a failure: records before it may have been written.
             self.control.core.note_audit_head(open.last().clone());
             if let Err(refusal) = &written {
-                // It is opened again, for its files may have been replaced.
+                // Reopened at the next attempt, because its files may have been replaced.
                 *chain = Err(refusal.clone());
             }
         }
         written
     }
 
-    /// Whether it can be used is an event each time that it changes, and stands in the status all the while.
+    /// Raises an event at each change of its usability, and shows an unusable log in the status.
     fn tell(&self, refusal: Option<Refusal>) {
         let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
         self.state().fails = refusal.is_some();
@@ -200,9 +214,9 @@ impl Audit {
         self.control.core.raise(code, node, sentence);
     }
 
-    /// Records before the number `before`, the latest first, that have the word `search`.
+    /// Returns records before the number `before` that contain the word `search`, the latest first.
     ///
-    /// *Errors*: they cannot be read.
+    /// *Errors*: the files cannot be read.
     pub(crate) async fn page(
         self: &Arc<Self>,
         before: Option<u64>,
@@ -213,15 +227,15 @@ impl Audit {
         blocking(move || reader.page(before.unwrap_or(u64::MAX), limit, search.as_deref())).await
     }
 
-    /// Every record is as it was written, or the first that is not is named.
+    /// Verifies the chain of records, and names the first one that is wrong.
     ///
-    /// *Errors*: they cannot be read.
+    /// *Errors*: the files cannot be read.
     pub(crate) async fn check(self: &Arc<Self>) -> Result<AuditCheck, Refusal> {
         let (reader, head) = (self.reader()?, self.control.core.audit_head());
         blocking(move || reader.check(&head)).await
     }
 
-    /// All records as they are written, file by file; none while they cannot be read.
+    /// Paths of the audit files; empty while the log cannot be read.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.reader().map_or_else(|_| Vec::new(), |reader| reader.files())
     }
@@ -236,8 +250,9 @@ impl Audit {
 }
 
 impl Strangers {
-    /// True where a stranger's call has a record of its own.
+    /// True if a call of an unauthenticated client gets a record of its own.
     fn admit(&mut self, now: Timestamp) -> bool {
+        // The clock may have been set back as well as forward.
         if now.apart(self.since) >= HOUR {
             (self.since, self.recorded) = (now, 0);
         }
@@ -251,9 +266,10 @@ impl Strangers {
     }
 }
 
-/// Writes what waits, in its order.
+/// Writes the waiting records in their order.
 fn write_all(chain: &mut Chain, waiting: &mut VecDeque<AuditRecord>) -> Result<(), Refusal> {
     while let Some(record) = waiting.front() {
+        // Removed only after it was written: a failure loses nothing.
         chain.append(record)?;
         waiting.pop_front();
     }

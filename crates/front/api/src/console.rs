@@ -1,29 +1,29 @@
-//! The console's files, as they were built into the program.
+//! Files of the web console, embedded at build time.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 
 /// One file of the console.
 struct File {
-    /// From `/` on.
+    /// Path from `/` on.
     path: &'static str,
-    /// As it is.
+    /// Content.
     bytes: &'static [u8],
-    /// Compressed; empty where that would not be smaller.
+    /// Content compressed with gzip; empty if that is not smaller.
     gzip: &'static [u8],
-    /// Changes with the bytes.
+    /// Entity tag of the content.
     tag: &'static str,
 }
 
 include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
-/// What a build without the console shows.
+/// Page of a build without the console.
 const NONE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Blockyard</title>\
     <h1>Blockyard</h1><p>This build has no console. The command line has everything: <code>blockyard status</code>.</p></html>";
 
-/// The answer to what is asked for, unless it is for the API to answer.
+/// Answers a request for the console; `None` if it belongs to the API.
 ///
-/// A path that is no file is a place in the console, when a page is asked for.
+/// A path that is not a file is a route inside the console if the client asks for a page.
 pub(crate) fn answer(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
     let path = uri.path();
     if !matches!(*method, Method::GET | Method::HEAD) || path.starts_with("/api/") {
@@ -43,6 +43,7 @@ pub(crate) fn answer(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<
 
 fn wants_page(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
+    // Parameters of a media type, such as `q`, are ignored.
     accept.split(',').any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/html"))
 }
 
@@ -57,6 +58,7 @@ fn send(file: &File, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let says = |name, wanted: &str| {
         let value = headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
         value.split(',').any(|one| {
+            // A weight of zero means not acceptable (RFC 9110 §12.4.2).
             let mut parts = one.split(';').map(str::trim);
             parts.next() == Some(wanted) && !parts.any(|part| part == "q=0")
         })
@@ -66,8 +68,9 @@ fn send(file: &File, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     let said = response.headers_mut();
     said.insert(header::ETAG, fixed(file.tag));
+    // Caches must keep both encodings apart.
     said.insert(header::VARY, fixed("Accept-Encoding"));
-    // A name with a hash in it never stands for other bytes.
+    // Such names contain a hash of the content and never stand for other content.
     let kept = if hashed { "public, max-age=31536000, immutable" } else { "no-cache" };
     said.insert(header::CACHE_CONTROL, fixed(kept));
     said.insert(header::CONTENT_TYPE, fixed(kind(file.path)));
@@ -80,6 +83,7 @@ fn send(file: &File, method: &Method, headers: &HeaderMap) -> Response<Body> {
         said.insert(header::CONTENT_ENCODING, fixed("gzip"));
     }
     let bytes = if packed { file.gzip } else { file.bytes };
+    // HEAD has the headers of GET.
     said.insert(header::CONTENT_LENGTH, bytes.len().into());
     if *method == Method::GET {
         *response.body_mut() = Body::from(bytes);
@@ -87,7 +91,7 @@ fn send(file: &File, method: &Method, headers: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// The media type of a file, by the end of its name.
+/// Media type of a file by its extension.
 fn kind(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, end)| end) {
         "html" => "text/html; charset=utf-8",

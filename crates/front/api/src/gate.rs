@@ -1,8 +1,8 @@
-//! The gate: nothing is answered before it is known who asks, and that it may.
+//! Authentication and authorization: no request is answered before its caller is known and permitted.
 //!
-//! There are three ways to be known: as a process of root or of the daemon's own user at the socket, with a login of a user (a cookie, and
-//! with everything that changes something also the right origin and the login's own word), or with a token. What each row of
-//! the table takes is the row's to say ([`Row::role`], [`Row::is_open`]).
+//! There are three ways to authenticate: as a process of root or of the daemon's own user at the socket; with a login
+//! session of a user (a cookie, and for every change also the right origin and a CSRF token); or with an API token.
+//! What each row of the table requires is part of the row ([`Row::role`], [`Row::is_open`]).
 
 mod rates;
 pub(crate) mod scopes;
@@ -28,20 +28,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 
-/// The cookie of a login. Browsers take a name that begins so from this host alone, over TLS alone, for every path.
+/// Cookie of a login session. Browsers accept the prefix `__Host-` from this host only, over TLS only, and for the path
+/// `/`.
 pub(crate) const COOKIE: &str = "__Host-blockyard";
 
-/// What a browser sends with everything that changes something.
+/// Header with the CSRF token, required for every change by a login session.
 const CSRF_HEADER: &str = "x-csrf-token";
-/// What a page sends with what it asks by itself: it keeps no login alive.
+/// Header that marks requests which a page sends by itself; these do not extend the login session.
 const BACKGROUND_HEADER: &str = "blockyard-background";
 
-/// How long the body of a request may be under way.
+/// Timeout for receiving the body of a request.
 const BODY: Duration = Duration::from_secs(30);
-/// The longest body, of what is no row.
+/// Longest body of a request that matches no row.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// What stands behind the gate, and is asked there.
+/// State behind the gate that rows have access to.
 pub(crate) struct Door {
     pub control: Arc<control::Control>,
     pub people: Arc<People>,
@@ -51,50 +52,50 @@ pub(crate) struct Door {
     pub forward: Arc<Forward>,
     pub log: LastLines,
     rates: Rates,
-    /// The user that the daemon runs as.
+    /// User that the daemon runs as.
     owner: u32,
 }
 
-/// Who asks.
+/// An authenticated caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// The user, the token, or who is at the socket.
+    /// Name of the user or token, or of the process at the socket.
     pub name: String,
-    /// What it may do.
+    /// Role of the caller.
     pub role: Role,
-    /// How it is known.
+    /// Method of authentication.
     pub known: Known,
 }
 
-/// How a caller is known.
+/// Method by which a caller was authenticated.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
-    /// A process at the socket.
+    /// Process at the local socket.
     Socket,
-    /// A login.
+    /// Login session of a user.
     Session(Box<Login>),
-    /// A token.
+    /// API token.
     Token {
-        /// What it is called.
+        /// Name of the token.
         name: Name,
-        /// What it is for.
+        /// Scopes of the token.
         scopes: Vec<Scope>,
-        /// When it ends.
+        /// Expiry of the token.
         until: Timestamp,
     },
 }
 
-/// Where a request is from, for rows that ask who somebody is.
+/// Origin of a request, for rows that handle logins.
 #[derive(Clone, Debug)]
 pub(crate) struct From {
-    /// The other end.
+    /// Remote address.
     pub address: IpAddr,
-    /// What it says that it is.
+    /// User agent as sent by the client.
     pub agent: String,
 }
 
 impl Door {
-    /// A gate for these people.
+    /// Creates the gate with the services behind it.
     pub(crate) fn new(
         control: Arc<control::Control>,
         people: Arc<People>,
@@ -107,15 +108,16 @@ impl Door {
         Self { control, people, web, audit, alerts, forward, log: LastLines::default(), rates: Rates::default(), owner }
     }
 
-    /// The last lines of the log are kept there.
+    /// Sets the buffer of recent log lines.
     pub(crate) fn with_log(self, log: LastLines) -> Self {
         Self { log, ..self }
     }
 
-    /// The answer to a request whose asker may ask it; else the refusal.
+    /// Authenticates, authorizes and records a request, then passes it on. Returns the answer or the refusal.
     pub(crate) async fn pass(self: Arc<Self>, request: Request, next: Next) -> Response {
         let row = request.extensions().get::<&'static Row>().copied();
         let admitted = self.admit(row, &request);
+        // The body is read only after this check: a refused caller cannot make the daemon buffer anything.
         let (parts, body) = request.into_parts();
         let recorded = row.is_some_and(Row::is_recorded);
         let entry =
@@ -129,13 +131,16 @@ impl Door {
             Ok(body) => body,
             Err(refusal) => return self.refuse(Refused { refusal, caller }, entry(&Bytes::new())).await,
         };
+        // The needed scopes depend on the body, so they are checked after it was read.
         if let (Some(known), Some(row)) = (&caller, row)
             && let Err(refusal) = scopes::admit(known, row, &parts.uri, &body)
         {
             let entry = entry(&body).map(|entry| entry.not_understood(body.len()));
             return self.refuse(Refused { refusal, caller }, entry).await;
         }
+        // From here on the connection is not closed in favor of another one.
         let busy = parts.extensions.get::<Arc<Connection>>().filter(|_| caller.is_some()).map(Connection::begin);
+        // The intent must be durable before anything is changed.
         let entry = match self.begin(row, entry(&body).map(|entry| entry.by(caller.as_ref()))).await {
             Ok(entry) => entry,
             Err(refusal) => return Problem(refusal).into_response(),
@@ -144,8 +149,10 @@ impl Door {
         let mut request = Request::from_parts(parts, Body::from(body));
         let from = from_of(&request);
         request.extensions_mut().insert(from);
+        // The row sets this once it has parsed the body; only then it is known which keys are secrets.
         let understood = Understood::default();
         request.extensions_mut().insert(understood.clone());
+        // Idempotency keys of unauthenticated clients are kept apart by address.
         let stranger = || format!("stranger {}", from_of(&request).address);
         let asker = Asker(caller.as_ref().map_or_else(stranger, |caller| format!("{:?} {caller}", caller.how())));
         request.extensions_mut().insert(asker);
@@ -155,7 +162,7 @@ impl Door {
         request.extensions_mut().insert(self.clone());
         let answering = next.run(request);
         let response = match entry {
-            // Also when the asker hangs up: what was done is written down.
+            // A task of its own, so that the result is recorded even if the client disconnects.
             Some(entry) => {
                 let audit = self.audit.clone();
                 let answered = tokio::spawn(async move {
@@ -172,17 +179,19 @@ impl Door {
             }
             None => answering.await,
         };
+        // Streams end when the login or token that requested them does.
         let mut response = self.while_it_may(lives, response);
         busy.map(|busy| response.extensions_mut().insert(Arc::new(busy)));
         response
     }
 
-    /// The call may be answered: changes are taken, and its intent is written down. Logins have a result alone, so that what strangers
-    /// try does not fill the audit.
+    /// Admits the call: changes are not held back, and its intent is recorded. Logins have a result record only, so
+    /// that attempts of unauthenticated clients do not fill the audit log.
     ///
-    /// *Errors*: changes are refused just now, or nobody would know of the call. Nothing was done.
+    /// *Errors*: changes are refused at present, or the call could not be recorded. Nothing was done.
     async fn begin(&self, row: Option<&Row>, entry: Option<Entry>) -> Result<Option<Entry>, Refusal> {
         let (Some(row), Some(entry)) = (row, entry) else { return Ok(None) };
+        // Changes are held back while the node runs on an older version of its state; the refusal is recorded.
         if !row.looks()
             && !row.while_held
             && let Some(refusal) = self.control.core.hold()
@@ -197,12 +206,13 @@ impl Door {
         }
     }
 
-    /// Whoever asks, as far as this row wants to know.
+    /// Authenticates the caller, and checks its rate and role for the row.
     fn admit(&self, row: Option<&Row>, request: &Request) -> Result<Option<Caller>, Box<Refused>> {
         let nobody = |refusal| Box::new(Refused { refusal, caller: None });
         let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0);
         let headers = request.headers();
         let caller = match peer {
+            // The kernel vouches for the user at the other end of the socket; no further authentication is needed.
             Some(Peer::Local(Some(user))) if user == 0 || user == self.owner => Some(Caller::local(user)),
             Some(Peer::Remote(_)) => self.known(headers, changes(request.method())).map_err(nobody)?,
             _ => {
@@ -210,6 +220,7 @@ impl Door {
                 return Err(nobody(Refusal::new(code::FORBIDDEN, message, "use sudo")));
             }
         };
+        // Rates are limited by caller, or by address where there is none, before anything is authorized.
         if let Some(Peer::Remote(from)) = peer {
             let who = caller.as_ref().map_or_else(|| format!("address {}", from.ip()), Caller::to_string);
             self.rates.admit(&who, caller.is_some(), Instant::now()).map_err(nobody)?;
@@ -217,13 +228,14 @@ impl Door {
         let is_open = row.is_some_and(Row::is_open);
         let Some(caller) = caller else {
             if is_open {
-                // Nobody logs a browser in from elsewhere.
+                // Login CSRF: a foreign page must not log a browser in here.
                 return admit_origin(headers, false).map(|()| None).map_err(nobody);
             }
             let hint = "log in, or send a token as Authorization: Bearer";
             return Err(nobody(Refusal::new(code::UNPROVEN, "nobody knows who asks this", hint)));
         };
         let refused = |refusal| Box::new(Refused { refusal, caller: Some(caller.clone()) });
+        // Only cookies are sent by browsers on behalf of foreign pages, so only sessions need the CSRF checks.
         if let Known::Session(login) = &caller.known
             && changes(request.method())
             && !is_open
@@ -231,6 +243,7 @@ impl Door {
             admit_origin(headers, true).and_then(|()| admit_word(headers, login)).map_err(refused)?;
         }
         match row {
+            // Roles are ordered: each one includes the rights of those below it.
             Some(row) if !is_open && caller.role < row.role => {
                 let message = format!("this takes the role {}, and {} is {}", row.role, caller.name, caller.role);
                 Err(refused(Refusal::new(code::FORBIDDEN, message, "ask an admin")))
@@ -239,13 +252,16 @@ impl Door {
         }
     }
 
-    /// Who somebody in the network is; none where it does not say.
+    /// Authenticates a remote caller; `None` if it sent no credentials.
     ///
-    /// *Errors*: it says something that is not so.
+    /// *Errors*: its token is unknown or has expired.
     fn known(&self, headers: &HeaderMap, changes: bool) -> Result<Option<Caller>, Refusal> {
+        // A token takes precedence over a cookie.
         if let Some(bearer) = text(headers, header::AUTHORIZATION.as_str()) {
+            // The scheme is case-insensitive (RFC 9110 §11.1).
             let secret = bearer.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
             let token = secret.and_then(|(_, secret)| self.people.token_of(secret.trim()));
+            // A wrong token is an error and not an anonymous request: its sender expects to be authenticated.
             let token = token.ok_or_else(|| {
                 let hint = "see blockyard token list, or make a new one with blockyard token create";
                 Refusal::new(code::UNPROVEN, "this is no token, or it has ended", hint)
@@ -254,6 +270,7 @@ impl Door {
             let known = Known::Token { name: token.name, scopes: token.scopes, until: token.until };
             return Ok(Some(Caller { name, role, known }));
         }
+        // A page that polls in the background must not keep an unattended session alive.
         let asked = changes || !headers.contains_key(BACKGROUND_HEADER);
         let login = cookie(headers).and_then(|cookie| self.people.login_of(cookie, asked));
         Ok(login.map(|(login, role)| Caller {
@@ -263,22 +280,25 @@ impl Door {
         }))
     }
 
-    /// The refusal, written down where somebody known wanted to change something.
+    /// Answers with the refusal, and records it if a known caller attempted a change.
     async fn refuse(&self, refused: Refused, entry: Option<Entry>) -> Response {
         let Refused { refusal, caller } = refused;
         let response = Problem(refusal).into_response();
+        // Attempts of unauthenticated clients would fill the audit log.
         if let Some(entry) = entry.filter(|_| caller.is_some()) {
             self.audit.note(entry.by(caller.as_ref()), Answered::of(&response)).await;
         }
         response
     }
 
-    /// An answer that goes on ends with the login or the token that asked for it.
+    /// Ends a streaming response when the login or token that requested it is revoked.
     fn while_it_may(self: Arc<Self>, caller: Option<Caller>, response: Response) -> Response {
+        // Event streams and recordings may run for hours; other answers are complete at once.
         let goes_on = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| {
             let kind = kind.as_bytes();
             kind.starts_with(b"text/event-stream") || kind.starts_with(b"application/vnd.tcpdump")
         });
+        // A process at the socket cannot lose its authentication.
         let Some(caller) = caller.filter(|caller| goes_on && !matches!(caller.known, Known::Socket)) else {
             return response;
         };
@@ -295,7 +315,7 @@ impl Door {
     }
 }
 
-/// A refusal, and who was refused as far as that is known.
+/// A refusal, with its caller if that is known.
 struct Refused {
     refusal: Refusal,
     caller: Option<Caller>,
@@ -307,7 +327,7 @@ impl Caller {
         Self { name, role: Role::Admin, known: Known::Socket }
     }
 
-    /// How it is known, in one word.
+    /// Method of authentication for records.
     pub(crate) fn how(&self) -> How {
         match self.known {
             Known::Socket => How::Socket,
@@ -316,22 +336,23 @@ impl Caller {
         }
     }
 
-    /// True when its role is at least `role` and, for a token, its scopes cover `noun`.
+    /// True if its role is at least `role` and, for a token, its scopes cover `noun`.
     pub(crate) fn may(&self, role: Role, noun: &str) -> bool {
         self.role >= role && self.scopes().is_none_or(|scopes| scopes::cover(scopes, noun))
     }
 
-    /// True when it may decide who uses the array: an admin, and for a token one with the scope `access` that covers `noun`.
+    /// True if it may control access to the array: an admin, and for a token one with the scope `access` that covers
+    /// `noun`.
     pub(crate) fn may_give_access(&self, noun: &str) -> bool {
         self.may(Role::Admin, noun) && self.scopes().is_none_or(|scopes| scopes::has(scopes, Scope::ACCESS))
     }
 
-    /// True when it may have any file or device of the machine opened: an admin, and for a token one with the scope `access`.
+    /// True if it may name any file or device of the machine: an admin, and for a token one with the scope `access`.
     pub(crate) fn may_name_any_path(&self) -> bool {
         self.role >= Role::Admin && self.scopes().is_none_or(|scopes| scopes::has(scopes, Scope::ACCESS))
     }
 
-    /// The scopes of a token; none for a login and at the socket, which have no such limit.
+    /// Scopes of a token; `None` for logins and the socket, which are not limited by scopes.
     fn scopes(&self) -> Option<&[Scope]> {
         match &self.known {
             Known::Token { scopes, .. } => Some(scopes),
@@ -339,9 +360,9 @@ impl Caller {
         }
     }
 
-    /// Its login.
+    /// Login session of the caller.
     ///
-    /// *Errors*: it is no user that has logged in.
+    /// *Errors*: the caller is not a logged-in user.
     pub(crate) fn login(&self) -> Result<&Login, Refusal> {
         match &self.known {
             Known::Session(login) => Ok(login),
@@ -352,17 +373,18 @@ impl Caller {
         }
     }
 
-    /// The user that it is; none for tokens and at the socket.
+    /// Name of the logged-in user; `None` for tokens and the socket.
     pub(crate) fn user(&self) -> Option<&Name> {
         self.login().ok().map(|login| &login.user)
     }
 
-    /// Itself, as it is told.
+    /// Report of the caller about itself.
     pub(crate) fn report(&self, people: &People) -> CallerReport {
         let session = match &self.known {
             Known::Session(login) => Some(login),
             _ => None,
         };
+        // A token has an expiry of its own, a login that of its session, the socket none.
         let until = match &self.known {
             Known::Token { until, .. } => Some(*until),
             _ => session.map(|login| login.until()),
@@ -385,25 +407,29 @@ impl std::fmt::Display for Caller {
     }
 }
 
-/// Admits what comes from our own pages. Programs say no origin; browsers do, with everything that changes something.
+/// Admits requests from our own pages only. Programs send no `Origin`; browsers send it with every change.
 fn admit_origin(headers: &HeaderMap, must: bool) -> Result<(), Refusal> {
     let wrong = || {
         let hint = "open the console at its own address";
         Refusal::new(code::FORBIDDEN, "this does not come from a page of this console", hint)
     };
+    // Fetch metadata: sent by all current browsers and not changeable by a page.
     if text(headers, "sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none") {
         return Err(wrong());
     }
+    // The origin must be the host that was asked; the host itself was checked against the names of the array.
     match (text(headers, header::ORIGIN.as_str()), text(headers, header::HOST.as_str())) {
         (Some(origin), Some(host)) if origin.strip_prefix("https://") == Some(host) => Ok(()),
+        // Programs other than browsers send no origin.
         (None, _) if !must => Ok(()),
         _ => Err(wrong()),
     }
 }
 
-/// Admits who knows the login's own word.
+/// Admits a request with the CSRF token of the login session.
 fn admit_word(headers: &HeaderMap, login: &Login) -> Result<(), Refusal> {
     let said = text(headers, CSRF_HEADER).unwrap_or("");
+    // Compared in constant time: the duration must not reveal how many characters match.
     if said.as_bytes().ct_eq(login.csrf.as_bytes()).into() {
         return Ok(());
     }
@@ -415,8 +441,9 @@ fn changes(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// The one cookie of ours. Of several nobody knows whose they are.
+/// Value of the session cookie. With several of that name it is unknown which one is ours, so there is none.
 fn cookie(headers: &HeaderMap) -> Option<&str> {
+    // Cookies may come in several headers, and several in one header.
     let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = pairs.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let mut ours = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value);
@@ -436,12 +463,14 @@ fn from(extensions: &axum::http::Extensions) -> Option<SocketAddr> {
 }
 
 fn from_of(request: &Request) -> From {
+    // Requests over the local socket have no address.
     let address = from(request.extensions()).map_or(IpAddr::from([127, 0, 0, 1]), |from| from.ip());
     From { address, agent: text(request.headers(), header::USER_AGENT.as_str()).unwrap_or("").to_owned() }
 }
 
 async fn read(body: Body, bytes_max: usize) -> Result<Bytes, Refusal> {
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, bytes_max)).await;
+    // A slow body must not hold memory and a connection for long.
     let why = match read {
         Ok(Ok(body)) => return Ok(body),
         Ok(Err(error)) => error.to_string(),

@@ -1,5 +1,5 @@
-//! What HTTP adds to a change: it is made only where nothing has changed since (`If-Match`), and only once (`Idempotency-Key`); and what
-//! the audit wants to know of it: what was so before.
+//! Conditional and idempotent changes: `If-Match` makes a change only if nothing has changed since, `Idempotency-Key`
+//! makes it only once. Also records for the audit log what a change has changed.
 
 mod author;
 mod replay;
@@ -18,31 +18,31 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use tokio::sync::RwLock;
 
-/// The header that makes a POST happen once.
+/// Header with the idempotency key of a POST.
 pub(crate) const KEY: &str = "idempotency-key";
 
-/// The header of an answer that was given before.
+/// Header of a repeated answer.
 pub(crate) const REPLAYED: &str = "idempotent-replayed";
 
-/// Control, and what keeps askers from undoing each other's changes unseen.
+/// Wrapper around the control plane that keeps clients from overwriting each other's changes unnoticed.
 #[derive(Clone)]
 pub(crate) struct Keeping {
     control: Arc<Control>,
     table: &'static [Row],
-    /// Held alone by a change that must find things as its asker saw them, by other changes together.
+    /// Held exclusively by conditional changes, shared by all others.
     changes: Arc<RwLock<()>>,
     replays: Arc<Replays>,
 }
 
 impl Keeping {
-    /// Nobody has asked yet.
+    /// Creates it without stored answers.
     pub(crate) fn new(control: Arc<Control>, table: &'static [Row]) -> Self {
         Self { control, table, changes: Arc::default(), replays: Arc::default() }
     }
 
-    /// The answer to a question that was routed to `row`; `caller` tells whose keys are whose.
+    /// Answers a request that was routed to `row`; `caller` separates the idempotency keys of callers.
     ///
-    /// *Errors*: the question cannot be understood, or what control says.
+    /// *Errors*: the request cannot be parsed, or the refusal of the control plane.
     pub(crate) async fn answer(
         &self,
         row: &'static Row,
@@ -55,8 +55,10 @@ impl Keeping {
             return Ok(unless_known(response, &none_match));
         }
         let key = question.headers().get(KEY).cloned();
+        // Requests with other methods can be repeated without a key.
         match key.filter(|_| row.method == Method::POST) {
             None => self.clone().change(row, question).await,
+            // The answer would have to be stored to be repeated, and secrets are not stored.
             Some(_) if row.is_secret => {
                 let message = "its answer holds a secret, which is not kept to be said twice";
                 Err(Refusal::new(code::KEY_REUSED, message, "ask without an Idempotency-Key"))
@@ -76,19 +78,22 @@ impl Keeping {
             let _together = self.changes.read().await;
             return self.make(row, question).await;
         }
+        // Alone, so that the comparison and the change see the same state.
         let _alone = self.changes.write().await;
         self.admit_as_seen(row, &question, &wanted).await?;
         self.make(row, question).await
     }
 
-    /// Makes the change; with its answer comes what it has changed, where what is at the path can be looked at.
+    /// Makes the change and attaches the changed values to its answer, if the object at its path can be read.
     async fn make(&self, row: &'static Row, question: Question) -> Result<Response, Refusal> {
+        // The object is read before and after the change, for the audit log.
         let look = row_of_path(self.table, row.path).filter(|look| look.is_tagged);
         let Some(look) = look else { return row.answer(self.control.clone(), question).await };
         let same = question.of_same_name();
-        // What cannot be looked at is not there, or is put right by the change.
+        // An object that cannot be read does not exist, or is repaired by the change.
         let before = self.as_set(look, same.of_same_name()).await;
         let mut response = row.answer(self.control.clone(), question).await?;
+        // Many answers contain the object after the change already; reading it again is not needed then.
         let after = match response.extensions().get::<AsSet>() {
             Some(AsSet(set)) => Some(set.clone()),
             None => self.as_set(look, same).await,
@@ -106,7 +111,7 @@ impl Keeping {
         answer.extensions().get::<AsSet>().map(|AsSet(set)| set.clone())
     }
 
-    /// Admits a change of what has one of these tags.
+    /// Admits a change of an object that has one of these tags.
     async fn admit_as_seen(&self, row: &Row, question: &Question, wanted: &[String]) -> Result<(), Refusal> {
         let look = look_of(self.table, row).ok_or_else(|| {
             let message = format!("what {} {} changes has no tag", row.method, row.path);
@@ -114,16 +119,18 @@ impl Keeping {
         })?;
         let now = look.answer(self.control.clone(), question.of_same_name()).await?;
         let tag = now.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
+        // `*` matches any state (RFC 9110 §13.1.1).
         if wanted.iter().any(|wanted| wanted == "*" || wanted == tag) {
             return Ok(());
         }
+        // The author of the last change tells the operator whom to ask.
         let by = author::of_last_change(question, look.path).await.map(|by| format!(": {by}")).unwrap_or_default();
         let message = format!("it has changed since it was looked at{by}");
         Err(Refusal::new(code::CHANGED_SINCE, message, "look at it again, and send what is still to be changed"))
     }
 }
 
-/// The row whose answer has the tag of what `row` changes: the one at its path, or at the nearest one that its path lies below. `POST
+/// Row that shows the tag of the object that `row` changes: the one at its path, or at the nearest path above. `POST
 /// /disks/{name}/fail` changes the disk that `GET /disks/{name}` shows.
 pub(crate) fn look_of(table: &'static [Row], row: &Row) -> Option<&'static Row> {
     let mut path = row.path;
@@ -132,20 +139,21 @@ pub(crate) fn look_of(table: &'static [Row], row: &Row) -> Option<&'static Row> 
         if look.is_some() {
             return look;
         }
-        // Without a name there is nothing of which it could be a part.
+        // A path without a name is not an object of which something could be a part.
         path = path.rsplit_once('/').map(|(above, _)| above).filter(|above| above.contains('{'))?;
     }
 }
 
-/// The row of `table` that shows what is at this path, as rows write it.
+/// Row of `table` that reads the object at this path template.
 fn row_of_path(table: &'static [Row], path: &str) -> Option<&'static Row> {
     table.iter().find(|row| row.method == Method::GET && row.path == path)
 }
 
-/// The answer, or that it is the one that is known.
+/// Replaces the answer by 304 if the client has it already.
 fn unless_known(response: Response, none_match: &[String]) -> Response {
     let tag = response.headers().get(ETAG).cloned();
     let known = tag.as_ref().and_then(|tag| tag.to_str().ok());
+    // `If-None-Match` uses the weak comparison (RFC 9110 §13.1.2).
     let is_known =
         known.is_some_and(|tag| none_match.iter().any(|known| known == "*" || known.trim_start_matches("W/") == tag));
     match tag {
@@ -154,7 +162,7 @@ fn unless_known(response: Response, none_match: &[String]) -> Response {
     }
 }
 
-/// The values of a header that lists tags. *Source*: RFC 9110 §13.1.
+/// Values of a header with a list of tags. *Source*: RFC 9110 §13.1.
 fn listed(headers: &HeaderMap, name: &str) -> Vec<String> {
     let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect()

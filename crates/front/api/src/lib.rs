@@ -1,8 +1,8 @@
-//! How the array is asked: REST on a local socket, and who may speak there.
+//! Management API of the array: REST on a local socket and over HTTPS, with authentication, roles and an audit log.
 //!
-//! Everything that can be asked is a [row](Row) of the [table](table); a request is admitted ([`server`]), finds its row
-//! ([`routes`]), is read ([`row`]), carried out by `control::Control`, and answered; a refusal becomes a [problem document](Problem).
-//! Nothing here knows what is desired or how it is made so.
+//! Every operation is a [row](Row) of the [table](table). A request is authenticated and authorized ([`server`]),
+//! routed to its row ([`routes`]), parsed ([`row`]), carried out by `control::Control`, and answered; a refusal becomes
+//! a [problem document](Problem). Called by the daemon. Nothing here may know the desired state or how it is reached.
 
 mod annex;
 mod audit;

@@ -1,4 +1,4 @@
-//! What lists hold: their order, what else they are sorted by, and which words a search looks through.
+//! Lists of the API: their natural order, sort keys, and the texts that a search covers.
 
 use crate::row::{Atom, Key, Listed, key};
 use control::{HostGroupReport, HostReport, PresentationReport, TargetReport};
@@ -157,7 +157,7 @@ listed! {
     words [latency.operation.as_str()];
 }
 
-/// The text of what may be absent.
+/// Text of a value, empty if it is absent.
 fn known(text: &Option<impl ToString>) -> String {
     text.as_ref().map(ToString::to_string).unwrap_or_default()
 }

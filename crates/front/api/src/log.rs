@@ -1,4 +1,4 @@
-//! The last lines of the daemon's log, for whoever helps and cannot reach its journal.
+//! Recent lines of the daemon's log, for support without access to the journal.
 
 use model::Timestamp;
 use schemars::JsonSchema;
@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lines that are kept at most.
+/// Lines kept at most.
 pub(crate) const LINES_MAX: usize = 2000;
-/// Bytes of all of them at most.
+/// Bytes of all kept lines at most.
 pub(crate) const BYTES_MAX: usize = 512 << 10;
-/// What is kept of one line.
+/// Bytes kept of one line.
 pub(crate) const LINE_BYTES_MAX: usize = 4 << 10;
 
-/// The last lines of the log. Cheap to clone; whoever writes a line of the log writes it here as well.
+/// Buffer of recent log lines. A clone refers to the same buffer; the logger writes each line to it as well.
 #[derive(Clone, Debug, Default)]
 pub struct LastLines(Arc<Mutex<Kept>>);
 
@@ -22,23 +22,23 @@ pub struct LastLines(Arc<Mutex<Kept>>);
 struct Kept {
     lines: VecDeque<String>,
     bytes: usize,
-    /// Lines that have come so far.
+    /// Lines written so far.
     written: u64,
 }
 
-/// The end of the daemon's log.
+/// Recent lines of the daemon's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonLog {
-    /// When it was asked for.
+    /// Time of the request.
     pub time: Timestamp,
-    /// The lines, the oldest first.
+    /// Lines, the oldest first.
     pub lines: Vec<String>,
-    /// Lines before them since the daemon began.
+    /// Number of lines before them since the daemon started.
     pub before: u64,
 }
 
 impl LastLines {
-    /// The last lines, not more than `limit`.
+    /// Returns the last lines, at most `limit`.
     #[must_use]
     pub fn last(&self, limit: usize) -> DaemonLog {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,6 +48,7 @@ impl LastLines {
     }
 
     fn keep(&self, line: &str) {
+        // Cut at a character boundary: lines are text.
         let end = line.floor_char_boundary(LINE_BYTES_MAX);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bytes += end;
@@ -59,7 +60,7 @@ impl LastLines {
     }
 }
 
-/// Each write is whole lines.
+/// Expects whole lines in each write.
 impl io::Write for LastLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         String::from_utf8_lossy(bytes).lines().for_each(|line| self.keep(line));

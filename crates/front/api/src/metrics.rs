@@ -1,6 +1,6 @@
-//! What a Prometheus server is told: everything that has a number, by the conventions of its names.
+//! Metrics for Prometheus, under names by its conventions.
 //!
-//! Volumes that nobody has used since they were opened have no histogram, and everything else of theirs.
+//! Volumes that were not used since they were opened have no histogram, only the other metrics.
 
 mod text;
 
@@ -16,12 +16,12 @@ use std::sync::Arc;
 pub(crate) use text::Text;
 use text::{Kind, Labels};
 
-/// Of the rows of a histogram, each second bound is told: 16 µs, 64 µs, … 67 s.
+/// Step over the bounds of a histogram: every second one is exported (16 µs, 64 µs, … 67 s).
 const BOUNDS_STEP: usize = 2;
 
-/// All families, in the text format of Prometheus.
+/// All metric families in the text format of Prometheus.
 ///
-/// *Errors*: the data plane is gone.
+/// *Errors*: the engine is not running.
 pub(crate) async fn metrics(control: Arc<Control>, alerts: &Alerts) -> Result<String, Refusal> {
     let mut text = Text::default();
     node(&mut text, &control.status.report().await?);
@@ -73,6 +73,7 @@ fn node(text: &mut Text, status: &StatusReport) {
         let mut family = text.family("blockyard_confinement", Kind::Gauge, help);
         for report in &status.confinement {
             let in_force = report.state == MeasureState::InForce;
+            // Prometheus has no booleans: states are exported as 0 and 1.
             family.sample(&[("measure", report.measure.as_str())], u64::from(in_force));
         }
     }
@@ -124,6 +125,7 @@ pub(crate) fn pools(text: &mut Text, pools: &[PoolReport]) {
     });
     each("blockyard_rebuild_progress_ratio", "How far the rebuild of a pool is, while one runs.", &|pool| {
         let under_way = pool.groups.iter().filter_map(|group| group.rebuild.as_ref());
+        // Several groups may rebuild at once; the slowest one decides.
         under_way.map(|progress| ratio(progress.done_bytes, progress.total_bytes)).reduce(f64::min)
     });
     each("blockyard_pool_lost_blocks", "Blocks of 4096 bytes of which no copy can be read.", &|pool| {
@@ -143,10 +145,11 @@ pub(crate) fn pools(text: &mut Text, pools: &[PoolReport]) {
     );
 }
 
-/// The value of an operation at a percentile; both are empty where there is one value alone.
+/// Latency of an operation at a percentile; both texts are empty for a metric without these labels.
 type Percentile = (&'static str, &'static str, f64);
 
 fn members(text: &mut Text, pools: &[PoolReport]) {
+    // One family at a time, because the format requires its samples to be consecutive.
     let mut each = |name, help, value: &dyn Fn(&model::MemberLatency) -> Vec<Percentile>| {
         let mut family = text.family(name, Kind::Gauge, help);
         for pool in pools {
@@ -159,6 +162,7 @@ fn members(text: &mut Text, pools: &[PoolReport]) {
                         ("operation", operation),
                         ("percentile", percentile),
                     ];
+                    // A value of the member as a whole has no labels of an operation.
                     family.sample(if operation.is_empty() { &labels[..2] } else { &labels }, value);
                 }
             }
@@ -206,6 +210,7 @@ fn volumes_as_they_are(text: &mut Text, volumes: &[VolumeReport]) {
 }
 
 fn volumes_as_used(text: &mut Text, activity: &Activity) {
+    // Names are formatted once for all families.
     let named: Vec<(String, &model::VolumeActivity)> =
         activity.volumes.iter().map(|volume| (volume.name.to_string(), volume)).collect();
     let help = "How long commands of hosts took at a volume, from when all of them was there to their answer.";
@@ -244,11 +249,12 @@ fn volumes_as_used(text: &mut Text, activity: &Activity) {
     });
 }
 
-/// The paths of remote disks.
+/// Paths of remote disks.
 fn disk_paths(text: &mut Text, disks: &[DiskReport]) {
     let remote = disks.iter().filter_map(|disk| Some((disk.name.as_ref()?, disk.remote.as_ref()?)));
     let paths: Vec<_> = remote.flat_map(|(name, remote)| remote.paths.iter().map(move |path| (name, path))).collect();
     if paths.is_empty() {
+        // A family without samples is left out.
         return;
     }
     let mut each = |name, kind, help, value: &dyn Fn(&model::DiskPathReport) -> u64| {
@@ -277,6 +283,7 @@ fn disks(text: &mut Text, disks: &[DiskReport]) {
             let serial = disk.identity.serial.as_deref().unwrap_or_default();
             for (what, value) in values(disk) {
                 let labels = [("disk", named.as_str()), ("serial", serial), ("kind", what)];
+                // An empty kind leaves the label out.
                 family.sample(if what.is_empty() { &labels[..2] } else { &labels }, value);
             }
         }
@@ -314,6 +321,7 @@ fn sessions(text: &mut Text, activity: &Activity) {
         let mut family = text.family(name, kind, help);
         for session in &activity.sessions {
             let (id, portal) = (session.id.to_string(), session.portal.to_string());
+            // An initiator without a host entry has an empty host label.
             let host = session.host.as_ref().map(|host| host.as_str()).unwrap_or_default();
             let labels =
                 [("session", id.as_str()), ("host", host), ("initiator", &session.initiator), ("portal", &portal)];
@@ -360,13 +368,13 @@ fn alerts_and_receivers(text: &mut Text, alerts: &Alerts) {
     }
 }
 
-/// The families that each process has by convention. What the system does not tell is left out.
+/// Metrics that every process has by convention. Values that the system does not provide are left out.
 fn process(text: &mut Text) {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in brackets may hold anything; what follows it are fields 3 and on.
+    // The command name in parentheses may contain anything; the fields from number 3 on follow it.
     let fields: Vec<&str> = stat.rsplit_once(") ").map_or_else(Vec::new, |(_, rest)| rest.split(' ').collect());
     let field = |number: usize| fields.get(number - 3).and_then(|field| field.parse::<u64>().ok());
-    // User space is told in hundredths of a second, whatever the kernel counts in.
+    // Times in `/proc` are in hundredths of a second (`USER_HZ`), whatever the kernel uses internally.
     if let (Some(user), Some(system)) = (field(14), field(15)) {
         let seconds = float(user + system) / 100.0;
         text.family("process_cpu_seconds_total", Kind::Counter, "CPU time of the daemon.").sample(&[], seconds);
@@ -386,6 +394,7 @@ fn process(text: &mut Text) {
 fn durations(family: &mut text::Family<'_>, labels: &Labels<'_>, histogram: &Histogram) {
     let count = histogram.commands();
     if count == 0 {
+        // An unused operation would export a histogram of zeros for every volume.
         return;
     }
     let cumulated = histogram.cumulated();

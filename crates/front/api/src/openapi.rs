@@ -1,4 +1,4 @@
-//! The API described for machines: OpenAPI 3.1, made from the rows.
+//! OpenAPI 3.1 document of the API, generated from the rows.
 
 mod schemas;
 
@@ -10,17 +10,19 @@ use crate::row::{Row, SCHEMA, Taken};
 use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-/// The description of every row of `table`.
+/// Generates the document for every row of `table`.
 pub(crate) fn document(table: &'static [Row]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
     for row in table {
+        // Rows of the same path share one entry.
         let path = paths.entry(templated(&row.full_path())).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(row.method.as_str().to_lowercase(), operation(table, row, &mut schemas));
         }
     }
     let problem = schemas.told::<ProblemDocument>();
+    // Complete only after all rows were described.
     let (asked, told) = schemas.end();
     let mut document = json!({
         "openapi": "3.1.0",
@@ -38,13 +40,13 @@ pub(crate) fn document(table: &'static [Row]) -> Value {
     document
 }
 
-/// `{*name}` as OpenAPI has it.
+/// Path template in the syntax of OpenAPI: `{*name}` becomes `{name}`.
 fn templated(path: &str) -> String {
     path.replace("{*", "{")
 }
 
 fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
-    // A change of what has a tag can be asked for on a condition.
+    // A change of an object with a tag can be conditional.
     let is_conditional = !row.looks() && look_of(table, row).is_some();
     let taken = (row.takes)(schemas);
     let good = good(row, (row.tells)(schemas));
@@ -64,6 +66,7 @@ fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
         "parameters": parameters(row, &taken, is_conditional),
         "responses": responses,
     });
+    // A body without required fields may be left out.
     if let Some(body) = taken.body {
         operation["requestBody"] = json!({
             "required": schemas.asks_for_something(&body),
@@ -75,6 +78,7 @@ fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
 
 fn good(row: &Row, told: Told) -> Value {
     let description = row.summary;
+    // Every JSON answer has the schema version and one noun.
     let whole = |value: Value, page: Option<Value>| {
         let mut properties = json!({ "schema": { "const": SCHEMA }, row.noun: value });
         let mut required = vec!["schema", row.noun];
@@ -104,13 +108,14 @@ fn good(row: &Row, told: Told) -> Value {
     good
 }
 
-/// `volume_set` and the like: the path's words without the name, and the method.
+/// Operation ID: the words of the path without names, and the method.
 fn operation_id(row: &Row) -> String {
     let words = row.path.split('/').filter(|word| !word.is_empty() && !word.starts_with('{'));
     let mut id = row.method.as_str().to_lowercase();
     for word in words {
         id = id + "_" + &word.replace(['-', '.'], "_");
     }
+    // Separates the object from the list at the same path.
     if row.path.ends_with('}') { id + "_one" } else { id }
 }
 
@@ -119,6 +124,7 @@ fn tag(row: &Row) -> &str {
 }
 
 fn parameters(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<Value> {
+    // The parameter is named like the placeholder in the path.
     let named = row.path.find('{').map(|at| row.path[at..].trim_start_matches(['{', '*']));
     let name = named.and_then(|rest| rest.split('}').next()).zip(taken.name.as_ref());
     let in_path = name.map(|(name, schema)| json!({ "name": name, "in": "path", "required": true, "schema": schema }));
@@ -130,7 +136,7 @@ fn parameters(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<Value> {
     in_path.into_iter().chain(in_query).chain(headers(row, is_conditional).into_iter().map(header)).collect()
 }
 
-/// The headers that a row minds, and what they do.
+/// Request headers that a row evaluates, with their descriptions.
 fn headers(row: &Row, is_conditional: bool) -> Vec<(&'static str, &'static str)> {
     let mut headers = Vec::new();
     if row.is_tagged {
@@ -151,9 +157,10 @@ fn has_tag(row: &Row) -> bool {
     row.is_tagged || row.method == Method::PATCH || row.method == Method::PUT
 }
 
-/// The refusals that can come of a row, by status.
+/// Refusals that a row can return, by status.
 fn refusals(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<(StatusCode, &'static str)> {
     let changes = row.method != Method::GET;
+    // Only a request that names something can fail to find it.
     let asks = taken.name.is_some() || taken.body.is_some() || !taken.query.is_empty();
     let may =
         |status: StatusCode, when: bool| when.then(|| (status, REFUSALS.iter().find(|row| row.0 == status.as_u16())));
@@ -176,7 +183,7 @@ fn refusals(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<(StatusCode, 
     .collect()
 }
 
-/// Status, name and meaning of refusals.
+/// Status, name and description of the refusals.
 const REFUSALS: [(u16, &str, &str); 11] = [
     (401, "Unproven", "Nobody knows who asks, or a password or token is wrong."),
     (403, "Forbidden", "Whoever asks may not ask this."),

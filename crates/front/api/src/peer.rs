@@ -1,16 +1,16 @@
-//! Who is at the other end of a connection, as far as the kernel knows.
+//! Origin of a connection, as far as the kernel knows it.
 
 use axum::extract::connect_info::Connected;
 use axum::serve::IncomingStream;
 use std::net::SocketAddr;
 use tokio::net::UnixListener;
 
-/// Who is at the other end, before it has proven anything.
+/// Origin of a connection before authentication.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
-    /// A process of this machine, whose user the kernel knows.
+    /// Process of this machine, with its user ID as the kernel reports it (`SO_PEERCRED`).
     Local(Option<u32>),
-    /// Somebody in the network.
+    /// Remote address.
     Remote(SocketAddr),
 }
 

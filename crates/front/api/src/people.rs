@@ -1,4 +1,4 @@
-//! Who may use the array: users with passwords, their logins, tokens of programs, and links that let somebody in for the first time.
+//! Users with passwords, their login sessions, API tokens, and one-time links for a first password.
 
 mod document;
 mod links;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use throttle::{Attempt, LoginThrottle, Policy};
 use tokens::Used;
 
-/// What wrong passwords cost.
+/// Throttle policy for wrong passwords.
 const GUESSES: Policy = Policy {
     free: 0,
     first: Duration::from_secs(1),
@@ -39,10 +39,10 @@ const GUESSES: Policy = Policy {
     memory: Duration::from_secs(15 * 60),
     remembered_max: 4096,
 };
-/// From so many failures on, each doubling of them is an event.
+/// Failures from which on each doubling raises an event.
 const GUESSES_TOLD: u32 = 5;
 
-/// Everybody who may use the array.
+/// Users, tokens, logins and links of the array.
 pub(crate) struct People {
     control: Arc<Control>,
     book: Book,
@@ -50,25 +50,25 @@ pub(crate) struct People {
     logins: Logins,
     links: Links,
     throttle: LoginThrottle<Name>,
-    /// The instant that times of the throttle are counted from.
+    /// Instant from which the throttle counts time.
     since: Instant,
     used: Used,
-    /// The last number of each user's second factor, which is good once.
+    /// Last used time step of each user's second factor; a code is valid once.
     steps: Mutex<BTreeMap<Name, u64>>,
-    /// Second factors that were shown and not confirmed yet.
+    /// Second factors that were offered and not confirmed yet.
     offered: Mutex<BTreeMap<Name, Secret>>,
 }
 
-/// A login that was let in: what its cookie is, which nobody hears again.
+/// A new login with its cookie, which is returned only once.
 pub(crate) struct LetIn {
     pub cookie: String,
     pub login: Login,
 }
 
 impl People {
-    /// Everybody as they were kept; nobody is logged in.
+    /// Loads users and tokens from the state; nobody is logged in.
     ///
-    /// *Errors*: what is kept cannot be read.
+    /// *Errors*: they cannot be read.
     pub(crate) fn open(control: Arc<Control>) -> Result<Self, Refusal> {
         let book = Book::open(control.clone())?;
         let (mill, logins, links, used) = Default::default();
@@ -77,9 +77,9 @@ impl People {
         Ok(Self { control, book, mill, logins, links, throttle, since, used, steps, offered })
     }
 
-    /// Begins to check a password of `user` at `address`.
+    /// Starts a password check for `user` from `address`.
     ///
-    /// *Errors*: `ASKED_TOO_OFTEN` while another login from there, or of this user, has failed and is not answered yet.
+    /// *Errors*: `ASKED_TOO_OFTEN` while another failed login from there, or of this user, is being delayed.
     fn begin_attempt(&self, address: IpAddr, user: &Name) -> Result<Attempt<Name>, Refusal> {
         self.throttle.begin(address, user, self.since.elapsed()).ok_or_else(|| {
             let hint = "wait until the wrong password before has had its answer";
@@ -87,9 +87,9 @@ impl People {
         })
     }
 
-    /// `name` logs in with a password, and with a number where it has a second factor.
+    /// Logs `name` in with a password, and a code if it has a second factor.
     ///
-    /// *Errors*: one of them is wrong, and the answer comes late; or the number is wanted and was not sent.
+    /// *Errors*: the password or code is wrong, and the answer is delayed; or a code is required and was not sent.
     pub(crate) async fn log_in(
         &self,
         name: &Name,
@@ -97,11 +97,14 @@ impl People {
         number: Option<&str>,
         (address, agent): (IpAddr, &str),
     ) -> Result<LetIn, Refusal> {
+        // Before anything expensive: an attempt that is refused costs nothing.
         let attempt = self.begin_attempt(address, name)?;
         let registry = self.book.now();
         let user = registry.users.get(name);
         let kept = user.and_then(|user| user.password.as_ref());
+        // For an unknown user the hash is computed as well, so that the duration does not reveal which users exist.
         let right = self.mill.is(kept, password.0).await?;
+        // The password is judged first: the need for a code is revealed only to those who know the password.
         let wrong = match (right, user.and_then(|user| user.second_factor.as_ref()), number) {
             (true, None, _) => None,
             (true, Some(_), None) => {
@@ -118,6 +121,7 @@ impl People {
         };
         let penalty = attempt.failed(self.since.elapsed());
         tracing::warn!(user = %name, %address, failures = penalty.failures, "a login to the console failed");
+        // At 5, 10, 20, 40 and so on: an attack must not fill the event list.
         if penalty.failures >= GUESSES_TOLD
             && (penalty.failures / GUESSES_TOLD).is_power_of_two()
             && penalty.failures % GUESSES_TOLD == 0
@@ -127,6 +131,7 @@ impl People {
             let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
             self.control.core.raise(event::LOGINS_FAIL, node, sentence);
         }
+        // The delay is the throttle; `attempt` keeps further attempts waiting meanwhile.
         tokio::time::sleep(penalty.hold).await;
         drop(attempt);
         Err(Refusal::new(code::LOGIN_FAILED, wrong, "try again, or ask root for blockyard web link"))
@@ -138,16 +143,16 @@ impl People {
         Ok(LetIn { cookie, login })
     }
 
-    /// A number is good once.
+    /// Checks a code of the second factor and marks it as used.
     fn number_is_good(&self, name: &Name, factor: &SecondFactor, number: &str) -> bool {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let step = totp::step_of(factor.secret.expose(), number, now().unix(), steps.get(name).copied());
         step.map(|step| steps.insert(name.clone(), step)).is_some()
     }
 
-    /// A link that lets one person in: its secret and its end.
+    /// Creates a one-time link; returns its secret and its expiry.
     ///
-    /// *Errors*: there is no such user, or a new one is wanted who may nothing.
+    /// *Errors*: the user does not exist.
     pub(crate) fn make_link(&self, user: Option<Name>, role: Option<Role>) -> Result<(String, Timestamp), Refusal> {
         if let Some(user) = &user {
             self.book.now().user(user)?;
@@ -155,9 +160,9 @@ impl People {
         self.links.make(user, role.unwrap_or(Role::Admin), now())
     }
 
-    /// The link is used: its user has this password and is logged in. A new user is called `name`.
+    /// Uses a link: sets the password of its user, or creates the user `name`, and logs the user in.
     ///
-    /// *Errors*: the link is not good, the name is taken or missing, or the password is weak; the link is then good still.
+    /// *Errors*: the link is invalid, the name is taken or missing, or the password is weak; the link then stays valid.
     pub(crate) async fn use_link(
         &self,
         secret: &str,
@@ -165,7 +170,7 @@ impl People {
         password: Password,
         (address, agent): (IpAddr, &str),
     ) -> Result<LetIn, Refusal> {
-        // The work is done for who has a link alone.
+        // Hashing is expensive, so the link is checked first.
         let known = self.links.look(secret, now())?;
         let name = match (known.user, name) {
             (Some(user), None) => user,
@@ -181,6 +186,7 @@ impl People {
         };
         password::admit(&password.0, name.as_str())?;
         let kept = self.mill.keep(password.0).await?;
+        // The link is used up only if the user was stored, under one lock.
         self.links.take(secret, now(), |link| {
             self.book.change(|registry| {
                 if link.user.is_none() {
@@ -191,25 +197,26 @@ impl People {
                 Ok(())
             })
         })?;
+        // A password that was set by a link ends sessions that somebody else may have opened.
         self.logins.end_others(&name, None);
         self.let_in(&name, address, agent)
     }
 
-    /// Everybody who may log in.
+    /// Reports of all users.
     pub(crate) fn users(&self) -> Vec<UserReport> {
         let logins = self.logins.list(now());
         let report = |(name, user): (&Name, &User)| report(name, user, &logins);
         self.book.now().users.iter().map(report).collect()
     }
 
-    /// One of them.
+    /// Report of one user.
     ///
-    /// *Errors*: there is none of this name.
+    /// *Errors*: there is no such user.
     pub(crate) fn user(&self, name: &Name) -> Result<UserReport, Refusal> {
         Ok(report(name, self.book.now().user(name)?, &self.logins.list(now())))
     }
 
-    /// A user more, with a password, or with none until a link is used.
+    /// Adds a user, with a password or without one until a link is used.
     ///
     /// *Errors*: the name is taken, or the password is weak.
     pub(crate) async fn add_user(&self, request: NewUser) -> Result<UserReport, Refusal> {
@@ -227,9 +234,9 @@ impl People {
         self.user(&name)
     }
 
-    /// The user is otherwise. A new password or a lower role ends its logins, but for `own`.
+    /// Changes a user. A new password or role ends its logins except `own`.
     ///
-    /// *Errors*: there is none, the password is weak, or nobody would be admin any more.
+    /// *Errors*: there is no such user, the password is weak, or the last admin would be lost.
     pub(crate) async fn set_user(
         &self,
         name: &Name,
@@ -240,6 +247,7 @@ impl People {
         let kept = match password {
             Some(password) => {
                 password::admit(&password.0, name.as_str())?;
+                // Checked before the expensive hash.
                 self.book.now().user(name)?;
                 Some(self.mill.keep(password.0).await?)
             }
@@ -260,6 +268,7 @@ impl People {
             }
             Ok(())
         })?;
+        // A role or password that was changed must not be in use by an older session.
         if ends {
             self.logins.end_others(name, own);
             self.links.forget(name);
@@ -267,12 +276,13 @@ impl People {
         self.user(name)
     }
 
-    /// The user is gone, with its logins, links and tokens.
+    /// Removes a user with its logins, links and tokens.
     ///
-    /// *Errors*: there is none, or nobody would be admin any more.
+    /// *Errors*: there is no such user, or the last admin would be lost.
     pub(crate) fn remove_user(&self, name: &Name) -> Result<(), Refusal> {
         self.book.change(|registry| {
             registry.user(name)?;
+            // Removing counts as the least role, so the same rule protects the last admin.
             admit_fewer_admins(registry, name, Role::Viewer)?;
             registry.remove_user(name)
         })?;
@@ -281,9 +291,9 @@ impl People {
         Ok(())
     }
 
-    /// The user has another password, having proven the old one; its other logins are over.
+    /// Changes the password of a logged-in user after checking the old one; its other logins end.
     ///
-    /// *Errors*: the old one is wrong, and the answer comes late; or the new one is weak.
+    /// *Errors*: the old password is wrong, and the answer is delayed; or the new one is weak.
     pub(crate) async fn change_own_password(
         &self,
         login: &Login,
@@ -295,8 +305,9 @@ impl People {
         self.set_user(&login.user, request, Some(&login.id)).await
     }
 
-    /// Whoever is logged in is the user still, and no passer-by.
+    /// Checks the password of a logged-in user again: an unattended session must not be enough for this operation.
     async fn prove(&self, login: &Login, password: Password) -> Result<(), Refusal> {
+        // Guessing the password in an open session is throttled like a login.
         let attempt = self.begin_attempt(login.address, &login.user)?;
         let registry = self.book.now();
         if self.mill.is(registry.user(&login.user)?.password.as_ref(), password.0).await? {
@@ -306,7 +317,7 @@ impl People {
         Err(Refusal::new(code::PASSWORD_WRONG, "this is not the user's password", "try again"))
     }
 
-    /// A second factor is offered: it holds once a number of it was sent back.
+    /// Offers a second factor, which takes effect when a code of it was confirmed.
     ///
     /// *Errors*: the password is wrong, or the system gives no random numbers.
     pub(crate) async fn offer_second_factor(
@@ -316,15 +327,16 @@ impl People {
     ) -> Result<SecondFactorReport, Refusal> {
         self.prove(login, password).await?;
         let secret = control::random::<{ totp::SECRET_BYTES }>()?;
+        // In memory only, until it is confirmed.
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         offered.insert(login.user.clone(), Secret::of(secret.to_vec()));
         let link = totp::link(&secret, login.user.as_str(), self.control.core.settings().node.as_str());
         Ok(SecondFactorReport { secret: totp::base32(&secret), link })
     }
 
-    /// The second factor that was offered holds.
+    /// Confirms the offered second factor.
     ///
-    /// *Errors*: none was, or the number is not of it.
+    /// *Errors*: none was offered, or the code is wrong.
     pub(crate) fn confirm_second_factor(&self, login: &Login, number: &str) -> Result<UserReport, Refusal> {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         let secret = offered.get(&login.user).cloned();
@@ -339,12 +351,14 @@ impl People {
             Ok(())
         })?;
         offered.remove(&login.user);
+        // The code that confirmed it must not be valid for a login.
         self.steps.lock().unwrap_or_else(PoisonError::into_inner).insert(login.user.clone(), step);
+        // Other sessions were opened without the second factor.
         self.logins.end_others(&login.user, Some(&login.id));
         self.user(&login.user)
     }
 
-    /// There is no second factor any more.
+    /// Removes the second factor.
     ///
     /// *Errors*: the password is wrong.
     pub(crate) async fn drop_second_factor(&self, login: &Login, password: Password) -> Result<UserReport, Refusal> {
@@ -353,33 +367,34 @@ impl People {
         self.set_user(&login.user, request, Some(&login.id)).await
     }
 
-    /// The login of a cookie, and what its user may do now.
+    /// Login of a cookie with the present role of its user. `asked` extends the idle timeout.
     pub(crate) fn login_of(&self, cookie: &str, asked: bool) -> Option<(Login, Role)> {
         let login = self.logins.find(cookie, asked, now())?;
+        // Looked up at each request, so a new role applies to open sessions at once.
         let role = self.book.now().users.get(&login.user)?.role;
         Some((login, role))
     }
 
-    /// Logins that are open: of `user`, or of everybody.
+    /// Open logins of `user`, or of all users.
     pub(crate) fn logins(&self, user: Option<&Name>, own: Option<&str>) -> Vec<LoginReport> {
         let all = self.logins.list(now());
         all.iter().filter(|login| user.is_none_or(|user| login.user == *user)).map(|login| login.report(own)).collect()
     }
 
-    /// The login is over; only one of `user` where one is named.
+    /// Ends a login; only one of `user` if that is given.
     ///
-    /// *Errors*: there is none.
+    /// *Errors*: there is no such login.
     pub(crate) fn end_login(&self, id: &str, user: Option<&Name>) -> Result<(), Refusal> {
         self.logins.end(id, user)
     }
 
-    /// True while the login lives.
+    /// True while the login is valid.
     pub(crate) fn login_lives(&self, id: &str) -> bool {
         self.logins.lives(id, now())
     }
 }
 
-/// Admits that the user has this role. An array that was managed by somebody stays so.
+/// Admits a role for the user. An array that has an admin who can log in must keep one.
 fn admit_fewer_admins(registry: &Registry, name: &Name, role: Role) -> Result<(), Refusal> {
     let others = registry.users.iter().any(|(other, user)| other != name && is_admin(user));
     if role == Role::Admin || others || !registry.users.get(name).is_some_and(is_admin) {
@@ -405,12 +420,12 @@ fn report(name: &Name, user: &User, logins: &[Login]) -> UserReport {
     }
 }
 
-/// What stands for a secret that nobody can guess.
+/// Digest by which a secret is stored. A fast hash suffices, because these secrets have 256 random bits.
 fn digest(secret: &str) -> [u8; 32] {
     Sha3_256::digest(secret.as_bytes()).into()
 }
 
-/// What the app of whoever has this secret shows now.
+/// Code that an authenticator app with this secret shows now.
 #[cfg(test)]
 pub(crate) fn shown_number(base32: &str) -> String {
     totp::shown(&totp::from_base32(base32).expect("a secret"), now().unix())

@@ -1,15 +1,15 @@
-//! A refusal as HTTP says it.
+//! Refusals as HTTP problem documents.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use model::{Kind, Refusal, code};
 
-/// A refusal on its way out, as a problem document. *Source*: RFC 9457.
+/// A refusal as the answer of a request. *Source*: RFC 9457.
 #[derive(Debug)]
 pub struct Problem(pub Refusal);
 
 impl Problem {
-    /// The status that says it.
+    /// HTTP status of the refusal.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         let Self(refusal) = self;
@@ -19,7 +19,7 @@ impl Problem {
             code::HOST_NAME_UNKNOWN => return StatusCode::MISDIRECTED_REQUEST,
             code::MEDIA_TYPE => return StatusCode::UNSUPPORTED_MEDIA_TYPE,
             code::REQUEST_TOO_LARGE => return StatusCode::PAYLOAD_TOO_LARGE,
-            // The array is well: what is away is somebody else's.
+            // The array works; the receiver of alerts is unavailable.
             code::RECEIVER_AWAY => return StatusCode::CONFLICT,
             _ => {}
         }
@@ -62,41 +62,43 @@ impl IntoResponse for Problem {
         let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], text).into_response();
         match status {
             StatusCode::UNAUTHORIZED => {
+                // Required with this status (RFC 9110 §11.6.1).
                 let how = HeaderValue::from_static("Bearer realm=\"blockyard\"");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
             }
             StatusCode::TOO_MANY_REQUESTS => {
+                // The rate limits refill within a second.
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             _ => {}
         }
-        // The audit says why.
+        // For the audit log, which records the code.
         response.extensions_mut().insert(remembered);
         response
     }
 }
 
-/// A refusal as HTTP says it. *Source*: RFC 9457.
+/// Problem document of a refused request. *Source*: RFC 9457.
 #[derive(serde::Serialize, schemars::JsonSchema)]
 pub(crate) struct ProblemDocument {
-    /// `urn:blockyard:` and the code.
+    /// Type URN: `urn:blockyard:` and the code.
     pub r#type: String,
-    /// What the code means, in general.
+    /// General meaning of the code.
     pub title: &'static str,
-    /// The status of the answer.
+    /// HTTP status of the answer.
     pub status: u16,
-    /// What is wrong, and what would be right, in one sentence.
+    /// Description of the problem and its remedy in one sentence.
     pub detail: String,
-    /// Which rule, for scripts and for the manual.
+    /// Error code, for scripts and for the manual.
     pub code: model::Code,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// What would be right. May be empty where nobody can tell.
+    /// Remedy; empty if none is known.
     pub hint: String,
-    /// The sessions that would end or lose access, where that is why.
+    /// Sessions that would end or lose access, if that is the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<model::SessionLoss>,
-    /// The field of the request (of its body, or of its query where it has no body) that confirms the change when it is true.
+    /// Field of the request (of its body, or of its query if it has no body) that confirms the change when set to true.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub confirm: String,
 }

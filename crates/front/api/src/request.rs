@@ -1,4 +1,4 @@
-//! What is asked about people: the bodies of those requests.
+//! Request bodies for users, logins, tokens, links and audit queries.
 
 use model::{Name, Role, Scope, Span};
 use schemars::JsonSchema;
@@ -7,14 +7,14 @@ use std::fmt;
 use std::num::NonZeroU16;
 use zeroize::Zeroizing;
 
-/// A password, or a number of a second factor, on its way. It shows itself to nobody and is wiped when dropped.
+/// Password or one-time code. Never shown, and wiped from memory when dropped.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "String", into = "String")]
 #[schemars(extend("format" = "password"))]
 pub struct Password(pub(crate) Zeroizing<String>);
 
 impl Password {
-    /// This text.
+    /// Creates it from text.
     #[must_use]
     pub fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
@@ -39,39 +39,39 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Log in.
+/// Log in with a name and a password.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogIn {
-    /// The user.
+    /// Name of the user.
     pub name: Name,
-    /// Its password.
+    /// Password of the user.
     pub password: Password,
-    /// What the app shows, where the user has a second factor.
+    /// Code of the authenticator app; required if the user has a second factor.
     #[serde(default)]
     pub code: Option<Password>,
 }
 
-/// Use a one-time link.
+/// Set a password with a one-time link.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UseLink {
-    /// What stands behind `#` in the link.
+    /// Secret after `#` in the link.
     pub token: Password,
-    /// What a new user is called; absent for one that there is.
+    /// Name of the new user; absent for an existing user.
     #[serde(default)]
     pub name: Option<Name>,
-    /// The password to log in with from now on.
+    /// New password.
     pub password: Password,
 }
 
-/// Make a one-time link.
+/// Create a one-time link.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewLink {
-    /// The user whose password it sets; absent for a new user.
+    /// User whose password the link sets; absent for a new user.
     pub user: Option<Name>,
-    /// What a new user may do; admin unless told otherwise.
+    /// Role of a new user [default: admin].
     pub role: Option<Role>,
 }
 
@@ -79,17 +79,17 @@ pub struct NewLink {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangePassword {
-    /// The one that there is.
+    /// Current password.
     pub old_password: Password,
-    /// The one from now on.
+    /// New password.
     pub password: Password,
 }
 
-/// Prove that it is oneself.
+/// Confirm an operation with one's own password.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prove {
-    /// One's password.
+    /// Password of the logged-in user.
     pub password: Password,
 }
 
@@ -97,79 +97,80 @@ pub struct Prove {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Confirm {
-    /// What the app shows.
+    /// Code that the authenticator app shows.
     pub code: Password,
 }
 
-/// Let somebody in.
+/// Add a user.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewUser {
-    /// What to log in as.
+    /// Login name.
     pub name: Name,
-    /// What the user may do.
+    /// Role of the user.
     pub role: Role,
-    /// The password; without one a link is needed.
+    /// Password; without one the user needs a one-time link.
     #[serde(default)]
     pub password: Option<Password>,
 }
 
-/// Change somebody.
+/// Change a user.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SetUser {
-    /// What the user may do.
+    /// New role.
     pub role: Option<Role>,
-    /// Another password.
+    /// New password.
     pub password: Option<Password>,
-    /// True to log in without a second factor from now on.
+    /// True to remove the second factor.
     pub no_second_factor: bool,
 }
 
-/// Let a program in.
+/// Create an API token.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
-    /// What to call it.
+    /// Name of the token.
     pub name: Name,
-    /// What it may do; no more than who asks.
+    /// Role of the token; at most that of its creator.
     pub role: Role,
-    /// `destroy` for what destroys data, and nouns such as `volumes` where it is for these alone.
+    /// Scopes: `destroy` permits destroying data, `access` permits changing access to the array, and nouns such as
+    /// `volumes` limit the token to these.
     #[serde(default)]
     pub scopes: Vec<Scope>,
-    /// How long it is good; 90 days unless told otherwise.
+    /// Validity of the token [default: 90d].
     #[serde(default)]
     pub lasts: Option<Span>,
 }
 
-/// Forward the audit.
+/// Forward the audit log to a syslog server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SetForward {
-    /// Where to: `syslog+tls://host:6514`; nowhere when absent.
+    /// Destination: `syslog+tls://host:6514`; absent to stop forwarding.
     pub to: Option<String>,
-    /// The key to believe there, whatever its certificate says.
+    /// Pinned public key of the server; its certificate is not verified otherwise.
     pub pin: Option<String>,
-    /// A file of the node with the authorities to believe, instead of the system's.
+    /// File on the node with trusted CA certificates, instead of those of the system.
     pub ca_file: Option<String>,
 }
 
-/// How much of the log.
+/// Selection of log lines.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogAsked {
-    /// Only so many lines, the latest; all that are kept unless told otherwise.
+    /// Number of lines, the latest; all kept lines if absent.
     pub limit: Option<NonZeroU16>,
 }
 
-/// Which records of the audit.
+/// Selection of audit records.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditAsked {
-    /// Only those with a lower number.
+    /// Only records with a lower number.
     pub before: Option<u64>,
-    /// Only so many; 100 unless told otherwise.
+    /// Number of records [default: 100].
     pub limit: Option<NonZeroU16>,
-    /// Only those that have this text, in capitals or not.
+    /// Only records that contain this text; case is ignored.
     pub search: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! REST, version 1: plural nouns under `/api/v1`, JSON in and out, problems as RFC 9457 has them.
+//! Routes of the REST API, version 1: plural nouns under `/api/v1`, JSON, problem documents (RFC 9457).
 //!
-//! Each file holds the [rows](Row) of a noun; what is served, described and judged is made from them.
+//! Each file has the [rows](Row) of a noun; routing, documentation and authorization are derived from them.
 
 mod access;
 mod alerts;
@@ -37,10 +37,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-/// What is at the root, too, because that is where others look for it.
+/// Paths that are also served at the root, where tools expect them.
 const AT_ROOT: [&str; 2] = ["/openapi.json", "/metrics"];
 
-/// All rows, noun by noun.
+/// All rows, by noun.
 static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let nouns = [
         node::rows(),
@@ -64,49 +64,52 @@ static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
     nouns.into_iter().flatten().collect()
 });
 
-/// The rows by path and method.
+/// Rows by path and method.
 static FOUND: LazyLock<BTreeMap<(String, &str), &Row>> =
     LazyLock::new(|| TABLE.iter().map(|row| ((row.full_path(), row.method.as_str()), row)).collect());
 
-/// Everything that can be asked, row by row.
+/// Returns all rows of the API.
 #[must_use]
 pub fn table() -> &'static [Row] {
     &TABLE
 }
 
-/// The description of every row of the table.
+/// Generates the OpenAPI document.
 #[must_use]
 pub fn document() -> Value {
     openapi::document(table())
 }
 
-/// The description as it is checked in.
+/// OpenAPI document in the form that is checked in.
 #[must_use]
 pub fn description() -> String {
     let text = serde_json::to_string_pretty(&document()).expect("values are said in JSON");
     text + "\n"
 }
 
-/// The row of a request that was routed; none where no row is.
+/// Row of a routed request; `None` if there is none.
 #[must_use]
 pub fn row_of(method: &Method, path: &str) -> Option<&'static Row> {
-    // Whoever asks for the head asks for what GET would say.
+    // HEAD is answered like GET, without the body.
     let method = if *method == Method::HEAD { Method::GET.as_str() } else { method.as_str() };
     let path = if AT_ROOT.contains(&path) { format!("{}{path}", crate::row::BASE) } else { path.to_owned() };
     FOUND.iter().find(|((at, by), _)| *at == path && *by == method).map(|(_, row)| *row)
 }
 
-/// The whole API over `control`, for whoever was admitted.
+/// Builds the router of the whole API over `control`, for authenticated requests.
 pub fn router(control: Arc<Control>) -> Router {
     let mut paths: BTreeMap<String, MethodRouter<Keeping>> = BTreeMap::new();
     for row in table() {
         let by = MethodFilter::try_from(row.method.clone()).expect("rows have the usual methods");
+        // Some rows are served at a second path.
         let places = [Some(row.full_path()), AT_ROOT.contains(&row.path).then(|| row.path.to_owned())];
         for place in places.into_iter().flatten() {
             let at = paths.entry(place).or_default();
             let answer =
                 async move |State(keeping): State<Keeping>, request: Request| answered(row, keeping, request).await;
+            // The gate has limited the body already; this holds for a router without the gate as well.
             let limit = DefaultBodyLimit::max(row.request_bytes_max);
+            // All methods of a path form one route.
             *at = std::mem::take(at).merge(MethodRouter::new().on(by, answer).layer(limit));
         }
     }
@@ -114,9 +117,10 @@ pub fn router(control: Arc<Control>) -> Router {
     routed.with_state(Keeping::new(control, table())).fallback(no_route).method_not_allowed_fallback(no_method)
 }
 
-/// The router, whose requests carry their row from here on: what is layered inside can judge it.
+/// Attaches to each request its row, which the layers inside evaluate.
 pub fn marked(router: Router) -> Router {
     router.layer(middleware::from_fn(async |mut request: Request, next: Next| {
+        // The matched path is the template by which rows are found.
         let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
         if let Some(row) = path.and_then(|path| row_of(request.method(), &path)) {
             request.extensions_mut().insert(row);
@@ -139,6 +143,7 @@ async fn no_route(uri: Uri) -> Problem {
 async fn no_method(method: Method, path: Option<MatchedPath>, uri: Uri) -> Response {
     let message = format!("{} does not take {method}", uri.path().escape_debug());
     let at = path.map(|path| path.as_str().to_owned()).unwrap_or_default();
+    // An answer with 405 lists the permitted methods (RFC 9110 §15.5.6).
     let methods: Vec<&str> = FOUND.keys().filter(|(path, _)| *path == at).map(|(_, method)| *method).collect();
     let problem = Problem(Refusal::new(code::METHOD_UNKNOWN, message, "see docs/operate/api.md"));
     let mut response = problem.into_response();

@@ -1,7 +1,8 @@
-//! One row of the API: method, path, who may, what goes in and what comes out, said once.
+//! Rows of the API: method, path, required role, input and output of an operation, defined in one place.
 //!
-//! The router, the description ([`crate::openapi`]), the table of roles and the table of commands are made from rows. What goes in
-//! is the [parts](Part) that a row's closure takes, what comes out is what it gives; both are described by their own types.
+//! The router, the OpenAPI document ([`crate::openapi`]), the table of roles and that of commands are generated from
+//! rows. Input is the [parts](Part) that the closure of a row takes, output is what it returns; both are described by
+//! their types.
 
 mod listed;
 mod part;
@@ -25,48 +26,48 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// The version of the answers' form. Keys are added without raising it, never renamed or removed.
+/// Version of the answer format. Keys are added without raising it, and never renamed or removed.
 pub const SCHEMA: u32 = 1;
 
-/// Where every path begins.
+/// Prefix of every path.
 pub const BASE: &str = "/api/v1";
 
-/// The longest request that most rows read.
+/// Longest request body of most rows, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>;
 
-/// One thing that can be asked.
+/// One operation of the API.
 pub struct Row {
     /// GET, POST, PUT, PATCH or DELETE.
     pub method: Method,
-    /// Behind [`BASE`]; `{name}` is one name, `{*name}` one that may have slashes.
+    /// Path behind [`BASE`]; `{name}` is one segment, `{*name}` may contain slashes.
     pub path: &'static str,
-    /// The least that whoever asks must be.
+    /// Least role of the caller.
     pub role: Role,
-    /// The scope that a token needs for it whatever its nouns are; none for most.
+    /// Scope that a token needs regardless of the objects named; `None` for most rows.
     pub scope: Option<&'static str>,
-    /// True where consent in the request (`force`, `prune`) is for a later call: this one changes nothing.
+    /// True if consent in the request (`force`, `prune`) is meant for a later call: this one changes nothing.
     pub only_plans: bool,
-    /// True for what nobody has proven anything for: logging in.
+    /// True for rows without authentication, which are those for logging in.
     open: bool,
-    /// The key of the answer beside `schema`; empty where the answer has none.
+    /// Key of the answer beside `schema`; empty if the answer has none.
     pub noun: &'static str,
-    /// What is so when it has been answered, in one line.
+    /// Summary for the OpenAPI document, one line.
     pub summary: &'static str,
-    /// The status of the good answer.
+    /// Status of the successful answer.
     pub status: StatusCode,
-    /// What the good answer is.
+    /// Media type of the successful answer.
     pub media: &'static str,
-    /// True where the good answer has an entity tag, which changes at the same path can be made conditional on.
+    /// True if the successful answer has an entity tag, on which changes at the same path can be made conditional.
     pub is_tagged: bool,
-    /// True where the good answer holds a secret, which is not kept.
+    /// True if the successful answer contains a secret and must not be stored for a repetition of the request.
     pub is_secret: bool,
-    /// True where the answer is data of hosts, or the audit: who reads it is written down.
+    /// True if the answer contains data of hosts or the audit log; every such read is recorded.
     pub reads_host_data: bool,
-    /// True where it may be asked while changes are refused: what ends that, and what changes nothing that is kept.
+    /// True if the row may be called while changes are held back: rows that end that state or change nothing durable.
     pub while_held: bool,
-    /// The longest request that is read.
+    /// Longest request body, in bytes.
     pub request_bytes_max: usize,
     run: Box<dyn Fn(Arc<Control>, Question) -> Pending<Response> + Send + Sync>,
     pub(crate) takes: fn(&mut Schemas) -> Taken,
@@ -74,74 +75,74 @@ pub struct Row {
 }
 
 impl Row {
-    /// Only somebody with this role, or more, may ask it.
+    /// Requires this role or a higher one.
     pub(crate) fn only(mut self, role: Role) -> Self {
         self.role = role;
         self
     }
 
-    /// It destroys data: a token needs [`Scope::DESTROY`].
+    /// Marks a row that destroys data: a token needs [`Scope::DESTROY`].
     pub(crate) fn destroys(mut self) -> Self {
         self.scope = Some(Scope::DESTROY);
         self
     }
 
-    /// It decides who may use the array: a token needs [`Scope::ACCESS`].
+    /// Marks a row that controls access to the array: a token needs [`Scope::ACCESS`].
     pub(crate) fn gives_access(mut self) -> Self {
         self.scope = Some(Scope::ACCESS);
         self
     }
 
-    /// It changes nothing, whatever the request consents to.
+    /// Marks a row that changes nothing, whatever the request consents to.
     pub(crate) fn only_plans(mut self) -> Self {
         self.only_plans = true;
         self
     }
 
-    /// Its answer is not kept.
+    /// Marks a row whose answer must not be stored.
     pub(crate) fn secret(mut self) -> Self {
         self.is_secret = true;
         self
     }
 
-    /// Who asks it is written down, though nothing changes.
+    /// Marks a row whose calls are recorded although it changes nothing.
     pub(crate) fn of_host_data(mut self) -> Self {
         self.reads_host_data = true;
         self
     }
 
-    /// It may be asked while changes are refused.
+    /// Permits calls while changes are held back.
     pub(crate) fn while_held(mut self) -> Self {
         self.while_held = true;
         self
     }
 
-    /// Requests may be as long as this.
+    /// Sets the longest request body, in bytes.
     pub(crate) fn up_to(mut self, bytes: usize) -> Self {
         self.request_bytes_max = bytes;
         self
     }
 
-    /// Whoever comes may ask it, without having proven anything.
+    /// Marks a row that needs no authentication.
     pub(crate) fn open(mut self) -> Self {
         self.open = true;
         self.while_held = true;
         self
     }
 
-    /// True for what may be asked by whoever comes: logging in.
+    /// True for rows that need no authentication, which are those for logging in.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.open
     }
 
-    /// The whole path, from the root.
+    /// Path from the root.
     #[must_use]
     pub fn full_path(&self) -> String {
         format!("{BASE}{}", self.path)
     }
 
-    /// True for a row whose calls are written down.
+    /// True for a row whose calls are recorded in the audit log.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         !self.looks() || self.reads_host_data
@@ -153,9 +154,9 @@ impl Row {
         self.method == Method::GET
     }
 
-    /// The good answer.
+    /// Carries out the operation.
     ///
-    /// *Errors*: the question cannot be understood, or what control says.
+    /// *Errors*: the request cannot be parsed, or the refusal of the control plane.
     pub(crate) fn answer(&self, control: Arc<Control>, question: Question) -> Pending<Response> {
         (self.run)(control, question)
     }
@@ -167,17 +168,17 @@ impl fmt::Debug for Row {
     }
 }
 
-/// A closure that takes parts of a question and gives an answer in time.
+/// An asynchronous closure that takes parts of a request and returns an answer.
 pub(crate) trait Handler<P>: Send + Sync + 'static {
-    /// What it gives.
+    /// Type of the answer.
     type Said: Send + 'static;
 
-    /// The answer, once the parts are read.
+    /// Parses the parts and calls the closure.
     ///
-    /// *Errors*: a part cannot be understood, or something is asked that no part takes.
+    /// *Errors*: a part cannot be parsed, or the request has a parameter that no part takes.
     fn call(&self, control: Arc<Control>, question: &mut Question) -> Result<Pending<Self::Said>, Refusal>;
 
-    /// What the parts are.
+    /// Describes the parts for the OpenAPI document.
     fn takes(schemas: &mut Schemas) -> Taken;
 }
 
@@ -194,6 +195,7 @@ macro_rules! handlers {
 
             fn call(&self, control: Arc<Control>, question: &mut Question) -> Result<Pending<T>, Refusal> {
                 $(let $name = $part::take(question)?;)*
+                // Unknown parameters are refused, so that a misspelled option is not silently ignored.
                 question.admit_nothing_else()?;
                 Ok(Box::pin(self(control, $($name),*)))
             }
@@ -208,9 +210,10 @@ macro_rules! handlers {
     )*};
 }
 
+// Closures with up to three parts; a pair of parts counts as one.
 handlers! { () (A a) (A a, B b) (A a, B b, C c) }
 
-/// `GET`: one thing.
+/// `GET` of one object or report.
 pub(crate) fn get<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
@@ -223,7 +226,7 @@ where
     row(Method::GET, path, (noun, StatusCode::OK), summary, run, (H::takes, Told::one::<H::Said>))
 }
 
-/// `GET`: one thing that can be changed; its tag comes with it.
+/// `GET` of an object that can be changed; the answer has its entity tag.
 pub(crate) fn one<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
@@ -237,16 +240,18 @@ where
     Row { is_tagged: true, ..row }
 }
 
-/// `GET`: a list, or a page of it.
+/// `GET` of a list, or of a page of it.
 pub(crate) fn list<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     T: Listed + Serialize + JsonSchema + Send + 'static,
     H: Handler<P, Said = Vec<T>>,
 {
     let run = move |control, mut question: Question| {
+        // The parameters of the page are taken first; the parts of the closure see the rest.
         let called = Page::take::<T>(&mut question).and_then(|page| Ok((page, handler.call(control, &mut question)?)));
         pending(async move {
             let (page, called) = called?;
+            // The closure returns the whole list, from which the page is cut.
             let (items, total, next) = page.cut(called.await?);
             said(StatusCode::OK, Whole { noun, value: items, page: Some((total, next)) })
         })
@@ -259,7 +264,7 @@ where
     row(Method::GET, path, (noun, StatusCode::OK), summary, run, (takes, Told::list::<T>))
 }
 
-/// `GET`: bytes of another media type. What the closure gives is the body.
+/// `GET` of another media type; the closure returns the body.
 pub(crate) fn file<P, H>(path: &'static str, media: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P, Said = body::Body>,
@@ -272,7 +277,7 @@ where
     Row { media, ..row }
 }
 
-/// `POST`: something new is there.
+/// `POST` that creates an object.
 pub(crate) fn add<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
@@ -281,15 +286,15 @@ where
     change(Method::POST, path, (noun, StatusCode::CREATED), summary, handler)
 }
 
-/// What a row says, and more for the head of its answer.
+/// Answer of a row with additional headers.
 pub(crate) struct Headed<T> {
-    /// Added to the head.
+    /// Headers to add.
     pub head: HeaderMap,
-    /// What is said.
+    /// Body of the answer.
     pub value: T,
 }
 
-/// `POST`: something new is there, and the head of the answer has more to say.
+/// `POST` that creates an object, with additional headers in the answer.
 pub(crate) fn add_headed<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     T: Serialize + JsonSchema + Send + 'static,
@@ -298,7 +303,7 @@ where
     headed(Method::POST, path, (noun, StatusCode::CREATED), summary, handler)
 }
 
-/// `DELETE`: something is over, and the head of the answer has more to say.
+/// `DELETE` with additional headers in the answer.
 pub(crate) fn end_headed<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     T: Serialize + JsonSchema + Send + 'static,
@@ -307,7 +312,7 @@ where
     headed(Method::DELETE, path, (noun, StatusCode::OK), summary, handler)
 }
 
-/// `POST`: something is done; the answer says how it is then.
+/// `POST` of an action; the answer is the state after it.
 pub(crate) fn act<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
@@ -316,7 +321,7 @@ where
     change(Method::POST, path, (noun, StatusCode::OK), summary, handler)
 }
 
-/// `PATCH`: what is named is otherwise, and everything else as it was.
+/// `PATCH`: changes the given fields and keeps all others.
 pub(crate) fn set<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
@@ -325,7 +330,7 @@ where
     changed(Method::PATCH, path, noun, summary, handler)
 }
 
-/// `PUT`: it is as it is said now.
+/// `PUT`: replaces the whole object.
 pub(crate) fn put<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
@@ -334,7 +339,7 @@ where
     changed(Method::PUT, path, noun, summary, handler)
 }
 
-/// `DELETE`: something is over; the answer says how it ended.
+/// `DELETE` that answers with a result.
 pub(crate) fn end<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
@@ -343,7 +348,7 @@ where
     change(Method::DELETE, path, (noun, StatusCode::OK), summary, handler)
 }
 
-/// `DELETE`: it is gone, and there is no more to say.
+/// `DELETE` without a body in the answer.
 pub(crate) fn remove<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P, Said = ()>,
@@ -351,7 +356,7 @@ where
     done(Method::DELETE, path, summary, handler)
 }
 
-/// `POST`: it is done, and there is no more to say.
+/// `POST` of an action without a body in the answer.
 pub(crate) fn quietly<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P, Said = ()>,
@@ -370,6 +375,7 @@ where
     let (noun, status) = good;
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
+        // Parsing errors are returned before the task starts; from then on the change runs to its end.
         pending(async move { said(status, Whole::of(noun, to_its_end(called?).await?)) })
     };
     row(method, path, good, summary, run, (H::takes, Told::one::<H::Said>)).only(Role::Operator)
@@ -424,6 +430,7 @@ fn row(
     run: impl Fn(Arc<Control>, Question) -> Pending<Response> + Send + Sync + 'static,
     (takes, tells): Types,
 ) -> Row {
+    // Defaults of a read; `change` and the methods of `Row` adjust them.
     let media = "application/json";
     let (role, open, is_tagged, is_secret, run) = (Role::Viewer, false, false, false, Box::new(run));
     let (scope, only_plans) = (None, false);
@@ -454,15 +461,16 @@ fn pending(answer: impl Future<Output = Result<Response, Refusal>> + Send + 'sta
     Box::pin(answer)
 }
 
-/// Runs a change to its end, also when the asker hangs up: half a change is no change.
+/// Runs a change to its end even if the client disconnects: it must not be dropped half way.
 async fn to_its_end<T: Send + 'static>(change: Pending<T>) -> Result<T, Refusal> {
     tokio::spawn(change).await.unwrap_or_else(|error| {
+        // The change has panicked; the log has the details.
         tracing::error!(%error, "a change broke off");
         Err(Refusal::new(code::INTERNAL, "the change broke off", "report this with the daemon's log"))
     })
 }
 
-/// An answer: `{"schema":1,"<noun>":…}`, and for a list `total` and `next`.
+/// Envelope of an answer: `{"schema":1,"<noun>":…}`, and for a list `total` and `next`.
 struct Whole<T> {
     noun: &'static str,
     value: T,
@@ -477,6 +485,7 @@ impl<T> Whole<T> {
 
 impl<T: Serialize> Serialize for Whole<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Serialized by hand, because the second key is known only at run time.
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("schema", &SCHEMA)?;
         map.serialize_entry(self.noun, &self.value)?;
@@ -488,8 +497,9 @@ impl<T: Serialize> Serialize for Whole<T> {
     }
 }
 
-/// An answer with the tag of what it holds.
+/// Answer with the entity tag of its object.
 fn tagged<T: Serialize + Tagged>(status: StatusCode, noun: &'static str, thing: T) -> Result<Response, Refusal> {
+    // The tag covers the settings only: counters and states change without a change of the object.
     let set = AsSet(thing.what_is_set());
     let tag = tag_of(&set);
     let mut response = said(status, Whole::of(noun, thing))?;
@@ -506,6 +516,7 @@ fn said<T: Serialize>(status: StatusCode, whole: Whole<T>) -> Result<Response, R
     Ok((status, [(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// Who has asked: the keys of one asker are not those of another. Put into requests before they come to their row.
+/// Identity of the caller, by which idempotency keys are kept apart. Inserted into requests before they reach their
+/// row.
 #[derive(Clone, Debug)]
 pub struct Asker(pub String);

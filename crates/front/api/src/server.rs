@@ -1,4 +1,4 @@
-//! The local socket: who may speak, and until when.
+//! Server of the local socket, and start and stop of everything that serves requests.
 
 use crate::audit::{Audit, Forward};
 use crate::gate::Door;
@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 
-/// How long requests under way may take once the daemon is told to stop.
+/// Time for requests in flight to end after the daemon was told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// A socket that listens. Its file is removed when this is dropped.
+/// A listening socket. Its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct Listening {
     listener: Option<UnixListener>,
@@ -32,37 +32,38 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// The API and the console are served over the network, too. A certificate that cannot be used and addresses that cannot be listened
-    /// on are events, and are tried again; everything else is served meanwhile.
+    /// Serves the API and the console over the network as well. A certificate that cannot be used or an address that
+    /// cannot be bound raises an event and is retried; everything else is served in the meantime.
     #[must_use]
     pub fn with_web(mut self, options: WebOptions) -> Self {
         self.web = Some(Arc::new(Web::new(options)));
         self
     }
 
-    /// Admins may read the last lines of the log, which are kept there.
+    /// Sets the buffer of recent log lines, which admins may read.
     #[must_use]
     pub fn with_log(mut self, log: LastLines) -> Self {
         self.log = log;
         self
     }
 
-    /// The door to the network, where there is one.
+    /// Network server, if there is one.
     #[cfg(test)]
     pub(crate) fn web(&self) -> Option<Arc<Web>> {
         self.web.clone()
     }
 }
 
-/// The socket listens, for its owner alone.
+/// Creates and binds the socket, accessible to its owner only.
 ///
-/// What a daemon that was killed left at `path` is removed. *Errors*: another daemon answers there,
-/// something else is there, or the operating system refuses. *Panics*: outside of a tokio runtime.
+/// A socket file left by a killed daemon is removed. *Errors*: another daemon answers there, another kind of file is
+/// there, or the operating system refuses. *Panics*: outside of a tokio runtime.
 pub fn listen(path: &Path) -> Result<Listening, Refusal> {
     let refused = |why: &dyn std::fmt::Display| {
         let message = format!("the socket {} cannot be made: {why}", path.display());
         Refusal::new(code::IO_FAILED, message, "choose another --socket, at most 107 bytes long")
     };
+    // The folder may be public; only the socket itself is private.
     if let Some(folder) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|error| refused(&error))?;
     }
@@ -70,6 +71,7 @@ pub fn listen(path: &Path) -> Result<Listening, Refusal> {
         if !meta.file_type().is_socket() {
             return Err(refused(&"something else is there"));
         }
+        // A socket that nobody answers was left by a daemon that was killed.
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             let message = format!("another daemon answers at {}", path.display());
             return Err(Refusal::new(code::STATE_LOCKED, message, "stop it first, or choose another --socket"));
@@ -77,14 +79,15 @@ pub fn listen(path: &Path) -> Result<Listening, Refusal> {
         fs::remove_file(path).map_err(|error| refused(&error))?;
     }
     let listener = UnixListener::bind(path).map_err(|error| refused(&error))?;
+    // The mode keeps other users out; each request is checked by its peer credentials as well.
     let private = fs::set_permissions(path, fs::Permissions::from_mode(0o600)).and_then(|()| fs::metadata(path));
     let owner = private.map_err(|error| refused(&error))?.uid();
     Ok(Listening { listener: Some(listener), path: path.to_path_buf(), owner, web: None, log: LastLines::default() })
 }
 
-/// Requests are served until `stop` is ready; those under way then have [a while](DRAIN) to end.
+/// Serves requests until `stop` is ready; those in flight then have [`DRAIN`] to end.
 ///
-/// *Errors*: the socket broke.
+/// *Errors*: the socket failed.
 pub async fn serve(
     control: Arc<Control>,
     mut listening: Listening,
@@ -111,6 +114,7 @@ pub async fn serve(
     let log = listening.log.clone();
     let door = Arc::new(Door::new(control.clone(), people, web.clone(), audit, alerts, forward, owner).with_log(log));
     let api = routes::router(control.clone());
+    // The mark with the row comes before the gate, which decides by it.
     let guarded = routes::marked(api.layer(middleware::from_fn(move |request, next| door.clone().pass(request, next))));
     let (end_web, web_ends) = tokio::sync::watch::channel(false);
     let web = web.map(|web| tokio::spawn(web.serve(control, guarded.clone(), web_ends)));
@@ -119,11 +123,12 @@ pub async fn serve(
         stop.await;
         core.announce_stop();
         end_web.send_replace(true);
-        // The receiver lives as long as the select below.
+        // The receiver lives as long as the `select!` below, so this cannot fail.
         let _ = stopping.send(());
     };
     let service = guarded.into_make_service_with_connect_info::<Peer>();
     let served = axum::serve(listener, service).with_graceful_shutdown(stop);
+    // The timeout starts with the stop, not with the start of serving.
     let overtime = async {
         let _ = stopped.await;
         tokio::time::sleep(DRAIN).await;
@@ -156,7 +161,7 @@ pub async fn serve(
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // Without the file nobody is misled; with it the next start removes it.
+        // The file is removed so that no client tries to connect; otherwise the next start removes it.
         let _ = fs::remove_file(&self.path);
     }
 }

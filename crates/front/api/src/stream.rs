@@ -1,7 +1,7 @@
-//! What moves, as it moves: server-sent events for whoever looks on.
+//! Live data as server-sent events.
 //!
-//! *Source*: WHATWG HTML, "Server-sent events". `moment` comes every second with a `control::live::Moment`; `event` comes when
-//! something was written down, with a `model::Event` and its number as the id.
+//! *Source*: WHATWG HTML, "Server-sent events". A `moment` event comes every second with a `control::live::Moment`; an
+//! `event` event comes for each new entry of the event list, with a `model::Event` and its number as the ID.
 
 use axum::body::Body;
 use control::live::{Moment, Watching};
@@ -13,20 +13,20 @@ use std::convert::Infallible;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// What the answer is.
+/// Media type of the answer.
 pub(crate) const MEDIA: &str = "text/event-stream";
 
-/// How much is told when nobody says.
+/// Default number of items of each kind.
 const MOST: usize = 100;
 
-/// What somebody wants to look on.
+/// Parameters of live data.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Look {
-    /// At most so many volumes, hosts, sessions and disks of each moment, the slowest or busiest; 100 when absent.
+    /// Number of volumes, hosts, sessions and disks in each moment, the slowest or busiest first [default: 100].
     #[serde(default)]
     pub most: Option<usize>,
-    /// The number of the last event that is known; those after it are told. Only new ones when absent.
+    /// Number of the last known event; later ones are sent. Only new events if absent.
     #[serde(default)]
     pub after: Option<u64>,
 }
@@ -38,17 +38,18 @@ struct Told {
     most: usize,
 }
 
-/// The next moment, cut to what is wanted.
+/// Returns the next moment, cut to the requested size.
 ///
-/// *Errors*: the data plane is gone.
+/// *Errors*: the engine is not running.
 pub(crate) async fn moment(control: Arc<Control>, look: Look) -> Result<Moment, Refusal> {
     let told = control.live.watch().next().await;
     let gone = || Refusal::new(model::code::ENGINE_GONE, "the daemon stops", "ask again when it is back");
     Ok(cut(&*told.ok_or_else(gone)??, look.most.unwrap_or(MOST)))
 }
 
-/// Moments and events until the reader goes away or the daemon stops.
+/// Streams moments and events until the client disconnects or the daemon stops.
 pub(crate) async fn stream(control: Arc<Control>, look: Look) -> Body {
+    // Without a position the stream starts after the latest event.
     let after = match look.after {
         Some(after) => after,
         None => control
@@ -59,6 +60,7 @@ pub(crate) async fn stream(control: Arc<Control>, look: Look) -> Body {
             .map_or(0, |last| last.number),
     };
     let told = Told { watching: control.live.watch(), control, after, most: look.most.unwrap_or(MOST) };
+    // Ends when `next` returns `None`, at the stop of the daemon.
     Body::from_stream(futures_util::stream::unfold(told, async |mut told| {
         let text = told.next().await?;
         Some((Ok::<_, Infallible>(text), told))
@@ -71,6 +73,7 @@ impl Told {
         let mut text = String::new();
         match moment {
             Ok(moment) => put(&mut text, "moment", None, &cut(&moment, self.most)),
+            // Sent as an event of its own; the stream continues.
             Err(refusal) => put(&mut text, "refusal", None, &refusal),
         }
         for event in self.control.steward.events(Wanted { after: self.after, ..Wanted::default() }).await {
@@ -83,7 +86,7 @@ impl Told {
 
 fn put(text: &mut String, name: &str, id: Option<u64>, data: &impl Serialize) {
     let json = serde_json::to_string(data).expect("reports are said in JSON, which has no line breaks");
-    // A string takes everything that is written to it.
+    // Writing to a string cannot fail.
     let _ = id.map(|id| writeln!(text, "id: {id}"));
     let _ = write!(text, "event: {name}\ndata: {json}\n\n");
 }

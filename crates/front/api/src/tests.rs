@@ -1,4 +1,4 @@
-//! The API as a client meets it: over the socket, byte for byte.
+//! The API as a client uses it: over the socket, byte for byte.
 
 mod documents;
 mod keeping;

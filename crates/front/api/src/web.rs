@@ -1,7 +1,7 @@
-//! HTTPS: the console and the API for whoever is not at the socket.
+//! HTTPS server for the console and the API.
 //!
-//! Everything here happens before anybody has proven anything, so everything is bounded: connections in all and from one
-//! address, the time of a handshake and of a request's head, and the bytes of both.
+//! Everything here happens before authentication, so everything is bounded: connections in total and from one address,
+//! the duration of a TLS handshake and of a request header, and the bytes of both.
 
 mod certificate;
 mod connections;
@@ -48,39 +48,40 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// From a connection to the end of its handshake. Tests are as strict, and more impatient.
+/// Timeout from the connection to the end of the TLS handshake. Shorter in tests.
 const HANDSHAKE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
-/// From the wish for a request to the end of its head; also how long a connection may be idle.
+/// Timeout for the header of a request; also the idle timeout of a connection.
 const HEAD: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
-/// How long the other end may leave unacknowledged what was sent to it.
+/// Timeout for data that the peer does not acknowledge (`TCP_USER_TIMEOUT`).
 const UNREAD: Duration = Duration::from_secs(30);
-/// How long what is under way may take once the daemon stops.
+/// Time for requests in flight to end after the daemon was told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
-/// The longest head of a request.
+/// Longest header of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// How often an address that cannot be listened on is tried again.
+/// Retry interval for an address that cannot be bound.
 const AGAIN: Duration = Duration::from_secs(10);
-/// How often the certificate is looked at.
+/// Interval at which the certificate files are checked.
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
-/// In seconds: a certificate that is valid for less is told of.
+/// Remaining validity of a certificate, in seconds, below which it is reported.
 const ENDS_SOON: u64 = 14 * 24 * 3600;
-/// How often it is looked at whether descriptors are short.
+/// Interval at which the shortage of file descriptors is checked.
 const SHORTAGE_LOOK: Duration = Duration::from_secs(1);
-/// A pause after the system gave no connection, for want of descriptors.
+/// Pause after a failed `accept`, for example for lack of file descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Where to listen, and what to prove ourselves with.
+/// Addresses and certificate of the HTTPS server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebOptions {
-    /// Addresses; each with a port, 0 for any.
+    /// Addresses to listen on; port 0 stands for any free port.
     pub listen: Vec<SocketAddr>,
-    /// Names and addresses that it answers to, beside those of its certificate and the address that was asked.
+    /// Additional names and addresses that the server answers to, beside those of its certificate and the address of
+    /// the connection.
     pub names: BTreeSet<String>,
-    /// The certificate.
+    /// Source of the certificate.
     pub source: Source,
 }
 
-/// The door to the network.
+/// HTTPS server.
 #[derive(Debug)]
 pub(crate) struct Web {
     addresses: Mutex<Vec<WebAddress>>,
@@ -90,9 +91,10 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Nothing listens yet, and the certificate is not looked at yet.
+    /// Creates the server. Nothing listens yet, and the certificate was not read yet.
     pub(crate) fn new(options: WebOptions) -> Self {
         let certificate = Arc::new(Certificate::new(options.source));
+        // Addresses are reported as closed until they are bound.
         let closed = |address| WebAddress { address, open: false, why: None };
         let addresses = Mutex::new(options.listen.into_iter().map(closed).collect());
         Self {
@@ -103,22 +105,25 @@ impl Web {
         }
     }
 
-    /// How it is. `node` stands for us where we listen on every address.
+    /// Report of the server. `node` replaces an unspecified address in the URL.
     pub(crate) fn report(&self, node: &str) -> WebReport {
         let addresses = self.addresses().clone();
         let named = |address: &WebAddress| match address.address {
             any if any.ip().is_unspecified() => format!("https://{node}:{}/", any.port()),
             one => format!("https://{one}/"),
         };
+        // The first open address stands for all of them.
         let url = addresses.iter().find(|address| address.open).map(named);
         WebReport { url, addresses, certificate: self.certificate.report() }
     }
 
-    /// Serves `api` and the console until `stopping` is true, and then lets what is under way end.
+    /// Serves `api` and the console until `stopping` is true, then lets requests in flight end.
     pub(crate) async fn serve(self: Arc<Self>, control: Arc<Control>, api: Router, stopping: watch::Receiver<bool>) {
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        // TLS 1.3 only; all current browsers support it.
         let config = config.with_protocol_versions(&[&TLS13]).expect("the provider has suites of TLS 1.3");
         let mut config = config.with_no_client_auth().with_cert_resolver(self.certificate.clone());
+        // HTTP/1.1 only: a connection then carries one request at a time, on which the limits rely.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let count = self.addresses().len();
@@ -128,7 +133,7 @@ impl Web {
             let (mut is_usable, mut stopped) = (is_usable.clone(), stopping.clone());
             let listening = self.clone().listen(control.clone(), at, api.clone(), acceptor.clone(), stopping.clone());
             tasks.spawn(async move {
-                // Without a certificate nobody could be met there.
+                // Without a certificate no handshake could succeed.
                 let goes = tokio::select! {
                     usable = async { is_usable.wait_for(|usable| *usable).await.is_ok() } => usable,
                     () = async { drop(stopped.wait_for(|stopping| *stopping).await) } => false,
@@ -140,12 +145,13 @@ impl Web {
         }
         let looking = tokio::spawn(self.clone().look_after_certificate(control, usable));
         let making_room = tokio::spawn(self.clone().make_room());
+        // Ends when every address has stopped.
         while tasks.join_next().await.is_some() {}
         looking.abort();
         making_room.abort();
     }
 
-    /// Where descriptors are short, idle connections end before hosts are turned away.
+    /// Closes idle connections when file descriptors are short: sessions of hosts have priority.
     async fn make_room(self: Arc<Self>) {
         loop {
             sleep(SHORTAGE_LOOK).await;
@@ -155,7 +161,7 @@ impl Web {
         }
     }
 
-    /// Listens on the address, or tries to.
+    /// Serves one address. Retries until it can be bound.
     async fn listen(
         self: Arc<Self>,
         control: Arc<Control>,
@@ -175,18 +181,21 @@ impl Web {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
+                    // Descriptors in reserve belong to other parts of the daemon; the connection is closed at once.
                     Ok((stream, _)) if descriptors::is_of_the_reserve(&stream) => {
                         tracing::warn!("a connection to the console was closed: nearly all open files are in use");
                         drop(stream);
                         sleep(BREATH).await;
                     }
                     Ok((stream, from)) => {
+                        // At the limits an idle connection makes room; if all are busy, this one is closed.
                         if let Some(connection) = self.connections.admit(from.ip()) {
                             let met = self.clone().meet(stream, from, connection, api.clone(), acceptor.clone(), ending.clone());
                             connections.spawn(met);
                         }
                     }
                     Err(error) => {
+                        // For example too many open files; the pause keeps the loop from spinning.
                         tracing::warn!(%error, "a connection to the console was not taken");
                         sleep(BREATH).await;
                     }
@@ -195,8 +204,10 @@ impl Web {
                 () = &mut stopped => break,
             }
         }
+        // The port is free from here on, while requests in flight end.
         drop(listener);
         end.send_replace(true);
+        // Connections that do not end in time are dropped with their tasks.
         if timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await.is_err() {
             tracing::warn!("requests from the network were given up");
         }
@@ -206,6 +217,7 @@ impl Web {
         let address = self.addresses()[at].address;
         let subject = Subject::new(SubjectKind::Portal, &address);
         loop {
+            // Port 0 is replaced by the port that the system chose.
             match listen(control, address).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
                 Ok((address, listener)) => {
                     self.addresses()[at] = WebAddress { address, open: true, why: None };
@@ -213,6 +225,7 @@ impl Web {
                         tracing::info!(%address, fingerprint, %until, "the console is served");
                     }
                     let sentence = format!("the console is served at {address} now");
+                    // Ends an earlier report about this address.
                     control.notices.settle(event::WEB_UNUSABLE, subject, event::WEB_OPENED, &sentence);
                     return listener;
                 }
@@ -225,11 +238,13 @@ impl Web {
         }
     }
 
-    /// A certificate that cannot be used, has changed or ends soon is noticed; `usable` is true from its first use on.
+    /// Reports a certificate that cannot be used, has changed or expires soon. Sets `usable` to true when it was read
+    /// for the first time.
     async fn look_after_certificate(self: Arc<Self>, control: Arc<Control>, usable: watch::Sender<bool>) {
         let node = || Subject::new(SubjectKind::Node, &control.core.settings().node);
         loop {
             let certificate = self.certificate.clone();
+            // File access blocks, so it runs on a blocking thread.
             let looked = tokio::task::spawn_blocking(move || certificate.refresh(now())).await;
             let report = self.certificate.report();
             let wait = match looked {
@@ -243,6 +258,7 @@ impl Web {
                     CERTIFICATE_LOOK
                 }
                 Ok(Err(refusal)) => {
+                    // A certificate that was read before stays in use, so the addresses stay open.
                     if report.is_none() {
                         self.addresses().iter_mut().for_each(|address| address.why = Some(refusal.message.clone()));
                     }
@@ -254,6 +270,7 @@ impl Web {
                     AGAIN
                 }
             };
+            // Also after a failed read: the certificate in use may be expiring.
             match report.and_then(|report| unfit(&report, now())) {
                 Some(problem) => control.notices.add(event::CERTIFICATE_ENDS, node(), problem),
                 None => {
@@ -265,7 +282,7 @@ impl Web {
         }
     }
 
-    /// One connection, from its first byte to its end.
+    /// Serves one connection.
     async fn meet(
         self: Arc<Self>,
         stream: TcpStream,
@@ -279,18 +296,21 @@ impl Web {
         let connection = Arc::new(connection);
         let ready = async {
             settle(&stream)?;
+            // A browser that was given http:// gets a redirect instead of a failed handshake.
             if plain::is_plain(&stream).await? {
                 plain::answer(stream, |host| self.is_called(host, to)).await?;
                 return Ok(None);
             }
             acceptor.accept(stream).await.map(Some)
         };
+        // The connection may be closed for another one at any time before its request is authenticated.
         let ready = tokio::select! {
             ready = timeout(HANDSHAKE, ready) => ready,
             () = connection.must_end() => return,
         };
         let stream = match ready {
             Ok(Ok(Some(stream))) => stream,
+            // A plain HTTP request was answered, or the handshake took too long.
             Ok(Ok(None)) | Err(_) => return,
             Ok(Err(error)) => {
                 tracing::debug!(%from, %error, "no handshake");
@@ -302,11 +322,13 @@ impl Web {
             let (door, api, on) = (door.clone(), api.clone(), on.clone());
             async move {
                 let mut response = door.answer(api, on, from, to, request).await?;
+                // Keeps the connection busy until the body was handed over.
                 let busy: Option<Arc<Busy>> = response.extensions_mut().remove();
                 Ok::<_, Infallible>(response.map(|body| Body::new(Sent::new(body, busy))))
             }
         });
         let mut http = http1::Builder::new();
+        // These limits hold before anything is known about the client.
         http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
         let serving = http.serve_connection(TokioIo::new(Watched::new(stream, connection.clone())), service);
         tokio::pin!(serving);
@@ -314,6 +336,7 @@ impl Web {
             ended = serving.as_mut() => ended,
             () = connection.must_end() => return,
             () = async { drop(ending.wait_for(|ending| *ending).await) } => {
+                // Graceful: the answer in flight is sent, then the connection is closed.
                 serving.as_mut().graceful_shutdown();
                 serving.await
             }
@@ -323,7 +346,7 @@ impl Web {
         }
     }
 
-    /// The answer to a request that came from `from` to our address `to`.
+    /// Answers a request from `from` to our address `to`.
     async fn answer(
         &self,
         api: Router,
@@ -338,28 +361,32 @@ impl Web {
                 Some(response) => response,
                 None => {
                     let mut request = request.map(Body::new);
+                    // The gate takes the origin of the request from here.
                     request.extensions_mut().insert(ConnectInfo(Peer::Remote(from)));
-                    // The gate marks it busy once it knows who asks.
+                    // The gate marks the connection as busy once the caller is authenticated.
                     request.extensions_mut().insert(on);
                     TowerToHyperService::new(api).call(request).await?
                 }
             },
         };
+        // Also for refusals: their pages must not be framed or cached either.
         headers::harden(response.headers_mut());
         Ok(response)
     }
 
-    /// Admits a request to a host that is the array, in the Host header and, where the target is a whole URL, there as well.
+    /// Admits a request whose host is the array, both in the `Host` header and in an absolute target. Protects against
+    /// DNS rebinding.
     ///
     /// *Source*: RFC 9112 §3.2.
     fn admit_host(&self, request: &Request<Incoming>, to: SocketAddr) -> Result<(), Refusal> {
         let mut headers = request.headers().get_all(header::HOST).iter().map(|value| value.to_str().unwrap_or(""));
         let named = match (headers.next(), headers.next()) {
             (Some(host), None) => host,
-            // Health checks of load balancers; no browser speaks it.
+            // HTTP/1.0 without a host: health checks of load balancers; no browser sends it.
             (None, None) if request.version() == Version::HTTP_10 => return Ok(()),
             _ => "",
         };
+        // An absolute target names a host as well, and both must be ours.
         let target = request.uri().authority().map_or(named, |authority| authority.as_str());
         if self.is_called(named, to) && self.is_called(target, to) {
             return Ok(());
@@ -370,7 +397,7 @@ impl Web {
         Err(Refusal::new(code::HOST_NAME_UNKNOWN, message, hint))
     }
 
-    /// True when `host` is the array, for a connection that came to the address `to`.
+    /// True if `host` is a name or address of the array, for a connection to the address `to`.
     fn is_called(&self, host: &str, to: SocketAddr) -> bool {
         self.names.answer_to(host, to.ip(), self.certificate.first().as_ref())
     }
@@ -380,7 +407,7 @@ impl Web {
     }
 }
 
-/// An address that cannot be listened on.
+/// Problem report for an address that cannot be bound.
 fn unserved(address: SocketAddr, error: &std::io::Error) -> Problem {
     Problem {
         severity: Severity::Warning,
@@ -391,7 +418,7 @@ fn unserved(address: SocketAddr, error: &std::io::Error) -> Problem {
     }
 }
 
-/// Files that are no certificate and key. One that was read before is used on.
+/// Problem report for files that are not a certificate and its key. A certificate read before stays in use.
 fn unusable(refusal: &Refusal, is_served: bool) -> Problem {
     let (state, rest) = match is_served {
         true => ("kept from before", "the certificate that was read before is used until the daemon stops"),
@@ -406,7 +433,7 @@ fn unusable(refusal: &Refusal, is_served: bool) -> Problem {
     }
 }
 
-/// A certificate that is not valid at `now`, or not for much longer.
+/// Problem report for a certificate that is not valid at `now`, or expires soon; `None` for a valid one.
 fn unfit(report: &CertificateReport, now: Timestamp) -> Option<Problem> {
     let CertificateReport { from, until, generated, .. } = report;
     let (state, meaning) = match () {
@@ -428,7 +455,7 @@ fn unfit(report: &CertificateReport, now: Timestamp) -> Option<Problem> {
     })
 }
 
-/// The system gives the connection up where the other end is gone or does not read.
+/// Sets the TCP options: the system closes a connection whose peer is gone or does not read.
 fn settle(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
@@ -436,9 +463,10 @@ fn settle(stream: &TcpStream) -> std::io::Result<()> {
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(UNREAD).with_interval(Duration::from_secs(10)))
 }
 
-/// Listens at `address`, on a port below 1024 through the privileged helper.
+/// Binds `address`; a port below 1024 through the privileged helper.
 async fn listen(control: &Control, address: SocketAddr) -> io::Result<TcpListener> {
     match (TcpListener::bind(address).await, control.core.privileged()) {
+        // Ports below 1024 need a privilege that the daemon does not have.
         (Err(error), Some(helper)) if error.kind() == io::ErrorKind::PermissionDenied => TcpListener::from_std(
             tokio::task::spawn_blocking(move || helper.bind(address)).await.map_err(io::Error::other)??,
         ),

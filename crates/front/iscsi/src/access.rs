@@ -1,4 +1,4 @@
-//! Who may see what, as the shards use it: one snapshot, the same on every shard, replaced whole.
+//! Access control as the shards apply it: one immutable snapshot, the same on every shard, replaced as a whole.
 
 mod index;
 
@@ -13,103 +13,106 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
-/// The operator's access table, and where each open volume has its home. Never changed, but replaced whole.
+/// Snapshot of the operator's access table and of the home shards of open volumes. Immutable; a change is a new
+/// snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct AccessView {
-    /// What control said.
+    /// Access table from the control plane.
     pub access: Access,
-    /// The home shard of every open volume.
+    /// Home shard of every open volume.
     pub homes: BTreeMap<VolumeId, usize>,
-    /// Volumes of open pools that do not serve.
+    /// Volumes of open pools that are out of service.
     pub held: BTreeSet<VolumeId>,
-    /// This machine's addresses, and their links.
+    /// Addresses of this machine, with their link state.
     pub links: Links,
+    /// Lookup index, built at first use.
     index: OnceLock<Index>,
 }
 
-/// Where a logical unit of a session is.
+/// Entry of a LUN map: location of a logical unit, and the access mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LunEntry {
-    /// The unit.
+    /// Volume behind the LUN.
     pub unit: VolumeId,
-    /// The shard that may touch it.
+    /// Home shard of the unit.
     pub home: usize,
-    /// True when this session may not write it.
+    /// True when this session has read-only access.
     pub read_only: bool,
     /// True for the stand-in of a volume that is not open.
     pub stand_in: bool,
 }
 
 impl LunEntry {
-    /// True when both are one unit, which the same initiator may use in the same way.
+    /// True when both entries are the same unit with the same access mode for the initiator.
     pub fn is_same_unit(&self, other: &Self) -> bool {
         (self.unit, self.read_only) == (other.unit, other.read_only)
     }
 
-    /// True when what serves one serves the other.
+    /// True when both entries refer to the same object: same volume, home shard, and unit or stand-in.
     pub fn is_same_place(&self, other: &Self) -> bool {
         (self.unit, self.home, self.stand_in) == (other.unit, other.home, other.stand_in)
     }
 }
 
-/// The shard on which the stand-ins of volumes are that are not open: that of the conductor.
+/// Shard of all stand-in units: the shard of the conductor.
 pub const STAND_INS_HOME: usize = 0;
 
-/// Where a session belongs.
+/// Placement of a session by the portal policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// It stays.
+    /// Session stays on the portal that was reached.
     Here,
-    /// It is sent to one of these.
+    /// Session is redirected to one of these portals.
     OneOf(Vec<Candidate>),
-    /// It may not stay, and there is no other portal.
+    /// Session may not stay, and there is no other portal.
     Nowhere,
 }
 
-/// The logical units that one session sees, by number.
+/// LUN map of a session: logical units by LUN.
 pub type LunMap = BTreeMap<u16, LunEntry>;
 
 impl AccessView {
-    /// The table, with where volumes and networks are.
+    /// Creates a snapshot from the access table, the home shards of volumes and the link state.
     #[must_use]
     pub fn new(access: Access, homes: BTreeMap<VolumeId, usize>, held: BTreeSet<VolumeId>, links: Links) -> Self {
         Self { access, homes, held, links, index: OnceLock::new() }
     }
 
-    /// Why the presented volume has no device, where it is not open; nothing of one that is open or of which nothing is known.
+    /// Returns the reason why the presented volume is not open. `None` when it is open, or when nothing is known of it.
     #[must_use]
     pub fn absence(&self, volume: VolumeId) -> Option<Absence> {
         let absent = self.access.absent.get(&volume).filter(|_| !self.homes.contains_key(&volume))?;
+        // An open pool that keeps a volume out of service needs an operator; waiting does not help the host.
         Some(if self.held.contains(&volume) { Absence::NeedsOperator } else { absent.absence })
     }
 
-    /// The host of this name.
+    /// Returns the host with this name.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.index().host(&self.access, &name.parse().ok()?)
     }
 
-    /// The host that `initiator` from `address` is, if it may log in at all.
+    /// Returns the host to which `initiator` at `address` belongs, if it may log in at all.
     #[must_use]
     pub fn host_of(&self, initiator: &str, address: IpAddr) -> Option<&Host> {
         let initiator: Iqn = initiator.parse().ok()?;
         self.index().host_of(&self.access, &initiator, address.to_canonical())
     }
 
-    /// The host that names `initiator`, from wherever it comes.
+    /// Returns the host that lists `initiator`, from any address.
     #[must_use]
     pub fn host_named(&self, initiator: &str) -> Option<&Host> {
         self.index().host_named(&self.access, &initiator.parse().ok()?)
     }
 
-    /// The target named `iqn`.
+    /// Returns the target with the name `iqn`.
     #[must_use]
     pub fn target_of(&self, iqn: &str) -> Option<&Target> {
         self.index().target(&self.access, &iqn.parse().ok()?)
     }
 
-    /// What `host` sees in `target` through portals of the group `tag`. A volume that is not open is seen by its stand-in; a
-    /// presentation of one of which nothing is known shows nothing.
+    /// Returns the LUN map of `host` in `target` through portals of the group `tag`. A volume that is not open is
+    /// represented by its stand-in; a volume of which nothing is known is left out.
     #[must_use]
     pub fn luns(&self, target: &Target, host: &Host, tag: u16) -> LunMap {
         let shown = |presentation: &Presentation| {
@@ -124,28 +127,29 @@ impl AccessView {
         self.presentations(target, host).filter(|shown| shown.is_shown_in(tag)).filter_map(shown).collect()
     }
 
-    /// True when `host` is shown something in `target` through portals of the group `tag`, open or not.
+    /// True when at least one volume is mapped for `host` in `target` through portals of the group `tag`, open or not.
     #[must_use]
     pub fn shows(&self, target: &Target, host: &Host, tag: u16) -> bool {
         self.presentations(target, host).any(|presentation| presentation.is_shown_in(tag))
     }
 
-    /// The targets in which `host` is shown something: all that it hears of in discovery.
+    /// Returns the targets with a mapping for `host`: all that it discovers with SendTargets.
     #[must_use]
     pub fn targets_of(&self, host: &Host) -> Vec<&Target> {
         self.index().targets_of(&self.access, host).collect()
     }
 
-    /// True when `host` hears of `target` in discovery.
+    /// True when `host` discovers `target`, because at least one volume is mapped for it there.
     #[must_use]
     pub fn is_told_of(&self, target: &Target, host: &Host) -> bool {
         self.presentations(target, host).next().is_some()
     }
 
-    /// The target ports through which `volume` is shown to somebody.
+    /// Returns the target ports through which `volume` is mapped for any host.
     #[must_use]
     pub fn ports_of(&self, volume: VolumeId) -> Vec<scsi::TargetPort> {
         let tags: BTreeSet<u16> = self.access.portals.iter().map(|portal| portal.policy.tag).collect();
+        // Every pair of target and portal group is a target port (RFC 7143 §4.1.1), so the product is searched.
         let shown: Vec<&Presentation> =
             self.access.presentations.iter().filter(|shown| shown.volume_id == volume).collect();
         let is_port = |target: &Target, tag: u16| {
@@ -158,7 +162,7 @@ impl AccessView {
             .collect()
     }
 
-    /// The target port groups for which something is set.
+    /// Returns the target port groups with an ALUA state or a preference.
     #[must_use]
     pub fn port_groups(&self) -> Vec<scsi::PortGroup> {
         let group = |(&id, policy): (&u16, &PortalGroupPolicy)| scsi::PortGroup {
@@ -169,7 +173,7 @@ impl AccessView {
         self.access.portal_groups.iter().map(group).collect()
     }
 
-    /// What is set for the portal that was reached at this address of ours.
+    /// Returns the policy of the portal that was reached at this local address.
     #[must_use]
     pub fn policy_at(&self, reached: SocketAddr) -> PortalPolicy {
         let reached = canonical(reached);
@@ -177,15 +181,18 @@ impl AccessView {
         let is_wild =
             |portal: &&Portal| portal.address.ip().is_unspecified() && portal.address.port() == reached.port();
         let portals = &self.access.portals;
+        // A portal with the exact address takes precedence over one that listens on the wildcard address.
         let found = portals.iter().find(is_it).or_else(|| portals.iter().find(is_wild));
         found.map(|portal| portal.policy.clone()).unwrap_or_default()
     }
 
-    /// The portals that `peer`, which reached us at `reached`, is told of: that one first, and every other
-    /// that it can reach. Where a front portal is among them, only those; none that is drained, unless all are.
+    /// Returns the portals to report to `peer`, which reached us at `reached`: that one first, then all others that it
+    /// can reach. If front portals are among them, only those are reported; drained portals are left out, unless all
+    /// are drained.
     #[must_use]
     pub fn portals_for(&self, reached: SocketAddr, peer: IpAddr) -> Vec<(SocketAddr, PortalPolicy)> {
         let mut portals = self.reachable(reached, peer);
+        // A front portal redirects logins to a data portal, so hosts need to know only the front portals.
         only_fronts(&mut portals);
         if portals.iter().any(|(_, policy)| !policy.drained) {
             portals.retain(|(_, policy)| !policy.drained);
@@ -196,8 +203,9 @@ impl AccessView {
         portals
     }
 
-    /// Where a session of `peer`, which reached us at `reached`, belongs. It stays in its portal group: in another one it would
-    /// be another nexus, without what the first one has registered.
+    /// Decides on which portal a session of `peer`, which reached us at `reached`, belongs. The portal group never
+    /// changes: in another one the session would be another nexus, without the persistent reservations of the first
+    /// one.
     #[must_use]
     pub fn place_for(&self, reached: SocketAddr, peer: IpAddr) -> Place {
         let own = self.policy_at(reached);
@@ -217,6 +225,7 @@ impl AccessView {
             .collect()
         };
         let data = of(PortalPolicy::takes_sessions);
+        // Without a data portal, a drained portal hands its sessions to any portal that is not drained.
         let others = if data.is_empty() && own.drained { of(|policy| !policy.drained) } else { data };
         match others.is_empty() {
             false => Place::OneOf(others),
@@ -225,7 +234,7 @@ impl AccessView {
         }
     }
 
-    /// The portals that sessions are sent to and that have a link, for any peer, by their groups.
+    /// Returns the data portals with a working link, by portal group, independent of a peer.
     #[must_use]
     pub fn data_portals(&self) -> BTreeMap<u16, Vec<Candidate>> {
         let mut groups: BTreeMap<u16, Vec<Candidate>> = BTreeMap::new();
@@ -239,14 +248,16 @@ impl AccessView {
         groups
     }
 
-    /// The portals that share the reached address, or whose network also holds it or the peer's own, and that have a link. Of
-    /// another one we cannot tell: a dead address costs a host minutes at boot.
+    /// Returns the portals that share the reached address, and those with a working link whose network also contains
+    /// the reached address or the peer. For other portals the reachability is unknown, and an unreachable address costs
+    /// a host minutes at boot.
     fn reachable(&self, reached: SocketAddr, peer: IpAddr) -> Vec<(SocketAddr, PortalPolicy)> {
         let (reached, peer) = (canonical(reached), peer.to_canonical());
         let mut portals = Vec::new();
         for portal in &self.access.portals {
             let ours = portal.address.ip().to_canonical();
             if ours.is_unspecified() || ours == reached.ip() {
+                // A wildcard portal is reachable at the address that the peer has used.
                 portals.push((SocketAddr::new(reached.ip(), portal.address.port()), portal.policy.clone()));
             } else if self.links.missing_at(ours).is_none()
                 && (self.links.are_near(ours, reached.ip()) || self.links.are_near(ours, peer))
@@ -276,13 +287,13 @@ fn access_state(access: GroupAccess) -> scsi::AccessState {
     }
 }
 
-/// The port of the target named `iqn` that the portals of the group `tag` are.
+/// Returns the port of the target `iqn` that consists of the portals of the group `tag`.
 #[must_use]
 pub fn target_port(iqn: &str, tag: u16) -> scsi::TargetPort {
     scsi::TargetPort { target_name: iqn.to_owned(), portal_group_tag: tag, relative_port: tag }
 }
 
-/// An IPv4 address inside IPv6 counts as IPv4.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -296,7 +307,7 @@ mod tests {
         Portal { address: address.parse().expect("an address"), policy: PortalPolicy::default() }
     }
 
-    /// These portals, each with a link in a network of its own size.
+    /// Snapshot with these portals, each with a link in a network of its own size.
     fn view(portals: &[&str]) -> AccessView {
         let portals: Vec<Portal> = portals.iter().map(|text| portal(text)).collect();
         let local = |portal: &Portal| LocalAddress {
@@ -333,7 +344,7 @@ mod tests {
         assert_eq!(named(&view, "[::ffff:10.1.2.3]:3260", "10.9.9.9"), ["10.1.2.3:3260", "10.1.2.3:3261"]);
     }
 
-    /// The view with these roles, in the order of its portals.
+    /// Snapshot whose portals have these roles, in order.
     fn with_roles(mut view: AccessView, roles: &[(PortalRole, bool)]) -> AccessView {
         for (portal, &(role, drained)) in view.access.portals.iter_mut().zip(roles) {
             portal.policy = PortalPolicy { role, drained, ..PortalPolicy::default() };

@@ -1,4 +1,5 @@
-//! Which data portal a session is sent to, and which sessions should move when portals come and go.
+//! Load balancing of sessions over the data portals: portal selection at login, and rebalancing when portals are added,
+//! removed or lose their link.
 
 use crate::nexus::NexusName;
 use model::Balance;
@@ -8,36 +9,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a session that was sent to a portal counts there before it has logged in.
+/// Time for which a redirected login counts as a session of its new portal, until it arrives there.
 const PROMISE: Duration = Duration::from_secs(10);
-/// The most sessions that are waited for; of more, the oldest are not any longer.
+/// Upper bound of pending redirections; beyond it, the oldest one is dropped.
 const PROMISES_MAX: usize = 4096;
-/// The shortest time over which bytes are counted.
+/// Shortest interval between two samples of the byte counters.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// A portal that a session could be sent to.
+/// Portal that is eligible for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where.
+    /// Address of the portal.
     pub address: SocketAddr,
-    /// Its part of the sessions.
+    /// Weight: share of the sessions relative to other portals.
     pub weight: u16,
-    /// True where the initiator's own address lies in the portal's network.
+    /// True when the initiator's address is in the network of the portal.
     pub is_near: bool,
 }
 
-/// A session as it counts for its portal.
+/// Session, as counted for the load of its portal.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted<'a> {
-    /// Which nexus it is.
+    /// Nexus of the session.
     pub nexus: &'a NexusName,
-    /// The portal that it came in through.
+    /// Portal through which the session was established.
     pub portal: SocketAddr,
-    /// Bytes that it has moved, both ways.
+    /// Bytes transferred in both directions.
     pub bytes: u64,
 }
 
-/// A session that was sent to a portal and is not there yet.
+/// Redirected login that has not arrived yet.
 #[derive(Clone, Debug)]
 struct Promise {
     nexus: NexusName,
@@ -45,17 +46,19 @@ struct Promise {
     until: Time,
 }
 
-/// What is remembered from one choice to the next.
+/// State that persists between portal selections.
 #[derive(Default)]
 pub(crate) struct Balancer {
+    /// Pending redirections, oldest first.
     promises: Vec<Promise>,
-    /// For each portal: when bytes were counted last, how many there were, and how many came in the window before.
+    /// Per portal: time of the latest sample, the byte total at that time, and the bytes transferred in the interval
+    /// before it.
     bytes: BTreeMap<SocketAddr, (Time, u64, u64)>,
 }
 
 impl Balancer {
-    /// The portal for a session of `nexus`, which counts there from now on. Only for whoever is proven: strangers must not
-    /// count anywhere.
+    /// Selects the portal for a session of `nexus` and counts the session there from now on. Call only for an
+    /// authenticated initiator: an unknown one must not influence the load.
     pub(crate) fn choose(
         &mut self,
         nexus: &NexusName,
@@ -64,26 +67,32 @@ impl Balancer {
         sessions: &[Counted<'_>],
         now: Time,
     ) -> Option<SocketAddr> {
+        // A repeated login of the nexus replaces its earlier redirection; it must not count twice.
         self.promises.retain(|promise| promise.until > now && promise.nexus != *nexus);
         let best = candidates.iter().min_by_key(|candidate| {
             let address = candidate.address;
             let there = |portal: SocketAddr| portal == address;
+            // Sessions of one initiator to one target are paths of its multipath device. These are spread first.
             let is_kin = |other: &NexusName| other.initiator == nexus.initiator && other.target == nexus.target;
             let at = |kin: bool| {
                 let of = |other: &NexusName| !kin || is_kin(other) && other != nexus;
                 let here = sessions.iter().filter(|one| there(one.portal) && of(one.nexus)).count();
                 here + self.promises.iter().filter(|one| there(one.portal) && of(&one.nexus)).count()
             };
+            // Fixed point with 20 fractional bits, so that small counts differ by weight.
             let weigh = |load: u64| load.saturating_mul(1 << 20) / u64::from(candidate.weight.max(1));
             let count = weigh(at(false) as u64);
             let load = match by {
                 Balance::Sessions => count,
                 Balance::Bytes => weigh(self.bytes.get(&address).map_or(0, |&(_, _, recent)| recent)),
             };
+            // Order of the criteria: own paths, network proximity, load, number of sessions, weight; the address makes
+            // the choice deterministic.
             (at(true), !candidate.is_near, load, count, Reverse(candidate.weight), address)
         });
         let address = best?.address;
-        // A host that is believed without proof may still be a stranger: what it is promised has a bound.
+        // A host without CHAP is not authenticated and may be an unknown machine, so the number of pending redirections
+        // is bounded.
         if self.promises.len() >= PROMISES_MAX {
             self.promises.remove(0);
         }
@@ -91,13 +100,13 @@ impl Balancer {
         Some(address)
     }
 
-    /// The nexus has logged in: true when it had been sent to this portal.
+    /// Handles the login of a nexus. Returns true when it had been redirected to this portal.
     pub(crate) fn arrived(&mut self, nexus: &NexusName, portal: SocketAddr) -> bool {
         let at = self.promises.iter().position(|promise| promise.nexus == *nexus);
         at.is_some_and(|at| self.promises.swap_remove(at).portal == portal)
     }
 
-    /// Takes in how much each portal has moved, when it was last done long enough ago.
+    /// Samples the bytes transferred through each portal, if the latest sample is old enough.
     pub(crate) fn look(&mut self, candidates: &[Candidate], sessions: &[Counted<'_>], now: Time) {
         for candidate in candidates {
             let of = |one: &&Counted<'_>| one.portal == candidate.address;
@@ -105,7 +114,7 @@ impl Balancer {
             let (since, before, recent) = self.bytes.entry(candidate.address).or_insert((now, total, 0));
             let passed = now.since(*since);
             if passed >= WINDOW {
-                // As if the window had been of this length, however long nobody asked.
+                // Scaled to the length of one window, regardless of the time since the latest sample.
                 let moved = u128::from(total.saturating_sub(*before)) * WINDOW.as_millis() / passed.as_millis();
                 (*since, *before, *recent) = (now, total, u64::try_from(moved).unwrap_or(u64::MAX));
             }
@@ -113,8 +122,9 @@ impl Balancer {
     }
 }
 
-/// Sessions to be asked to log in anew, so that the portals come nearer to their parts: at most one of each initiator,
-/// so that its other paths carry on. `movable` were sent where they are; others have chosen their portal themselves.
+/// Selects sessions to be asked to log in again, so that the sessions of the portals approach their weights: at most
+/// one per initiator, so that its other paths continue. Only sessions in `movable` are selected: they were redirected
+/// before, whereas the others have selected their portal themselves.
 #[must_use]
 pub(crate) fn surplus(
     candidates: &[Candidate],
@@ -134,7 +144,7 @@ pub(crate) fn surplus(
         candidates.iter().find(|one| one.address == address).map_or(1, |one| u64::from(one.weight.max(1)))
     };
     loop {
-        // A session that moves must leave the full one no emptier, for its weight, than the empty one becomes.
+        // After the move, the source must not be less loaded relative to its weight than the destination.
         let fits = |from: SocketAddr, to: SocketAddr, counts: &BTreeMap<SocketAddr, u64>| {
             from != to && (counts[&from] - 1) * weight(to) >= (counts[&to] + 1) * weight(from)
         };

@@ -1,9 +1,9 @@
-//! One session and its TCP connections: the only loop that knows both sides, the machine of RFC 7143 and the units.
+//! Session with its TCP connections: the event loop between the sockets, the RFC 7143 state machine and the units.
 //!
-//! A round receives once from each connection, lets the machine parse what came, runs the commands, and sends the answers
-//! with one gathered write for each; a turn is rounds, until nothing is left to do or others shall have theirs (`turns`).
-//! It begins with one connection, which logs in; one that joins a session that is there is handed over to it when its
-//! login is done.
+//! A round receives once from each connection, passes the bytes to the state machine, executes the commands, and sends
+//! the responses with one vectored write per connection. Rounds repeat until no work is left or the quantum is used up
+//! (`turns`). The loop starts with a single connection that logs in; a connection that joins an existing session is
+//! transferred to it at the end of its login.
 
 mod admission;
 mod commands;
@@ -32,7 +32,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use throttle::Attempt;
 
-/// Serves `stream` until it ends, and leaves nothing of it behind.
+/// Serves `stream` until the session ends, then detaches it from all units.
 pub(crate) async fn serve<W: World>(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace) {
     let mut connection = Connection::new(shard, stream, place, scsi_unit::run);
     poll_fn(|cx| connection.poll(cx)).await;
@@ -42,51 +42,59 @@ pub(crate) async fn serve<W: World>(shard: Rc<IscsiShard<W>>, stream: W::Stream,
     }
 }
 
+/// Connection task: the state machine, its TCP connections and its commands in execution.
 struct Connection<W: World, S, F: Future> {
     shard: Rc<IscsiShard<W>>,
-    /// The connections, in the places that the machine gives them.
+    /// TCP connections, indexed by the slots of the state machine.
     paths: Vec<Option<Path<W>>>,
-    /// Whose they are, or were.
+    /// Endpoints of each slot, kept after the connection is lost, for reports.
     path_ends: Vec<Ends>,
-    /// Of the leading connection.
+    /// Endpoints of the leading connection.
     ends: Ends,
+    /// RFC 7143 state machine of the session.
     machine: target::Session,
+    /// Session, from full feature phase on.
     session: Option<Session<W>>,
-    /// Held until the login is over.
+    /// Slot of the login, held until the login ends.
     place: Option<LoginPlace>,
-    /// Commands of units that have their home here.
+    /// Commands in execution on units of this shard.
     running: Slots<F>,
+    /// Starts a command on a unit of this shard.
     run: S,
-    /// Commands whose units have their home elsewhere, and their way back.
+    /// Number of commands in execution on units of other shards, and the channel of their results.
     errands: usize,
     back: Sender<Done>,
     returns: Receiver<Done>,
-    /// Task management under way, and its way back.
+    /// Number of task management functions in execution, and the channel of their results.
     managing: usize,
     manage_back: Sender<Managed>,
     managed: Receiver<Managed>,
-    /// Sessions of the same nexus that must be gone before this one does anything.
+    /// Reinstated sessions of the same nexus that must end before this one executes anything.
     predecessors: Vec<Receiver<()>>,
+    /// Channel of notices from the registry and from other shards.
     tell: Sender<Notice>,
     notices: Receiver<Notice>,
-    /// Dropped when nothing of us runs any more, for others to see.
+    /// Dropped when nothing of this session runs any longer, to signal this to the waiting side.
     gone: Vec<Sender<()>>,
-    /// Who asks to be let in, to what, as far as it was said.
+    /// Login parameters of the initiator, once it has sent them.
     asker: Option<LoginQuestion>,
-    /// Why the asker may not come in, once that is judged.
+    /// Reason for a denied login, once it is known.
     why: Option<RefusedWhy>,
-    /// Held while a secret is judged, or the answer to a wrong one is held back.
+    /// Held while a CHAP response is verified or a negative answer is delayed, so that the number of concurrent
+    /// attempts stays bounded.
     attempt: Option<Attempt<String>>,
-    /// Until when the answer to a wrong proof is held back.
+    /// Delay of the answer to a wrong CHAP response.
     penalty: Option<Pin<Box<Sleep>>>,
-    /// What the registry gave to the login that is under way, or the session that it joins.
+    /// Session identifier assigned to the login in progress, or the session that it joins.
     admitted: Option<SessionId>,
+    /// Armed timer with its deadline.
     timer: Option<(Time, Pin<Box<Sleep>>)>,
-    /// A moment ago: when the command before this one ended, in a row of them.
+    /// End time of the previous command of a batch, reused as the start time of the next one: reading the clock for
+    /// each command is measurable.
     moment: Option<Time>,
 }
 
-/// Whether a part of a round did something.
+/// True when a part of a round did any work.
 type Progress = bool;
 
 impl<W, S, F> Connection<W, S, F>
@@ -133,22 +141,28 @@ where
         }
     }
 
-    /// Ready when the connection is over and nothing that it started runs any more.
+    /// Runs rounds. Ready when all connections are closed and nothing that they started is still running.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let session = self.session.as_ref().map(|session| session.id);
         let mut turn = self.shard.turns.begin(session, self.shard.world.now(), self.shard.world.rests());
         loop {
+            // Notices and completions first: they free resources, and a Close must take effect before new commands
+            // start.
             let mut progress = self.take_notices(cx);
             progress |= self.sit_out_penalty(cx);
             progress |= self.finish_commands(cx);
+            // Session reinstatement: no input is processed while a predecessor may still execute commands (RFC 7143
+            // §6.3.5).
             if self.poll_predecessors(cx) {
                 progress |= self.handle_events();
                 progress |= self.receive(&mut turn, cx);
+                // Receiving may produce further events; handling them now puts their responses into the send of this
+                // round.
                 progress |= self.handle_events();
             }
             progress |= self.send(turn, cx);
             if self.poll_timer(cx) {
-                // What the clock ended is told as well.
+                // Timeouts also produce events.
                 self.handle_events();
                 progress = true;
             }
@@ -159,13 +173,16 @@ where
                 return Poll::Pending;
             }
             if turn.is_over(self.shard.world.now()) {
+                // Quantum used up with work left: the task is woken again at once and continues after the other
+                // sessions.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
         }
     }
 
-    /// Nothing more comes or goes, and whatever was started has ended: a write is never left half-way.
+    /// True when all connections are closed and everything that was started has completed: a write is never abandoned
+    /// halfway.
     fn is_over(&self) -> bool {
         let is_closed = self.machine.is_over() && self.penalty.is_none();
         is_closed && self.running.is_empty() && self.errands == 0 && self.managing == 0
@@ -196,6 +213,7 @@ where
                 Event::Closed(reason) => {
                     self.tell_end(reason);
                     self.tell_of_refusal(reason);
+                    // A delayed negative answer keeps its slot until the delay is over; see `sit_out_penalty`.
                     if self.penalty.is_none() {
                         (self.place, self.attempt) = (None, None);
                     }
@@ -205,7 +223,8 @@ where
         progress
     }
 
-    /// Whoever looks for the cause of a host's "connection error" finds it in the log and among the events.
+    /// Logs the end of a connection, and raises an event if the host caused it: an operator who searches for the cause
+    /// of a "connection error" finds it there.
     fn tell_end(&self, reason: CloseReason) {
         let is_cut_off = matches!(
             reason,
@@ -220,13 +239,14 @@ where
         }
     }
 
-    /// True when no earlier session of this nexus still runs anything.
+    /// True when all reinstated sessions of this nexus have ended.
     fn poll_predecessors(&mut self, cx: &mut Context<'_>) -> bool {
         self.predecessors.retain(|gone| gone.poll_receive(cx).is_pending());
         self.predecessors.is_empty()
     }
 
-    /// Whoever guesses waits, and has its place so long, also when it does not want the answer any more.
+    /// Ends the delay after a wrong CHAP response. The slots of the login and of the attempt stay occupied during the
+    /// delay, even if the initiator disconnects.
     fn sit_out_penalty(&mut self, cx: &mut Context<'_>) -> Progress {
         let over = self.penalty.as_mut().is_some_and(|penalty| penalty.as_mut().poll(cx).is_ready());
         if over {
@@ -253,6 +273,8 @@ where
                 Notice::Join(joiner) => self.take_in(*joiner),
                 Notice::Leave { portal, gone } => {
                     self.leave_portal(portal, cx);
+                    // A session that survives on another portal drops the sender at once: the portal waits only for
+                    // sessions that end with it.
                     if self.machine.is_over() {
                         self.gone.push(gone);
                     }
@@ -260,19 +282,21 @@ where
                 Notice::Cut { cid, .. } => self.cut(cid),
                 Notice::Record(tape) => self.record(&tape),
                 Notice::TellWindow { tell } => {
-                    // Whoever asked may have stopped to wait.
+                    // The requester may have timed out.
                     let _ = self.machine.window().map(|(expected, maximum)| {
                         tell.send(CommandWindow { exp_cmd_sn: expected.0, max_cmd_sn: maximum.0 })
                     });
                 }
                 Notice::TellTasks { tell } => {
-                    // Whoever asked may have stopped to wait.
+                    // The requester may have timed out.
                     let _ = tell.send(self.machine.standing());
                 }
                 Notice::MoveAway { within } => self.machine.request_logout(within, self.shard.world.now()),
                 Notice::AccessChanged { applied } => {
                     if self.session.as_mut().is_some_and(|session| !session.see_access()) {
                         tracing::info!(peer = %self.ends.peer, "the host may not be here any more; connection closed");
+                        // The sender is kept until the session has ended, so that the publisher of the table waits for
+                        // it.
                         self.gone.push(applied);
                         self.break_off();
                     }
@@ -287,7 +311,8 @@ where
             self.timer = None;
             return false;
         };
-        // A deadline that moves away is looked at when the old one passes: that is rarer than moving it.
+        // A deadline that moves back is checked when the old timer fires: this happens less often than the deadline
+        // moves.
         if self.timer.as_ref().is_none_or(|(due, _)| *due > at) {
             self.timer = Some((at, Box::pin(self.shard.world.sleep_until(at))));
         }
@@ -297,6 +322,7 @@ where
         }
         self.timer = None;
         self.machine.handle_timeout(self.shard.world.now());
+        // A timeout may have dropped a connection, and the interval is also used to check the path MTU.
         self.note_connections();
         self.look_at_ways();
         true

@@ -1,4 +1,4 @@
-//! The faces of the engine's units: a SCSI unit for each, with what it needs of its shard.
+//! SCSI units of the engine's volumes: construction, and the services that each one needs from its shard.
 
 mod copies;
 mod keeper;
@@ -19,11 +19,11 @@ use scsi::{Kept, LogicalUnit};
 use shard::World;
 use std::rc::{Rc, Weak};
 
-/// Makes the faces of the units of one shard.
+/// Factory of the SCSI units of one shard, called by the engine.
 pub(crate) struct Faces<W: World>(Weak<IscsiShard<W>>);
 
 impl<W: World> Faces<W> {
-    /// Those of `shard`.
+    /// Creates the factory of `shard`.
     pub(crate) fn new(shard: &Rc<IscsiShard<W>>) -> Self {
         Self(Rc::downgrade(shard))
     }
@@ -36,10 +36,13 @@ impl<W: World> FrontShard<W> for Faces<W> {
 
     fn serve(&self, unit: &Rc<Unit<W>>) -> Rc<dyn FrontUnit> {
         let shard = self.0.upgrade().expect("the front end lives as long as its shard");
+        // A unit can return after it was withdrawn, for example when its deletion fails. If sessions still hold its
+        // SCSI unit, that one is reused, because its task set and reservations must not exist twice.
         let before = shard.withdrawn.borrow_mut().remove(&unit.id).and_then(|before| before.upgrade());
         let before = before.filter(|before| Rc::ptr_eq(&before.unit, unit));
         let served = before.unwrap_or_else(|| Rc::new(face(&shard, unit.clone())));
         shard.serve(served.clone());
+        // A SANITIZE that a restart has interrupted resumes here.
         sanitize::go_on(&shard, &served);
         served
     }
@@ -48,9 +51,11 @@ impl<W: World> FrontShard<W> for Faces<W> {
         let shard = self.0.upgrade()?;
         let unit = shard.units.borrow_mut().remove(&unit)?;
         let id = unit.unit.id;
+        // Only a presented volume keeps its reservations in memory: hosts expect them after the pool is reopened.
         if shard.access.borrow().access.absent.contains_key(&id) {
             shard.handed_over.borrow_mut().insert(id, unit.logical_unit.handed_over());
         }
+        // Weak references: entries without a holder are dropped here, so that the map stays small.
         let mut withdrawn = shard.withdrawn.borrow_mut();
         withdrawn.retain(|_, unit| unit.strong_count() > 0);
         withdrawn.insert(unit.unit.id, Rc::downgrade(&unit));
@@ -58,10 +63,11 @@ impl<W: World> FrontShard<W> for Faces<W> {
     }
 }
 
-/// The face of `unit`, which no nexus reaches yet.
+/// Creates the SCSI unit of `unit`, without any attached nexus.
 fn face<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
     let found = unit.host_state();
-    // Another node that had the pool meanwhile may have changed it.
+    // Another node may have imported the pool in the meantime and changed the stored state, so the copy in memory is
+    // used only if both are equal.
     let handed_over = shard.handed_over.borrow_mut().remove(&unit.id).filter(|kept| kept.is_kept_as(&found));
     let parse = || Kept::parse(&found).expect("the engine has asked whether it is understood");
     let kept = handed_over.unwrap_or_else(parse);
@@ -70,7 +76,7 @@ fn face<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
     unit
 }
 
-/// The same, with nothing of what was kept.
+/// Creates the SCSI unit of `unit` without its persistent state.
 fn logical<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
     let options = scsi::Options {
         provisioning: match unit.backend {
@@ -85,8 +91,8 @@ fn logical<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W
         .with_keeper(Rc::new(ReservationKeeper::new(shard, &unit)))
         .with_neighbours(Rc::new(Neighbourhood::new(shard)));
     let logical_unit = match unit.backend {
-        // What is ordered must go on after a restart, and a file has no place beside it where that could be kept. What memory
-        // holds is gone then.
+        // A SANITIZE must resume after a restart. A file has no metadata in which its state could be stored. The
+        // content of memory is lost at a restart anyway.
         Backend::File { .. } => logical_unit,
         Backend::Ram | Backend::Null | Backend::Pool { .. } => {
             logical_unit.with_sanitizer(Rc::new(Sanitation::new(shard, &unit)))

@@ -1,4 +1,5 @@
-//! The iSCSI front end as a whole, on the shard of the conductor: portals, sessions, who may see what, and the orders about them.
+//! iSCSI front end of the daemon, on the shard of the conductor: portals, sessions, access control, and the orders that
+//! concern them.
 
 mod links;
 mod portals;
@@ -30,21 +31,22 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the program that starts the array tells about its surroundings.
+/// Environment of the array, from the program that starts it.
 pub struct Facts {
-    /// How disks and sockets are driven: `io_uring` or `threads`.
+    /// I/O backend of disks and sockets: `io_uring` or `threads`.
     pub io: String,
-    /// Who this node is.
+    /// Identity of this node.
     pub node: NodeIdentity,
-    /// What only this node knows, and knows again after every restart: the keys of its pools are made of it.
+    /// Secret of this node, the same after every restart. The keys of its pools are derived from it.
     pub secret: Secret,
-    /// The addresses of this machine now; none where nobody knows.
+    /// Current addresses of this machine; empty when unknown.
     pub addresses: Vec<LocalAddress>,
-    /// All of them again, whenever something about them has changed.
+    /// Complete address list, sent at every change.
     pub address_changes: Receiver<Vec<LocalAddress>>,
 }
 
-/// Answers the calls of `inbox` on the shard of the conductor, until an order to stop is done, or every sender is gone.
+/// Processes the calls of `inbox` on the shard of the conductor, until an order to stop is done or every sender is
+/// dropped.
 pub async fn conduct<W: World>(shard: Rc<IscsiShard<W>>, inbox: Receiver<Call>, facts: Facts) {
     let Facts { io, node, secret, addresses, address_changes } = facts;
     let volumes = VolumeHomes::default();
@@ -53,17 +55,22 @@ pub async fn conduct<W: World>(shard: Rc<IscsiShard<W>>, inbox: Receiver<Call>, 
     conductor::conduct(shard.engine.clone(), inbox, conductor::Facts { io, node, secret }, (volumes, front)).await;
 }
 
-/// The front end: its portals, and what it goes by.
+/// Front end: open portals, and the state from which access snapshots are built.
 pub(crate) struct IscsiFront<W: World> {
     shard: Rc<IscsiShard<W>>,
+    /// Home shards of all volumes, maintained by the conductor.
     volumes: VolumeHomes,
+    /// Open portals by listening address.
     portals: RefCell<BTreeMap<SocketAddr, OpenPortal>>,
+    /// Access table from the control plane.
     access: RefCell<Access>,
-    /// One view is published at a time, so that nobody gets an older one last.
+    /// Serializes the publication of snapshots, so that an older one never overwrites a newer one.
     publishing: RangeLocks,
+    /// Link state of the local addresses.
     links: RefCell<Links>,
+    /// Round-robin counter for accepted connections.
     next_connection: Rc<Cell<usize>>,
-    /// Counts tables of access, so that sessions are shared out by the newest alone.
+    /// Generation of the portal configuration. A rebalancing run of an older generation stops.
     sharing: Cell<u64>,
 }
 
@@ -127,7 +134,7 @@ impl<W: World> IscsiFront<W> {
         }
     }
 
-    /// Sessions go by this access table from now on.
+    /// Applies a new access table to all shards and sessions.
     async fn set_access(self: &Rc<Self>, access: Access) -> Report {
         *self.access.borrow_mut() = access;
         self.publish_access().await;
@@ -135,7 +142,7 @@ impl<W: World> IscsiFront<W> {
         Report::Done
     }
 
-    /// Every shard, and every session, goes by the present access table and volume homes.
+    /// Publishes a snapshot of the access table and the volume homes to every shard and session.
     async fn publish_access(&self) {
         let _one = self.publishing.exclusive(0..1).await;
         let homes = self.volumes.borrow().values().filter(|it| it.serves).map(|it| (it.id, it.home)).collect();
@@ -145,6 +152,7 @@ impl<W: World> IscsiFront<W> {
         for home in 0..self.shard.limits.shards {
             let view = view.clone();
             let follow = async move |shard: Rc<IscsiShard<W>>| {
+                // Stand-ins must exist before sessions of any shard can see them.
                 if shard.index == STAND_INS_HOME {
                     stand_ins::follow(&shard, &view);
                 }
@@ -152,16 +160,19 @@ impl<W: World> IscsiFront<W> {
             };
             self.shard.call(home, follow).await;
         }
+        // Returns only after all sessions have applied the snapshot: an unmapped volume is then no longer visible to
+        // any of them.
         self.tell_sessions(|applied| Notice::AccessChanged { applied }).await;
     }
 
-    /// Every session has done what it is told: it has dropped what came with the notice.
+    /// Sends a notice to every session and waits until each one has dropped the sender that came with it.
     async fn tell_sessions(&self, notice: impl Fn(Sender<()>) -> Notice) {
         let (telling, told) = mailbox::channel();
         for (_, session) in self.shard.registry.sessions() {
-            // A session that is just ending needs no notice.
+            // A session that is ending needs no notice.
             let _ = session.notices.send(notice(telling.clone()));
         }
+        // With the own sender dropped, the channel closes when the last session has finished.
         drop(telling);
         while told.receive().await.is_some() {}
     }

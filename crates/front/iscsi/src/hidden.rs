@@ -1,16 +1,17 @@
-//! Why a host does not see a logical unit that it asks for, in words for its operator.
+//! Explanations for an operator of why a host addressed an unmapped LUN.
 
 use crate::access::AccessView;
 use model::{Host, Presentation, Target};
 
-/// Why `host`, which came to `target` through the portal group `tag`, has nothing under `lun`, and what would change it, as a
-/// sentence without its end.
+/// Returns the reason why `host`, connected to `target` through portal group `tag`, has no logical unit under `lun`,
+/// and the remedy, as a sentence without a final period.
 pub(crate) fn why(view: &AccessView, host: &Host, target: &Target, tag: u16, lun: u16) -> String {
     let seen: Vec<&Presentation> = view.access.presentations.iter().filter(|shown| shown.host == host.name).collect();
     let here = seen.iter().find(|shown| shown.target == target.name && shown.lun == lun);
     let name = &host.name;
     if let Some(Presentation { volume, groups, .. }) = here {
         let ask = format!("blockyard host explain {name} {volume}");
+        // Presented through this portal group: nothing is visible only if the volume is not open and has no stand-in.
         if groups.is_empty() || groups.contains(&tag) {
             return format!("volume {volume}, which is presented there, is not open; see {ask}");
         }

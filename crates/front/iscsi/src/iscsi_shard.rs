@@ -1,4 +1,4 @@
-//! The iSCSI front end on one shard: the units that it serves, who may see them, and how its shards speak to each other.
+//! iSCSI front end on one shard: its units, the access snapshot, and the messages between shards.
 
 use crate::access::{AccessView, LunEntry, LunMap};
 use crate::recording::Recordings;
@@ -19,21 +19,22 @@ use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// A message from another shard.
+/// Message from another shard.
 pub enum Message<W: World> {
-    /// A command for a unit at home here, from a session that lives elsewhere.
+    /// Command for a unit of this shard, from a session on another one. Separate from `Run` because it is frequent and
+    /// needs no allocation of a closure.
     Execute(Errand),
-    /// Anything rare: run this here.
+    /// Any other work, to be run on this shard.
     Run(Job<IscsiShard<W>>),
 }
 
-/// A command on its way to its unit's home, with the way back.
+/// Command sent to the home shard of its unit, with the channel of its result.
 pub struct Errand {
-    /// The unit at home on the receiving shard.
+    /// Unit on the receiving shard.
     pub entry: LunEntry,
-    /// What is asked, by whom.
+    /// Command with its issuer.
     pub ran: Ran,
-    /// Where the outcome goes.
+    /// Channel for the result.
     pub back: Sender<Done>,
 }
 
@@ -43,17 +44,17 @@ impl<W: World> From<Job<IscsiShard<W>>> for Message<W> {
     }
 }
 
-/// What all shards of the front end share.
+/// State shared by all shards of the front end.
 pub struct Shared<W: World> {
-    /// Who is logged in, over all shards.
+    /// Registry of sessions, for all shards.
     pub registry: Registry,
-    /// How connections are set up.
+    /// Socket options of connections.
     pub stream_options: StreamOptions,
-    /// What goes over the wire and is recorded.
+    /// Packet captures.
     pub recordings: Recordings,
-    /// What traces of units may keep.
+    /// Memory budget of the I/O traces.
     pub trace_room: TraceRoom,
-    /// The mailboxes of the shards.
+    /// Message queues of the shards.
     pub peers: Peers<Message<W>>,
 }
 
@@ -69,44 +70,45 @@ impl<W: World> Clone for Shared<W> {
     }
 }
 
-/// The front end on one shard. Never leaves its thread.
+/// Front end on one shard. Never leaves its thread.
 pub struct IscsiShard<W: World> {
-    /// The outside.
+    /// Runtime environment: clock, sockets, timers, tasks.
     pub world: W,
-    /// Which shard this is; 0 is the conductor.
+    /// Index of the shard; 0 is the conductor.
     pub index: usize,
-    /// The bounds of everything.
+    /// Resource limits.
     pub limits: Limits,
-    /// The engine on this shard.
+    /// Engine on this shard.
     pub engine: Rc<ShardContext<W>>,
-    /// Who is logged in, over all shards.
+    /// Registry of sessions, for all shards.
     pub registry: Registry,
-    /// How connections are set up.
+    /// Socket options of connections.
     pub stream_options: StreamOptions,
-    /// What connections negotiate, and their bounds.
+    /// Configuration of the iSCSI protocol state machine.
     pub target_config: Rc<iscsi::target::Config>,
-    /// Who may see what; replaced whole.
+    /// Current access snapshot.
     pub access: RefCell<Arc<AccessView>>,
-    /// Counts replacements of `access`, so that sessions notice.
+    /// Generation of `access`, by which sessions detect a new snapshot.
     pub access_epoch: Cell<u64>,
-    /// What sessions that were here since then see, one for all of a host in a target through a portal group.
+    /// LUN maps derived from the current snapshot, keyed by target, host and portal group; shared by all sessions with
+    /// the same key.
     lun_maps: RefCell<BTreeMap<(Name, Name, u16), Rc<LunMap>>>,
-    /// The units at home here.
+    /// Units whose home is this shard.
     pub units: Units<W>,
-    /// Units that were withdrawn; one that is still held may come back.
+    /// Withdrawn units. One that is still referenced can be put back into service.
     pub withdrawn: RefCell<BTreeMap<VolumeId, Weak<ScsiUnit<W>>>>,
-    /// What hosts had reserved of presented units that were withdrawn, until they are served again: a pool that is closed and
-    /// opened again has lost nothing of it.
+    /// Reservations of presented units that were withdrawn, until the units return: closing and reopening a pool loses
+    /// none of them.
     pub handed_over: RefCell<BTreeMap<VolumeId, scsi::Kept>>,
-    /// Which sessions were served last.
+    /// Scheduling state of the sessions.
     pub turns: Turns,
-    /// What goes over the wire and is recorded, on all shards.
+    /// Packet captures, on all shards.
     pub recordings: Recordings,
-    /// What traces of units may keep, on all shards.
+    /// Memory budget of the I/O traces, on all shards.
     pub trace_room: TraceRoom,
-    /// Hosts of this shard's sessions that ask for logical units that they do not see.
+    /// Coalesced events about commands to unmapped LUNs, of this shard's sessions.
     pub hidden: Repeats<W>,
-    /// Hosts of this shard's sessions that did not answer or broke the protocol.
+    /// Coalesced events about connections closed because of a timeout or protocol violation, of this shard's sessions.
     pub cut_off: Repeats<W>,
     peers: Peers<Message<W>>,
 }
@@ -118,7 +120,7 @@ impl<W: World> Resident<W> for IscsiShard<W> {
 }
 
 impl<W: World> IscsiShard<W> {
-    /// The front end on the shard of `engine`, whose connections negotiate by `target_config`.
+    /// Creates the front end on the shard of `engine`.
     pub fn new(engine: Rc<ShardContext<W>>, shared: Shared<W>, target_config: iscsi::target::Config) -> Self {
         let Shared { registry, stream_options, recordings, trace_room, peers } = shared;
         let repeats = |code| Repeats::told_to(engine.world.clone(), engine.events.clone(), code);
@@ -145,13 +147,13 @@ impl<W: World> IscsiShard<W> {
         }
     }
 
-    /// Drops whatever is open as it is, as when the process ends. For simulations, whose process does not.
+    /// Drops all state without cleanup, as at a crash of the process. For simulations, whose process continues.
     pub fn abandon(&self) {
         drop(std::mem::take(&mut *self.units.borrow_mut()));
         self.engine.abandon();
     }
 
-    /// Runs `work` on the shard `home` and returns what it gives; `None` when that shard has stopped.
+    /// Runs `work` on the shard `home` and returns its result; `None` when that shard has stopped.
     pub async fn call<R, F>(&self, home: usize, work: impl FnOnce(Rc<Self>) -> F + Send + 'static) -> Option<R>
     where
         R: Send + 'static,
@@ -160,17 +162,17 @@ impl<W: World> IscsiShard<W> {
         self.peers.call(home, work).await
     }
 
-    /// Puts a message into the mailbox of the shard `home`.
+    /// Posts a message to the shard `home`.
     pub fn post(&self, home: usize, message: Message<W>) {
         self.peers.post(home, message);
     }
 
-    /// The unit `id`, while it has its home here.
+    /// Returns the unit `id`, while its home is this shard.
     pub fn unit(&self, id: VolumeId) -> Option<Rc<ScsiUnit<W>>> {
         self.units.borrow().get(&id).cloned()
     }
 
-    /// The unit behind a LUN, or its stand-in, while its home is here.
+    /// Returns the unit or stand-in of a LUN, while its home is this shard.
     pub fn unit_at(&self, entry: &LunEntry) -> Option<Rc<ScsiUnit<W>>> {
         match entry.stand_in {
             true => self.units.stand_ins().get(&entry.unit).cloned(),
@@ -178,38 +180,40 @@ impl<W: World> IscsiShard<W> {
         }
     }
 
-    /// Replaces the access table; sessions of this shard see it in their next turn.
+    /// Replaces the access snapshot. Sessions of this shard notice it in their next quantum.
     pub fn set_access(&self, access: Arc<AccessView>) {
         let before = self.access.replace(access);
         self.access_epoch.set(self.access_epoch.get() + 1);
+        // The maps were derived from the previous snapshot.
         self.lun_maps.take();
         if self.access.borrow().port_groups() != before.port_groups() {
+            // Collected first: setting port groups runs code of the units, during which the maps must not be borrowed.
             let units: Vec<_> = self.units.borrow().values().chain(self.units.stand_ins().values()).cloned().collect();
             units.into_iter().for_each(|unit| self.set_port_groups(unit));
         }
     }
 
-    /// What `host` sees in `target` through portals of the group `tag`, by the present access table.
+    /// Returns the LUN map of `host` in `target` through portals of the group `tag`, by the current snapshot.
     pub fn luns(&self, target: &Target, host: &Host, tag: u16) -> Rc<LunMap> {
         let mut maps = self.lun_maps.borrow_mut();
         let map = maps.entry((target.name.clone(), host.name.clone(), tag));
         map.or_insert_with(|| Rc::new(self.access.borrow().luns(target, host, tag))).clone()
     }
 
-    /// Serves the unit from now on.
+    /// Puts the unit into service.
     pub fn serve(&self, unit: Rc<ScsiUnit<W>>) {
         self.set_port_groups(unit.clone());
         self.units.borrow_mut().insert(unit.unit.id, unit);
     }
 
-    /// The unit is served through portal groups as the operator says. What a host has begun through a group that loses
-    /// access may take its time, and nobody waits for it here.
+    /// Applies the configured ALUA states to the unit. Commands through a port group that loses access may take time to
+    /// drain, which is not awaited.
     pub fn set_port_groups(&self, unit: Rc<ScsiUnit<W>>) {
         let groups = self.access.borrow().port_groups();
         begin(&self.world, async move { unit.set_port_groups(&groups).await });
     }
 
-    /// Does what other shards ask, until they are gone.
+    /// Processes messages of other shards until all senders are dropped.
     pub async fn take_messages(self: Rc<Self>, inbox: Receiver<Message<W>>) {
         while let Some(message) = inbox.receive().await {
             match message {
@@ -219,7 +223,7 @@ impl<W: World> IscsiShard<W> {
         }
     }
 
-    /// Starts a command from elsewhere; a session that is gone meanwhile takes no answers.
+    /// Executes a command from another shard. The result is discarded if the session has ended.
     fn run_errand(&self, errand: Errand) {
         let Errand { entry, ran, back } = errand;
         let _ = match self.unit_at(&entry) {

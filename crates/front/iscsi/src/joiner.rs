@@ -1,15 +1,15 @@
-//! A connection on its way from the shard that it came to, to the session that it joins.
+//! Connection in transfer from the shard that accepted it to the session that it joins.
 
 use crate::recording::Recorder;
 use iscsi::target::Joining;
 use shard::StreamHandle;
 
-/// A connection that has logged in.
+/// Connection that has completed the login of an existing session.
 pub struct Joiner {
-    /// What its login came to.
+    /// Result of the login.
     pub joining: Joining,
-    /// Its stream.
+    /// TCP stream, detached from its former shard.
     pub stream: StreamHandle,
-    /// Those who write down what goes over it.
+    /// Recorders of packet captures that include the connection.
     pub recorders: Vec<Recorder>,
 }

@@ -1,10 +1,14 @@
-//! The iSCSI front end: portals, connections, sessions, who may see what, and the SCSI units over the engine's units.
+//! iSCSI front end: portals, connections, sessions, access control, and the SCSI logical units on top of the engine's
+//! units.
 //!
-//! The path of a command: `portal` accepts and deals, `connection` receives and lets the machine of RFC 7143 parse,
-//! `session` says which unit a LUN is, `scsi_unit` is the SCSI device server over what holds the data. [`conduct`] starts
-//! the engine's conductor with this front end beside it.
+//! Path of a command: `portal` accepts a connection and assigns it to a shard, `connection` receives and passes the
+//! bytes to the RFC 7143 state machine, `session` maps the LUN to a unit, `scsi_unit` is the SCSI device server on top
+//! of the engine's unit. [`conduct`] starts the engine's conductor together with this front end.
+//!
+//! The front end never touches a volume outside its home shard: a command for a unit of another shard is sent there as
+//! a message.
 
-// The layers below a volume are futures within futures, and their layouts are queries within queries.
+// The layers below a volume are nested futures, and their layouts are nested compiler queries.
 #![recursion_limit = "256"]
 
 pub mod access;

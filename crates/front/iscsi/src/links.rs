@@ -1,29 +1,30 @@
-//! The links below our portals, as this machine's addresses tell of them.
+//! Link state of the network interfaces below the portals.
 
 use model::{LocalAddress, Network};
 use std::net::IpAddr;
 
-/// The addresses of this machine; none while the system does not tell.
+/// Addresses of this machine with their link state; empty when the operating system does not report them.
 #[derive(Clone, Debug, Default)]
 pub struct Links(pub Vec<LocalAddress>);
 
-/// Why hosts cannot reach an address of ours.
+/// Reason why an address of this machine is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoLink {
-    /// Its interface is down, or has no carrier.
+    /// Interface is down or has no carrier.
     Down {
-        /// Which.
+        /// Name of the interface.
         interface: String,
     },
-    /// No interface has it any more.
+    /// Address is not assigned to any interface.
     Gone,
 }
 
 impl Links {
-    /// Why hosts cannot reach us at `address`; nothing when they can, or when nobody knows.
+    /// Returns the reason why hosts cannot reach `address`. `None` when they can, or when the link state is unknown.
     #[must_use]
     pub fn missing_at(&self, address: IpAddr) -> Option<NoLink> {
         let address = address.to_canonical();
+        // Wildcard and loopback addresses have no link of their own.
         if self.0.is_empty() || address.is_unspecified() || address.is_loopback() {
             return None;
         }
@@ -34,14 +35,14 @@ impl Links {
         }
     }
 
-    /// What is known of this address of ours. Where several interfaces have it, one that is up.
+    /// Returns the link state of a local address. If several interfaces have the address, one that is up is preferred.
     #[must_use]
     pub fn at(&self, address: IpAddr) -> Option<&LocalAddress> {
         let ours = || self.0.iter().filter(|local| local.address == address.to_canonical());
         ours().find(|local| local.is_up).or_else(|| ours().next())
     }
 
-    /// True when one network of ours holds both.
+    /// True when both addresses are in the same directly connected network.
     #[must_use]
     pub fn are_near(&self, one: IpAddr, other: IpAddr) -> bool {
         let mut networks = self.0.iter().filter_map(LocalAddress::network);

@@ -1,8 +1,9 @@
-//! Logins under way: how many there may be, and who makes room when there are too many.
+//! Admission of concurrent logins: bounds, and the choice of the login that is evicted at a bound.
 //!
-//! A login of a well-behaved host takes milliseconds. So the one that goes is the oldest that has said nothing yet, or else the oldest
-//! that has taken long: a flood of silent connections hurts itself. Where there are too many over all, those of the address that
-//! has most go first; of what is held because a secret was guessed, half of all places is the most.
+//! The login of a well-behaved host takes milliseconds. Therefore the oldest login without a request is evicted first,
+//! then the oldest one that has exceeded its time: a flood of silent connections evicts itself. At the global bound,
+//! logins from the address with the most logins are evicted first. Slots that are held as a penalty for a wrong CHAP
+//! secret are limited to half of all slots.
 
 use shard::Time;
 use shard::mailbox::{self, Receiver, Sender};
@@ -10,21 +11,22 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long a login that has asked for something is left alone.
+/// Age at which a login that has sent a request may be evicted.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The bounds of [`Logins`].
+/// Bounds of [`Logins`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Over all addresses.
+    /// Upper bound of logins from all addresses.
     pub all: usize,
-    /// From one address.
+    /// Upper bound of logins from one address.
     pub per_address: usize,
 }
 
-/// All logins under way, by when they began.
+/// All logins in progress, in the order of their start.
 pub(crate) struct Logins {
     bounds: Bounds,
+    /// Logins by number, which is the order of their start, so a search finds the oldest first.
     under_way: BTreeMap<u64, Login>,
     counts: BTreeMap<IpAddr, usize>,
     next: u64,
@@ -34,25 +36,26 @@ struct Login {
     address: IpAddr,
     since: Time,
     has_asked: bool,
-    /// True when its place is kept although nothing is waited for.
+    /// True when the slot is held as a penalty, although no login is in progress.
     is_held: bool,
-    /// Dropped to end it.
+    /// Dropped to end the login.
     _end: Sender<()>,
 }
 
 impl Logins {
-    /// None is under way.
+    /// Creates an empty table.
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self { bounds, under_way: BTreeMap::new(), counts: BTreeMap::new(), next: 0 }
     }
 
-    /// Takes a place for a login from `address`; the receiver hears the end of its channel when it has to make room. `None` when there
-    /// are too many and none that would.
+    /// Reserves a slot for a login from `address`. The channel of the returned receiver closes when the login is
+    /// evicted. `None` when the bounds are reached and no login may be evicted.
     pub(crate) fn begin(&mut self, address: IpAddr, now: Time) -> Option<(u64, Receiver<()>)> {
         let here = self.counts.get(&address).copied().unwrap_or(0);
         if here >= self.bounds.per_address {
             self.make_room(|login| login.address == address, now)?;
         } else if self.under_way.len() >= self.bounds.all {
+            // Eviction from the busiest address first: logins of other hosts survive a flood from one address.
             let busiest = self.counts.iter().max_by_key(|&(_, &count)| count).map(|(&address, _)| address)?;
             self.make_room(|login| login.address == busiest, now)
                 .or_else(|| self.make_room(|_| true, now))
@@ -67,21 +70,22 @@ impl Logins {
         Some((id, ends))
     }
 
-    /// The login has said who it is.
+    /// Marks the login as having sent a request.
     pub(crate) fn asked(&mut self, id: u64) {
         if let Some(login) = self.under_way.get_mut(&id) {
             login.has_asked = true;
         }
     }
 
-    /// The login keeps its place until it ends.
+    /// Holds the slot of the login until it ends; it cannot be evicted in favor of an ordinary login, except as an
+    /// excess penalty slot.
     pub(crate) fn hold(&mut self, id: u64) {
         if let Some(login) = self.under_way.get_mut(&id) {
             login.is_held = true;
         }
     }
 
-    /// The login is over. Without effect when it had to make room.
+    /// Ends the login. Has no effect when it was evicted before.
     pub(crate) fn end(&mut self, id: u64) {
         let Some(login) = self.under_way.remove(&id) else { return };
         if let Some(count) = self.counts.get_mut(&login.address) {
@@ -92,7 +96,8 @@ impl Logins {
         }
     }
 
-    /// One of those that `may` go does, if there is one that nobody minds.
+    /// Evicts the oldest login that matches `may`: one without a request first, then one older than [`PATIENCE`].
+    /// `None` when no login may be evicted.
     fn make_room(&mut self, may: impl Fn(&Login) -> bool, now: Time) -> Option<()> {
         let here = || self.under_way.iter().filter(|(_, login)| may(login) && !login.is_held);
         let silent = here().find(|(_, login)| !login.has_asked);
@@ -102,7 +107,7 @@ impl Logins {
         Some(())
     }
 
-    /// The oldest place that is held is free, where those are more than half.
+    /// Releases the oldest penalty slot, if penalty slots occupy more than half of all slots.
     fn let_go_of_held(&mut self) -> Option<()> {
         let held = || self.under_way.iter().filter(|(_, login)| login.is_held).map(|(&id, _)| id);
         let oldest = held().next().filter(|_| held().count() > self.bounds.all / 2)?;

@@ -1,25 +1,26 @@
-//! Who talks with us: sessions by number, and by what makes two of them the same I_T nexus.
+//! Identity of sessions: number, and the name of the I_T nexus by which session reinstatement is recognized.
 
 use iscsi::pdu::Isid;
 use iscsi::{IscsiName, SessionType};
 
-/// One I_T nexus of this daemon's life: a number that is never used again.
+/// Number of a session, unique for the lifetime of the daemon. Also identifies its I_T nexus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// What makes two sessions the same nexus: RFC 7143 §4.2.4 (the SSID without the target's half) and the target.
+/// Name of an I_T nexus: the initiator port (initiator name and ISID) and the target. Two sessions with the same name
+/// are instances of one nexus (RFC 7143 §4.2.4, SSID without the TSIH).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NexusName {
-    /// The initiator's name, normalised.
+    /// Initiator name, normalized.
     pub initiator: String,
-    /// The initiator's part of the session identifier.
+    /// ISID, the initiator's part of the session identifier.
     pub isid: [u8; 6],
-    /// The target's name; empty for a discovery session.
+    /// Target name; empty for a discovery session.
     pub target: String,
 }
 
 impl NexusName {
-    /// The nexus of a session that this initiator has, or asks for.
+    /// Returns the nexus of a session with these login parameters. The target is ignored for a discovery session.
     #[must_use]
     pub fn of(initiator: &IscsiName, isid: Isid, kind: SessionType, target: Option<&IscsiName>) -> Self {
         let target = target.filter(|_| kind == SessionType::Normal).map(IscsiName::as_str).unwrap_or_default();
@@ -27,7 +28,7 @@ impl NexusName {
     }
 }
 
-/// An ISID as it is shown: hexadecimal digits.
+/// Formats an ISID as hexadecimal digits.
 pub fn isid_text(isid: [u8; 6]) -> String {
     isid.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! A listening address: accepts connections on the conductor and deals them to all shards in turn.
+//! Portal: accepts TCP connections on the conductor and distributes them over all shards round-robin.
 
 use crate::iscsi_shard::{IscsiShard, Message};
 use crate::registry::LoginPlace;
@@ -12,22 +12,22 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How long we wait before we accept again when the system is short of something.
+/// Back-off before the next accept after the operating system ran out of a resource.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 
-/// A portal that listens until it is dropped.
+/// Listening portal. Dropping it closes the socket.
 pub(crate) struct OpenPortal {
-    /// Where it listens, with its real port.
+    /// Address of the listening socket, with its actual port.
     pub address: SocketAddr,
-    /// True when hosts of IPv4 reach it though its address is one of IPv6.
+    /// True when an IPv6 socket also accepts IPv4 connections.
     pub also_ipv4: bool,
     _open: Sender<()>,
 }
 
 impl OpenPortal {
-    /// Listens on `address`; connections are dealt to the shards from now on.
+    /// Listens on `address` and distributes accepted connections over the shards; `next` is the round-robin counter.
     ///
-    /// *Errors*: what the operating system says.
+    /// *Errors*: those of the operating system.
     pub(crate) fn open<W: World>(
         shard: &Rc<IscsiShard<W>>,
         address: SocketAddr,
@@ -36,6 +36,7 @@ impl OpenPortal {
         let listener = shard.world.listen(address)?;
         let address = listener.local_address();
         let also_ipv4 = address.is_ipv6() && listener.takes_ipv4();
+        // No message is ever sent on this channel: dropping the sender ends the accept loop.
         let (open, closed) = mailbox::channel();
         shard.world.spawn(accept_until_closed(shard.clone(), listener, closed, next));
         Ok(Self { address, also_ipv4, _open: open })
@@ -50,6 +51,7 @@ async fn accept_until_closed<W: World>(
 ) {
     loop {
         let mut accept = pin!(listener.accept(&shard.stream_options));
+        // The close signal is polled first, so that a closed portal accepts no further connection.
         let accepted = poll_fn(|cx| match closed.poll_receive(cx) {
             Poll::Ready(_) => Poll::Ready(None),
             Poll::Pending => accept.as_mut().poll(cx).map(Some),
@@ -58,11 +60,13 @@ async fn accept_until_closed<W: World>(
             None => return,
             Some(Ok(stream)) => match shard.registry.begin_login(stream.peer_address().ip(), shard.world.now()) {
                 Some(place) => deal(&shard, stream, place, &next),
-                // Dropped: the peer sees a reset, and a place is free again when another login ends.
+                // Dropped: the peer sees a reset. A slot becomes free when another login ends.
                 None => tracing::warn!(peer = %stream.peer_address(), "too many logins under way; connection closed"),
             },
             Some(Err(error)) => {
                 tracing::warn!(%error, "cannot accept a connection");
+                // Out of file descriptors or memory: the pending connection stays in the backlog, and an immediate
+                // retry would spin.
                 shard.world.sleep(SHORTAGE_PAUSE).await;
             }
         }
@@ -75,6 +79,7 @@ fn deal<W: World>(shard: &Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlac
     if home == shard.index {
         shard.world.spawn(crate::connection::serve(shard.clone(), stream, place));
     } else {
+        // A stream is bound to the reactor of its shard, so it is detached here and adopted by the other shard.
         let handle = stream.into_handle();
         shard.post(
             home,

@@ -1,4 +1,4 @@
-//! How a session comes from a LUN to its unit: looked up once, and known from then on.
+//! Cached route from a LUN of a session to its unit.
 
 use crate::access::LunEntry;
 use crate::iscsi_shard::IscsiShard;
@@ -8,33 +8,35 @@ use shard::World;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// A unit that knows the session's nexus, and the way to it.
+/// Route to a unit to which the session's nexus is attached.
 pub(crate) struct Reach<W: World> {
-    /// Which it is, and where.
+    /// Identity and home shard of the unit.
     pub entry: LunEntry,
-    /// The session's commands for it that wait for data.
+    /// Commands of the session for the unit that still wait for data.
     pub incoming: Arc<Incoming>,
-    /// The unit, where it has its home on the session's shard. It is not kept open by being known.
+    /// Cached unit, if its home is the session's shard. A weak reference, so that the cache does not keep a closed unit
+    /// open.
     unit: Weak<ScsiUnit<W>>,
-    /// The count of changes of the shard's units when it was looked up.
+    /// Change counter of the shard's units at the time of the lookup; `None` forces a new lookup.
     looked_up: Option<u64>,
 }
 
 impl<W: World> Reach<W> {
-    /// The unit of `entry`.
+    /// Creates a route to the unit of `entry`, which is looked up at first use.
     pub(crate) fn new(entry: LunEntry) -> Self {
         Self { entry, incoming: Arc::default(), unit: Weak::new(), looked_up: None }
     }
 
-    /// The unit is where `entry` says from now on.
+    /// Redirects the route to the location given in `entry`.
     pub(crate) fn lead_to(&mut self, entry: LunEntry) {
         self.entry = entry;
         self.looked_up = None;
     }
 
-    /// The unit, while it is at home on this shard.
+    /// Returns the unit, if its home is this shard.
     #[inline]
     pub(crate) fn unit(&mut self, shard: &IscsiShard<W>) -> Option<Rc<ScsiUnit<W>>> {
+        // Comparing a counter on every command is cheaper than a lookup in the map of units.
         if self.looked_up != Some(shard.units.changes()) {
             self.look_up(shard);
         }
@@ -48,7 +50,7 @@ impl<W: World> Reach<W> {
         self.looked_up = Some(shard.units.changes());
     }
 
-    /// A command waits for its data from now on.
+    /// Registers a command that waits for its data.
     pub(crate) fn enrol(&self) -> Waiting {
         self.incoming.enter()
     }

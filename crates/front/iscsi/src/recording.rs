@@ -1,5 +1,5 @@
-//! The recordings that run: what goes over the wire of hosts, for an operator who asks for it. A connection that is not recorded
-//! has an empty list of recorders, and that is all that it costs.
+//! Packet captures: iSCSI traffic of hosts, recorded on request of an operator. A connection that is not captured has
+//! an empty list of recorders, which is its only cost.
 
 mod recorder;
 mod tape;
@@ -11,17 +11,17 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use tape::Tape;
 
-/// Whose connections are recorded.
+/// Filter of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of this session.
+    /// Connections of this session.
     Session(SessionId),
-    /// All that come from here.
+    /// Connections from this network.
     From(Network),
 }
 
 impl Scope {
-    /// True for a connection from `peer`, which may be one of a session.
+    /// True when the capture includes a connection from `peer`, which may belong to a session.
     #[must_use]
     pub fn takes(&self, peer: IpAddr, session: Option<SessionId>) -> bool {
         match self {
@@ -31,7 +31,8 @@ impl Scope {
     }
 }
 
-/// All recordings of the daemon. Cheap to clone, the same everywhere; looked at when connections come and sessions end.
+/// All captures of the daemon. Cheap to clone; clones share the state. Accessed when connections are made and when
+/// sessions end.
 #[derive(Clone)]
 pub struct Recordings(Arc<Mutex<Running>>);
 
@@ -42,12 +43,12 @@ struct Running {
 }
 
 impl Recordings {
-    /// None runs, and at most so many will.
+    /// Creates an empty set with an upper bound of concurrent captures.
     pub fn new(tapes_max: usize) -> Self {
         Self(Arc::new(Mutex::new(Running { tapes: Vec::new(), tapes_max, next: 1 })))
     }
 
-    /// One more runs: its number. `None` when too many do.
+    /// Adds a capture and returns its number. `None` when the bound is reached.
     pub fn begin(&self, tape: Tape) -> Option<u64> {
         let mut running = self.running();
         if running.tapes.len() == running.tapes_max {
@@ -59,12 +60,12 @@ impl Recordings {
         Some(number)
     }
 
-    /// The tape of the recording, while it runs.
+    /// Returns the buffer of a running capture.
     pub fn find(&self, number: u64) -> Option<Tape> {
         self.running().tapes.iter().find(|(other, _)| *other == number).map(|(_, tape)| tape.clone())
     }
 
-    /// The recording does not run any more.
+    /// Ends a capture.
     pub fn end(&self, number: u64) {
         self.running().tapes.retain(|(other, tape)| {
             let is_it = *other == number;
@@ -75,17 +76,18 @@ impl Recordings {
         });
     }
 
-    /// The session is over, and with it what records it alone.
+    /// Ends the captures of a session that has ended.
     pub fn end_of(&self, session: SessionId) {
         let running = self.running();
         running
             .tapes
             .iter()
             .filter(|(_, tape)| *tape.scope() == Scope::Session(session))
+            // The entry stays until the reader has fetched the remaining records and stops the capture.
             .for_each(|(_, tape)| tape.end());
     }
 
-    /// What a connection from `peer`, which may be one of a session, is recorded to.
+    /// Returns the buffers of all captures that include a connection from `peer`, which may belong to a session.
     pub fn of(&self, peer: IpAddr, session: Option<SessionId>) -> Vec<Tape> {
         let running = self.running();
         let takes = |(_, tape): &&(u64, Tape)| tape.scope().takes(peer, session);

@@ -1,4 +1,4 @@
-//! Who is logged in, over all shards. Touched at login, logout and when somebody asks; never by a command.
+//! Registry of sessions, for all shards. Accessed at login, at logout and by queries, never by a command.
 
 use crate::access::canonical;
 use crate::balance::{Balancer, Candidate, Counted, surplus};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use throttle::{Attempt, LoginThrottle, Policy};
 
-/// What a session counts; read by whoever reports, written by its connection alone.
+/// Statistics of a session: written by its connection task alone, read by reports.
 #[derive(Default)]
 pub struct Counters {
     /// Commands answered.
@@ -28,14 +28,14 @@ pub struct Counters {
     pub read_bytes: AtomicU64,
     /// Data-out bytes received.
     pub written_bytes: AtomicU64,
-    /// How long commands took.
+    /// Latency histograms of commands.
     pub latencies: Latencies,
 }
 
 impl Counters {
-    /// Counts one answered command.
+    /// Counts a completed command.
     pub fn count(&self, read_bytes: u64, written_bytes: u64) {
-        // One writer: a load and a store cost less than a locked addition.
+        // Single writer: a load and a store are cheaper than an atomic addition.
         let add = |counter: &AtomicU64, n: u64| counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         add(&self.commands, 1);
         add(&self.read_bytes, read_bytes);
@@ -43,58 +43,59 @@ impl Counters {
     }
 }
 
-/// Adds what a session has counted.
+/// Adds the counters of a session to `totals`.
 fn add(totals: &mut SessionTotals, counters: &Counters) {
     totals.commands += counters.commands.load(Ordering::Relaxed);
     totals.read_bytes += counters.read_bytes.load(Ordering::Relaxed);
     totals.written_bytes += counters.written_bytes.load(Ordering::Relaxed);
 }
 
-/// What is known of a session that is logged in.
+/// Registry entry of a session.
 #[derive(Clone)]
 pub struct Entry {
-    /// Which nexus it is.
+    /// Nexus of the session.
     pub nexus: NexusName,
-    /// The host that the access table found behind the initiator's name.
+    /// Name of the host that the access table assigns to the initiator; empty if none.
     pub host: String,
-    /// Where the initiator is, by the first connection that is open.
+    /// Address of the initiator on the first open connection.
     pub peer: SocketAddr,
-    /// The portal that this one reached.
+    /// Portal of that connection.
     pub portal: SocketAddr,
-    /// True when it was sent there, and can be sent elsewhere.
+    /// True when the session was redirected there and may be redirected again.
     pub was_sent: bool,
-    /// Its connections.
+    /// Connections of the session.
     pub connections: Vec<ConnectionReport>,
-    /// The shard that its connection lives on.
+    /// Shard on which the session runs.
     pub shard: usize,
-    /// The target's half of the session identifier.
+    /// TSIH, the target's part of the session identifier.
     pub tsih: u16,
-    /// What CHAP has proven; nothing where it was not spoken.
+    /// Result of CHAP; `None` without authentication.
     pub authentication: Option<Authentication>,
-    /// The negotiated keys, for people.
+    /// Negotiated keys, formatted for reports.
     pub negotiated: BTreeMap<String, String>,
-    /// When it logged in.
+    /// Time of the login.
     pub since: Time,
-    /// What it counts.
+    /// Statistics of the session.
     pub counters: Arc<Counters>,
-    /// Tells its connection something.
+    /// Channel of notices to the connection task.
     pub notices: Sender<Notice>,
 }
 
 impl Entry {
-    /// True when a connection of the session came in through the portal that listens on `portal`, perhaps a wildcard.
+    /// True when a connection of the session was accepted by the portal that listens on `portal`, which may be a
+    /// wildcard address.
     #[must_use]
     pub fn came_through(&self, portal: SocketAddr) -> bool {
         self.connections.iter().any(|connection| is_at(connection.portal, portal))
     }
 
-    /// True while a connection of the session is open, so that the initiator can be told something.
+    /// True while a connection of the session is open, so that notices can reach the initiator.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         self.connections.iter().any(|connection| connection.state == ConnectionState::Open)
     }
 
-    /// True for a session that only asks which targets there are.
+    /// True for a discovery session.
     #[must_use]
     pub fn is_discovery(&self) -> bool {
         self.nexus.target.is_empty()
@@ -107,106 +108,109 @@ impl Entry {
     }
 }
 
-/// True when a connection to `address` came in through the portal that listens on `portal`, perhaps a wildcard.
+/// True when a connection with the local address `address` was accepted by the portal that listens on `portal`, which
+/// may be a wildcard address.
 #[must_use]
 pub fn is_at(address: SocketAddr, portal: SocketAddr) -> bool {
     address == portal || (portal.ip().is_unspecified() && portal.port() == address.port())
 }
 
-/// What a session is told by others.
+/// Notice to a session from other tasks.
 pub enum Notice {
-    /// End. `gone` is dropped when nothing of the session runs any more. Said when the same nexus logs in
-    /// again (RFC 7143 §6.3.5), and when the daemon stops.
+    /// End the session. Sent at session reinstatement (RFC 7143 §6.3.5), at shutdown, and by an operator.
     Close {
-        /// Dropped at the end.
+        /// Dropped when nothing of the session is running any longer.
         gone: Sender<()>,
     },
-    /// One connection more has logged in to it.
+    /// Add a connection that has logged in to the session.
     Join(Box<Joiner>),
-    /// A portal closes: end the connections that came in there. `gone` is dropped when nothing of them runs any more.
+    /// Close the connections that were accepted by a portal.
     Leave {
-        /// The portal's address.
+        /// Address of the portal.
         portal: SocketAddr,
-        /// Dropped at the end.
+        /// Dropped when nothing of these connections is running any longer.
         gone: Sender<()>,
     },
-    /// Ask the initiator to log in anew: it belongs to another portal. One that has not logged out in this time is cut off.
+    /// Ask the initiator to log out and log in again, because the session belongs to another portal. The session is
+    /// closed if the initiator does not log out in time.
     MoveAway {
-        /// How long it may take.
+        /// Time for the logout.
         within: Duration,
     },
-    /// End the connection with this CID.
+    /// Close one connection.
     Cut {
-        /// Which.
+        /// CID of the connection.
         cid: u16,
-        /// Dropped when it has.
+        /// Dropped when the connection is closed.
         cut: Sender<()>,
     },
-    /// Record what comes and goes.
+    /// Record the connections of the session into a packet capture.
     Record(Tape),
-    /// Say where commands are numbered just now.
+    /// Report the command window: ExpCmdSN and MaxCmdSN.
     TellWindow {
-        /// To whom.
+        /// Channel for the report.
         tell: Sender<CommandWindow>,
     },
-    /// Say which commands have no answer yet.
+    /// Report the commands in flight.
     TellTasks {
-        /// To whom.
+        /// Channel for the report.
         tell: Sender<Vec<Standing>>,
     },
-    /// The access table has changed. `applied` is dropped when the session goes by the new one.
+    /// Apply the new access table.
     AccessChanged {
-        /// Dropped when the session goes by the new table.
+        /// Dropped when the session has applied it.
         applied: Sender<()>,
     },
 }
 
-/// The table of sessions and of logins under way. Cheap to clone, the same table everywhere.
+/// Table of sessions and of logins in progress. Cheap to clone; clones share the table.
 #[derive(Clone)]
 pub struct Registry {
     table: Arc<Mutex<Table>>,
+    /// Back-off and concurrency limit after failed CHAP logins.
     throttle: LoginThrottle<String>,
 }
 
 struct Table {
-    /// Shared with whoever asked: ten thousand of them are not copied for a question.
+    /// Reference-counted, so that a query over ten thousand sessions copies no entries.
     sessions: BTreeMap<SessionId, Arc<Entry>>,
     logins: Logins,
     next_session: u64,
     next_tsih: u16,
+    /// Counters of ended sessions.
     ended: SessionTotals,
     balancer: Balancer,
-    /// Who was not let in and has not come in since, oldest first.
+    /// Denied logins without a successful login since, oldest first.
     refused: Vec<RefusedLogin>,
     limits: Limits,
 }
 
-/// Initiators of which it is remembered that they were not let in.
+/// Upper bound of denied logins that are remembered.
 const REFUSED_MAX: usize = 256;
 
-/// The place of one login under way; given back when dropped.
+/// Slot of a login in progress. Dropping it frees the slot.
 pub struct LoginPlace {
     registry: Registry,
     id: u64,
-    /// Ends when the login has to make room for others.
+    /// Closes when the login is evicted in favor of others.
     pub ends: Receiver<()>,
 }
 
-/// What wrong CHAP secrets cost.
+/// Back-off policy after failed CHAP logins.
 const GUESSES: Policy = Policy {
     free: 3,
     first: Duration::from_millis(250),
     most: Duration::from_secs(10),
     of_name_max: 1,
     of_address_max: 4,
-    // A host logs in with all of its paths at the same time.
+    // A host logs in with all of its paths at the same time, so a known one has no concurrency limit.
     known_max: usize::MAX,
     memory: Duration::from_secs(15 * 60),
     remembered_max: 4096,
 };
 
 impl Registry {
-    /// An empty table with the bounds of `limits`.
+    /// Creates an empty registry with the bounds of `limits`.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let bounds = Bounds { all: limits.logins_max, per_address: limits.logins_per_address_max };
@@ -223,20 +227,22 @@ impl Registry {
         Self { table: Arc::new(Mutex::new(table)), throttle: LoginThrottle::new(GUESSES) }
     }
 
-    /// Takes a place for a login from `address`, or `None` when there are too many and none makes room.
+    /// Reserves a slot for a login from `address`. `None` when the bounds are reached and no other login may be
+    /// evicted.
     #[must_use]
     pub fn begin_login(&self, address: IpAddr, now: Time) -> Option<LoginPlace> {
         let (id, ends) = self.lock().logins.begin(address.to_canonical(), now)?;
         Some(LoginPlace { registry: self.clone(), id, ends })
     }
 
-    /// Begins to authenticate `initiator` at `address`, or `None` when too many have failed and another is judged.
+    /// Starts an authentication attempt of `initiator` at `address`. `None` when too many attempts have failed and
+    /// another one is in progress.
     #[must_use]
     pub fn begin_authentication(&self, initiator: &str, address: IpAddr, now: Time) -> Option<Attempt<String>> {
         self.throttle.begin(address, &initiator.to_owned(), now.since(Time::default()))
     }
 
-    /// A session identifier and a TSIH that no live session of the same initiator has, or `None` when the daemon is full.
+    /// Assigns a session number and a TSIH that no session uses. `None` when the limit of sessions is reached.
     #[must_use]
     pub fn admit(&self) -> Option<(SessionId, u16)> {
         let mut table = self.lock();
@@ -247,6 +253,7 @@ impl Registry {
         table.next_session += 1;
         loop {
             let tsih = table.next_tsih;
+            // TSIH 0 is reserved for the login of a new session (RFC 7143 §11.12.6).
             table.next_tsih = table.next_tsih.checked_add(1).unwrap_or(1);
             if !table.sessions.values().any(|session| session.tsih == tsih) {
                 return Some((id, tsih));
@@ -254,7 +261,7 @@ impl Registry {
         }
     }
 
-    /// Enters a session, and returns those of the same nexus that it takes the place of.
+    /// Registers a session, and returns the sessions of the same nexus that it replaces (RFC 7143 §6.3.5).
     #[must_use]
     pub fn enter(&self, id: SessionId, mut session: Entry) -> Vec<(SessionId, Arc<Entry>)> {
         let mut table = self.lock();
@@ -262,15 +269,17 @@ impl Registry {
             let target = refused.target.as_deref().unwrap_or_default();
             refused.initiator.as_ref() == Some(&session.nexus.initiator) && target == session.nexus.target
         };
+        // A successful login proves that the earlier cause was corrected.
         table.refused.retain(|refused| !is_it(refused));
         session.was_sent = table.balancer.arrived(&session.nexus, canonical(session.portal));
         let same = |(_, other): &(&SessionId, &Arc<Entry>)| other.nexus == session.nexus;
+        // Replaced sessions stay registered until they have ended and leave by themselves.
         let replaced = table.sessions.iter().filter(same).map(|(&id, other)| (id, other.clone())).collect();
         table.sessions.insert(id, Arc::new(session));
         replaced
     }
 
-    /// Forgets a session whose commands have all ended; what it counted stays in the totals.
+    /// Removes a session whose commands have all ended. Its counters stay in the totals.
     pub fn leave(&self, id: SessionId) {
         let mut table = self.lock();
         if let Some(entry) = table.sessions.remove(&id) {
@@ -278,7 +287,7 @@ impl Registry {
         }
     }
 
-    /// The portal among `candidates` that a session of `nexus` is sent to.
+    /// Selects the portal among `candidates` for a session of `nexus`.
     #[must_use]
     pub fn choose(&self, nexus: &NexusName, candidates: &[Candidate], by: Balance, now: Time) -> Option<SocketAddr> {
         let mut table = self.lock();
@@ -288,7 +297,8 @@ impl Registry {
         balancer.choose(nexus, candidates, by, &sessions, now)
     }
 
-    /// Sessions that were sent to one of `candidates` and should be at another, for now.
+    /// Returns redirected sessions that should move away from their portal among `candidates`, for an even
+    /// distribution.
     #[must_use]
     pub fn surplus(&self, candidates: &[Candidate]) -> Vec<NexusName> {
         let table = self.lock();
@@ -296,7 +306,7 @@ impl Registry {
         surplus(candidates, &counted(&table.sessions), &sent.map(|entry| &entry.nexus).collect())
     }
 
-    /// Somebody was not let in.
+    /// Records a denied login. Repetitions with the same cause are counted in one entry.
     pub fn refuse(&self, login: RefusedLogin) {
         let mut table = self.lock();
         let is_it = |known: &RefusedLogin| {
@@ -311,21 +321,22 @@ impl Registry {
         table.refused.push(RefusedLogin { times, ..login });
     }
 
-    /// These were not let in before, the last one first.
+    /// Restores denied logins of an earlier run, the latest one first.
     pub fn remember_refused(&self, logins: &[RefusedLogin]) {
         let mut table = self.lock();
         let known = std::mem::take(&mut table.refused);
+        // Entries of this run are newer than the restored ones, so they stay at the end.
         table.refused =
             logins.iter().take(REFUSED_MAX.saturating_sub(known.len())).rev().cloned().chain(known).collect();
     }
 
-    /// Who was not let in and has not come in since, the last one first.
+    /// Returns denied logins without a successful login since, the latest one first.
     #[must_use]
     pub fn refused(&self) -> Vec<RefusedLogin> {
         self.lock().refused.iter().rev().cloned().collect()
     }
 
-    /// The session that `nexus` has under the handle `tsih`.
+    /// Returns the session of `nexus` with the handle `tsih`.
     #[must_use]
     pub fn find(&self, nexus: &NexusName, tsih: u16) -> Option<(SessionId, Arc<Entry>)> {
         let table = self.lock();
@@ -333,15 +344,15 @@ impl Registry {
         found.map(|(&id, entry)| (id, entry.clone()))
     }
 
-    /// The session is told, if it is still there.
+    /// Sends a notice to a session, if it still exists.
     pub fn tell(&self, id: SessionId, notice: Notice) {
         if let Some(entry) = self.lock().sessions.get(&id) {
-            // One that is just ending hears nothing any more.
+            // A session that is ending does not need the notice.
             let _ = entry.notices.send(notice);
         }
     }
 
-    /// The session has these connections now.
+    /// Updates the connections of a session.
     pub fn note_connections(&self, id: SessionId, connections: Vec<ConnectionReport>) {
         if let Some(entry) = self.lock().sessions.get_mut(&id).map(Arc::make_mut) {
             if let Some(first) = connections.iter().find(|connection| connection.state == ConnectionState::Open) {
@@ -351,19 +362,19 @@ impl Registry {
         }
     }
 
-    /// The host that is logged in as `id`; empty where none is known.
+    /// Returns the name of the host that is logged in as `id`; empty if the access table assigns none.
     #[must_use]
     pub fn host_of(&self, id: SessionId) -> Option<String> {
         self.lock().sessions.get(&id).map(|session| session.host.clone())
     }
 
-    /// True while `id` has not left.
+    /// True while the session `id` is registered.
     #[must_use]
     pub fn is_here(&self, id: SessionId) -> bool {
         self.lock().sessions.contains_key(&id)
     }
 
-    /// What all sessions have counted since the start, ended ones included.
+    /// Returns the counters of all sessions since the start, including ended ones.
     #[must_use]
     pub fn totals(&self) -> SessionTotals {
         let table = self.lock();
@@ -372,13 +383,13 @@ impl Registry {
         totals
     }
 
-    /// How many sessions there are.
+    /// Number of sessions.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock().sessions.len()
     }
 
-    /// All sessions, oldest first.
+    /// Returns all sessions, oldest first.
     #[must_use]
     pub fn sessions(&self) -> Vec<(SessionId, Arc<Entry>)> {
         self.lock().sessions.iter().map(|(&id, session)| (id, session.clone())).collect()
@@ -394,12 +405,12 @@ fn counted(sessions: &BTreeMap<SessionId, Arc<Entry>>) -> Vec<Counted<'_>> {
 }
 
 impl LoginPlace {
-    /// The login has said who it is.
+    /// Marks the login as having sent a request.
     pub fn asked(&self) {
         self.registry.lock().logins.asked(self.id);
     }
 
-    /// The place is kept until it is dropped, whoever needs one.
+    /// Holds the slot until it is dropped, as a penalty.
     pub fn hold(&self) {
         self.registry.lock().logins.hold(self.id);
     }

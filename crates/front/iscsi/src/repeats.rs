@@ -1,4 +1,5 @@
-//! What happens over and over is told at once, and then how often more: one event for each cause and while.
+//! Coalescing of repeated events: the first occurrence of a cause is raised immediately, further ones are counted and
+//! summarized once per interval.
 
 use engine::Events;
 use model::{EventCode, Raised, Subject, Timestamp};
@@ -8,12 +9,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long it is counted before it is told again.
+/// Interval between the summaries of a cause.
 const WHILE: Duration = Duration::from_secs(30);
-/// Causes that are told apart at once; further ones wait until one of these has ended.
+/// Upper bound of causes that are tracked at the same time. Further causes are not reported until one of these has
+/// expired.
 const CAUSES_MAX: usize = 64;
 
-/// Tells of what one sort of event is about. Dropped, it tells no more.
+/// Rate-limited source of events with one code. Dropping it ends all pending summaries.
 pub struct Repeats<W: World> {
     world: W,
     events: Events,
@@ -21,28 +23,30 @@ pub struct Repeats<W: World> {
     causes: Rc<RefCell<BTreeMap<String, Cause>>>,
 }
 
-/// Something that has happened and was told.
+/// Cause that was reported and is being counted.
 struct Cause {
     subject: Subject,
-    /// Who did what, as it begins the sentence.
+    /// Subject and action, which begin the sentence of each event.
     what: String,
-    /// How often more, since.
+    /// Occurrences since the latest event.
     more: u64,
 }
 
 impl<W: World> Repeats<W> {
-    /// Nothing has happened yet.
+    /// Creates a source of events with `code` and without tracked causes.
     pub fn told_to(world: W, events: Events, code: EventCode) -> Self {
         Self { world, events, code, causes: Rc::default() }
     }
 
-    /// The cause has happened once more. The first time it is told as `what` of its subject, and `how`.
+    /// Counts an occurrence of `cause`. The first one raises an event immediately: `told` returns its subject, the
+    /// action, and the details that follow the action.
     pub fn happened(&self, cause: &str, told: impl FnOnce() -> (Subject, String, String)) {
         let mut causes = self.causes.borrow_mut();
         if let Some(known) = causes.get_mut(cause) {
             known.more += 1;
             return;
         }
+        // Causes come from hosts, so their number is bounded: an attacker must not fill memory or the event log.
         if causes.len() >= CAUSES_MAX {
             return;
         }
@@ -50,12 +54,14 @@ impl<W: World> Repeats<W> {
         raise(&self.world, &self.events, self.code, subject.clone(), format!("{what}: {how}"));
         causes.insert(cause.to_owned(), Cause { subject, what, more: 0 });
         drop(causes);
+        // One timer task for each tracked cause; it removes the cause after an interval without occurrences.
         self.world.spawn(self.count(cause.to_owned()));
     }
 
-    /// Says how often more, after each while, until there is one in which nothing happens.
+    /// Raises a summary after each interval, and stops after an interval without occurrences.
     fn count(&self, cause: String) -> impl Future<Output = ()> + 'static {
         let (world, events, code, causes) = (self.world.clone(), self.events.clone(), self.code, self.causes.clone());
+        // A weak reference: the task must not keep the map of a dropped source alive.
         let causes_left = Rc::downgrade(&causes);
         drop(causes);
         async move {

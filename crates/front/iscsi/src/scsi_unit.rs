@@ -1,4 +1,4 @@
-//! A unit as SCSI initiators see it: the logical unit of SBC-4 over the device of an engine's unit.
+//! SCSI view of a unit: the SBC-4 logical unit on top of the block device of an engine's unit.
 
 mod reservations;
 mod sanitize;
@@ -28,81 +28,82 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A unit of the engine, served to SCSI initiators on its home shard.
+/// Unit of the engine as a SCSI logical unit, on its home shard.
 pub struct ScsiUnit<W: World> {
-    /// What is served.
+    /// Unit of the engine.
     pub unit: Rc<Unit<W>>,
     pub(crate) logical_unit: LogicalUnit<Rc<Store<W>>>,
     world: W,
     tracer: Tracer,
-    /// Who reaches the unit, by the names of their initiators.
+    /// Attached nexuses with their initiator names.
     nexuses: RefCell<BTreeMap<NexusId, String>>,
+    /// Coalesced events about reservation conflicts.
     conflicts: Repeats<W>,
 }
 
-/// A command on its way through a unit.
+/// Command for execution on a unit.
 pub struct Ran {
-    /// The connection's name for the task.
+    /// Task identifier of the connection.
     pub task: TaskId,
-    /// Who asks.
+    /// Issuing nexus.
     pub nexus: NexusId,
-    /// What is asked.
+    /// Command with its data.
     pub command: scsi::Command,
-    /// What the residual is counted from.
+    /// Announced data direction, on which the residual count depends.
     pub way: Way,
-    /// Since when.
+    /// Start time.
     pub clock: Clock,
 }
 
-/// Which way the initiator expects data to go.
+/// Data direction announced by the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It has none, and wants none.
+    /// No data.
     Neither,
-    /// From the initiator.
+    /// Data-out.
     Out,
-    /// To the initiator, perhaps both ways: the residual is counted from what it gets.
+    /// Data-in, or both directions: the residual count refers to data-in.
     In,
 }
 
-/// A command that may end at once.
+/// Command for the fast path, without ownership of its data.
 #[derive(Clone, Copy)]
 pub struct Brief<'a> {
-    /// Who asks.
+    /// Issuing nexus.
     pub nexus: NexusId,
-    /// What is asked.
+    /// Command with its data.
     pub command: scsi::CommandRef<'a>,
-    /// What the residual is counted from.
+    /// Announced data direction, on which the residual count depends.
     pub way: Way,
-    /// Since when.
+    /// Start time.
     pub clock: Clock,
 }
 
-/// A command that has ended, with the connection's name for its task.
+/// Completed command.
 pub struct Done {
-    /// The connection's name for the task.
+    /// Task identifier of the connection.
     pub task: TaskId,
-    /// Since when it ran.
+    /// Start time.
     pub clock: Clock,
-    /// How it ended.
+    /// Result.
     pub end: End,
 }
 
-/// How a command ended.
+/// Result of a command.
 pub struct End {
-    /// What came of it.
+    /// Status, sense data and data-in.
     pub outcome: Outcome,
-    /// Data-out bytes that it brought.
+    /// Data-out bytes received with the command.
     pub written: u64,
-    /// Data-out bytes that its CDB names: what the residual of a command that does not read is counted from. Of one that gives
-    /// data though none was expected, nothing.
+    /// Data-out bytes that the CDB transfers, on which the residual count of a command without data-in is based. `None`
+    /// for a command that returns data although none was expected.
     pub needed: Option<u64>,
-    /// When that was.
+    /// Completion time.
     pub ended: Time,
 }
 
 impl Way {
-    /// The way of what was announced.
+    /// Returns the direction of the announced lengths.
     pub fn of(out_bytes: u32, in_bytes: u32) -> Self {
         match (out_bytes, in_bytes) {
             (0, 0) => Self::Neither,
@@ -111,14 +112,14 @@ impl Way {
         }
     }
 
-    /// What a command takes that takes nothing: see [`End::needed`].
+    /// Data-out length of a command that transfers none: see [`End::needed`].
     pub fn of_nothing(self) -> Option<u64> {
         (self == Self::Out).then_some(0)
     }
 }
 
-/// What a command takes of the initiator's data: nothing of it when it is refused, or gives data. `None` when the residual is
-/// that of what it gives.
+/// Data-out bytes that the command transfers: 0 when it is refused or returns data. `None` when the residual count is
+/// based on its data-in.
 fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: Way) -> Option<u64> {
     match (way, scsi::judge(cdb, shape)) {
         (Way::In, _) => None,
@@ -128,11 +129,12 @@ fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: Way) -> Option<u64> {
     }
 }
 
-/// Runs a command on its unit.
+/// Executes a command on its unit.
 pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: Ran) -> Done {
     let Ran { task, nexus, command, way, clock } = ran;
     let metered = unit.unit.meter.begin(&unit.world, &unit.unit.latencies, clock);
     let written = command.data_out.len() as u64;
+    // Evaluated before the execution, because the capacity can change while the command waits.
     let needed = needed_by(command.cdb, &unit.logical_unit.shape(), way);
     let cdb = command.cdb;
     let number = unit.tracer.begin();
@@ -146,13 +148,13 @@ pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: Ran) -> Done {
 }
 
 impl Ran {
-    /// The command, to be looked at.
+    /// Borrowed view of the command, for the fast path.
     pub fn brief(&self) -> Brief<'_> {
         Brief { nexus: self.nexus, command: self.command.borrowed(), way: self.way, clock: self.clock }
     }
 }
 
-/// Runs a command that ends before anything else happens; `None` of one that may not, which has not begun then.
+/// Executes a command that completes synchronously. `None` when it cannot; it has had no effect in this case.
 #[inline]
 pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: Brief<'_>) -> Option<End> {
     let Brief { nexus, command, way, clock } = brief;
@@ -160,7 +162,7 @@ pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: Brief<'_>) -> Opt
     let written = command.data_out.len() as u64;
     let needed = match outcome.status {
         _ if way == Way::In => None,
-        // It is done, so its CDB names what came, or none of it.
+        // A command with status GOOD has transferred either all data that it brought, or none of it.
         Status::Good if written > 0 => Some(if outcome.data_in.is_empty() { written } else { 0 }),
         _ => needed_by(command.cdb, &unit.logical_unit.shape(), way),
     };
@@ -174,7 +176,7 @@ pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: Brief<'_>) -> Opt
     Some(End { outcome, written, needed, ended })
 }
 
-/// Answers a command for a unit that is not there any more.
+/// Answers a command for a unit that no longer exists.
 pub(crate) fn absent(ran: Ran) -> Done {
     let outcome = scsi::absent::execute(ran.command.cdb, &[]);
     let end = End { outcome, written: 0, needed: ran.way.of_nothing(), ended: ran.clock.began };
@@ -182,18 +184,19 @@ pub(crate) fn absent(ran: Ran) -> Done {
 }
 
 impl<W: World> ScsiUnit<W> {
-    /// The face of `unit` that no nexus reaches yet. Hosts that were refused for a reservation are told of through `conflicts`.
+    /// Creates the SCSI unit of `unit`, without any attached nexus. Reservation conflicts are reported through
+    /// `conflicts`.
     pub fn new(world: W, unit: Rc<Unit<W>>, logical_unit: LogicalUnit<Rc<Store<W>>>, conflicts: Repeats<W>) -> Self {
         let (tracer, nexuses) = Default::default();
         Self { unit, logical_unit, world, tracer, nexuses, conflicts }
     }
 
-    /// The unit is served so through the portal groups.
+    /// Applies the ALUA states of the portal groups.
     pub async fn set_port_groups(&self, groups: &[scsi::PortGroup]) {
         self.logical_unit.set_port_groups(groups).await;
     }
 
-    /// `nexus` reaches the unit from `initiator` through `port` from now on.
+    /// Attaches `nexus`, which connects `initiator` with `port`.
     pub fn attach(
         &self,
         nexus: NexusId,
@@ -208,45 +211,45 @@ impl<W: World> ScsiUnit<W> {
         self.logical_unit.set_read_only(nexus, read_only);
     }
 
-    /// `nexus` is lost; its commands have ended before.
+    /// Detaches `nexus` after loss of the nexus; all of its commands have ended.
     pub fn detach(&self, nexus: NexusId) {
         self.nexuses.borrow_mut().remove(&nexus);
         self.logical_unit.detach(nexus);
     }
 
-    /// The unit is removed from what `nexus` sees, which goes on and is answered.
+    /// Detaches `nexus` after its mapping was removed; its session continues, and its commands are answered.
     pub fn withdraw(&self, nexus: NexusId) {
         self.nexuses.borrow_mut().remove(&nexus);
         self.logical_unit.withdraw(nexus);
     }
 
-    /// `nexus` sees other units beside this one than before, or may write where it might not.
+    /// Reports to `nexus` that its LUN inventory has changed, and applies its access mode.
     pub fn inventory_changed(&self, nexus: NexusId, read_only: bool) {
         self.logical_unit.set_read_only(nexus, read_only);
         self.logical_unit.lun_inventory_changed(nexus);
     }
 
-    /// `nexus` sees the unit where it saw another one before.
+    /// Reports to `nexus` that the unit has replaced another one under its LUN.
     pub fn took_the_place_of_another(&self, nexus: NexusId) {
         self.logical_unit.took_the_place_of_another(nexus);
     }
 
-    /// `nexus` has read the list of units.
+    /// Clears the pending REPORTED LUNS DATA HAS CHANGED of `nexus` after REPORT LUNS.
     pub fn inventory_reported(&self, nexus: NexusId) {
         self.logical_unit.lun_inventory_reported(nexus);
     }
 
-    /// Commands of `nexus` ended with a connection of its session.
+    /// Reports to `nexus` that commands were lost with a connection of its session.
     pub fn commands_lost(&self, nexus: NexusId) {
         self.logical_unit.commands_lost(nexus);
     }
 
-    /// Carries out a task management function.
+    /// Executes a task management function.
     pub async fn manage(&self, nexus: NexusId, function: TaskManagement) -> ManagementOutcome {
         self.logical_unit.manage(nexus, function).await
     }
 
-    /// What CDBs are judged against.
+    /// Properties of the unit against which CDBs are validated.
     pub fn shape(&self) -> scsi::Shape {
         self.logical_unit.shape()
     }
@@ -305,11 +308,12 @@ impl<W: World> FrontUnit for ScsiUnit<W> {
     }
 }
 
-/// Who a volume is to its hosts: everything follows from its identity, so it is the same on every path,
-/// after every restart and on every node.
+/// SCSI identity of a volume. Derived only from the volume identifier, so it is the same on every path, after every
+/// restart and on every node.
 pub(crate) fn identity(id: VolumeId) -> scsi::Identity {
     let uuid = id.to_bytes();
-    // NAA 6, locally assigned: the first half byte says so, the rest comes from the identity, which is random.
+    // NAA 6, locally assigned: the upper half of the first byte says so, the other 124 bits come from the random
+    // identifier.
     let mut naa = uuid;
     naa[0] = 0x60 | (naa[0] & 0x0f);
     scsi::Identity {

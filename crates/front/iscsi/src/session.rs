@@ -1,4 +1,4 @@
-//! One session in full feature phase: which units it sees, and what it leaves behind.
+//! Session in full feature phase: its LUN map, the attached units, and the cleanup at its end.
 
 use crate::access::{LunEntry, LunMap, target_port};
 use crate::hidden;
@@ -17,44 +17,53 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What hosts ask to find out what is there.
+/// Commands of a device scan. An unmapped LUN that receives only these is not reported to the operator.
 const PROBES: [&str; 3] = ["INQUIRY", "REPORT LUNS", "REQUEST SENSE"];
 
-/// A session that is logged in. Its connection owns it.
+/// Session in full feature phase, owned by its connection task.
 pub(crate) struct Session<W: World> {
-    /// The session's number, and its nexus' for every unit.
+    /// Number of the session, and of its nexus at every unit.
     pub id: SessionId,
-    /// What it counts.
+    /// Statistics of the session.
     pub counters: Arc<Counters>,
-    /// True when it may only ask which targets there are.
+    /// True for a discovery session, which may only send SendTargets.
     pub discovery: bool,
+    /// Shard on which the session runs.
     shard: Rc<IscsiShard<W>>,
+    /// Initiator name.
     initiator: String,
+    /// ISID.
     isid: [u8; 6],
+    /// Address of the initiator at login.
     peer: SocketAddr,
+    /// Target name; empty for a discovery session.
     target: String,
-    /// The portal group through which it came in, as long as it lives.
+    /// Portal group of the leading connection, unchanged for the lifetime of the session.
     tag: u16,
+    /// LUN map of the session, shared with other sessions of the same host.
     luns: Rc<LunMap>,
+    /// Epoch of the access table that `luns` was derived from; 0 before the first lookup.
     access_epoch: u64,
-    /// The units that know this nexus, in the order of their LUNs. A session sees no unit under two.
+    /// Units to which the nexus is attached, in the order of their LUNs. A session never attaches to one unit under two
+    /// LUNs.
     attached: Vec<(u16, Reach<W>)>,
-    /// What was another unit under its number before.
+    /// LUNs that addressed another volume before.
     replaced: Replaced,
 }
 
-/// The addresses of a connection's two ends.
+/// Addresses of the two endpoints of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
-    /// The initiator's.
+    /// Address of the initiator.
     pub peer: SocketAddr,
-    /// Ours.
+    /// Local address.
     pub portal: SocketAddr,
 }
 
 impl<W: World> Session<W> {
-    /// Enters the session into the registry. Sessions of the same nexus are told to end; nothing may be
-    /// done for this one until each of the receivers says that its sender is gone.
+    /// Registers the session. Existing sessions of the same nexus are told to close (session reinstatement, RFC 7143
+    /// §6.3.5); this session must not execute anything until every returned receiver is closed, which means that its
+    /// predecessor has ended.
     pub(crate) fn enter(
         shard: &Rc<IscsiShard<W>>,
         id: SessionId,
@@ -86,7 +95,7 @@ impl<W: World> Session<W> {
         };
         let predecessors = shard.registry.enter(id, entry).into_iter().map(|(_, old)| {
             let (gone, is_gone) = mailbox::channel();
-            // One that cannot be told any more is gone already, and so is the sender.
+            // A session that cannot receive the notice is ending already; the dropped sender closes the receiver.
             let _ = old.notices.send(Notice::Close { gone });
             is_gone
         });
@@ -110,27 +119,28 @@ impl<W: World> Session<W> {
         (session, predecessors)
     }
 
-    /// The nexus that units know the session by.
+    /// Identifier of the nexus at the units.
     pub(crate) fn nexus(&self) -> NexusId {
         NexusId(self.id.0)
     }
 
-    /// The initiator's name.
+    /// Initiator name.
     pub(crate) fn initiator(&self) -> &str {
         &self.initiator
     }
 
-    /// The target's name; empty for a discovery session.
+    /// Target name; empty for a discovery session.
     pub(crate) fn target(&self) -> &str {
         &self.target
     }
 
-    /// The unit under `lun`, which knows this nexus from now on.
+    /// Returns the route to the unit under `lun`. Attaches the nexus to the unit at first use.
     pub(crate) fn find(&mut self, lun: u64) -> Option<&mut Reach<W>> {
         let number = scsi::Lun(lun).number()?;
         let at = match self.position(number) {
             Ok(at) => at,
             Err(at) => {
+                // Units are attached lazily: a session with thousands of LUNs pays only for those that it uses.
                 let entry = *self.luns.get(&number)?;
                 if self.replaced.withholds(number, entry.unit) {
                     return None;
@@ -142,12 +152,12 @@ impl<W: World> Session<W> {
         self.attached.get_mut(at).map(|(_, reach)| reach)
     }
 
-    /// Where the unit under `number` is among those that know this nexus, or would be.
+    /// Searches `attached` for the LUN: `Ok` with its position, or `Err` with the position at which to insert it.
     fn position(&self, number: u16) -> Result<usize, usize> {
         self.attached.binary_search_by_key(&number, |(number, _)| *number)
     }
 
-    /// All units that the session sees and may use.
+    /// Returns all units of the session. Attaches the nexus to those that it has not used yet.
     pub(crate) fn units(&mut self) -> Vec<LunEntry> {
         let luns = self.luns.clone();
         for (&number, &entry) in &*luns {
@@ -158,8 +168,8 @@ impl<W: World> Session<W> {
         self.attached.iter().map(|(_, reach)| reach.entry).collect()
     }
 
-    /// The answer to a command for a LUN under which the session sees nothing: either nothing is there, or another unit than it knew
-    /// (see [`Replaced`]).
+    /// Answers a command for a LUN without an accessible unit: either nothing is mapped, or another volume than the
+    /// initiator knows (see [`Replaced`]).
     #[cold]
     pub(crate) fn answer_absent(&mut self, lun: u64, cdb: scsi::Cdb) -> Outcome {
         let shown = scsi::Lun(lun).number().and_then(|number| Some((number, self.luns.get(&number)?.unit)));
@@ -175,12 +185,12 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// The numbers of all units that the session sees, as REPORT LUNS tells them.
+    /// LUNs of all units of the session, as reported by REPORT LUNS.
     fn lun_numbers(&self) -> Vec<scsi::Lun> {
         self.luns.keys().map(|&number| scsi::Lun::of(number)).collect()
     }
 
-    /// The initiator asks something of a unit that it does not see; that it looks what is there is nothing to tell.
+    /// Raises a coalesced event for a command to an unmapped LUN. Commands of a device scan are not reported.
     #[cold]
     fn asked_of_hidden(&self, lun: u64, cdb: scsi::Cdb) {
         let Some(number) = scsi::Lun(lun).number().filter(|_| !PROBES.contains(&cdb.operation_name())) else { return };
@@ -195,7 +205,8 @@ impl<W: World> Session<W> {
         });
     }
 
-    /// Its connection was ended for what the host did or left undone.
+    /// Raises a coalesced event for a connection that was closed because of a protocol violation or a timeout of the
+    /// host.
     pub(crate) fn was_cut_off(&self, reason: CloseReason) {
         let (initiator, peer) = (&self.initiator, self.peer.ip());
         self.shard.cut_off.happened(&format!("{initiator} {peer} {reason}"), || {
@@ -206,7 +217,7 @@ impl<W: World> Session<W> {
         });
     }
 
-    /// The list of units. Whoever has it may use what is another unit than before.
+    /// Executes REPORT LUNS. After it, LUNs that address another volume than before become accessible.
     pub(crate) fn report_luns(&mut self, cdb: scsi::Cdb) -> Outcome {
         let outcome = scsi::absent::report_luns(cdb, &self.lun_numbers());
         if outcome.status == Status::Good {
@@ -215,7 +226,8 @@ impl<W: World> Session<W> {
         outcome
     }
 
-    /// The initiator has read the list of units: it need not be told that it changed, and may use what is another unit than before.
+    /// Handles a successful REPORT LUNS: clears the pending REPORTED LUNS DATA HAS CHANGED, and makes replaced LUNs
+    /// accessible.
     fn inventory_reported(&mut self) {
         let nexus = self.nexus();
         self.replaced.reported(&self.luns);
@@ -224,7 +236,8 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// Commands for the unit under `lun` ended with a connection, and the unit tells so.
+    /// Reports to the unit under `lun` that commands were lost with a connection, so that it establishes a unit
+    /// attention.
     pub(crate) fn commands_lost(&mut self, lun: u64) {
         let nexus = self.nexus();
         if let Some(entry) = self.find(lun).map(|reach| reach.entry) {
@@ -232,13 +245,15 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// Goes by the present access table; false when the session may not be any more.
+    /// Applies the current access table. Returns false when the session is no longer permitted.
     pub(crate) fn see_access(&mut self) -> bool {
+        // Called on every notice, so an unchanged table must be cheap. Epoch 0 means that no table was applied yet.
         if self.access_epoch == self.shard.access_epoch.get() && self.access_epoch != 0 {
             return true;
         }
         let view = self.shard.access.borrow().clone();
         let Some(host) = view.host_of(&self.initiator, self.peer.ip()) else { return false };
+        // A discovery session has no LUNs; it may exist as long as its host may log in.
         if self.discovery {
             return true;
         }
@@ -254,10 +269,11 @@ impl<W: World> Session<W> {
         true
     }
 
-    /// Units whose nexus this was forget it.
+    /// Detaches the nexus from all units and removes the session from the registry.
     pub(crate) async fn leave(self) {
         let nexus = self.nexus();
         for entry in self.attached.into_iter().map(|(_, reach)| reach.entry) {
+            // Awaited one by one: the registry entry must not disappear while a unit still knows the nexus.
             self.shard
                 .call(entry.home, move |shard| async move {
                     if let Some(unit) = shard.unit_at(&entry) {
@@ -285,9 +301,9 @@ impl<W: World> Session<W> {
         });
     }
 
-    /// Units that are still seen report that the inventory has changed, where it has; those that are not forget the
-    /// nexus, and its commands there end with TASK ABORTED. So do a stand-in and its unit when one takes the place of the other: the
-    /// host goes on to see the same unit.
+    /// Adapts the attached units to a changed LUN map. Units that remain establish REPORTED LUNS DATA HAS CHANGED if
+    /// the inventory has changed; from the others the nexus is detached, and its commands there end with TASK ABORTED.
+    /// The same applies when a stand-in and its unit replace each other: the host continues to see one unit.
     fn follow_units(&mut self, inventory_changed: bool) {
         let nexus = self.nexus();
         let seen: BTreeMap<VolumeId, (u16, LunEntry)> =
@@ -301,12 +317,14 @@ impl<W: World> Session<W> {
                     reach.lead_to(entry);
                     self.attached.push((number, reach));
                 }
-                // Under another number the unit is met anew, or not before the list of units was read.
+                // A unit under another LUN is attached again at first use, or after REPORT LUNS if the LUN was
+                // replaced.
                 _ => self.at_home(reach.entry, move |unit| unit.withdraw(nexus)),
             }
         }
     }
 
+    /// Runs `work` with the unit on its home shard. Does not wait for it.
     fn at_home(&self, entry: LunEntry, work: impl FnOnce(&crate::scsi_unit::ScsiUnit<W>) + Send + 'static) {
         if entry.home == self.shard.index {
             if let Some(unit) = self.shard.unit_at(&entry) {
@@ -314,7 +332,7 @@ impl<W: World> Session<W> {
             }
             return;
         }
-        // Letters are read in order, so a command that is posted behind this one finds the work done.
+        // Messages between two shards are delivered in order, so a command that is posted later finds this work done.
         let letter = Message::Run(Box::new(move |shard: Rc<IscsiShard<W>>| {
             if let Some(unit) = shard.unit_at(&entry) {
                 work(&unit);
@@ -324,13 +342,14 @@ impl<W: World> Session<W> {
     }
 }
 
-/// True when an initiator that saw `before` finds another list of units, or may do something else with one of them.
+/// True when an initiator observes a difference between the two maps: another set of units, or other permissions for
+/// one of them.
 fn is_other_inventory(before: &LunMap, now: &LunMap) -> bool {
     let same = |((one, was), (other, is)): ((&u16, &LunEntry), (&u16, &LunEntry))| one == other && was.is_same_unit(is);
     before.len() != now.len() || !before.iter().zip(now).all(same)
 }
 
-/// The negotiated keys of RFC 7143 §13, for people.
+/// Formats the negotiated keys of RFC 7143 §13 for reports.
 fn describe(facts: &Negotiated) -> BTreeMap<String, String> {
     let yes = |value: bool| if value { "Yes" } else { "No" }.to_owned();
     let digest = |value: bool| if value { "CRC32C" } else { "None" }.to_owned();

@@ -1,4 +1,4 @@
-//! How the shards of a daemon start: the engine's part of each, and this front end on it.
+//! Startup of the shards of a daemon: the engine's part of each shard, and this front end on top of it.
 
 use crate::faces::Faces;
 use crate::iscsi_shard::{IscsiShard, Message, Shared};
@@ -12,16 +12,17 @@ use shard::{StreamOptions, World};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What every shard is given before its thread starts: the engine's part and the front end's.
+/// Startup parameters of a shard, created before its thread starts: the part of the engine and the part of the front
+/// end.
 pub struct Ticket<W: World> {
-    /// Which shard this is; 0 is the conductor.
+    /// Index of the shard; 0 is the conductor.
     pub index: usize,
     engine: engine::Ticket<W>,
     shared: Shared<W>,
     inbox: Receiver<Message<W>>,
 }
 
-/// The tickets of all shards of one daemon.
+/// Returns the startup parameters of all shards of a daemon.
 #[must_use]
 pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<Ticket<W>> {
     let (peers, inboxes) = Peers::new(limits.shards);
@@ -40,23 +41,24 @@ pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<
 }
 
 impl<W: World> Ticket<W> {
-    /// Starts the engine's shard in `world`, and the front end on it.
+    /// Starts the engine's shard in `world`, and the front end on top of it.
     pub fn start(self, world: W) -> Rc<IscsiShard<W>> {
         let Self { engine, shared, inbox, .. } = self;
         let engine = ShardContext::take(world.clone(), engine);
         let config = target_config(&engine.limits);
         let shard = Rc::new(IscsiShard::new(engine.clone(), shared, config));
+        // The engine creates the SCSI unit of each volume that it opens through this factory.
         engine.add_front(Rc::new(Faces::new(&shard)));
         world.spawn(shard.clone().take_messages(inbox));
         shard
     }
 }
 
-/// The bounds of one connection, as its machine takes them.
+/// Converts the limits of the daemon into the configuration of the iSCSI protocol state machine.
 #[must_use]
 pub fn target_config(limits: &Limits) -> iscsi::target::Config {
     let mut login = iscsi::login::TargetConfig::default();
-    // Whoever comes back waits at the target for what is left of the session before.
+    // DefaultTime2Wait is 0: a reinstated session waits at the target until the commands of its predecessor have ended.
     login.offer.time2wait_s = 0;
     login.offer.connections_max = limits.connections_per_session;
     login.offer.error_recovery_level = 2;

@@ -1,55 +1,68 @@
-//! Whose turn it is on a shard, what it may do before others have theirs, and whether somebody waits for it.
+//! Fair scheduling of the sessions of a shard: quantum of a session in time, PDUs and bytes, and early first responses
+//! for a host that sleeps.
 //!
-//! A host that keeps some commands under way in one session and a target that answers them all at once work in turn: while the one works the other
-//! sleeps, and each has to be woken. Where the first answers leave before the others, both work at once (docs/performance.md).
-//! Of several busy sessions each has something to do while the other side works on another, and answering in parts only costs more turns.
-//! There it matters that a session with much to do lets the others in soon: its turn is bounded in time, in PDUs and in bytes.
+//! With a single busy session, host and target alternate: a host that keeps a fixed number of commands in flight sleeps
+//! while a target works that answers all of them at once, and the reverse, and each wake-up costs latency. If the first
+//! responses are sent before the rest is processed, both sides work concurrently (docs/performance.md).
+//!
+//! With several busy sessions each side always has work, and partial responses only cost additional rounds. In this
+//! case it matters that a session with a deep queue yields soon: its quantum is bounded in time, in PDUs and in bytes.
 
 use crate::nexus::SessionId;
 use shard::Time;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Whoever had the shard for so long is the only busy one: others would have had a turn meanwhile.
+/// Minimum time for which a session must be the only active one of its shard to count as alone: another busy session
+/// would have run in between.
 const ALONE: Duration = Duration::from_millis(2);
-/// A turn that took so long ends with the round that is under way.
+/// Quantum: a session that has run for this long yields after its current round.
 const SHARE: Duration = Duration::from_micros(50);
-/// PDUs that are answered before the others that came with them, where somebody waits for that.
+/// PDUs that are answered ahead of the rest of a batch when the host is likely to sleep until it receives a response.
 const FIRST_PDUS: usize = 8;
-/// PDUs of a connection that one round handles: their answers are one send.
+/// Upper bound of PDUs of one connection that a round handles. Their responses leave in one send.
 const PDUS: usize = 64;
-/// Bytes that one round sends on a connection while others wait. With half of it, several sessions that read long have a fifth less (docs/performance.md).
+/// Upper bound of bytes that a round sends on one connection while other sessions are active. With half of it, several
+/// sessions with large reads have 20 % less throughput (docs/performance.md).
 const BYTES_BESIDE_OTHERS: usize = 1 << 20;
 
-/// The turns of one shard.
+/// Scheduling state of one shard.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Who had the last turns, and since when.
+    /// Session that ran last, and the start of its uninterrupted series of quanta.
     latest: Cell<Option<(SessionId, Time)>>,
+    /// Sleep count of the shard at the start of the latest quantum, from [`shard::World::rests`].
     rests: Cell<u64>,
 }
 
-/// The turn of one session: rounds until it is over or nothing is left to do.
+/// Quantum of one session: rounds until the time is used up or no work is left.
 #[derive(Debug, Clone, Copy)]
 pub struct Turn {
+    /// End of the quantum.
     end: Time,
+    /// True when no other session was active recently.
     is_alone: bool,
-    /// Its host most likely sleeps until it is answered.
+    /// True when the host most likely sleeps until it receives a response.
     is_awaited: bool,
 }
 
 impl Turns {
-    /// `session` has its turn from now on, on a shard that has rested so often ([`shard::World::rests`]). Whoever has not logged in has no session.
+    /// Starts a quantum of `session`. `rests` counts how often the shard has slept ([`shard::World::rests`]). A
+    /// connection that has not logged in has no session.
     pub fn begin(&self, session: Option<SessionId>, now: Time, rests: u64) -> Turn {
         let is_alone = session.is_some_and(|session| self.was_alone(session, now));
+        // The shard slept since the latest quantum, so no request was in transit and the host most likely waits for
+        // responses.
         let has_slept = session.is_some() && self.rests.replace(rests) != rests;
+        // Both conditions are required: partial responses cost several busy sessions up to a third of their IOPS.
         Turn { end: now + SHARE, is_alone, is_awaited: is_alone && has_slept }
     }
 
-    /// True when no other session had a turn of late.
+    /// True when no other session had a quantum in the last [`ALONE`].
     fn was_alone(&self, session: SessionId, now: Time) -> bool {
         match self.latest.get() {
             Some((latest, since)) if latest == session => now.since(since) >= ALONE,
+            // Another session ran in between: the series starts over.
             _ => {
                 self.latest.set(Some((session, now)));
                 false
@@ -59,17 +72,18 @@ impl Turns {
 }
 
 impl Turn {
-    /// True when others shall have their turn.
+    /// True when the session must yield to the others.
     pub fn is_over(&self, now: Time) -> bool {
         now >= self.end
     }
 
-    /// How many PDUs of a connection the next round may handle: only the first of a turn is for a host that waits.
+    /// Returns the number of PDUs of a connection that the next round may handle: a small number in the first round for
+    /// a host that is likely to sleep, [`PDUS`] in all others.
     pub fn take_pdus(&mut self) -> usize {
         if std::mem::take(&mut self.is_awaited) { FIRST_PDUS } else { PDUS }
     }
 
-    /// How many bytes a round may send on a connection.
+    /// Returns the number of bytes that a round may send on a connection.
     pub fn bytes(&self) -> usize {
         if self.is_alone { usize::MAX } else { BYTES_BESIDE_OTHERS }
     }

@@ -1,42 +1,44 @@
-//! Which pools are not open and why, as long as the daemon runs: what lists show, and what hosts are told meanwhile.
+//! Pools that are not open, with the reason: shown in lists, and reflected in the sense data of their LUNs.
+//! Kept in memory only.
 
 use model::{Absence, Access, Name, PoolWaiting};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The pools that should be open and are not.
+/// Known pools that are not open.
 #[derive(Default)]
 pub(crate) struct Absences(Mutex<BTreeMap<Name, PoolWaiting>>);
 
 impl Absences {
-    /// The pool waits for this; true when hosts are told something else than before.
+    /// Records the reason for a pool; returns true when the sense data for its LUNs changes.
     pub(crate) fn note(&self, pool: &Name, waiting: PoolWaiting) -> bool {
         let needs_operator = waiting.needs_operator;
         let before = self.lock().insert(pool.clone(), waiting);
+        // Only the need for an operator changes the sense data; other changes concern the text alone.
         before.is_none_or(|before| before.needs_operator != needs_operator)
     }
 
-    /// The pool is open, or is none of ours any more.
+    /// Removes a pool that is open again or no longer known.
     pub(crate) fn forget(&self, pool: &Name) {
         self.lock().remove(pool);
     }
 
-    /// What the pool waits for.
+    /// Returns the reason why the pool is not open.
     pub(crate) fn of(&self, pool: &Name) -> Option<PoolWaiting> {
         self.lock().get(pool).cloned()
     }
 
-    /// Pools that `keep` is false of are open, or none of ours.
+    /// Removes the pools for which `keep` returns false.
     pub(crate) fn retain(&self, keep: impl Fn(&Name) -> bool) {
         self.lock().retain(|name, _| keep(name));
     }
 
-    /// True while a pool is not open.
+    /// Returns true while a known pool is not open.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.lock().is_empty()
     }
 
-    /// The volumes of pools that do not open without an operator are marked so.
+    /// Sets for each volume of a closed pool whether hosts are told to retry or that an operator is needed.
     pub(crate) fn mark(&self, access: &mut Access) {
         let pools = self.lock();
         for volume in access.absent.values_mut() {

@@ -1,7 +1,9 @@
-//! Changes of who may log in where and who sees what: the state and the data plane's access control change together.
+//! Changes of access: logins, mappings and portals. The state and the access control of the data plane change
+//! together.
 //!
-//! Hosts, groups, targets, presentations, portals and authentication commit here, so that every change is checked for sessions that would lose access
-//! ([`crate::impact`]). The portals are here because the data plane is told which of them are open.
+//! Hosts, groups, targets, presentations, portals and authentication commit here, so that every change is
+//! checked for sessions that would lose access ([`crate::impact`]). Portals belong here because the data plane
+//! needs to know which of them are open.
 
 use crate::State;
 use crate::absences::Absences;
@@ -11,12 +13,12 @@ use model::{Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, eve
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Access control, and the portals that it applies to.
+/// Access control and the portals that it applies to.
 pub(crate) struct Access {
     pub(crate) core: Arc<Core>,
-    /// The portals that were asked for, also those that could not be opened.
+    /// Configured portals, including those that failed to open.
     portals: Mutex<Vec<PortalReport>>,
-    /// Pools that are not open, and what they wait for.
+    /// Pools that are not open, with the reasons.
     pub(crate) absences: Absences,
 }
 
@@ -25,11 +27,11 @@ impl Access {
         Self { core, portals: Mutex::default(), absences: Absences::default() }
     }
 
-    /// The edited state is the state, durably, and the data plane lets in accordingly. When it refuses,
-    /// the state is what it was.
+    /// Commits the edited state durably and applies it in the data plane. If the data plane refuses, the state
+    /// is restored.
     ///
-    /// *Errors*: hosts would find other volumes under numbers that they know, or sessions would lose something, and neither was
-    /// confirmed; or what the data plane refuses.
+    /// *Errors*: hosts would find other volumes under LUNs that they know, or sessions would lose access,
+    /// without confirmation; or the refusal of the data plane.
     pub(crate) async fn commit(
         &self,
         turn: &Turn<'_>,
@@ -39,7 +41,9 @@ impl Access {
         let before = self.core.state();
         let mut next = State::clone(&before);
         edit(&mut next);
+        // The check and the commit run under one change lock, so the admitted state is the committed one.
         let replaced = self.admit(turn, &before, &mut next, consent).await?;
+        // Durable first: after a crash the next start applies what was committed.
         self.core.commit(turn, |state| *state = next)?;
         let applied = self.apply().await;
         self.core.or_restore(turn, applied, &before)?;
@@ -47,14 +51,15 @@ impl Access {
         Ok(())
     }
 
-    /// The operator has given a number to another volume than a host knew under it.
+    /// Raises the event that an operator has assigned a known LUN to another volume.
     fn raise_replaced(&self, Replaced { who, target, lun, volume }: &Replaced) {
         let sentence = format!("LUN {lun} of {target} is volume {volume} now, and {who} knew another volume there");
         self.core.raise(event::LUN_REPLACED, Subject::new(SubjectKind::Host, who), sentence);
     }
 
-    /// The data plane lets in as the state says.
+    /// Applies the access rules of the state in the data plane.
     pub(crate) async fn apply(&self) -> Result<(), Refusal> {
+        // Only open ones, because hosts must not be sent to others.
         let open: Vec<SocketAddr> = self
             .portals()
             .iter()
@@ -62,16 +67,17 @@ impl Access {
             .map(|portal| portal.address)
             .collect();
         let mut access = self.core.state().access(&open);
+        // The sense data of LUNs in closed pools depends on whether an operator is needed.
         self.absences.mark(&mut access);
         self.core.engine.done(Order::SetAccess(access)).await
     }
 
-    /// The portals that were asked for, also those that could not be opened.
+    /// Returns the configured portals, including those that failed to open.
     pub(crate) fn portals(&self) -> Vec<PortalReport> {
         self.portals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The portal is known, in place of what was known of this address before.
+    /// Records a portal, replacing an earlier record of its address.
     pub(crate) fn remember(&self, portal: PortalReport) {
         let mut portals = self.portals.lock().unwrap_or_else(PoisonError::into_inner);
         portals.retain(|known| known.address != portal.address);
@@ -83,22 +89,22 @@ impl Access {
     }
 }
 
-/// What the operator who asks for a change has confirmed.
+/// Confirmations that a request for a change carries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Consent {
     /// True when sessions may end or lose access.
     pub disruption: bool,
     /// True when a LUN that hosts know as one volume may become another.
     pub luns: bool,
-    /// The option that confirms the first.
+    /// The command-line option that confirms a disruption.
     pub option: &'static str,
 }
 
 impl Consent {
-    /// Whatever it costs: what the array does by itself, and what takes back.
+    /// Confirms everything: for automatic changes and for rollbacks.
     pub(crate) const ALL: Self = Self { disruption: true, luns: true, option: "" };
 
-    /// Sessions may lose something when it is forced.
+    /// Confirms the loss of access if `force` is set, never the reuse of a LUN.
     pub(crate) fn forced(force: bool) -> Self {
         Self { disruption: force, luns: false, option: "--force" }
     }

@@ -1,9 +1,9 @@
-//! From what is kept and what the disks say to an array that serves.
+//! Start of the array from the stored state and the labels on the disks.
 //!
-//! [`Control::start`] is the order of the steps; each step is a function of the part whose noun it opens.
+//! [`Control::start`] defines the order of the steps; each step is a method of the part whose objects it opens.
 //!
-//! Nothing here blocks the rest: a disk that is missing degrades its pool, a pool that is missing is
-//! reported, and everything else serves.
+//! No failure here stops the rest: a missing disk degrades its pool, a missing pool is reported, and everything
+//! else comes online.
 
 use crate::access::Access;
 use crate::change::disks::Disks;
@@ -21,32 +21,40 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long disks that are in use are waited for. The kernel gives back what a killed daemon held only
-/// when its I/O has ended, and a disk that is passed over would cost its pool its redundancy.
+/// Limit on waiting for disks in use. The kernel releases the disks of a killed daemon only when its I/O has
+/// ended, and skipping a disk would cost its pool its redundancy.
 const HANDOVER: Duration = Duration::from_secs(10);
-/// How often a disk that is in use is asked for again.
+/// Interval between attempts to open a disk in use.
 const HANDOVER_STEP: Duration = Duration::from_millis(50);
 
 impl Control {
-    /// The array serves as it did before: its disks are found, its pools open, its hosts let in.
+    /// Starts the array as it was: opens its disks and pools, and admits its hosts.
     ///
-    /// *Errors*: the state cannot be read or written, or the data plane is gone. Missing disks, pools,
-    /// files and portals are no errors: they are logged and stand in the status.
+    /// *Errors*: the state cannot be read or written, or the data plane is gone. Missing disks, pools, files
+    /// and portals are no errors: they are logged and shown in the status.
     pub async fn start(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let control = Self::new(settings, store, engine)?;
+        // A new state beside a pool of this machine means that the state folder was lost.
         if control.core.store.was_begun() {
             control.refuse_beside_own_pools().await.inspect_err(|_| control.core.store.abandon())?;
         }
         {
+            // Held for the whole start: no request may change an array that is half started.
             let turn = control.core.turn().await;
             control.add_default_target(&turn)?;
+            // Pending pools are wiped before pools are opened: a half-created pool must not be found by its
+            // labels.
             control.disks.open_all(&turn).await?;
             control.pools.wipe_pending(&turn).await?;
+            // Before pools are opened, because the engine refuses a pool whose disks are all outdated.
             control.memberships.restore().await?;
             control.pools.open_all(&turn).await?;
             control.volumes.open_all().await;
+            // Volumes may have been deleted without this daemon, so their presentations are checked once
+            // everything is open.
             control.access.drop_dangling(&turn).await?;
             control.refused_logins.remember().await?;
+            // Portals come last: a host must not log in before its volumes and mappings exist.
             control.portals.open_all().await?;
         }
         let node = Subject::new(SubjectKind::Node, &control.core.settings.node);
@@ -62,8 +70,8 @@ impl Control {
         Ok(control)
     }
 
-    /// Refuses an empty state where a disk has a pool that a node of this machine had last: hosts would lose
-    /// their volumes to an array that begins anew. Labels of other machines stop nothing.
+    /// Refuses to start with an empty state where a disk carries a pool last owned by a node of this machine:
+    /// hosts would lose their volumes to a new array. Pools of other machines do not count.
     async fn refuse_beside_own_pools(&self) -> Result<(), Refusal> {
         let Some(machine) = machine_id::read() else { return Ok(()) };
         let folders: BTreeSet<PathBuf> = self.core.settings.disk_search.iter().cloned().collect();
@@ -80,7 +88,8 @@ impl Control {
         ))
     }
 
-    /// The target is made once and then stays, whatever the node is called later: hosts know it.
+    /// Adds the default target at the first start. It keeps its iSCSI name when the node is renamed, because
+    /// hosts know it.
     fn add_default_target(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         if !self.core.state().targets.is_empty() {
             return Ok(());
@@ -94,12 +103,14 @@ impl Control {
 }
 
 impl Disks {
-    /// Every disk that can be found is open, and remembered where it was found.
+    /// Opens every disk that can be found and records its path.
     pub(crate) async fn open_all(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        // Some are open already when this runs after the start, as for an import.
         let open: BTreeSet<DiskName> =
             self.core.engine.disks(Order::Disks).await?.into_iter().filter_map(|disk| disk.name).collect();
         let state = self.core.state();
         let mut lost = Vec::new();
+        // One limit for all disks together, so that the start is not delayed by each of them.
         let until = Instant::now() + HANDOVER;
         for name in state.disks.keys().filter(|name| !open.contains(*name)) {
             if !self.open_where_it_was(turn, name, until).await? {
@@ -109,7 +120,7 @@ impl Disks {
         if lost.is_empty() { Ok(()) } else { self.open_elsewhere(turn, &lost).await }
     }
 
-    /// True when the disk is open at the path where it was last. One that is in use is waited for.
+    /// Opens the disk at its last path and returns whether it is there. A disk in use is waited for.
     async fn open_where_it_was(&self, turn: &Turn<'_>, name: &DiskName, until: Instant) -> Result<bool, Refusal> {
         let state = self.core.state();
         let record = state.disk(name)?;
@@ -125,6 +136,7 @@ impl Disks {
                 }
             }
         };
+        // Device names move between boots: the label decides, or the hardware identity where there is no label.
         let relabelled = record.id.is_some() && report.label.disk() != record.id;
         if relabelled || record.identity.contradicts(&report.identity) {
             tracing::warn!(disk = %name, path = record.path, "another disk is where it was");
@@ -140,11 +152,11 @@ impl Disks {
         Ok(true)
     }
 
-    /// Looks for `lost` disks by what their labels say, or by their serial numbers where they bear none, in every
-    /// folder that a disk was ever in.
+    /// Searches for `lost` disks by label, or by serial number where they carry none, in every folder that any
+    /// disk was ever in.
     async fn open_elsewhere(&self, turn: &Turn<'_>, lost: &[DiskName]) -> Result<(), Refusal> {
         let state = self.core.state();
-        // A remote disk is where its address says, or nowhere.
+        // A remote disk is found at its address only.
         let lost: Vec<&DiskName> = lost.iter().filter(|name| !state.is_remote(name)).collect();
         if lost.is_empty() {
             return Ok(());
@@ -178,11 +190,12 @@ impl Disks {
 }
 
 impl Pools {
-    /// What is left of pools that were being made or destroyed is gone. A disk that cannot be reached
-    /// keeps its pool pending, so that it is wiped when it comes back.
+    /// Wipes the remains of pools that were being created or destroyed. A disk that cannot be reached keeps its
+    /// pool pending, and is wiped when it returns.
     async fn wipe_pending(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         if self.core.store.serves_older() {
-            // A later version may have said that the pool was made and holds data.
+            // A later version of the state, now lost, may have recorded the pool as created, so its disks may
+            // hold data.
             return Ok(());
         }
         let open: BTreeMap<DiskName, _> = self
@@ -197,15 +210,17 @@ impl Pools {
             let mut wiped = true;
             for disk in &pending.disks {
                 let Some(report) = open.get(disk) else {
+                    // A disk that was removed from the array no longer keeps the pool pending.
                     wiped &= !self.core.state().disks.contains_key(disk);
                     continue;
                 };
-                // A label may have been torn while it was written or erased.
+                // A torn label cannot name its pool, but on a disk listed here it can only be the remains of
+                // this one.
                 let is_its = report.label.pool().is_some_and(|(pool, _)| pool == *id);
                 if is_its || report.label == Label::Damaged {
                     match self.core.engine.done(Order::EraseDisk { disk: disk.clone(), pool: *id }).await {
                         Ok(()) => {}
-                        // Nothing of ours is left there.
+                        // The disk belongs to another pool by now and is left alone.
                         Err(refusal) if refusal.code == code::POOL_OWNED => tracing::warn!(%disk, "{refusal}"),
                         Err(_) => wiped = false,
                     }
@@ -226,7 +241,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Every pool that enough disks were found of is open.
+    /// Opens every pool of which enough disks were found.
     async fn open_all(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         for (name, record) in &self.core.state().pools {
             if let Some(pool) = self.open_at_start(name, record).await {
@@ -236,7 +251,7 @@ impl Pools {
         Ok(())
     }
 
-    /// The pool is open as its record says; an event says why one could not be opened.
+    /// Opens the pool as recorded; an event reports the reason of a failure.
     pub(crate) async fn open_known(&self, name: &Name, record: &PoolRecord) -> Option<PoolReport> {
         let opened = self.core.engine.pool(record.order(false)).await;
         if let Err(refusal) = &opened {
@@ -247,7 +262,7 @@ impl Pools {
         opened.ok()
     }
 
-    /// What was set for a pool that was just opened, and for its volumes, holds.
+    /// Records a pool that was just opened, and applies the policies of the pool and of its volumes.
     pub(crate) async fn settle(&self, turn: &Turn<'_>, pool: &PoolReport) -> Result<(), Refusal> {
         self.core.commit(turn, |state| state.learn(pool))?;
         self.apply_policy(&pool.name).await?;
@@ -256,7 +271,7 @@ impl Pools {
 }
 
 impl Volumes {
-    /// Every volume without a pool is there again; RAM disks are empty.
+    /// Creates every volume without a pool again; RAM disks are empty.
     async fn open_all(&self) {
         for (name, record) in &self.core.state().volumes {
             if let Err(refusal) = self.core.engine.volume(Order::CreateVolume(record.spec(name))).await {
@@ -267,7 +282,8 @@ impl Volumes {
 }
 
 impl Access {
-    /// Presentations of volumes that are certainly gone are gone. A pool that is not open proves nothing.
+    /// Removes presentations of volumes that no longer exist. A pool that is not open proves nothing about its
+    /// volumes.
     pub(crate) async fn drop_dangling(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         let pools: BTreeSet<Name> =
             self.core.engine.pools(Order::Pools).await?.into_iter().map(|pool| pool.name).collect();
@@ -279,6 +295,7 @@ impl Access {
             .into_iter()
             .map(|volume| (volume.name, volume.id))
             .collect();
+        // Compared by identity: a volume that was deleted and recreated is another one.
         let gone = |state: &State, volume: &VolumeName, id: VolumeId| match volume.pool() {
             Some(pool) if pools.contains(pool) => !volumes.contains(&(volume.clone(), id)),
             Some(pool) => !state.pools.contains_key(pool),
@@ -299,7 +316,7 @@ impl Access {
 }
 
 impl VolumeRecord {
-    /// The order that opens the volume.
+    /// Returns the specification that creates the volume again.
     pub(crate) fn spec(&self, name: &VolumeName) -> VolumeSpec {
         VolumeSpec {
             name: name.clone(),

@@ -1,7 +1,7 @@
-//! What an operator can change: one part a noun, and one file or more for each part.
+//! Operations of an administrator: one part per noun, one or more files per part.
 //!
-//! Every change takes its turn, checks what only control knows, tells the data plane where disks are
-//! concerned, commits, and then answers.
+//! Every change takes the change lock, checks what only the control plane knows, sends orders to the data plane
+//! where disks are concerned, commits the state, and then answers.
 
 pub(crate) mod auth;
 mod care;

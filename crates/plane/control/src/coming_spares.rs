@@ -1,4 +1,5 @@
-//! Spares that will take the places of members that are missing or do not answer: what lists show while these are waited for.
+//! Pending spare replacements: which spare will replace which missing or unresponsive member, and when. Shown
+//! in lists during the waiting time.
 
 use crate::system::now;
 use model::{DiskId, DiskName, NextSpare};
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
-/// Which spare takes the place of which member, and when.
+/// Pending replacements by member.
 #[derive(Default)]
 pub(crate) struct ComingSpares(Mutex<BTreeMap<DiskId, Coming>>);
 
@@ -16,13 +17,14 @@ struct Coming {
 }
 
 impl ComingSpares {
-    /// These are the ones that come; those of them that were not to come before.
+    /// Replaces the set of pending replacements, and returns those that are new.
     pub(crate) fn replace(&self, coming: BTreeMap<DiskId, (DiskName, Instant)>) -> Vec<(DiskId, NextSpare)> {
         let mut known = self.lock();
+        // An announcement ends when its member returns or another spare is chosen.
         known.retain(|member, before| coming.get(member).is_some_and(|(spare, _)| *spare == before.next.disk));
         let mut news = Vec::new();
         for (member, (disk, due)) in coming {
-            // The time that was told stays: the two clocks may differ by a second.
+            // The announced time stays: recomputing it from the monotonic clock may shift it by a second.
             if known.contains_key(&member) {
                 continue;
             }
@@ -34,7 +36,7 @@ impl ComingSpares {
         news
     }
 
-    /// The spare that takes the place of this member.
+    /// Returns the pending replacement of this member, with the seconds left.
     pub(crate) fn of(&self, member: DiskId) -> Option<NextSpare> {
         let known = self.lock();
         let Coming { next, due } = known.get(&member)?;

@@ -1,17 +1,19 @@
-//! The array as one document: what it is, what would change if it were another, and the change, whole or not at all.
+//! Configuration as a document: export of the present one, plan of a change, and its application, all or
+//! nothing.
 //!
 //! ```text
-//! export   what there is → Document
-//! plan     Document → the state as it would be → steps, with what each does to those who are logged in
-//! apply    make what is missing → commit who sees what, as one → set and grow
+//! export   present configuration → Document
+//! plan     Document → desired state → steps, each with its effect on sessions
+//! apply    create what is missing → commit the access rules at once → set and grow
 //! ```
 //!
-//! Who sees what (hosts, groups, targets, presentations, portals' settings) is one commit of the state, so no host ever sees half
-//! of it. Disks, pools, volumes and portals are made before it and taken back when it is refused. Data is never destroyed
-//! by a document: what is not in it stays, unless it is pruned, and disks, pools and volumes stay always.
+//! The access rules (hosts, groups, targets, presentations, settings of portals) are one commit of the state,
+//! so no host ever sees half of a change. Disks, pools, volumes and portals are created before it, and removed
+//! again when it is refused. A document never destroys data: objects that it does not name stay, unless it
+//! prunes them, and disks, pools and volumes always stay.
 //!
-//! Users and receivers of alerts are kept by the doors, above this crate. They take part as an [`Annex`]: planned with the rest, changed
-//! before who sees what, and taken back with it.
+//! Users and alert receivers are kept by the front ends, above this crate. They take part as an [`Annex`]:
+//! planned with the rest, changed before the access rules, and rolled back with them.
 
 pub(crate) mod access;
 mod annex;
@@ -44,7 +46,7 @@ pub use plan::{Plan, Step, StepKind, changes};
 pub use setup::SetupReport;
 use std::sync::Arc;
 
-/// The configuration as a document: planned, applied, exported, restored.
+/// Configuration document: plan, apply, export, restore.
 pub struct Configuration {
     pub(crate) core: Arc<Core>,
     pub(crate) access: Arc<Access>,
@@ -56,7 +58,7 @@ pub struct Configuration {
     pub(crate) presentations: Arc<Presentations>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) isns: Arc<IsnsRegistration>,
-    /// One document is applied at a time.
+    /// Serializes the application of documents.
     pub(crate) applying: tokio::sync::Mutex<()>,
 }
 

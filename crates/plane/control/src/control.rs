@@ -1,7 +1,8 @@
-//! The control plane: its parts, and what each of them can reach.
+//! Assembly of the control plane: its parts, and the parts that each of them calls.
 //!
-//! A part is one noun of the array or one watcher. It owns its state, and its fields name the parts that it calls. [`Control::new`] makes them from the
-//! lowest up, so no two can call each other; none knows [`Control`]. Front ends call `control.pools.create(…)`.
+//! A part is one noun of the array or one monitor. It owns its state, and its fields name the parts that it
+//! calls. [`Control::new`] creates them bottom-up, so no two can call each other; none knows [`Control`]. Front
+//! ends call `control.pools.create(…)`.
 
 use crate::access::Access;
 use crate::change::auth::Authentication;
@@ -44,11 +45,11 @@ use std::sync::Arc;
 
 /// The control plane of an array.
 pub struct Control {
-    /// The state, the data plane, and one change at a time.
+    /// The desired state, the data plane, and the lock that serializes changes.
     pub core: Arc<Core>,
     /// Access control, and the portals that it applies to.
     pub(crate) access: Arc<Access>,
-    /// Problems that parts of the daemon beside the data plane have found.
+    /// Problems reported by parts of the daemon outside the data plane.
     pub notices: Arc<Notices>,
     /// SMART health of the disks.
     pub health: Arc<Health>,
@@ -58,13 +59,13 @@ pub struct Control {
     pub room: Arc<Room>,
     /// Use of the open-file limit.
     pub descriptors: Arc<Descriptors>,
-    /// Rates of the last second, for everybody who watches.
+    /// Rates of the last second, shared by all clients that watch them.
     pub live: Arc<Live>,
     /// Denied logins.
     pub refused_logins: Arc<RefusedLogins>,
-    /// Sessions of hosts, and their commands.
+    /// Sessions of hosts and their commands in flight.
     pub sessions: Arc<Sessions>,
-    /// Traces of the commands of a volume.
+    /// I/O traces of volumes.
     pub traces: Arc<Traces>,
     /// Block devices of the machine that are not disks of the array.
     pub devices: Arc<Devices>,
@@ -76,21 +77,21 @@ pub struct Control {
     pub pools: Arc<Pools>,
     /// Snapshots of volumes, and clones of them.
     pub snapshots: Arc<Snapshots>,
-    /// Copies of volumes in the background.
+    /// Background copies of volumes.
     pub copies: Arc<Copies>,
     /// Hot spares.
     pub spares: Arc<Spares>,
-    /// Scrubs of pools, begun by operators or by the clock.
+    /// Scrubs of pools, started by operators or by the schedule.
     pub scrubs: Arc<Scrubs>,
-    /// Which members of pools are current.
+    /// Membership records: which members of pools are current.
     pub memberships: Arc<Memberships>,
     /// Portals that hosts log in through.
     pub portals: Arc<Portals>,
-    /// Portal groups, and how volumes are served through each.
+    /// Portal groups, and the ALUA state of volumes through each.
     pub portal_groups: Arc<PortalGroups>,
     /// Hosts.
     pub hosts: Arc<Hosts>,
-    /// Groups of hosts that see the same volumes.
+    /// Host groups: hosts with the same mappings.
     pub host_groups: Arc<HostGroups>,
     /// iSCSI targets.
     pub targets: Arc<Targets>,
@@ -102,22 +103,22 @@ pub struct Control {
     pub isns: Arc<IsnsRegistration>,
     /// The status of the array: problems, conditions, findings.
     pub status: Arc<Status>,
-    /// Work that is done without an order, in rounds.
+    /// Reconcile loop: periodic work that no request starts.
     pub steward: Arc<Steward>,
     /// Long-running operations: rebuilds, scrubs, copies.
     pub operations: Arc<Operations>,
-    /// The configuration as a document: planned, applied, exported, restored.
+    /// Configuration document: plan, apply, export, restore.
     pub config: Arc<Configuration>,
 }
 
-/// A part over the parts that it calls, with its own state empty.
+/// Constructs a part from clones of the parts that it calls; its own state starts empty.
 macro_rules! part {
     ($part:ident over $($below:ident),* $(; owns $($own:ident),*)?) => {
         Arc::new($part { $($below: Arc::clone(&$below),)* $($($own: Default::default(),)*)? })
     };
 }
 
-/// The control plane of a daemon that is confined so.
+/// Records the confinement of the daemon in its control plane.
 #[must_use]
 pub fn confined(control: Control, confinement: Confinement) -> Control {
     control.core.confine(confinement);
@@ -125,7 +126,7 @@ pub fn confined(control: Control, confinement: Confinement) -> Control {
 }
 
 impl Control {
-    /// The parts, over what is kept and the data plane; nothing is open yet.
+    /// Creates all parts over the store and the data plane; no disk and no pool is open yet.
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let core = Arc::new(Core::new(settings, store, engine)?);
         let access = Arc::new(Access::new(core.clone()));
@@ -148,6 +149,7 @@ impl Control {
         let presentations = part!(Presentations over core, access, volumes, portals, sessions, refused_logins);
         let isns = Arc::new(IsnsRegistration::new(core.clone(), notices.clone(), portals.clone()));
         let steward =
+            // Bottom-up: a part only receives parts that exist already, so calls cannot form a cycle.
             part!(Steward over core, disks, pools, spares, scrubs, remote_disks, returns, refused_logins; owns seen);
         Ok(Self {
             room: part!(Room over core, notices),
@@ -185,16 +187,18 @@ impl Control {
         })
     }
 
-    /// Every change under way has ended, the data plane has stopped cleanly, and no change follows.
+    /// Waits for the change in progress, then stops the data plane cleanly and admits no further change.
     ///
-    /// *Errors*: what the data plane could not do; it has stopped as far as it could.
+    /// *Errors*: the error of the data plane, which has stopped as far as it could.
     pub async fn stop(&self) -> Result<(), Refusal> {
+        // A lost record of denied logins is no reason to stay up: log it and stop anyway.
         if let Err(refusal) = self.refused_logins.note_at_last().await {
             tracing::warn!(%refusal, "who was not let in lately could not be written down");
         }
+        // With the change lock, so that no change is cut off halfway.
         let turn = self.core.turn().await;
         let stopped = self.core.engine.done(Order::Stop).await;
-        // A change that still waits for its turn never gets it.
+        // Leaking the guard keeps the lock locked, so a change that still waits for it never runs.
         std::mem::forget(turn);
         stopped
     }

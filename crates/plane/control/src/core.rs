@@ -1,7 +1,7 @@
-//! What every part of the control plane works on: the desired state, the data plane that makes it so, the event log, and the
-//! turn of the one change that is made at a time.
+//! Common base of all parts: the desired state, the data plane that carries it out, the event log, and the lock
+//! that serializes changes.
 //!
-//! Each part has its own reference to it. It knows none of them, and nothing here changes by itself.
+//! Each part holds a reference to it. It knows none of the parts and starts no change by itself.
 
 use crate::event_log::EventLog;
 use crate::privileged::{Confinement, Privileged};
@@ -12,20 +12,20 @@ use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{MutexGuard, watch};
 
-/// The desired state, the data plane, and one change at a time.
+/// The desired state, the data plane, and the lock that serializes changes.
 pub struct Core {
     pub(crate) settings: Settings,
     pub(crate) store: Store,
     pub(crate) engine: Engine,
     pub(crate) events: EventLog,
-    /// True once the daemon stops: see [`stopped`](crate::system::stopped).
+    /// True once the daemon is shutting down: see [`stopped`](crate::system::stopped).
     pub(crate) stopping: watch::Sender<bool>,
     change: tokio::sync::Mutex<()>,
-    /// Who does what the daemon has no privilege for; empty where the daemon is not confined.
+    /// Measures of the confinement and the privileged helper; empty where the daemon is not confined.
     confinement: OnceLock<Confinement>,
 }
 
-/// Held by the change that is under way.
+/// Guard of the change lock, held for the whole of a change.
 pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
 
 impl Core {
@@ -35,96 +35,103 @@ impl Core {
         Ok(Self { settings, store, engine, events, change, stopping, confinement })
     }
 
-    /// The last record of the audit that the state tells of.
+    /// Returns the last audit record that the files of the state name.
     #[must_use]
     pub fn audit_head(&self) -> AuditHead {
         self.store.audit_head()
     }
 
-    /// The audit has this last record: what is written to the state next tells of it.
+    /// Records the last audit record; every file that is written from now on names it.
     pub fn note_audit_head(&self, head: AuditHead) {
         self.store.note_audit_head(head);
     }
 
-    /// The desired state as it is now.
+    /// Returns the current desired state.
     #[must_use]
     pub fn state(&self) -> Arc<State> {
         self.store.state()
     }
 
-    /// The facts that the daemon was started with.
+    /// Returns the settings that the daemon was started with.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Answers that are long in coming end soon, and what was begun for others is taken back.
+    /// Announces the shutdown: long-running answers end soon, and work started on behalf of clients is rolled
+    /// back.
     pub fn announce_stop(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Waits until no other change is under way.
+    /// Takes the change lock; waits until no other change is in progress.
     pub(crate) async fn turn(&self) -> Turn<'_> {
         self.change.lock().await
     }
 
-    /// The turn, if no change is under way just now. What is done in rounds waits for no change: its next round comes.
+    /// Takes the change lock if it is free. Periodic work uses it: rather than wait for a change, it skips to
+    /// its next round.
     pub(crate) fn turn_now(&self) -> Option<Turn<'_>> {
         self.change.try_lock().ok()
     }
 
-    /// The edited state is the state, durably, and remembers the LUN numbers that it takes away. Only with the turn.
+    /// Commits the edited state durably and remembers the LUN numbers that the edit removes. The guard proves
+    /// that the caller holds the change lock.
     pub(crate) fn commit(&self, _turn: &Turn<'_>, edit: impl FnOnce(&mut State)) -> Result<(), Refusal> {
         let before = self.state();
         let mut next = State::clone(&before);
         edit(&mut next);
+        // Here rather than in the parts, so that no change can bypass it.
         next.remember_luns(&before)?;
         self.store.commit(next)
     }
 
-    /// What the data plane answered. When it refused, the state is what it was `before`.
+    /// Returns the answer of the data plane. After a refusal the state is restored to `before`.
     pub(crate) fn or_restore(&self, _: &Turn<'_>, done: Result<(), Refusal>, before: &State) -> Result<(), Refusal> {
         if done.is_err() {
-            // Nobody was shown what is taken back here, so there is nothing to remember of it.
+            // The rolled-back mappings were never visible to a host, so `remember_luns` is bypassed.
             self.store.commit(before.clone())?;
         }
         done
     }
 
-    /// What a door keeps under this name; none when it keeps nothing.
+    /// Returns the document that a front end keeps under this name; `None` when there is none.
     ///
     /// *Errors*: its secrets are sealed with another key.
     pub fn document(&self, name: &str) -> Result<Option<Value>, Refusal> {
         self.store.document(name)
     }
 
-    /// A door keeps this under the name, in no version of the state. Strings under the key `secret` are sealed.
+    /// Stores a document of a front end under the name, outside the versions of the state. Strings under the
+    /// key `secret` are sealed.
     ///
-    /// *Errors*: it could not be written, and is as it was. *Durability*: it survives power loss, except while the store is held.
+    /// *Errors*: it could not be written, and the previous document stays. *Durability*: it survives power
+    /// loss, except while the store is held.
     pub fn keep_document(&self, name: &str, document: Value) -> Result<(), Refusal> {
         self.store.keep_document(name, document)
     }
 
-    /// Why no change is taken just now; none where changes are taken.
+    /// Returns the reason why changes are refused; `None` while changes are accepted.
     #[must_use]
     pub fn hold(&self) -> Option<Refusal> {
         self.store.hold()
     }
 
-    /// The state that is served.
+    /// Returns the version of the state that is served, and whether changes are held.
     #[must_use]
     pub fn state_report(&self) -> StateReport {
         let held = self.hold().map(|refusal| refusal.message);
         StateReport { version: self.store.version(), kept: self.store.versions(), held }
     }
 
-    /// The older version that is served is the state from now on.
+    /// Accepts the older version that is served as the current state; changes are allowed again.
     ///
     /// *Errors*: it could not be written, or the folder is not the one that was opened.
     pub async fn accept_state(&self) -> Result<StateReport, Refusal> {
         let turn = self.turn().await;
         let Some(refusal) = self.hold() else { return Ok(self.state_report()) };
-        // What an older version says of pools that were being made or destroyed is not so any more: their disks stay as they are.
+        // The pending records of an older version are stale: a pool that was being created then may hold data
+        // now, so nothing may be wiped because of them.
         self.commit(&turn, |state| state.pending.clear())?;
         self.store.accept()?;
         let node = Subject::new(SubjectKind::Node, &self.settings.node);
@@ -132,24 +139,24 @@ impl Core {
         Ok(self.state_report())
     }
 
-    /// It has happened now, and is written down.
+    /// Appends an event with the current time to the event log. A write error is logged only.
     pub fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
         if let Err(refusal) = self.events.add(&self.store, vec![Raised::new(now(), code, subject, sentence)]) {
             tracing::error!(%refusal, "an event could not be written down");
         }
     }
 
-    /// The daemon is confined so from now on.
+    /// Sets the confinement of the daemon. *Panics*: it was set before.
     pub(crate) fn confine(&self, confinement: Confinement) {
         self.confinement.set(confinement).unwrap_or_else(|_| unreachable!("a daemon is confined once"));
     }
 
-    /// How each measure of the confinement stands.
+    /// Returns the state of each confinement measure.
     pub(crate) fn measures(&self) -> Vec<MeasureReport> {
         self.confinement.get().map(|confinement| confinement.measures.clone()).unwrap_or_default()
     }
 
-    /// Who does what this process has no privilege for; none where it has.
+    /// Returns the privileged helper; `None` where this process has the privileges itself.
     #[must_use]
     pub fn privileged(&self) -> Option<Arc<dyn Privileged>> {
         self.confinement.get()?.privileged.clone()

@@ -1,4 +1,5 @@
-//! Descriptors: open files and sockets. When they run short, hosts and browsers are turned away before the administrator is.
+//! Monitor of the open-file limit. When descriptors run short, hosts and browsers are turned away before the
+//! administrator is.
 
 use crate::core::Core;
 use crate::notices::Notices;
@@ -8,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// How often it is looked at.
+/// Interval between two checks.
 const ROUND: Duration = Duration::from_secs(2);
-/// A shortage is over when so many are free beside the reserve, for so long.
+/// Descriptors that must be free beside the reserve, and for how long, before a shortage counts as over.
 const ROOM: u64 = 8;
 const CALM: Duration = Duration::from_secs(10);
 
@@ -21,7 +22,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises BY-E915 while descriptors are short, until it is dropped.
+    /// Raises BY-E915 while descriptors are short, until the task is dropped.
     pub async fn watch(self: Arc<Self>) {
         let mut enough_since = None;
         loop {
@@ -29,7 +30,7 @@ impl Descriptors {
                 enough_since = None;
                 self.look(true);
             } else if descriptors::has_room_for(ROOM) {
-                // Who takes the last ones again and again is one shortage, not many.
+                // A client that keeps taking the last descriptors causes one alert, not one each round.
                 let since = *enough_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= CALM {
                     self.look(false);
@@ -39,7 +40,7 @@ impl Descriptors {
         }
     }
 
-    /// One look.
+    /// Records the result of one check.
     pub(crate) fn look(&self, short: bool) {
         let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
         if short {

@@ -1,7 +1,7 @@
-//! Block devices that the machine has and the array does not know: which they are, what is on them, and whether one is free to take.
+//! Block devices of the machine that the array does not use: identity, content, and whether a device is free.
 //!
-//! The kernel says what is there and who uses it; the data plane looks into those that nobody uses, exclusively and without writing.
-//! What is not surely free is not offered.
+//! The kernel and udev report the devices and their uses; the data plane inspects unused ones, exclusively and
+//! read-only. A device that is not certainly free is not offered.
 
 mod contents;
 
@@ -17,18 +17,18 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// How long a device may take to tell what is on it.
+/// Time limit for inspecting one device.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The smallest disk that a pool can use.
+/// Minimum size of a pool disk.
 pub(crate) const SIZE_MIN: Size = Size::mib(64);
 
-/// Why a device is not free, and how to call that.
+/// State of a device, and the reason why it is not free.
 type Judged = (BlockDeviceState, Option<String>);
 
 /// Block devices of the machine that are not disks of the array.
 pub struct Devices {
     core: Arc<Core>,
-    /// Where the kernel tells which block devices there are.
+    /// Source of the device list: sysfs, udev and procfs.
     machine: Machine,
 }
 
@@ -37,27 +37,29 @@ impl Devices {
         Self { core, machine: Machine::default() }
     }
 
-    /// Every block device of the machine that is neither a disk nor a volume of this array.
+    /// Lists every block device of the machine that is neither a disk nor a volume of this array.
     ///
-    /// *Errors*: the machine does not say what it has. A device that cannot be looked into is told as such.
+    /// *Errors*: the machine does not list its devices. A device that cannot be inspected is listed as such.
     pub async fn list(&self) -> Result<Vec<BlockDeviceReport>, Refusal> {
         let machine = self.machine.clone();
         let found = tokio::task::spawn_blocking(move || machine.devices()).await;
         let found = found.map_err(|error| unreadable(&error.to_string()))?;
         let found = found.map_err(|error| unreadable(&error.to_string()))?;
+        // Inspected in parallel: a device that hangs costs one time limit, not one for each device behind it.
         let mut looks = JoinSet::new();
         for (place, device) in self.told_of_ours(found).into_iter().enumerate() {
             let engine = self.core.engine.clone();
             looks.spawn(async move { (place, look_into(&engine, device).await) });
         }
         let mut reports = looks.join_all().await;
+        // Inspections end in any order; the list keeps the order of the kernel's.
         reports.sort_by_key(|(place, _)| *place);
         Ok(reports.into_iter().map(|(_, report)| report).collect())
     }
 
-    /// Admits the path of a device that is offered as free, by a name that only the system gives.
+    /// Admits the path of a free device, named as only the system names devices.
     ///
-    /// *Errors*: it is another path, whatever is there: those are for admins.
+    /// *Errors*: any other path, whatever it leads to; those require the administrator role.
     pub async fn admit_offered(&self, path: &str) -> Result<(), Refusal> {
         let path = admit_path(path)?;
         let refused = |why: String| {
@@ -69,6 +71,7 @@ impl Devices {
         if !self.machine.names(&path) {
             return Err(no_offer());
         }
+        // Compared by device number: the path and the listed device may be different links to one disk.
         let medium = Medium::at(&path).ok_or_else(no_offer)?;
         let offered = self.list().await?;
         let device = offered.iter().find(|device| Medium::at(&device.device) == Some(medium)).ok_or_else(no_offer)?;
@@ -78,11 +81,12 @@ impl Devices {
         }
     }
 
-    /// Those that are not ours; one of which a part is ours is in use.
+    /// Filters out devices of this array; a device with a partition of this array is in use.
     fn told_of_ours(&self, found: Vec<Found>) -> Vec<Found> {
         let state = self.core.state();
         let local = state.disks.iter().filter(|(_, record)| record.remote.is_none());
         let disks = local.map(|(name, record)| (format!("disk {name}"), record.path.clone()));
+        // Files and devices behind volumes without a pool are ours as well.
         let backed = state.volumes.iter().filter_map(|(name, record)| match &record.backend {
             model::Backend::File { path } => Some((format!("volume {name}"), path.clone())),
             _ => None,
@@ -107,7 +111,7 @@ impl Devices {
     }
 }
 
-/// The device, with what is on it where nobody uses it.
+/// Inspects the device; the content of a device in use is not read.
 async fn look_into(engine: &Engine, device: Found) -> BlockDeviceReport {
     let path = device.stable_path.as_ref().unwrap_or(&device.device).to_string_lossy().into_owned();
     let kernel = device.device.to_string_lossy().into_owned();
@@ -117,12 +121,14 @@ async fn look_into(engine: &Engine, device: Found) -> BlockDeviceReport {
         let order = Order::InspectDisk { path: kernel.clone(), remote: None };
         match timeout(PATIENCE, engine.disk(order)).await {
             Ok(Ok(seen)) => {
+                // Values read from the device itself take precedence over those of udev.
                 let inside = seen.identity;
                 identity.serial = inside.serial.or(identity.serial);
                 identity.model = inside.model.or(identity.model);
                 identity.wwn = inside.wwn.or(identity.wwn);
                 (identity.enclosure, identity.slot, identity.has_light) =
                     (inside.enclosure, inside.slot, inside.has_light);
+                // A label from the data plane is more reliable than the signature in the udev database.
                 if seen.label != Label::None || label.is_none() {
                     label = Some(seen.label);
                 }
@@ -142,7 +148,7 @@ async fn look_into(engine: &Engine, device: Found) -> BlockDeviceReport {
     BlockDeviceReport { path, device: kernel, size, identity, transport, label, state, reason }
 }
 
-/// How a device is that nobody uses and that was looked into.
+/// Classifies a device that is not in use and was inspected.
 fn judge(device: &Found, label: Option<&Label>) -> Judged {
     match label {
         Some(Label::Ours { pool_name, .. }) => {
@@ -169,7 +175,7 @@ fn judge(device: &Found, label: Option<&Label>) -> Judged {
     }
 }
 
-/// Why it is no disk to build on, where it is none.
+/// Returns the reason why the device is unsuitable as a disk, if it is.
 fn unsuited(device: &Found) -> Option<String> {
     if let Some(whole) = &device.whole {
         return Some(format!("it is a partition of {}, whose others may matter", whole.display()));

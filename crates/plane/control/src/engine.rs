@@ -1,4 +1,7 @@
-//! Asking the data plane.
+//! Client of the data plane: sends orders and awaits their reports.
+//!
+//! Every part calls it through [`Core`](crate::Core). An order that changes something is sent under the change
+//! lock.
 
 use model::{
     Activity, Call, DiskReport, EngineReport, LatencyReport, Order, PoolCheck, PoolReport, PortalReport, Recordings,
@@ -8,7 +11,7 @@ use model::{
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
 
-/// The data plane, as control sees it: a mailbox that takes orders.
+/// Handle of the data plane: the sending end of its order mailbox.
 #[derive(Clone)]
 pub struct Engine(Sender<Call>);
 
@@ -25,30 +28,30 @@ macro_rules! typed {
 }
 
 impl Engine {
-    /// The data plane behind this mailbox.
+    /// Returns a handle that sends to this mailbox.
     #[must_use]
     pub fn new(calls: Sender<Call>) -> Self {
         Self(calls)
     }
 
-    /// The order is done, or was refused with nothing changed.
+    /// Sends the order and waits for its report. A refused order has changed nothing.
     ///
-    /// *Errors*: what the data plane refuses; `ENGINE_GONE` when it is not there any more.
+    /// *Errors*: the refusal of the data plane; `ENGINE_GONE` once it has ended.
     pub async fn ask(&self, order: Order) -> Result<Report, Refusal> {
         let (reply, answer) = oneshot::channel();
-        // The asker may have gone; then nobody needs the answer.
+        // A dropped receiver means that the caller was cancelled; the order runs to its end all the same.
         let call = Call::new(order, move |report| drop(reply.send(report)));
         self.0.send(call).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
-    /// The order is given, and nobody waits for its answer.
+    /// Sends the order without waiting for its report.
     pub fn tell(&self, order: Order) {
         // A data plane that is gone has nothing to do any more.
         let _ = self.0.send(Call::new(order, drop));
     }
 
-    /// As [`Engine::ask`], for orders that are answered with `Report::Done`.
+    /// Sends an order as [`Engine::ask`] does; its report is `Report::Done`.
     pub async fn done(&self, order: Order) -> Result<(), Refusal> {
         match self.ask(order).await? {
             Report::Done => Ok(()),
@@ -57,55 +60,55 @@ impl Engine {
     }
 
     typed! {
-        /// As [`Engine::ask`], for orders that are answered with one disk.
+        /// Sends an order whose report is one disk.
         disk: Disk(DiskReport);
-        /// As [`Engine::ask`], for orders that are answered with disks.
+        /// Sends an order whose report is a list of disks.
         disks: Disks(Vec<DiskReport>);
-        /// As [`Engine::ask`], for orders that are answered with one pool.
+        /// Sends an order whose report is one pool.
         pool: Pool(PoolReport);
-        /// As [`Engine::ask`], for orders that are answered with pools.
+        /// Sends an order whose report is a list of pools.
         pools: Pools(Vec<PoolReport>);
-        /// As [`Engine::ask`], for orders that are answered with one volume.
+        /// Sends an order whose report is one volume.
         volume: Volume(VolumeReport);
-        /// As [`Engine::ask`], for orders that are answered with volumes.
+        /// Sends an order whose report is a list of volumes.
         volumes: Volumes(Vec<VolumeReport>);
-        /// As [`Engine::ask`], for `Order::VolumeNames`.
+        /// Sends `Order::VolumeNames`.
         volume_names: VolumeNames(Vec<VolumeName>);
-        /// As [`Engine::ask`], for `Order::UnitShapes`.
+        /// Sends `Order::UnitShapes`.
         unit_shapes: UnitShapes(Vec<ShapeOfUnit>);
-        /// As [`Engine::ask`], for orders that are answered with snapshots.
+        /// Sends an order whose report is a list of snapshots.
         snapshots: Snapshots(Vec<SnapshotReport>);
-        /// As [`Engine::ask`], for orders that are answered with one portal.
+        /// Sends an order whose report is one portal.
         portal: Portal(PortalReport);
-        /// As [`Engine::ask`], for orders that are answered with portals.
+        /// Sends an order whose report is a list of portals.
         portals: Portals(Vec<PortalReport>);
-        /// As [`Engine::ask`], for orders that are answered with logins that were refused.
+        /// Sends an order whose report is a list of denied logins.
         refused: Refused(Vec<RefusedLogin>);
-        /// As [`Engine::ask`], for orders that are answered with sessions.
+        /// Sends an order whose report is a list of sessions.
         sessions: Sessions(Vec<SessionReport>);
-        /// As [`Engine::ask`], for `Order::Session`.
+        /// Sends `Order::Session`.
         session: Session(Box<SessionDetail>);
-        /// As [`Engine::ask`], for `Order::EndSession`.
+        /// Sends `Order::EndSession`.
         session_end: SessionEnd(SessionEnd);
-        /// As [`Engine::ask`], for `Order::Record`.
+        /// Sends `Order::Record`.
         recording: Recording(u64);
-        /// As [`Engine::ask`], for `Order::NextRecorded`.
+        /// Sends `Order::NextRecorded`.
         recorded: Recorded(Recordings);
-        /// As [`Engine::ask`], for `Order::Activity`.
+        /// Sends `Order::Activity`.
         activity: Activity(Activity);
-        /// As [`Engine::ask`], for `Order::Tasks`.
+        /// Sends `Order::Tasks`.
         tasks: Tasks(Vec<TaskReport>);
-        /// As [`Engine::ask`], for `Order::Latencies`.
+        /// Sends `Order::Latencies`.
         latencies: Latencies(Vec<LatencyReport>);
-        /// As [`Engine::ask`], for orders that are answered with a trace's state.
+        /// Sends an order whose report is the state of a trace.
         trace: Trace(TraceReport);
-        /// As [`Engine::ask`], for `Order::TakeTrace`.
+        /// Sends `Order::TakeTrace`.
         traced: Traced(Box<Traced>);
-        /// As [`Engine::ask`], for `Order::CheckPool`.
+        /// Sends `Order::CheckPool`.
         check: Check(PoolCheck);
-        /// As [`Engine::ask`], for orders that are answered with text.
+        /// Sends an order whose report is text.
         text: Text(String);
-        /// As [`Engine::ask`], for `Order::Status`.
+        /// Sends `Order::Status`.
         status: Engine(EngineReport);
     }
 }
@@ -115,6 +118,7 @@ fn gone() -> Refusal {
 }
 
 pub(crate) fn unexpected(report: &Report) -> Refusal {
+    // A report of another type than the order asks for is a bug of ours.
     tracing::error!(?report, "the data plane answered another question");
     Refusal::new(code::INTERNAL, "the data plane answered another question", "report this with the daemon's log")
 }

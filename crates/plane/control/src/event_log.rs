@@ -1,24 +1,24 @@
-//! The log of what has happened: bounded, durable, without the same line over and over.
+//! Event log: bounded, durable, with repeated events coalesced.
 
 use crate::{Store, standing};
 use model::{Event, EventCode, EventSeverity, Raised, Refusal, Subject, Timestamp, event};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many events are kept.
+/// Number of events kept.
 pub const EVENTS_KEPT: usize = 2048;
 
-/// The most events that are kept because what they tell of is still so; of more, the oldest go.
+/// Limit on standing events, which are kept beyond their age; the oldest are dropped.
 const STANDING_MAX: usize = 512;
 
-/// How far back an equal event is looked for, in events and in seconds from when it happened last.
+/// Window for coalescing equal events: in events, and in seconds since the event occurred last.
 const FOLD_EVENTS: usize = 64;
 const FOLD_SECONDS: u64 = 3600;
 
-/// Refused logins that are told one by one in an hour. What strangers do must not push out what our disks do.
+/// Denied logins logged separately per hour. Unknown initiators must not push events of disks out of the log.
 const REFUSALS_MAX: usize = 32;
 
-/// The events that are kept, oldest first.
+/// The kept events, oldest first.
 pub(crate) struct EventLog {
     kept: Mutex<Kept>,
 }
@@ -26,14 +26,14 @@ pub(crate) struct EventLog {
 #[derive(Default)]
 struct Kept {
     events: VecDeque<Event>,
-    /// The numbers of those that could not be written yet.
+    /// Numbers of the events that are not yet written to disk.
     unwritten: BTreeSet<u64>,
-    /// The lowest number that was never given.
+    /// The next event number.
     free: u64,
     standing: Standing,
 }
 
-/// The numbers of the events that tell of what is still so, by topic and subject.
+/// Numbers of the standing events, by topic and subject.
 #[derive(Default)]
 struct Standing(BTreeMap<(EventCode, Subject), u64>);
 
@@ -44,16 +44,18 @@ impl Standing {
         standing
     }
 
-    /// This has happened, after all that was heard before.
+    /// Updates the standing events with the newest event.
     fn hear(&mut self, number: u64, code: EventCode, subject: &Subject) {
         self.0.retain(|(topic, of), _| {
             let stands = standing::of(*topic).expect("only what stands is kept");
             let ends = stands.ends.contains(&code) || stands.by_hand && code == event::ACKNOWLEDGED;
+            // Endings are applied first: an event may end one topic of its subject and start another.
             of != subject || !ends
         });
         if let Some(stands) = standing::of(code) {
             self.0.insert((stands.topic, subject.clone()), number);
         }
+        // Bounded, because standing events are exempt from the limit of the log.
         while self.0.len() > STANDING_MAX {
             let oldest = self.0.iter().min_by_key(|(_, number)| **number).map(|(key, _)| key.clone());
             oldest.map(|key| self.0.remove(&key));
@@ -65,33 +67,35 @@ impl Standing {
     }
 }
 
-/// Which events are asked for.
+/// Filter of an event query.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// Only those with a higher number.
+    /// Lowest event number, exclusive.
     pub after: u64,
-    /// Only those that happened then or later.
+    /// Earliest time, inclusive.
     pub since: Option<Timestamp>,
-    /// Only those that are as bad or worse.
+    /// Lowest severity.
     pub severity: Option<EventSeverity>,
-    /// Only so many, the latest.
+    /// Maximum number of events; the latest are returned.
     pub limit: Option<usize>,
 }
 
 impl EventLog {
-    /// The log as it was kept.
+    /// Loads the log from the store.
     ///
-    /// *Errors*: the file cannot be read.
+    /// *Errors*: the state folder cannot be read.
     pub(crate) fn open(store: &Store) -> Result<Self, Refusal> {
         let (events, free) = store.events()?;
         let events = VecDeque::from(events);
+        // Derived from the events rather than stored, so that the two cannot disagree.
         let standing = Standing::of(&events);
         Ok(Self { kept: Mutex::new(Kept { events, free, standing, ..Kept::default() }) })
     }
 
-    /// These have happened, durably. Equal ones that follow each other closely are counted as one.
+    /// Appends events durably. Equal events in close succession are counted as one.
     ///
-    /// *Errors*: the file cannot be written; they are told all the same, and written with the next ones.
+    /// *Errors*: the log cannot be written; the events are reported all the same, and written with the next
+    /// ones.
     pub(crate) fn add(&self, store: &Store, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut kept = self.kept();
         let Kept { events, unwritten, free, standing } = &mut *kept;
@@ -103,6 +107,7 @@ impl EventLog {
         }
         let mut surplus = events.len().saturating_sub(EVENTS_KEPT);
         if surplus > 0 {
+            // The oldest go first, except events that are still standing.
             events.retain(|event| {
                 let goes = surplus > 0 && !standing.has(event.number);
                 surplus -= usize::from(goes);
@@ -112,18 +117,19 @@ impl EventLog {
         if unwritten.is_empty() {
             return Ok(());
         }
+        // After an error they stay in `unwritten`, and the next call writes them as well.
         store.keep_events(events, unwritten)?;
         unwritten.clear();
         Ok(())
     }
 
-    /// The events that tell of what is still so and cannot be looked at, oldest first.
+    /// Returns the standing events, which no current status shows, oldest first.
     pub(crate) fn standing(&self) -> Vec<Event> {
         let kept = self.kept();
         kept.events.iter().filter(|event| kept.standing.has(event.number)).cloned().collect()
     }
 
-    /// The events that are asked for, oldest first.
+    /// Returns the events that match, oldest first.
     pub(crate) fn list(&self, wanted: Wanted) -> Vec<Event> {
         let kept = self.kept();
         let is_wanted = |event: &&Event| {
@@ -131,6 +137,7 @@ impl EventLog {
                 && wanted.since.is_none_or(|since| event.time >= since)
                 && wanted.severity.is_none_or(|severity| event.severity >= severity)
         };
+        // From the end, because a limit selects the latest.
         let mut listed: Vec<Event> =
             kept.events.iter().rev().filter(is_wanted).take(wanted.limit.unwrap_or(usize::MAX)).cloned().collect();
         listed.reverse();
@@ -142,7 +149,7 @@ impl EventLog {
     }
 }
 
-/// True for events of which there may be one a second, and whose figures differ: what counts is the cause and the subject.
+/// Returns true for events that may recur every second with other figures; code and subject identify them.
 fn recurs(code: EventCode) -> bool {
     matches!(
         code,
@@ -154,13 +161,14 @@ fn recurs(code: EventCode) -> bool {
     )
 }
 
-/// Enters the event, or counts it where an equal one stands; the number that it is under.
+/// Adds the event, or counts it where an equal one is logged; returns its number.
 ///
-/// An event is the same again only while nothing else has happened to its subject since: a pool that is degraded,
-/// whole and degraded is three events. One that recurs is one event in [`FOLD_SECONDS`] whatever lies between, and says what was
-/// raised last.
+/// An event equals an earlier one only while nothing else has happened to its subject in between: a pool that
+/// is degraded, healthy and degraded is three events. A recurring event is one event in [`FOLD_SECONDS`]
+/// whatever lies between, and carries the latest sentence.
 fn enter(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
     if recurs(raised.code) {
+        // Counted from the first occurrence, so that an endless series still yields an event each hour.
         let is_same = |event: &&mut Event| {
             event.code == raised.code
                 && event.subject == raised.subject
@@ -178,6 +186,7 @@ fn enter(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
     }
     let fresh = |event: &Event| raised.time.apart(event.time) <= FOLD_SECONDS;
     let refused = |event: &Event| event.code == event::LOGIN_REFUSED && fresh(event);
+    // Beyond the limit, denied logins of all initiators are counted in the last one of them.
     let crowded = raised.code == event::LOGIN_REFUSED
         && kept.iter().rev().take(FOLD_EVENTS).filter(|event| refused(event)).count() >= REFUSALS_MAX;
     let last = kept
@@ -195,8 +204,9 @@ fn enter(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
     }
 }
 
-/// Enters the event as one of its own; its number.
+/// Adds the event under the next number, and returns that.
 fn push(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
+    // Numbers start at 1, so that `after: 0` selects all events.
     let number = (*free).max(1);
     *free = number + 1;
     kept.push_back(Event::first(number, raised));

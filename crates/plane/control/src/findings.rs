@@ -1,4 +1,4 @@
-//! What will hurt, as far as the array and its settings tell it.
+//! Findings of `blockyard doctor`: risks that the status and the settings of the array reveal.
 
 use crate::verdict::Status;
 use model::{
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 impl Status {
-    /// What was looked at, the worst first.
+    /// Returns all findings, the worst first.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn findings(&self) -> Result<Vec<Finding>, Refusal> {
@@ -73,6 +73,7 @@ fn memory(memory: &MemoryReport) -> Finding {
     let MemoryReport { limit, limited_by, cache_max, .. } = memory;
     let (limit, cache) = (limit.iec(), cache_max.iec());
     let sentence = format!("is limited to {limit} ({limited_by}); the read cache may have {cache}");
+    // The other half is left to buffers and everything else.
     if cache_max.bytes() <= memory.limit.bytes() / 2 {
         return Finding::good("memory", sentence);
     }
@@ -94,7 +95,7 @@ fn problems(status: &StatusReport) -> Vec<Finding> {
     status.problems.iter().map(problem).collect()
 }
 
-/// What a pool lacks that does not hurt yet.
+/// Finds risks of a pool that cause no harm yet: no redundancy, no spare, no scrub.
 fn pool(pool: &PoolReport) -> Vec<Finding> {
     let (name, subject) = (&pool.name, format!("pool {}", pool.name));
     let mut findings = Vec::new();
@@ -116,6 +117,7 @@ fn pool(pool: &PoolReport) -> Vec<Finding> {
 }
 
 fn health(disks: &[DiskReport]) -> Option<Finding> {
+    // A file has neither a serial number nor SMART data.
     let is_real = |disk: &&DiskReport| disk.identity.serial.is_some() && disk.remote.is_none();
     let real: Vec<&DiskReport> = disks.iter().filter(is_real).collect();
     let silent = real.iter().filter(|disk| disk.health.is_none()).count();
@@ -129,14 +131,14 @@ fn health(disks: &[DiskReport]) -> Option<Finding> {
     Some(Finding::warning("disks", sentence, "install smartmontools, and let the daemon run smartctl"))
 }
 
-/// A disk that failed in its pool, was replaced, and is still there.
+/// Finds a disk that failed in its pool, was replaced, and is still attached.
 fn former(disk: &DiskReport) -> Option<Finding> {
     let (name, former) = (disk.name.as_ref()?, disk.former.as_ref().filter(|former| former.failed)?);
     let fix = format!("take it out, and forget it with blockyard disk remove {name}");
     Some(Finding::warning(format!("disk {name}"), format!("is a {}", former.sentence()), fix))
 }
 
-/// Remote disks that a lost path makes unreachable.
+/// Finds remote disks with a single path.
 fn single_paths(disks: &[DiskReport]) -> Option<Finding> {
     let remote = disks.iter().filter_map(|disk| Some((disk.name.as_ref()?, disk.remote.as_ref()?)));
     let single = remote.filter(|(_, remote)| remote.paths.len() < 2);
@@ -151,8 +153,9 @@ fn single_paths(disks: &[DiskReport]) -> Option<Finding> {
     Some(Finding::warning("remote disks", sentence, fix))
 }
 
-/// Hosts that have one way only where there are several.
+/// Finds hosts with a single path where several portals are open.
 fn paths(sessions: &[SessionReport], portals: &[PortalReport]) -> Vec<Finding> {
+    // Front portals only redirect logins; no session stays there.
     let ways = portals
         .iter()
         .filter(|portal| portal.state == PortalState::Open && portal.policy.role != PortalRole::Front)
@@ -168,6 +171,7 @@ fn paths(sessions: &[SessionReport], portals: &[PortalReport]) -> Vec<Finding> {
         let sentence = format!("has one path, through {portal}, where there are {ways} portals");
         Finding::warning(format!("host {host}"), sentence, "log in once more there, with multipath: blockyard connect")
     };
+    // With a single portal no host can have two paths.
     if ways < 2 { Vec::new() } else { lonely.map(finding).collect() }
 }
 

@@ -1,4 +1,5 @@
-//! What the fuzz targets assert of files and documents that only this crate reads, whatever their bytes are. Built for them alone.
+//! Invariants asserted by the fuzz targets for files and documents that only this crate reads. Built for
+//! fuzzing alone.
 
 use crate::config::{Document, access, export};
 use crate::health::smart;
@@ -10,13 +11,13 @@ use model::{Timestamp, VolumeId};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The file with the checksum that belongs to its content.
+/// Appends the matching checksum to the content.
 #[must_use]
 pub fn sealed(content: &[u8]) -> Vec<u8> {
     [content, b"\n", sheet::sum(&[content, b"\n"].concat()).as_bytes()].concat()
 }
 
-/// A file of the state folder says the same when it is written again; a state in it can be served.
+/// Checks that a file of the state folder round-trips, and that a state in it can be served.
 pub fn state_file(bytes: &[u8]) {
     let Ok((header, body)) = sheet::parse(bytes) else { return };
     let again = sheet::emit(&header, body).expect("what was read can be written");
@@ -27,7 +28,8 @@ pub fn state_file(bytes: &[u8]) {
     state(body);
 }
 
-/// A state says the same when it is written again, shows hosts what it says, and its document changes nothing.
+/// Checks that a state round-trips, that its access rules are consistent, and that its exported document
+/// changes nothing.
 pub fn state(json: &[u8]) {
     let Ok(mut value) = serde_json::from_slice::<Value>(json) else { return };
     let vault = vault::Vault::of("0badcafe".to_owned(), &[7; 32], Path::new("node.key")).expect("a key");
@@ -40,9 +42,11 @@ pub fn state(json: &[u8]) {
     assert!(!has_plain_secret(&written), "a secret is written in plain");
     vault.open(&mut written).expect("it was sealed with this key");
     assert_eq!(serde_json::from_value::<State>(written).expect("what is written can be read"), state);
+    // No presentation may refer to a host that the data plane does not have.
     let seen = state.access(&settings().portals);
     assert!(seen.presentations.iter().all(|one| seen.hosts.iter().any(|host| host.name == one.host)));
     assert_eq!(state.seen_counts().values().sum::<usize>() > 0, !seen.presentations.is_empty());
+    // Every presented LUN must be among those that its host knows.
     let known = Known::of(&state);
     for record in &state.presentations {
         let Some(target) = state.targets.get(&record.target) else { continue };
@@ -55,7 +59,7 @@ pub fn state(json: &[u8]) {
     document(&export::of_state(&state), &state);
 }
 
-/// A document in either form says the same when it is written again; applied twice it changes nothing the second time.
+/// Checks that a document that is applied twice changes nothing the second time.
 pub fn documents(documents: impl IntoIterator<Item = Document>) {
     documents.into_iter().for_each(|one| document(&one, &State::default()));
 }
@@ -92,7 +96,7 @@ fn settings() -> Settings {
     }
 }
 
-/// What `smartctl` says is short, and a disk that fails is heard.
+/// Checks that texts from `smartctl` are short and printable, and that a failing disk is reported.
 pub fn smart(json: &[u8]) {
     let (why, _) = (smart::why(json), smart::is_asleep(json));
     assert!(!why.chars().any(|letter| letter.is_control() && letter != '\n'));
@@ -101,7 +105,7 @@ pub fn smart(json: &[u8]) {
     assert!(health.complaints().iter().all(|complaint| complaint.len() < 200));
 }
 
-/// The text of a key file is a key or none.
+/// Checks that the text of a key file is a key or is rejected.
 pub fn key(text: &str) {
     if let Some(vault) = vault::Vault::parse(text, Path::new("node.key")) {
         assert!(text.contains(vault.id()));

@@ -1,6 +1,6 @@
-//! What real disks say of their health: SMART, by smartmontools' `smartctl`, once an hour and one disk after the other.
+//! SMART health of local disks, read with `smartctl` of smartmontools once an hour, one disk at a time.
 //!
-//! Without that program, and of files, nothing is known. A disk that sleeps is not woken.
+//! Without that program, and for files, health is unknown. A disk in standby is not woken.
 
 pub(crate) mod smart;
 
@@ -20,13 +20,13 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-/// How often disks are asked.
+/// Interval between two rounds.
 const ROUND: Duration = Duration::from_secs(3600);
-/// How long after the start they are asked first: there is enough to do then.
+/// Delay of the first round after the start, which has enough to do.
 const FIRST: Duration = Duration::from_secs(20);
-/// How long a disk may take to answer.
+/// Time limit for one disk.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The most that is read of an answer.
+/// Limit on the output of `smartctl` in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// SMART health of the disks.
@@ -40,17 +40,17 @@ impl Health {
         Self { core, known: Mutex::default() }
     }
 
-    /// What is known of this disk.
+    /// Returns the last known health of the disk.
     pub(crate) fn of(&self, disk: &DiskName) -> Option<DiskHealth> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
     }
 
-    /// The disk is not known any more.
+    /// Drops the health of a removed disk.
     pub(crate) fn forget(&self, disk: &DiskName) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(disk);
     }
 
-    /// Asks disks for their health until the daemon stops.
+    /// Polls the health of disks until the daemon stops.
     pub async fn watch(self: Arc<Self>) {
         let mut stopping = self.core.stopping.subscribe();
         let mut wait = FIRST;
@@ -64,7 +64,7 @@ impl Health {
         }
     }
 
-    /// Every disk that is there was asked, and what is worse than before is an event.
+    /// Polls every local disk; a new complaint raises an event.
     pub(crate) async fn look(&self, program: &Path) {
         let disks: Vec<(DiskName, PathBuf)> = self
             .core
@@ -76,6 +76,7 @@ impl Health {
             .collect();
         for (name, path) in disks {
             let Some(device) = device_of(&path) else { continue };
+            // A confined daemon lacks the privileges of `smartctl`; its helper runs it.
             let asked = match self.core.privileged() {
                 Some(helper) => ask_privileged(helper, &path).await,
                 None => ask(program, &device).await,
@@ -91,10 +92,12 @@ impl Health {
     fn note(&self, name: DiskName, health: DiskHealth) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = known.insert(name.clone(), health.clone());
+        // Not held while the event is written to disk.
         drop(known);
         let news: Vec<String> = match before {
             Some(before) => {
                 let old = before.complaints();
+                // Each complaint is reported once, when it first appears.
                 health.complaints().into_iter().filter(|complaint| !old.contains(complaint)).collect()
             }
             None => health.complaints(),
@@ -111,29 +114,32 @@ impl Health {
     }
 }
 
-/// Where `smartctl` is; it is often not in the path of those who are not root.
+/// Returns the path of `smartctl`, which is often not in the search path of users other than root.
 fn program() -> PathBuf {
     let places = ["/usr/sbin/smartctl", "/usr/bin/smartctl", "/usr/local/sbin/smartctl"];
     places.iter().map(PathBuf::from).find(|place| place.exists()).unwrap_or_else(|| "smartctl".into())
 }
 
-/// The whole device behind a path; none of a file, or where nothing is.
+/// Returns the whole device behind a path; `None` for a file or a missing path.
 fn device_of(path: &Path) -> Option<PathBuf> {
     if !fs::metadata(path).ok()?.file_type().is_block_device() {
         return None;
     }
     let device = fs::canonicalize(path).ok()?;
     let entry = fs::canonicalize(Path::new("/sys/class/block").join(device.file_name()?)).ok()?;
+    // `smartctl` addresses whole devices, not partitions.
     let whole = if entry.join("partition").exists() { entry.parent()?.file_name()? } else { entry.file_name()? };
     Some(Path::new("/dev").join(whole))
 }
 
-/// What the disk says; none where the program is not installed, or the disk sleeps.
+/// Runs `smartctl` for the device; `None` where the program is not installed, or the disk is in standby.
 ///
-/// *Errors*: the program fails or says what cannot be understood.
+/// *Errors*: the program fails, or its output cannot be parsed.
 async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusal> {
+    // `--nocheck=standby` leaves a sleeping disk asleep.
     let asked: [OsString; 4] = ["--json".into(), "--nocheck=standby".into(), "--all".into(), device.into()];
     let mut command = Command::new(program);
+    // Killed when the future is dropped, as after the time limit.
     command.args(asked).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let child = match command.spawn() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -148,7 +154,7 @@ async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusa
     understood(status.code(), &answer)
 }
 
-/// As [`ask`], through the privileged helper.
+/// Runs `smartctl` through the privileged helper.
 async fn ask_privileged(helper: Arc<dyn Privileged>, path: &Path) -> Result<Option<DiskHealth>, Refusal> {
     match crate::privileged::run(helper, Program::Smartctl, path).await {
         Ok(ran) => understood(ran.code, &ran.output),
@@ -157,9 +163,10 @@ async fn ask_privileged(helper: Arc<dyn Privileged>, path: &Path) -> Result<Opti
     }
 }
 
-/// What the program says of the disk; none where that sleeps.
+/// Interprets exit code and output; `None` for a disk in standby.
 fn understood(code: Option<i32>, answer: &[u8]) -> Result<Option<DiskHealth>, Refusal> {
     if !could_ask(code) {
+        // A disk in standby is no error: its last known health stays.
         return if smart::is_asleep(answer) { Ok(None) } else { Err(failed(smart::why(answer))) };
     }
     smart::parse(answer, now()).map(Some).map_err(failed)
@@ -169,10 +176,11 @@ fn failed(why: String) -> Refusal {
     Refusal::new(model::code::IO_FAILED, why, "run smartctl by hand to see why")
 }
 
-/// How the program ended, and what it said until then. One that says too much is killed when it is dropped.
+/// Collects the output and the exit status. A child that prints too much is killed when it is dropped.
 async fn answer_of(mut child: Child) -> std::io::Result<(ExitStatus, Vec<u8>)> {
     let mut answer = Vec::new();
     if let Some(output) = child.stdout.take() {
+        // One byte beyond the limit tells output that is too long from output of exactly the limit.
         output.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer).await?;
     }
     if answer.len() as u64 > ANSWER_BYTES_MAX {
@@ -181,8 +189,8 @@ async fn answer_of(mut child: Child) -> std::io::Result<(ExitStatus, Vec<u8>)> {
     Ok((child.wait().await?, answer))
 }
 
-/// The two lowest bits say that the question was wrong or the device could not be opened; the others are about the disk.
-/// *Source*: smartctl(8), "EXIT STATUS".
+/// Returns true if the disk was read: bits 0 and 1 report a usage error and a device that cannot be opened, the
+/// others the health of the disk. *Source*: smartctl(8), "EXIT STATUS".
 fn could_ask(code: Option<i32>) -> bool {
     code.is_some_and(|code| code & 3 == 0)
 }

@@ -1,7 +1,8 @@
-//! What a change takes away from those who are logged in: one place that works it out for every change of access.
+//! Impact analysis: the access that logged-in sessions lose by a change.
 //!
-//! [`Access::commit`](crate::access::Access::commit) asks here before it commits, so that no command can pass by: who sees what follows from
-//! the state alone, and the difference of two states is what sessions lose. A session that sees nothing has nothing to lose.
+//! [`Access::commit`](crate::access::Access::commit) calls it before every commit, so no change bypasses it.
+//! Mappings follow from the state alone, so the difference of two states is what sessions lose. A session
+//! without mappings has nothing to lose.
 
 use crate::access::Access;
 use crate::access::Consent;
@@ -13,18 +14,18 @@ use model::{Name, Order, Refusal, SessionKind, SessionLoss, SessionReport, Volum
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// The most sessions that a refusal lists.
+/// Limit on the sessions that a refusal lists.
 const LISTED_MAX: usize = 256;
-/// The most sessions that its sentence names.
+/// Limit on the sessions that its message names.
 const NAMED_MAX: usize = 3;
-/// The most volumes that are named for one session.
+/// Limit on the volumes named for one session.
 const VOLUMES_MAX: usize = 4;
 
 impl Access {
-    /// Admits the change of access from one state to the next; the numbers that become other volumes.
+    /// Admits a change of access from one state to the next, and returns the LUNs that change their volume.
     ///
-    /// *Errors*: somebody would find another volume under a number that it knows, or sessions would lose something, and that was not
-    /// confirmed.
+    /// *Errors*: a host would find another volume under a LUN that it knows, or sessions would lose access,
+    /// without confirmation.
     pub(crate) async fn admit(
         &self,
         _turn: &Turn<'_>,
@@ -32,12 +33,14 @@ impl Access {
         next: &mut State,
         consent: Consent,
     ) -> Result<Vec<Replaced>, Refusal> {
+        // With consent the LUNs are remembered as the new volumes.
         let replaced = if consent.luns {
             next.replace_luns(before)
         } else {
             next.admit_luns(before)?;
             Vec::new()
         };
+        // The sessions are only read where their loss has not been confirmed.
         if !consent.disruption {
             let losses = self.losses(before, next).await?;
             if !losses.is_empty() {
@@ -47,8 +50,9 @@ impl Access {
         Ok(replaced)
     }
 
-    /// What sessions lose when the next state comes after this one.
+    /// Returns the losses of sessions between two states.
     pub(crate) async fn losses(&self, before: &State, next: &State) -> Result<Vec<SessionLoss>, Refusal> {
+        // Spares asking the data plane for all sessions, which most changes do not need.
         if only_adds(before, next) {
             return Ok(Vec::new());
         }
@@ -56,7 +60,7 @@ impl Access {
         Ok(losses(before, next, &sessions))
     }
 
-    /// The refusal to remove what is in use, with the sessions that `removal` would take something from.
+    /// Extends the refusal to remove an object in use by the sessions that `removal` would affect.
     pub(crate) async fn in_use(&self, refusal: Refusal, removal: impl FnOnce(&mut State)) -> Refusal {
         let before = self.core.state();
         let mut next = State::clone(&before);
@@ -75,22 +79,23 @@ impl Access {
     }
 }
 
-/// The refusal of a change that takes something away from these sessions.
+/// Refusal of a change by which these sessions lose access.
 pub(crate) fn disrupts(losses: Vec<SessionLoss>, option: &str) -> Refusal {
     let many = if losses.len() == 1 { "session" } else { "sessions" };
     let message = format!("{} {many} would lose access: {}", losses.len(), named(&losses));
     let hint = format!("unmount what is in use there first, or repeat with {option}");
+    // The name of the request field that confirms is that of the option without its dashes.
     let confirm = option.trim_start_matches('-').replace('-', "_");
     Refusal { confirm, ..listed(Refusal::new(code::SESSIONS_DISRUPTED, message, hint), losses) }
 }
 
-/// The refusal until it is forced, with these sessions as far as they are listed.
+/// Attaches the sessions to a refusal that `force` overrides, up to [`LISTED_MAX`].
 pub(crate) fn listed(refusal: Refusal, mut losses: Vec<SessionLoss>) -> Refusal {
     losses.truncate(LISTED_MAX);
     refusal.with_sessions(losses, "force")
 }
 
-/// The first of these sessions, and how many there are besides.
+/// Names the first of these sessions and counts the rest.
 pub(crate) fn named(losses: &[SessionLoss]) -> String {
     let named: Vec<String> = losses.iter().take(NAMED_MAX).map(ToString::to_string).collect();
     match losses.len().saturating_sub(NAMED_MAX) {
@@ -99,8 +104,9 @@ pub(crate) fn named(losses: &[SessionLoss]) -> String {
     }
 }
 
-/// True when nobody can lose anything: everything is as before, and at most something is new.
+/// Returns true when the change only adds, so that no session can lose anything.
 fn only_adds(before: &State, next: &State) -> bool {
+    // Groups may only gain hosts, and presentations may only be appended.
     let same_hosts = before.hosts == next.hosts
         && before.groups.iter().all(|(name, hosts)| next.groups.get(name).is_some_and(|now| hosts.is_subset(now)));
     let same_access = before.portals == next.portals && before.portal_groups == next.portal_groups;
@@ -110,16 +116,16 @@ fn only_adds(before: &State, next: &State) -> bool {
         && (before.presentations == next.presentations || next.presentations.starts_with(&before.presentations))
 }
 
-/// What one sees: by number and volume.
+/// Presentations that apply to one host in one target, by LUN and volume.
 type Seen<'a> = BTreeMap<(u16, VolumeId), &'a PresentationRecord>;
 
-/// What sessions that lose the same have in common: the host before and after, the target's name, the portal group's tag before and after.
+/// Key by which sessions lose the same: host before and after, target name, portal group tag before and after.
 type Place<'a> = ((Option<&'a Name>, Option<&'a Name>), &'a str, (u16, u16));
 
-/// What each of these sessions loses, in the order of their numbers.
+/// Returns the losses of the given sessions, ordered by session.
 pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -> Vec<SessionLoss> {
     let (was, is) = (Owners::of(before), Owners::of(next));
-    // Sessions of one host at one target lose the same.
+    // Computed once per key: sessions of one host at one target lose the same.
     let mut known: BTreeMap<Place<'_>, Option<String>> = BTreeMap::new();
     let mut losses = Vec::new();
     for session in sessions.iter().filter(|session| session.kind == SessionKind::Normal) {
@@ -149,11 +155,13 @@ fn lost(before: &State, next: &State, ((from, to), target, (tag, tag_after)): Pl
     let is_served =
         |state: &State, tag: u16| state.portal_groups.get(&tag).copied().unwrap_or_default().access.serves_blocks();
     let is_there = next.targets.values().any(|other| other.iqn.as_str() == target);
+    // The session ends when its initiator belongs to no host or its target is removed.
     let Some(to) = to.filter(|_| is_there) else {
         return Some(format!("ends, and loses {}", volumes(seen.values().copied())));
     };
     let after = next.seen_at(to, target, tag_after);
     let gone: Vec<_> = seen.iter().filter(|(place, _)| !after.contains_key(place)).map(|(_, record)| *record).collect();
+    // A writable presentation that becomes read-only.
     let shut = |(place, record): (&(u16, VolumeId), &&PresentationRecord)| {
         !record.read_only && after.get(place).is_some_and(|now| now.read_only)
     };
@@ -173,7 +181,7 @@ fn lost(before: &State, next: &State, ((from, to), target, (tag, tag_after)): Pl
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// `volume tank/vm1 (LUN 0)`, and how many there are besides.
+/// Formats as `volume tank/vm1 (LUN 0)`, with a count of the rest.
 fn volumes<'a>(records: impl ExactSizeIterator<Item = &'a PresentationRecord>) -> String {
     let noun = if records.len() > 1 { "volumes" } else { "volume" };
     let names = records.map(|record| format!("{} (LUN {})", record.volume, record.lun));
@@ -181,15 +189,17 @@ fn volumes<'a>(records: impl ExactSizeIterator<Item = &'a PresentationRecord>) -
 }
 
 impl State {
-    /// What the host, or `everyone`, sees in the target through portals of the group.
+    /// Returns the presentations of the host, or of `everyone`, in the target through portals of the group.
     fn seen_at<'a>(&'a self, host: &'a Name, target: &str, tag: u16) -> Seen<'a> {
         let is_target = |name: &Name| self.targets.get(name).is_some_and(|record| record.iqn.as_str() == target);
         let seen = self.seen_by(host).filter(|record| is_target(&record.target) && is_shown_in(&record.groups, tag));
         seen.map(|record| ((record.lun, record.volume_id), record)).collect()
     }
 
-    /// The group of the portal that was reached at this address, perhaps a wildcard.
+    /// Returns the group of the portal at the address that a session reached; the portal may listen on a
+    /// wildcard.
     pub(crate) fn tag_at(&self, reached: SocketAddr) -> u16 {
+        // A session reports the concrete address, while the portal may be configured as a wildcard.
         let wild = |address: &&SocketAddr| address.ip().is_unspecified() && address.port() == reached.port();
         let address = match self.portals.contains_key(&reached) {
             true => reached,

@@ -1,8 +1,8 @@
-//! Targets and portals, registered with an iSNS server, so that hosts which ask there find us.
+//! Registration of targets and portals with an iSNS server, by which hosts discover the array.
 //!
-//! What should be registered is looked at in rounds: a change is a new registration that replaces the one before. Between changes the
-//! server is asked whether it still knows us, which is a sign of life as well; one that has forgotten us is told again. Each time it is
-//! asked, too, whether another array has registered one of our names.
+//! The desired registration is compared in rounds: a change is a new registration that replaces the one before.
+//! Between changes the server is queried as a keep-alive; a server that has lost the registration gets it
+//! again. With each query it is also asked whether another array has registered one of our target names.
 
 mod duplicates;
 mod exchange;
@@ -24,25 +24,25 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use wanted::Wanted;
 
-/// How often we look whether something else should be registered.
+/// Interval between comparisons of the desired with the current registration.
 const ROUND: Duration = Duration::from_secs(5);
-/// How long a server that does not do as it is asked is left alone.
+/// Back-off after a server that fails or refuses.
 const RETRY: Duration = Duration::from_secs(30);
-/// A server that hears nothing for so long forgets us.
+/// Registration period: a server that hears nothing for this long drops the registration.
 const PERIOD: Duration = Duration::from_secs(180);
-/// The shortest time between two signs of life.
+/// Minimum interval between two keep-alives.
 const REFRESH_MIN: Duration = Duration::from_secs(10);
 
-/// What is told of it.
+/// Reported state of the registration.
 #[derive(Clone, Default)]
 struct Shown {
     state: IsnsState,
     entity: Option<Entity>,
-    /// How many names the server was asked for that another array may have, too, or why it was not.
+    /// Number of target names looked up for duplicates, or the reason why they were not.
     looked: Option<Result<usize, String>>,
 }
 
-/// The registration with an iSNS server.
+/// Client that keeps the array registered with an iSNS server.
 pub struct IsnsRegistration {
     core: Arc<Core>,
     notices: Arc<Notices>,
@@ -56,17 +56,17 @@ impl IsnsRegistration {
         Self { core, notices, portals, shown: Mutex::default(), changed: Notify::default() }
     }
 
-    /// Whoever registers looks at what is wanted.
+    /// Wakes the registrar to compare again.
     pub(crate) fn look_again(&self) {
         self.changed.notify_one();
     }
 
-    /// What is told of it now.
+    /// Locks the reported state.
     fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the registration is.
+    /// Reports the registration.
     #[must_use]
     pub fn report(&self) -> IsnsReport {
         let Shown { state, entity, .. } = self.shown().clone();
@@ -80,8 +80,8 @@ impl IsnsRegistration {
         }
     }
 
-    /// What the iSNS server says of other arrays with our target names: that there is none, or why it is not known. Names that another array
-    /// has are problems of the status.
+    /// Returns the finding of the duplicate check: no other array has our target names, or the reason why that
+    /// is unknown. Duplicates themselves are problems of the status.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let server = self.core.state().isns?;
         let subject = format!("iSNS server {server}");
@@ -94,22 +94,24 @@ impl IsnsRegistration {
         }
     }
 
-    /// Targets are registered with this server from now on, and with none before it any more; or with none.
+    /// Sets the iSNS server, or none; the registration with the previous server is withdrawn.
     ///
-    /// *Errors*: the state cannot be written. A server that does not answer is no error: it is tried again, and [`IsnsRegistration::report`]
-    /// says how it is.
+    /// *Errors*: the state cannot be written. A server that does not answer is no error: it is retried, and
+    /// [`IsnsRegistration::report`] shows its state.
     pub async fn set(&self, request: SetIsns) -> Result<IsnsReport, Refusal> {
         let turn = self.core.turn().await;
         self.core.commit(&turn, |state| state.isns = request.server)?;
+        // The new server has not been contacted yet.
         *self.shown() = Shown::default();
         self.changed.notify_one();
         Ok(self.report())
     }
 
-    /// Sees to the registration until the daemon stops, and takes it back then.
+    /// Keeps the registration current until the daemon stops, then withdraws it.
     pub async fn keep_registered(self: Arc<Self>) {
         let mut stopping = self.core.stopping.subscribe();
         let mut registrar =
+            // Due immediately: a daemon that was restarted registers with its first round.
             Registrar { isns: self.clone(), known: None, period: PERIOD, due: Instant::now(), wanted: None };
         while !*stopping.borrow() {
             registrar.see_to_it().await;
@@ -123,21 +125,22 @@ impl IsnsRegistration {
     }
 }
 
-/// What is registered where.
+/// Registration task and its current registration.
 struct Registrar {
     isns: Arc<IsnsRegistration>,
     known: Option<(Wanted, Entity)>,
-    /// How long the server remembers us.
+    /// Time after which the server drops a silent registration.
     period: Duration,
-    /// When the server is to be spoken to again, whatever changes.
+    /// Time of the next exchange with the server, even if nothing changes.
     due: Instant,
-    /// What was to be registered when it was spoken to last.
+    /// Desired registration at the last exchange.
     wanted: Option<Wanted>,
 }
 
 impl Registrar {
     async fn see_to_it(&mut self) {
         let wanted = match self.isns.core.state().isns {
+            // Switched off: a former registration is withdrawn, and nothing is known of duplicates any more.
             None => {
                 self.take_back().await;
                 self.isns.forget_duplicates();
@@ -145,7 +148,7 @@ impl Registrar {
             }
             Some(server) => match self.isns.wanted(server).await {
                 Ok(wanted) => wanted,
-                // The data plane is gone, and we are soon.
+                // The data plane is gone, so the daemon ends as well.
                 Err(_) => return,
             },
         };
@@ -153,6 +156,7 @@ impl Registrar {
         if !is_new && Instant::now() < self.due {
             return;
         }
+        // A registration never stays behind on a server that is no longer configured.
         if self.known.as_ref().is_some_and(|(known, _)| known.server != wanted.server) || wanted.is_empty() {
             self.take_back().await;
         }
@@ -168,8 +172,9 @@ impl Registrar {
         self.look_for_duplicates(server).await;
     }
 
-    /// The server knows this of us, and nothing else.
+    /// Makes the server's registration equal to the desired one, and nothing more.
     async fn tell(&mut self, wanted: &Wanted) -> Result<(), String> {
+        // The same registration as before: a query shows whether the server still has it.
         if let Some((_, entity)) = self.known.as_ref().filter(|(known, _)| known == wanted) {
             let answer = exchange::connect(wanted.server.0).await?.ask(Request::Query(entity)).await?;
             let is_known = answer.tells(Tag::ENTITY_IDENTIFIER).map_err(|violation| violation.to_string())?;
@@ -181,6 +186,7 @@ impl Registrar {
     }
 
     async fn register(&mut self, wanted: &Wanted) -> Result<(), String> {
+        // A new connection for each exchange, because minutes pass between them.
         let mut server = exchange::connect(wanted.server.0).await?;
         let entity = wanted.entity(server.local_address(), PERIOD);
         let answer = server.ask(Request::Register(&entity)).await?;
@@ -189,6 +195,7 @@ impl Registrar {
         }
         let period = answer.period().map_err(|violation| violation.to_string())?;
         self.known = Some((wanted.clone(), entity));
+        // A server may grant a shorter period than requested; keep-alives follow it.
         self.period = period.filter(|period| !period.is_zero()).unwrap_or(PERIOD).min(PERIOD);
         Ok(())
     }
@@ -198,8 +205,10 @@ impl Registrar {
         let subject = Subject::new(SubjectKind::Node, &self.isns.core.settings.node);
         match told {
             Ok(()) => {
+                // Three keep-alives per period: two may get lost.
                 self.due = Instant::now() + (self.period / 3).max(REFRESH_MIN);
                 self.show(IsnsState::Registered { heard: crate::system::now() });
+                // An event for the transition, not for each keep-alive.
                 if !matches!(was, IsnsState::Registered { .. }) {
                     let sentence = format!("targets are registered with iSNS server {server}");
                     self.isns.core.raise(event::ISNS_REGISTERED, subject, sentence);
@@ -216,7 +225,7 @@ impl Registrar {
         }
     }
 
-    /// Nothing of us is registered any more, as far as the server can be reached: it forgets us else.
+    /// Withdraws the registration. An unreachable server drops it when the period ends.
     async fn take_back(&mut self) {
         let Some((Wanted { server, .. }, entity)) = self.known.take() else { return };
         let told = async { exchange::connect(server.0).await?.ask(Request::Deregister(&entity)).await };
@@ -227,6 +236,7 @@ impl Registrar {
             Ok(answer) => tracing::warn!(%server, status = %answer.status, "the server refuses to forget us"),
             Err(why) => tracing::warn!(%server, why, "the server forgets us by itself"),
         }
+        // So that the next round registers anew.
         self.wanted = None;
     }
 
@@ -237,7 +247,7 @@ impl Registrar {
     }
 }
 
-/// The address that stands for a wildcard: the one that the server is reached from.
+/// Replaces a wildcard address by the local address that the server is reached from.
 fn resolved(portal: SocketAddr, local: SocketAddr) -> SocketAddr {
     if portal.ip().is_unspecified() { SocketAddr::new(local.ip(), portal.port()) } else { portal }
 }

@@ -1,23 +1,23 @@
-//! What the array should be, who asks for it, and how it comes back after a crash.
+//! Control plane: the desired state of the array, every change to it, and recovery after a crash.
 //!
-//! [`Control`] is a list of parts, one for each noun or watcher: `control.pools.create(…)`. A part reaches the parts that its fields name and no
-//! others; all of them stand on [`Core`].
+//! [`Control`] is a list of parts, one for each noun or monitor: `control.pools.create(…)`. A part reaches the
+//! parts that its fields name and no others; all of them stand on [`Core`].
 //!
-//! One task at a time changes the [`State`]; it is kept in a folder of small files by [`Store`]; the data plane
-//! is told by `model::Order` and answers with `model::Report`. Who asks comes through the crate `api`.
+//! One task at a time changes the [`State`]; [`Store`] persists it as a folder of small files; the data plane
+//! receives `model::Order` and answers with `model::Report`. Requests come in through the crate `api`. The
+//! control plane never reads or writes the data of a volume.
 //!
-//! # What a crash leaves
+//! # Crash consistency
+//! Each change has one commit point, and everything before it can be undone:
 //!
-//! Each change has one instant at which it becomes true, and everything before it can be undone:
-//!
-//! | what | who knows it | the instant |
+//! | change | recorded by | commit point |
 //! |---|---|---|
 //! | disk added, removed; host, target, presentation; volume without a pool | our store | the store's commit |
-//! | pool made | the disks | the store's commit that records it; until then a *pending* record names the disks to wipe |
-//! | pool destroyed | the disks | the commit of a *pending* record; what is left of the labels is wiped at the next start |
-//! | volume in a pool made, grown, deleted; disk failed, replaced | the pool itself | the pool's own commit |
+//! | pool created | the disks | the store's commit; until then a *pending* record names the disks to wipe |
+//! | pool destroyed | the disks | the commit of a *pending* record; remaining labels are wiped at the next start |
+//! | volume in a pool created, expanded, deleted; disk failed, replaced | the pool itself | the pool's own commit |
 //!
-//! The store only remembers where to look for a disk. What the disk is, its label says.
+//! The store only remembers the path at which a disk was found last. The label on the disk identifies it.
 
 mod absences;
 mod access;

@@ -1,8 +1,8 @@
-//! Portals that the configuration and the state ask for: opened at the start, and tried again while they cannot be.
+//! Opening of configured portals: at the start, and again while one cannot be opened.
 //!
-//! An address may be taken for a moment by another program, or come late by DHCP. Hosts must not lose a path for ever because of
-//! the second in which the daemon was started, so a portal that does not listen is tried again every second, as one whose link is
-//! down comes back by itself.
+//! An address may be taken for a moment by another program, or arrive late by DHCP. Hosts must not lose a path
+//! permanently because of the second in which the daemon was started, so a portal that does not listen is
+//! retried every second.
 
 use crate::change::portals::Portals;
 use model::{Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, code, event};
@@ -10,18 +10,20 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often a portal that cannot be opened is tried again.
+/// Retry interval of a portal that cannot be opened.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Portals {
-    /// Hosts are admitted as the state says, through every portal that can be opened.
+    /// Applies the access rules, then opens every portal that can be opened.
     pub(crate) async fn open_all(&self) -> Result<(), Refusal> {
+        // The rules are in force before the first portal listens, so no login is judged without them.
         self.access.apply().await?;
         let state = self.core.state();
         let added = state.portals.iter().filter(|(_, record)| record.added).map(|(address, _)| address);
+        // A portal that both the configuration and the state name is opened once.
         let more = added.filter(|address| !self.core.settings.portals.contains(address));
         let mut wanted: Vec<SocketAddr> = self.core.settings.portals.iter().chain(more).copied().collect();
-        // `[::]` takes IPv4 along where no other portal has that port there.
+        // `[::]` also takes IPv4 on a port that no other portal holds, so IPv4 portals open first.
         wanted.sort_by_key(SocketAddr::is_ipv6);
         for address in wanted {
             let portal = match self.core.engine.portal(Order::OpenPortal { address }).await {
@@ -36,10 +38,11 @@ impl Portals {
             };
             self.access.remember(portal);
         }
+        // Once more, with the portals that are open now.
         self.access.apply().await
     }
 
-    /// Tries portals that do not listen again every second, until the data plane is gone.
+    /// Retries portals that do not listen every second, until the data plane is gone.
     pub async fn keep_open(self: std::sync::Arc<Self>) {
         loop {
             sleep(AGAIN).await;
@@ -51,12 +54,13 @@ impl Portals {
         }
     }
 
-    /// Every portal that does not listen has been tried once more.
+    /// Retries every portal that does not listen once.
     pub(crate) async fn open_failed(&self) -> Result<(), Refusal> {
+        // The common case: every portal listens, and the change lock is not taken.
         if !self.access.portals().iter().any(has_failed) {
             return Ok(());
         }
-        // With the turn, so that a portal that is removed meanwhile stays removed.
+        // Under the change lock, so that a portal that is removed at the same time stays removed.
         let _turn = self.core.turn().await;
         for failed in self.access.portals().into_iter().filter(has_failed) {
             match self.core.engine.portal(Order::OpenPortal { address: failed.address }).await {
@@ -72,7 +76,7 @@ impl Portals {
     }
 
     fn tell_that_it_listens(&self, wanted: SocketAddr, portal: PortalReport) {
-        // A port of 0 is another one once it listens.
+        // A portal with port 0 has another port once it listens.
         self.access.forget(wanted);
         self.access.remember(portal);
         tracing::info!(portal = %wanted, "listens now");

@@ -1,7 +1,7 @@
-//! What happens just now: the figures of two looks, a second apart, as rates.
+//! Live rates: the difference of two samples of the counters, a second apart.
 //!
-//! One task looks for everybody who watches, and only as long as somebody does. What stands still is left out of a
-//! [`Moment`], so that ten thousand idle volumes cost nothing to send.
+//! One task samples for all clients, and only while there is one. Idle objects are left out of a [`Moment`], so
+//! that ten thousand idle volumes cost nothing to send.
 
 mod cause;
 mod rates;
@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often is looked.
+/// Sampling interval.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// Rates of the last second, for everybody who watches.
+/// Rates of the last second, shared by all clients that watch them.
 pub struct Live {
     core: Arc<Core>,
-    /// What those who watch are told; none while nobody watches.
+    /// Channel of the sampling task; `None` while no client watches.
     watched: Mutex<Option<watch::Receiver<Told>>>,
 }
 
@@ -32,20 +32,21 @@ impl Live {
     }
 }
 
-/// The latest moment, and what hinders from telling one.
+/// The latest rates, or the error of the last sample; `None` before the second sample.
 pub(crate) type Told = Option<Result<Arc<Moment>, Refusal>>;
 
-/// Somebody who watches. Nobody else waits when it is slow: it then misses moments.
+/// Subscription to the rates. A slow client delays no other; it misses samples.
 pub struct Watching(watch::Receiver<Told>);
 
 impl Watching {
-    /// The next moment; none once the daemon stops.
+    /// Waits for the next rates; `None` once the daemon stops.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn next(&mut self) -> Option<Result<Arc<Moment>, Refusal>> {
         loop {
             self.0.changed().await.ok()?;
             let told = self.0.borrow_and_update().clone();
+            // `None` is the initial value of the channel.
             if told.is_some() {
                 return told;
             }

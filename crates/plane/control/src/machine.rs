@@ -1,6 +1,7 @@
-//! What the kernel and udev say of block devices.
+//! Block devices of the host system, as reported by the kernel and udev.
 //!
-//! *Source*: Linux, Documentation/ABI/stable/sysfs-block; proc(5), "mountinfo" and "swaps"; udev's database below `/run/udev/data`.
+//! *Source*: Linux, Documentation/ABI/stable/sysfs-block; proc(5), "mountinfo" and "swaps"; the udev database
+//! below `/run/udev/data`.
 
 use model::{DiskIdentity, Size, Transport};
 use std::collections::BTreeMap;
@@ -8,41 +9,41 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Most devices that are told of; a machine with more has something gone wrong.
+/// Limit on reported devices; a machine with more has a fault.
 const DEVICES_MAX: usize = 4096;
-/// Kinds of links in `/dev/disk/by-id`, the best for people first.
+/// Prefixes of links in `/dev/disk/by-id`, the most readable first.
 const LINKS: [&str; 6] = ["ata-", "nvme-", "scsi-", "virtio-", "usb-", "wwn-"];
-/// What is never a disk: memory, floppies, optical drives, boot areas of flash.
+/// Devices that are never disks: memory, floppies, optical drives, boot areas of flash.
 const NO_DISKS: [&str; 5] = ["ram", "zram", "fd", "sr", "mtdblock"];
-/// Bytes of the unit in which sysfs tells sizes, whatever the device's blocks are.
+/// Unit of sizes in sysfs in bytes, whatever the block size of the device.
 const SECTOR_BYTES: u64 = 512;
 
-/// Where the machine says what it has: below `/`, or elsewhere in tests.
+/// Root of `/sys`, `/proc`, `/dev` and `/run`: `/`, or another directory in tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     root: PathBuf,
 }
 
-/// One block device, as the kernel and udev tell it.
+/// One block device, as reported by the kernel and udev.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// What the kernel calls it, as a path.
+    /// Kernel name, as a path below `/dev`.
     pub(crate) device: PathBuf,
-    /// A path that stays.
+    /// Persistent path (`/dev/disk/by-id`), if there is one.
     pub(crate) stable_path: Option<PathBuf>,
     pub(crate) size: Size,
     pub(crate) identity: DiskIdentity,
     pub(crate) transport: Option<Transport>,
     pub(crate) is_read_only: bool,
-    /// What udev has seen on it.
+    /// Content that udev has detected: file system, RAID member or partition table.
     pub(crate) signature: Option<String>,
-    /// Who uses it or a part of it, in words.
+    /// Uses of the device or of its partitions (mount, swap, device mapper), as sentences.
     pub(crate) uses: Vec<String>,
-    /// Its partitions.
+    /// Partitions of the device.
     pub(crate) parts: Vec<PathBuf>,
     /// The disk that it is a partition of.
     pub(crate) whole: Option<PathBuf>,
-    /// What has made it of other devices, in words.
+    /// The subsystem that composed it of other devices (LVM, md, dm-crypt), as a phrase.
     pub(crate) made_of: Option<String>,
 }
 
@@ -53,15 +54,15 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// A machine that is laid out below `root`.
+    /// Returns a machine whose system directories lie below `root`.
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// All block devices that could be disks, whole disks before their partitions.
+    /// Lists all block devices that could be disks, each disk before its partitions.
     ///
-    /// *Errors*: the kernel does not list them.
+    /// *Errors*: `/sys/block` cannot be read.
     pub(crate) fn devices(&self) -> io::Result<Vec<Found>> {
         let mut names = fs::read_dir(self.path("sys/block"))?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -73,7 +74,7 @@ impl Machine {
         let mut all = Vec::new();
         for name in names.into_iter().take(DEVICES_MAX) {
             let folder = self.path("sys/block").join(&name);
-            // The paths of a device that the kernel itself reaches over several.
+            // Path devices below a native multipath device: only the multipath device is to be used.
             if text(&folder.join("hidden")).is_some_and(|hidden| hidden == "1") {
                 continue;
             }
@@ -85,11 +86,13 @@ impl Machine {
                     let folder = folder.join(&part);
                     let mut found = self.device(&part, &folder, &links);
                     found.uses = used.of_device(&folder, &found.device);
+                    // A partition has the identity of its disk, with its number added.
                     found.identity = DiskIdentity { partition: Some(number), ..whole.identity.clone() };
                     (found.transport, found.whole) = (whole.transport, Some(whole.device.clone()));
                     found
                 })
                 .collect();
+            // A disk with a partition in use is in use itself.
             let of_parts = parts.iter().flat_map(|part| {
                 part.uses.iter().map(move |what| format!("its partition {}: {what}", part.device.display()))
             });
@@ -98,12 +101,12 @@ impl Machine {
             all.push(whole);
             all.extend(parts);
         }
-        // A reader without a card, a loop device without a file.
+        // Size 0: a card reader without a card, a loop device without a file.
         all.retain(|device| device.size > Size::ZERO);
         Ok(all)
     }
 
-    /// True for a path that only the system gives to devices.
+    /// Returns true for a path in a directory where only the system creates device nodes.
     pub(super) fn names(&self, path: &Path) -> bool {
         let Some(parent) = path.parent() else { return false };
         let dev = self.path("dev");
@@ -112,16 +115,19 @@ impl Machine {
     }
 
     fn device(&self, name: &str, folder: &Path, links: &BTreeMap<PathBuf, PathBuf>) -> Found {
-        // A slash in a kernel's name stands as an exclamation mark in sysfs.
+        // sysfs replaces a slash in a kernel name by an exclamation mark.
         let device = self.path("dev").join(name.replace('!', "/"));
         let number = text(&folder.join("dev")).unwrap_or_default();
+        // udev names its records by device number.
         let asked = Asked::of(&self.path("run/udev/data").join(format!("b{number}")));
+        // Depending on the driver the attribute lies in `device/` or in the folder itself.
         let own =
             |attribute: &str| text(&folder.join("device").join(attribute)).or_else(|| text(&folder.join(attribute)));
         let sectors: u64 = text(&folder.join("size")).and_then(|sectors| sectors.parse().ok()).unwrap_or(0);
         let dm = text(&folder.join("dm/uuid"));
         let is_multipath = dm.as_ref().is_some_and(|id| id.starts_with("mpath-"));
         let made_of = match (&dm, folder.join("md").exists()) {
+            // A multipath map is the disk itself, not something made of disks.
             (Some(_), _) if is_multipath => None,
             (Some(id), _) if id.starts_with("LVM-") => Some("a logical volume of LVM".to_owned()),
             (Some(id), _) if id.starts_with("CRYPT-") => Some("an encrypted volume that is open".to_owned()),
@@ -151,7 +157,7 @@ impl Machine {
         }
     }
 
-    /// The best link for people to each device.
+    /// Returns the most readable persistent link of each device.
     fn links(&self) -> BTreeMap<PathBuf, PathBuf> {
         let entries = fs::read_dir(self.path("dev/disk/by-id")).into_iter().flatten().filter_map(Result::ok);
         let mut links: Vec<(usize, PathBuf)> = entries
@@ -176,9 +182,9 @@ impl Machine {
     }
 }
 
-/// What the machine uses devices for.
+/// Devices in use by mounts and swap.
 struct Used {
-    /// Where something is mounted: the device's number, its path, the place.
+    /// Mounts: device number, source path, mount point.
     mounts: Vec<(String, PathBuf, String)>,
     swaps: Vec<PathBuf>,
 }
@@ -189,6 +195,7 @@ impl Used {
         let swaps = fs::read_to_string(machine.path("proc/swaps")).unwrap_or_default();
         Self {
             mounts: mounts.lines().filter_map(|line| mount(machine, line)).collect(),
+            // The first line is a heading.
             swaps: swaps
                 .lines()
                 .skip(1)
@@ -197,10 +204,11 @@ impl Used {
         }
     }
 
-    /// Who uses the device itself.
+    /// Returns the uses of the device itself: mounts, swap, holders.
     fn of_device(&self, folder: &Path, device: &Path) -> Vec<String> {
         let number = text(&folder.join("dev")).unwrap_or_default();
         let real = fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
+        // Compared by number and by path: some file systems, such as Btrfs, report an anonymous device number.
         let mut places: Vec<&str> = self
             .mounts
             .iter()
@@ -221,10 +229,12 @@ impl Used {
         if self.swaps.contains(&real) {
             uses.push("it is swap space".to_owned());
         }
+        // Holders are devices on top of this one: device mapper, md, bcache.
         let holders = fs::read_dir(folder.join("holders")).into_iter().flatten().filter_map(Result::ok);
         let mut holders: Vec<String> = holders
             .map(|holder| {
                 let name = holder.file_name().to_string_lossy().into_owned();
+                // The name that an administrator gave, rather than `dm-3`.
                 text(&holder.path().join("dm/name")).unwrap_or(name)
             })
             .collect();
@@ -236,8 +246,10 @@ impl Used {
     }
 }
 
-/// The number of the device, its path, and the place of one line.
+/// Parses one line of `mountinfo`: device number, source path, mount point.
 fn mount(machine: &Machine, line: &str) -> Option<(String, PathBuf, String)> {
+    // Fields: ID, parent, device number, root, mount point, options; after the separator: type, source, options
+    // (proc(5)).
     let (own, told) = line.split_once(" - ")?;
     let mut own = own.split(' ').skip(2);
     let (number, place) = (own.next()?, own.nth(1)?);
@@ -245,7 +257,7 @@ fn mount(machine: &Machine, line: &str) -> Option<(String, PathBuf, String)> {
     Some((number.to_owned(), real(machine, &unescaped(source)), unescaped(place)))
 }
 
-/// Spaces and their like stand as octal numbers in these tables.
+/// Decodes the octal escapes for white space in these tables (proc(5)).
 fn unescaped(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
@@ -253,11 +265,12 @@ fn unescaped(text: &str) -> String {
 }
 
 fn real(machine: &Machine, path: &str) -> PathBuf {
+    // Paths in these tables are absolute, and have to be resolved below the root.
     let path = machine.root.join(path.trim_start_matches('/'));
     fs::canonicalize(&path).unwrap_or(path)
 }
 
-/// What udev has asked a device for.
+/// Properties of a device in the udev database.
 struct Asked(String);
 
 impl Asked {
@@ -270,7 +283,7 @@ impl Asked {
         self.0.lines().find_map(of).filter(|value| !value.is_empty())
     }
 
-    /// What is on it.
+    /// Describes the detected content.
     fn signature(&self) -> Option<String> {
         if let Some(kind) = self.value("ID_FS_TYPE") {
             let usage = match self.value("ID_FS_USAGE").as_deref() {
@@ -290,7 +303,7 @@ fn is_no_disk(name: &str) -> bool {
     NO_DISKS.iter().any(is) || (name.starts_with("mmcblk") && name.contains("boot"))
 }
 
-/// The partitions of the disk with this folder: names and numbers, in their order.
+/// Returns the partitions of the disk in sysfs, as names and numbers, in order.
 fn partitions(folder: &Path) -> Vec<(String, u32)> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let mut parts: Vec<(String, u32)> = entries
@@ -303,10 +316,11 @@ fn partitions(folder: &Path) -> Vec<(String, u32)> {
     parts
 }
 
-/// By what the kernel reaches it: its folder lies below that of its bus.
+/// Derives the transport from the sysfs path: a device lies below its bus.
 fn transport(name: &str, folder: &Path) -> Option<Transport> {
     let path = fs::canonicalize(folder).ok()?;
     let path = path.to_string_lossy();
+    // In this order, because the path names every bus on the way to the device.
     let ways = [
         ("/usb", Transport::Usb),
         ("/session", Transport::Iscsi),
@@ -321,7 +335,7 @@ fn transport(name: &str, folder: &Path) -> Option<Transport> {
     if name.starts_with("loop") { Some(Transport::Loop) } else { by_path }
 }
 
-/// The content of an attribute, when it says something.
+/// Reads a sysfs attribute; `None` when it is missing or empty.
 fn text(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();

@@ -1,15 +1,16 @@
-//! The machine that the daemon runs on, as the owner's marks on its disks name it.
+//! Machine identity, as written into the ownership records on disks.
 //!
-//! *Source*: machine-id(5): the ID is confidential, so what is written elsewhere is a hash of it with a text of our own.
+//! *Source*: machine-id(5): the ID is confidential, so only a hash of it with a text of our own is written
+//! elsewhere.
 
 use model::MachineId;
 use sha3::{Digest, Sha3_256};
 use std::fs;
 
-/// What makes the hash ours: another program's hash of the same ID is another value.
+/// Domain separator of the hash: other programs derive other values from the same ID.
 const PURPOSE: &[u8] = b"blockyard owner's mark\0";
 
-/// The machine's identity; none where the system has no machine ID, as in some containers.
+/// Returns the machine identity; `None` where the system has no machine ID, as in some containers.
 #[must_use]
 pub fn read() -> Option<MachineId> {
     of_text(&fs::read_to_string("/etc/machine-id").ok()?)
@@ -17,7 +18,7 @@ pub fn read() -> Option<MachineId> {
 
 fn of_text(text: &str) -> Option<MachineId> {
     let text = text.trim();
-    // Before the first boot has ended it is empty or says "uninitialized".
+    // Until the first boot has completed, the file is empty or says "uninitialized" (machine-id(5)).
     let is_id = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_id.then_some(())?;
     let digest = Sha3_256::new().chain_update(PURPOSE).chain_update(text.to_ascii_lowercase()).finalize();

@@ -1,7 +1,8 @@
-//! Which members of pools are current, kept in a document of its own beside the state.
+//! Records of pool membership: which members are current, in a document beside the state.
 //!
-//! The engine opens no pool whose disks are all older than that: a half of a mirror that was given up shows old data as if it were
-//! current. It is written at each change of members, before a write is answered that a member has missed.
+//! The engine opens no pool whose disks are all older than this record: an abandoned half of a mirror would
+//! present old data as current. The record is written at each change of members, before a write that a member
+//! has missed is acknowledged.
 
 use crate::core::Core;
 use model::{Order, PoolId, PoolMembership, Refusal, Report, code};
@@ -10,22 +11,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The document that it stands in.
+/// Name of the document.
 const DOCUMENT: &str = "pool-members";
 
-/// Pools that are remembered at most, those of the latest changes: exported ones may come back, destroyed ones do not.
+/// Limit on recorded pools; the most recently changed are kept. Exported pools may come back, destroyed ones do
+/// not.
 const POOLS_MAX: usize = 1024;
 
-/// How long until it is tried again to write what could not be written.
+/// Retry interval after a write error.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Which members of pools are current.
+/// Keeper of the membership records.
 pub struct Memberships {
     pub(crate) core: Arc<Core>,
 }
 
 impl Memberships {
-    /// The engine knows what was kept.
+    /// Hands the stored records to the engine. Called before pools are opened.
     ///
     /// *Errors*: the document is damaged, or the engine is gone.
     pub(crate) async fn restore(&self) -> Result<(), Refusal> {
@@ -33,7 +35,7 @@ impl Memberships {
         self.core.engine.done(Order::KnowMemberships { known }).await
     }
 
-    /// Writes down each change until the engine is gone.
+    /// Stores each change until the engine is gone.
     pub async fn keep(self: Arc<Self>) {
         loop {
             match self.keep_next().await {
@@ -47,18 +49,21 @@ impl Memberships {
         }
     }
 
-    /// Writes down the next change, once there is one.
+    /// Waits for the next change and stores it.
     ///
-    /// *Errors*: it could not be written, and what was kept stays; or the engine is gone.
+    /// *Errors*: it could not be written, and the previous record stays; or the engine is gone.
     pub async fn keep_next(&self) -> Result<(), Refusal> {
         let Report::Memberships(mut known) = self.core.engine.ask(Order::NextMemberships).await? else { return Ok(()) };
         let generations: Vec<(PoolId, u64)> = known.iter().map(|it| (it.pool, it.generation)).collect();
+        // Pools without a change keep their records, also while they are not open.
         let others = self.kept()?.into_iter().filter(|kept| generations.iter().all(|(pool, _)| *pool != kept.pool));
         known.extend(others.collect::<Vec<_>>());
+        // The most recent changes survive the limit.
         known.sort_by_key(|membership| Reverse(membership.at));
         known.truncate(POOLS_MAX);
         let document = serde_json::to_value(&known).expect("text and numbers");
         self.core.keep_document(DOCUMENT, document)?;
+        // Only after the record is durable may the engine acknowledge the writes that wait for it.
         self.core.engine.done(Order::MembershipsKept { generations }).await
     }
 

@@ -1,7 +1,8 @@
-//! Memory: how much the daemon may use, and a read cache that gives it back while it is short.
+//! Memory limit of the daemon, and a read cache that shrinks under memory pressure.
 //!
-//! The daemon is killed when its control group has no memory left, and then no volume serves. So defaults are parts of the smallest
-//! limit there is, and the read cache, which nobody loses anything by, shrinks before that happens and grows again afterwards.
+//! The kernel kills the daemon when its control group runs out of memory, and then no volume is served. So
+//! defaults are fractions of the smallest limit, and the read cache, which can be dropped without loss, shrinks
+//! before that happens and grows again afterwards.
 
 mod found;
 mod strain;
@@ -16,16 +17,16 @@ use std::time::Duration;
 use strain::Strain;
 use tokio::time::sleep;
 
-/// How often it is looked at.
+/// Interval between two checks.
 const ROUND: Duration = Duration::from_secs(2);
-/// A read cache is never smaller than this part of what it may be.
+/// Divisor of the maximum that gives the minimum size of the read cache.
 const SMALLEST_PART: u64 = 16;
 
-/// Memory of the daemon: its limit and its use.
+/// Monitor of the daemon's memory.
 pub struct Memory {
     core: Arc<Core>,
     notices: Arc<Notices>,
-    /// How it was found and is used; none before it is watched.
+    /// Latest report; `None` before the first check.
     known: Mutex<Option<MemoryReport>>,
 }
 
@@ -34,13 +35,14 @@ impl Memory {
         Self { core, notices, known: Mutex::default() }
     }
 
-    /// What is known of the daemon's memory.
+    /// Returns the latest report.
     #[must_use]
     pub fn report(&self) -> Option<MemoryReport> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shrinks the read cache of `cache_bytes` while memory is short, and lets it grow again, until the data plane is gone.
+    /// Adjusts the read cache between its minimum and `cache_bytes` to the memory pressure, until the data
+    /// plane is gone.
     pub async fn watch(self: Arc<Self>, found: Found, cache_bytes: u64) {
         let mut now = cache_bytes;
         loop {
@@ -53,7 +55,7 @@ impl Memory {
         }
     }
 
-    /// One look; what the read cache may have from now on, where it had `now` of `most` bytes.
+    /// Runs one check and returns the new size of the read cache, which was `now` of at most `most` bytes.
     pub(crate) async fn look(&self, found: &Found, most: u64, now: u64) -> Result<u64, Refusal> {
         let strain = Strain::look(found);
         let next = next_bytes(most, now, &strain);
@@ -70,6 +72,7 @@ impl Memory {
             pressure_percent: strain.waiting_percent,
         });
         let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
+        // Short until the cache is back at its maximum, so that the alert does not flap.
         if next < most {
             self.notices.add(event::MEMORY_SHORT, node, short(&strain, next, most, (limited_by, limit)));
         } else {
@@ -80,12 +83,14 @@ impl Memory {
     }
 }
 
-/// Half of it at once while memory is short, a sixteenth more each round once there is enough.
+/// Halves the cache while memory is short, and grows it by a sixteenth of its maximum per round once there is
+/// enough.
 fn next_bytes(most: u64, now: u64, strain: &Strain) -> u64 {
     let part = most / SMALLEST_PART;
     match (strain.is_short(), strain.is_gone()) {
         (true, _) => (now / 2).max(part).min(most),
         (false, true) => now.saturating_add(part.max(1)).min(most),
+        // Between the two thresholds the size stays, so the cache does not oscillate.
         (false, false) => now,
     }
 }

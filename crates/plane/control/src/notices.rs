@@ -1,16 +1,17 @@
-//! What parts of the daemon beside the data plane find wrong, until it is mended: the console's certificate, memory that runs short.
+//! Problems found by parts of the daemon outside the data plane, such as the console's certificate or a memory
+//! shortage.
 //!
-//! Each is a problem of the status, a condition for alerts, and an event when it begins and when it ends.
+//! Each is a problem in the status, a condition for alerts, and an event when it starts and when it ends.
 
 use crate::core::Core;
 use model::{EventCode, Problem, Subject};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Problems by the event that they began with, and its subject.
+/// Problems by the event that started them and its subject.
 pub(crate) type Known = BTreeMap<(EventCode, Subject), Problem>;
 
-/// Problems that parts of the daemon beside the data plane have found.
+/// Current problems reported by parts of the daemon outside the data plane.
 pub struct Notices {
     core: Arc<Core>,
     known: Mutex<Known>,
@@ -21,33 +22,34 @@ impl Notices {
         Self { core, known: Mutex::default() }
     }
 
-    /// Everything that is wrong now.
+    /// Returns all current problems.
     pub(crate) fn all(&self) -> Known {
         self.known().clone()
     }
 
-    /// The same, to be changed.
+    /// Locks the problems.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This is wrong from now on, until [`Notices::settle`] ends it. It is an event when it begins.
+    /// Records a problem until [`Notices::settle`] ends it. An event is raised when it starts.
     pub fn add(&self, code: EventCode, subject: Subject, problem: Problem) {
         let Problem { subject: name, state, meaning, action, .. } = &problem;
         let sentence = format!("{name} is {state}: {meaning}; {action}");
         let before = self.known().insert((code, subject.clone()), problem);
+        // A repeated report updates the problem without another event.
         if before.is_none() {
             tracing::warn!("{sentence}");
             self.core.raise(code, subject, sentence);
         }
     }
 
-    /// What it was wrong about is not there any more.
+    /// Drops a problem whose subject no longer exists, without an event.
     pub fn remove(&self, code: EventCode, subject: &Subject) {
         self.known().remove(&(code, subject.clone()));
     }
 
-    /// It is wrong no longer, which is the event `ends`; nothing where it was not wrong.
+    /// Ends a problem and raises the event `ends`; does nothing if there was none.
     pub fn settle(&self, code: EventCode, subject: Subject, ends: EventCode, sentence: &str) {
         if self.known().remove(&(code, subject.clone())).is_some() {
             tracing::info!("{sentence}");

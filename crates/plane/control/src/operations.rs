@@ -1,6 +1,6 @@
-//! Long work that is under way, gathered from what does it: pools, volumes and snapshots.
+//! Long-running operations, derived from the reports of pools, volumes and snapshots.
 //!
-//! Nothing of it is kept here, so that it is seen whoever began it, and after a restart.
+//! Nothing is stored here, so an operation is visible whatever started it, and after a restart.
 
 use crate::Wanted;
 use crate::change::copies::Copies;
@@ -17,7 +17,7 @@ use model::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// When operations began, as the events tell it: by what began, and to whom.
+/// Start times of operations, taken from the event log: by the starting event and its subject.
 type Begins = BTreeMap<(EventCode, Subject), Timestamp>;
 
 /// Long-running operations: rebuilds, scrubs, copies.
@@ -31,21 +31,23 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Everything that is under way.
+    /// Lists all running operations.
     pub async fn list(&self) -> Result<Vec<OperationReport>, Refusal> {
         let (pools, volumes, snapshots) =
             (self.pools.list().await?, self.volumes.list().await?, self.snapshots.list().await?);
+        // Start times come from the event log, because the reports carry none.
         let begins = begins(self.steward.events(Wanted::default()).await);
         let of_pools = pools.iter().flat_map(|pool| of_pool(pool, &begins));
         let of_volumes = volumes.iter().flat_map(|volume| of_volume(volume, &begins));
         let mut all: Vec<_> = of_pools.chain(of_volumes).chain(snapshots.iter().filter_map(of_snapshot)).collect();
+        // Ordered by ID, so that the list is stable between calls.
         all.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(all)
     }
 
-    /// One operation.
+    /// Returns one operation.
     ///
-    /// *Errors*: it has ended, or never was.
+    /// *Errors*: it has ended, or never existed.
     pub async fn report(&self, id: &OperationId) -> Result<OperationReport, Refusal> {
         self.list().await?.into_iter().find(|operation| operation.id == *id).ok_or_else(|| {
             let message = format!("{id} is not under way");
@@ -53,9 +55,9 @@ impl Operations {
         })
     }
 
-    /// The operation has ended before its end.
+    /// Cancels the operation.
     ///
-    /// *Errors*: it is not under way, or it must come to its end.
+    /// *Errors*: it is not running, or cannot be cancelled.
     pub async fn cancel(&self, id: &OperationId) -> Result<(), Refusal> {
         let operation = self.report(id).await?;
         match id.kind {
@@ -69,7 +71,7 @@ impl Operations {
     }
 }
 
-/// What can be done instead of cancelling it.
+/// Returns the alternative to cancelling it.
 fn instead(kind: OperationKind, subject: &Subject) -> String {
     match kind {
         OperationKind::Rebuild | OperationKind::Resync | OperationKind::Reshape => {
@@ -80,13 +82,14 @@ fn instead(kind: OperationKind, subject: &Subject) -> String {
 }
 
 fn begins(events: Vec<Event>) -> Begins {
-    // The latest of each comes last.
+    // Events come oldest first, so the latest start of each wins.
     events.into_iter().map(|event| ((event.code, event.subject), event.time)).collect()
 }
 
 fn of_pool(pool: &PoolReport, begins: &Begins) -> Vec<OperationReport> {
     let subject = Subject::pool(&pool.name);
     let groups = pool.groups.iter().map(|group| (group.number.to_string(), group));
+    // The log is a group of its own, with its own rebuild and resync.
     let log = pool.log.iter().map(|log| ("log".to_owned(), &log.group));
     let mut all: Vec<OperationReport> =
         groups.chain(log).flat_map(|(label, group)| of_group(pool, &label, group, begins)).collect();

@@ -1,6 +1,7 @@
-//! What control asks of the privileged helper (docs/adr/0019-process-model.md).
+//! Interface to the privileged helper (docs/adr/0019-process-model.md).
 //!
-//! A daemon that is not confined has no helper, and does all of it itself. Nothing here judges whether a request is allowed: the helper does.
+//! A daemon that is not confined has no helper, and does all of it itself. No request is authorized here: the
+//! helper decides.
 
 use model::MeasureReport;
 use std::io;
@@ -8,7 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A program that looks at a disk.
+/// A program that inspects a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// `smartctl --json --nocheck=standby --all`, for the whole device behind the path.
@@ -19,48 +20,48 @@ pub enum Program {
     Blkid,
 }
 
-/// How a program has ended.
+/// Result of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Its exit code; none after a signal.
+    /// Exit code; `None` after a signal.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Standard output.
     pub output: Vec<u8>,
 }
 
-/// Who has the privileges that the daemon gave up. Each call may block for as long as what it does.
+/// The privileged helper. Each call may block for as long as the operation takes.
 pub trait Privileged: Send + Sync {
-    /// The program has looked at the disk or file at `path`.
+    /// Runs the program on the disk or file at `path`.
     ///
-    /// *Errors*: `NotFound` where it is not installed; it does not end in time, or prints too much; the helper refuses.
+    /// *Errors*: `NotFound` where it is not installed; it exceeds its time or output limit; the helper refuses.
     fn run(&self, program: Program, path: &Path) -> io::Result<Ran>;
 
-    /// A sparse file of `bytes` is at `path`, which was free, and survives power loss.
+    /// Creates a sparse file of `bytes` at `path`, which must be free; it survives power loss.
     ///
     /// *Errors*: as open(2); the helper refuses.
     fn create(&self, path: &Path, bytes: u64) -> io::Result<()>;
 
-    /// A file that was made by [`Privileged::create`] is gone.
+    /// Removes a file that [`Privileged::create`] has created.
     ///
-    /// *Errors*: as unlink(2); the helper did not make it.
+    /// *Errors*: as unlink(2); the helper did not create it.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// A socket that does not block listens at `address`.
+    /// Opens a non-blocking socket that listens at `address`.
     ///
     /// *Errors*: as bind(2); the helper refuses.
     fn bind(&self, address: SocketAddr) -> io::Result<TcpListener>;
 }
 
-/// The helper of this daemon, and what the daemon has given up.
+/// The helper of this daemon, and the measures that confine the daemon.
 #[derive(Clone, Default)]
 pub struct Confinement {
-    /// Who does what the daemon has no privilege for; none where it has.
+    /// The privileged helper; `None` where the daemon has the privileges itself.
     pub privileged: Option<Arc<dyn Privileged>>,
     /// Each measure, and whether it is in force.
     pub measures: Vec<MeasureReport>,
 }
 
-/// As [`Privileged::run`], without blocking this thread.
+/// Calls [`Privileged::run`] on a blocking thread.
 pub(crate) async fn run(helper: Arc<dyn Privileged>, program: Program, path: &Path) -> io::Result<Ran> {
     let path = path.to_owned();
     tokio::task::spawn_blocking(move || helper.run(program, &path)).await.map_err(io::Error::other)?

@@ -1,5 +1,5 @@
-//! What goes over the wire of hosts, as a file for whoever asks. The file is made as it is read: nothing of it is kept here, and
-//! when its reader is gone nothing is recorded any more.
+//! Packet recordings of iSCSI connections in pcapng format. The file is generated as it is read: nothing is
+//! stored here, and the recording ends when its reader goes away.
 
 mod pcapng;
 
@@ -13,25 +13,25 @@ pub use pcapng::Summary;
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
-/// How long is recorded, and how much, unless told otherwise.
+/// Default duration and size limit of a recording.
 const TIME: Duration = Duration::from_secs(60);
 const BYTES: u64 = 64 << 20;
 
-/// A recording that runs, until it is dropped.
+/// A running recording; dropping it stops it.
 pub struct Recording {
     number: u64,
     engine: Engine,
     stopping: watch::Receiver<bool>,
     file: Pcapng,
-    /// What nobody has read.
+    /// Bytes of the file that were not read yet.
     unread: Vec<u8>,
     is_over: bool,
 }
 
 impl Sessions {
-    /// Connections are recorded from now on.
+    /// Starts a recording of connections.
     ///
-    /// *Errors*: nothing is named that could be, there is no such session, or too many recordings run.
+    /// *Errors*: neither session nor address is named, there is no such session, or too many recordings run.
     pub async fn record(&self, asked: Record) -> Result<Recording, Refusal> {
         let what = Recordable::one_of(asked.session, asked.from)?;
         let time = asked.time.map_or(TIME, |time| Duration::from_millis(time.millis()));
@@ -49,7 +49,7 @@ impl Sessions {
 }
 
 impl Recording {
-    /// The next bytes of the file, as soon as there are some; none at its end.
+    /// Returns the next bytes of the file, waiting for them; `None` at its end.
     pub async fn next(&mut self) -> Option<Vec<u8>> {
         while self.unread.is_empty() && !self.is_over {
             let recording = self.number;
@@ -57,11 +57,12 @@ impl Recording {
                 told = self.engine.recorded(Order::NextRecorded { recording }) => Some(told),
                 () = stopped(&mut self.stopping) => None,
             };
+            // At shutdown the recording is stopped, and its rest still becomes part of the file.
             let told = match told {
                 Some(told) => told,
                 None => self.engine.recorded(Order::StopRecording { recording }).await,
             };
-            // What there is when the data plane is gone is all.
+            // When the data plane is gone, the file ends with what was read so far.
             self.take(told.unwrap_or(Recordings { is_over: true, ..Recordings::default() }));
         }
         Some(std::mem::take(&mut self.unread)).filter(|bytes| !bytes.is_empty())
@@ -70,6 +71,7 @@ impl Recording {
     fn take(&mut self, told: Recordings) {
         self.is_over = told.is_over;
         for piece in &told.pieces {
+            // The size limit is reached: the piece is left out, and the file is completed.
             match self.file.blocks(piece) {
                 Some(blocks) => self.unread.extend(blocks),
                 None => {

@@ -1,7 +1,7 @@
-//! Who was not let in, known again after the daemon was stopped and started.
+//! Persistence of denied logins across restarts.
 //!
-//! The data plane remembers it and control writes it down: now and then, for whoever knocks at the door does so without end,
-//! and when the daemon stops. A daemon that is killed forgets what happened in the last [`EVERY`].
+//! The data plane counts them, and the control plane writes them down: at most once per [`EVERY`], because an
+//! initiator may retry endlessly, and when the daemon stops. A daemon that is killed loses the last [`EVERY`].
 
 use crate::core::Core;
 use model::{Order, Refusal, RefusedLogin, code};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The document that it stands in.
+/// Name of the document.
 const DOCUMENT: &str = "refused-logins";
 
-/// How often it is written at most.
+/// Minimum interval between two writes.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// What was written down, and when somebody looked whether there is more.
+/// The written list, and the time of the last comparison.
 #[derive(Default)]
 struct Written {
     logins: Vec<RefusedLogin>,
@@ -23,13 +23,13 @@ struct Written {
 }
 
 impl Written {
-    /// True when somebody should look again.
+    /// Returns true when the interval has passed.
     fn is_due(&self, now: Instant) -> bool {
         self.looked.is_none_or(|looked| now.duration_since(looked) >= EVERY)
     }
 }
 
-/// Denied logins, and what was written down of them.
+/// Keeper of the denied logins.
 pub struct RefusedLogins {
     core: Arc<Core>,
     written: tokio::sync::Mutex<Written>,
@@ -40,7 +40,7 @@ impl RefusedLogins {
         Self { core, written: tokio::sync::Mutex::default() }
     }
 
-    /// The data plane knows who was not let in before it was started. What cannot be read is forgotten.
+    /// Hands the stored denied logins to the data plane at start. A document that cannot be read is dropped.
     ///
     /// *Errors*: the data plane is gone.
     pub(crate) async fn remember(&self) -> Result<(), Refusal> {
@@ -51,18 +51,19 @@ impl RefusedLogins {
         if logins.is_empty() {
             return Ok(());
         }
+        // The data plane continues to count from these.
         self.core.engine.done(Order::RememberRefused(logins.clone())).await?;
         self.written.lock().await.logins = logins;
         Ok(())
     }
 
-    /// Who was not let in is written down, if that was not looked at just now.
+    /// Writes the denied logins if the interval has passed.
     pub(crate) async fn note(&self) -> Result<(), Refusal> {
         let mut written = self.written.lock().await;
         if written.is_due(Instant::now()) { self.write(&mut written).await } else { Ok(()) }
     }
 
-    /// Who was not let in until now is written down.
+    /// Writes the denied logins now.
     pub(crate) async fn note_at_last(&self) -> Result<(), Refusal> {
         let mut written = self.written.lock().await;
         self.write(&mut written).await
@@ -76,6 +77,7 @@ impl RefusedLogins {
     async fn write(&self, written: &mut Written) -> Result<(), Refusal> {
         let logins = self.list().await?;
         written.looked = Some(Instant::now());
+        // An unchanged list is not written again.
         if logins != written.logins {
             self.core.keep_document(
                 DOCUMENT,
@@ -86,7 +88,7 @@ impl RefusedLogins {
         Ok(())
     }
 
-    /// Who was not let in lately, and has not come in since.
+    /// Lists recent denied logins of initiators that have not logged in since.
     pub async fn list(&self) -> Result<Vec<RefusedLogin>, Refusal> {
         self.core.engine.refused(Order::RefusedLogins).await
     }

@@ -1,4 +1,7 @@
-//! What the API is asked: the bodies of its requests.
+//! Request bodies of the API. Their doc comments become the descriptions in `openapi.json`.
+//!
+//! These types only carry the request: validation that needs the state is done by the parts in
+//! `crate::change`.
 
 mod chap;
 mod lists;
@@ -28,39 +31,39 @@ pub struct NewDisk {
     /// A block device or a regular file, as an absolute path; or the address of a logical unit of another array:
     /// `iscsi://[CHAP_NAME@]IP[:PORT][,IP[:PORT]…]/TARGET/LUN`.
     pub path: String,
-    /// What to call it; made from the path when absent.
+    /// Name of the disk; derived from the path when absent.
     #[serde(default)]
     pub name: Option<DiskName>,
-    /// Make a sparse file of this size first.
+    /// Creates a sparse file of this size at the path first.
     #[serde(default)]
     pub create: Option<Size>,
-    /// Add it although it is not empty. Nothing is written to it before a pool is made of it, with force as well.
-    /// Registrations of other initiators with a remote disk are preempted.
+    /// Adds the disk although it is not empty. Nothing is written to it before a pool is created on it, which
+    /// requires `force` as well. Registrations of other initiators with a remote disk are preempted.
     #[serde(default)]
     pub force: bool,
-    /// The CHAP credentials that authenticate this array to a remote disk; the name is the one of the address, or the
-    /// node's, when absent.
+    /// CHAP credentials of this array for a remote disk; the name defaults to that in the address, or to the
+    /// node's name.
     #[serde(default)]
     pub chap: Option<NewChap>,
-    /// The CHAP credentials that authenticate the target; the name is the target's when absent.
+    /// CHAP credentials of the target; the name defaults to the target's name.
     #[serde(default)]
     pub mutual_chap: Option<NewChap>,
-    /// Require header and data digests of a remote disk.
+    /// Requires header and data digests from a remote disk.
     #[serde(default)]
     pub digests: bool,
 }
 
-/// Find a disk in its rack.
+/// Locate a disk in its enclosure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "light", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Locate {
-    /// The light of its slot is on.
+    /// Switch the locate LED of its slot on.
     On,
-    /// The light of its slot is off.
+    /// Switch the locate LED of its slot off.
     Off,
-    /// Its own light blinks, because it is read in a rhythm.
+    /// Blink the activity LED of the disk by reading it in a rhythm.
     Blink {
-        /// For how long.
+        /// Duration in seconds.
         seconds: u64,
     },
 }
@@ -71,166 +74,168 @@ pub enum Locate {
 pub struct Replace {
     /// The disk that takes its place.
     pub replacement: DiskName,
-    /// True to replace a healthy disk, or to overwrite what is on the replacement.
+    /// True to replace a healthy disk, or to overwrite the content of the replacement.
     #[serde(default)]
     pub force: bool,
-    /// True when it was confirmed that the disk is to be replaced though it is healthy.
+    /// True to confirm the replacement of a healthy disk.
     #[serde(default)]
     pub confirmed: bool,
 }
 
-/// Make a pool.
+/// Create a pool.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPool {
-    /// Its name.
+    /// Name of the pool.
     pub name: Name,
-    /// Its disk groups.
+    /// Disk groups of the pool.
     pub groups: Vec<NewGroup>,
-    /// True to overwrite what is on the disks.
+    /// True to overwrite the content of the disks.
     #[serde(default)]
     pub force: bool,
-    /// Disks that wait to take the place of lost members.
+    /// Hot spares for the pool.
     #[serde(default)]
     pub spares: Vec<DiskName>,
-    /// True to arrange all disks so that the loss of an enclosure is borne where that is possible.
+    /// True to distribute the disks over enclosures, so that the pool survives the loss of one where that is
+    /// possible.
     #[serde(default)]
     pub spread: bool,
 }
 
-/// Give a pool one more disk group.
+/// Add a disk group to a pool.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddGroup {
-    /// The group.
+    /// The disk group.
     pub group: NewGroup,
-    /// True to overwrite what is on the disks.
+    /// True to overwrite the content of the disks.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Make a disk one more member of a group.
+/// Add a disk to a group of a pool (reshape).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMember {
-    /// The disk.
+    /// Name of the disk.
     pub disk: DiskName,
-    /// Which group of the pool, by its number; the only one when absent.
+    /// Number of the group; the only one when absent.
     #[serde(default)]
     pub group: Option<u16>,
-    /// True to overwrite what is on the disk.
+    /// True to overwrite the content of the disk.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Let a pool use all of its disks.
+/// Expand a pool to the full size of its disks.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrowPool {
-    /// Which group of it, by its number; every one that can grow when absent.
+    /// Number of the group; every one that can grow when absent.
     #[serde(default)]
     pub group: Option<u16>,
-    /// How much of each disk it uses then; `rounded` when absent.
+    /// Space to use on each disk; `rounded` when absent.
     #[serde(default)]
     pub member_size: Option<MemberSize>,
 }
 
-/// Give a pool a log device.
+/// Add a log device to a pool.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddLog {
-    /// Its disks: a mirror where there are several.
+    /// Disks of the log: mirrored if there are several.
     pub disks: Vec<DiskName>,
-    /// True to overwrite what is on the disks.
+    /// True to overwrite the content of the disks.
     #[serde(default)]
     pub force: bool,
-    /// True when it was confirmed that one disk is enough for a pool that bears the loss of a disk.
+    /// True to confirm a log on one disk for a pool that survives the loss of a disk.
     #[serde(default)]
     pub confirmed: bool,
 }
 
-/// Take the log device of a pool away.
+/// Remove the log device of a pool.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveLog {
-    /// True to give up what volumes have in a log that cannot be read.
+    /// True to give up the writes of volumes in a log that cannot be read.
     #[serde(default)]
     pub lost: bool,
-    /// True when it was confirmed that these volumes lose what they acknowledged last.
+    /// True to confirm that these volumes lose their latest acknowledged writes.
     #[serde(default)]
     pub confirmed: bool,
 }
 
-/// Open a pool that was found on its disks.
+/// Import a pool that was found on its disks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportPool {
-    /// True when the node that had it last and did not let go of it is surely down.
+    /// True to confirm that the previous owner, which did not export the pool, is down.
     #[serde(default)]
     pub force: bool,
-    /// True to open a pool of which part of the redo log cannot be read on any disk: blocks that it had changed may be older
-    /// than what was acknowledged.
+    /// True to open a pool with a partly unreadable redo log: blocks that it had changed may be older than what
+    /// was acknowledged.
     #[serde(default)]
     pub accept_log_loss: bool,
-    /// True when nothing is to be written to its disks, also after a restart: hosts may read its volumes. It is opened for
-    /// writing by the next import without this.
+    /// True to write nothing to its disks, also after a restart: hosts may only read its volumes. The next
+    /// import without this opens it for writing.
     #[serde(default)]
     pub read_only: bool,
-    /// The pool key of the node that had it, where volumes are encrypted.
+    /// Pool key of the previous owner, where volumes are encrypted.
     #[serde(default)]
     pub key: Option<SecretText>,
-    /// A disk of the part that is kept, of a pool that was written in parts without each other. What was written to the other part is
-    /// lost, and its disks become old members.
+    /// A disk of the part to keep, for a pool whose parts were written independently (split brain). What was
+    /// written to the other part is lost, and its disks become former members.
     #[serde(default)]
     pub keep: Option<DiskName>,
-    /// True when the loss of the other part is accepted, or that members are absent of a pool that this node never had.
+    /// True to accept the loss of the other part, or that members of a pool new to this node are absent.
     #[serde(default)]
     pub confirmed: bool,
 }
 
-/// The key of a pool, for who is to keep it.
+/// The key of a pool, to be kept in a safe place.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PoolKeyText {
-    /// What it is called; says nothing about the key.
+    /// ID of the key, which reveals nothing about it.
     pub id: String,
     /// The key.
     pub key: SecretText,
 }
 
-/// Settings of a pool, by name.
+/// Change settings of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSettings {
-    /// What each is to be; see `model::policy::POOL_SETTINGS`.
+    /// New value by setting; see `model::policy::POOL_SETTINGS`.
     pub settings: BTreeMap<String, String>,
 }
 
-/// Read and compare everything in a pool.
+/// Start a scrub, which reads and verifies everything in a pool.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartScrub {
-    /// True to put right parity and mirrors that disagree with the data.
+    /// True to repair parity and mirrors that disagree with the data.
     #[serde(default)]
     pub repairs: bool,
 }
 
-/// Repair what a check of a pool finds.
+/// Repair the findings of a consistency check of a pool.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepairPool {
-    /// True to use what is left of damaged maps of volumes. The check lists which blocks may be older, or are errors, then.
+    /// True to continue with the rest of damaged volume maps. The check lists the blocks that are older or
+    /// unreadable then.
     #[serde(default)]
     pub accept_loss: bool,
 }
 
-/// Make a disk a spare.
+/// Make a disk a hot spare.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSpare {
-    /// The pool that it is for; every pool when absent.
+    /// The pool that it is assigned to; every pool when absent.
     #[serde(default)]
     pub pool: Option<Name>,
-    /// True to overwrite what the disk holds, when it takes a place.
+    /// True to overwrite the content of the disk when it replaces a member.
     #[serde(default)]
     pub force: bool,
 }
@@ -239,55 +244,55 @@ pub struct NewSpare {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewGroup {
-    /// How it protects.
+    /// RAID level.
     pub level: Level,
-    /// Its chunk size; 64 KiB when absent.
+    /// Chunk size; 64 KiB when absent.
     #[serde(default)]
     pub chunk: Option<Size>,
-    /// True to keep neither checksums nor a log.
+    /// True to keep neither checksums nor a redo log.
     #[serde(default)]
     pub no_integrity: bool,
-    /// How much of each disk it uses; `rounded` when absent.
+    /// Space to use on each disk; `rounded` when absent.
     #[serde(default)]
     pub member_size: Option<MemberSize>,
-    /// Its disks.
+    /// Member disks.
     pub disks: Vec<DiskName>,
 }
 
-/// Make a volume.
+/// Create a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewVolume {
-    /// Its name: `pool/volume`, or a bare name with a backend.
+    /// Name of the volume: `pool/volume`, or a bare name with a backend.
     pub name: VolumeName,
-    /// Its size; that of the file when absent and there is one.
+    /// Capacity; that of the file when absent and there is one.
     #[serde(default)]
     pub size: Option<Size>,
-    /// Bytes of a logical block, 512 or 4096; 512 when absent.
+    /// Logical block size in bytes, 512 or 4096; 512 when absent.
     #[serde(default)]
     pub block_bytes: Option<u32>,
-    /// Bytes in one disk group before the next group's turn: makes a volume in segments, which can have no snapshots.
+    /// Bytes per disk group before the next group: creates a volume in segments, which cannot have snapshots.
     #[serde(default)]
     pub stripe_unit: Option<Size>,
-    /// How a volume in a pool takes its space; all of it is kept when absent.
+    /// Provisioning of a volume in a pool; thick when absent.
     #[serde(default)]
     pub provision: Option<Provision>,
-    /// The unit in which space is given and shared; 64 KiB when absent.
+    /// Allocation unit (granule), which snapshots share; 64 KiB when absent.
     #[serde(default)]
     pub granule: Option<Size>,
-    /// True when whole granules of zeros shall take no space.
+    /// True to store no granules that are all zeros.
     #[serde(default)]
     pub zero_detection: bool,
-    /// True when what it holds shall be encrypted on the disks.
+    /// True to encrypt the content on the disks.
     #[serde(default)]
     pub encrypted: bool,
-    /// What holds the data of a volume without a pool.
+    /// Backend of a volume without a pool.
     #[serde(default)]
     pub backend: Option<NewBackend>,
 }
 
 impl NewVolume {
-    /// A volume with nothing chosen but its name and its size.
+    /// Returns a request with defaults for everything but name and size.
     #[must_use]
     pub fn new(name: VolumeName, size: Option<Size>) -> Self {
         let (block_bytes, stripe_unit, provision, granule, backend) = Default::default();
@@ -296,111 +301,111 @@ impl NewVolume {
     }
 }
 
-/// What holds the data of a volume without a pool.
+/// Backend of a volume without a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum NewBackend {
     /// A file or a block device.
     File {
-        /// Where, as an absolute path.
+        /// Absolute path.
         path: String,
     },
-    /// Memory.
+    /// Memory (RAM disk), lost when the daemon ends.
     Ram {},
-    /// Nothing.
+    /// No storage: writes are discarded.
     Null {},
 }
 
-/// Grow a volume.
+/// Resize a volume.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
-    /// Its new size.
+    /// New capacity; not less than before.
     pub size: Size,
 }
 
-/// Make a volume of a snapshot.
+/// Create a clone of a snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewClone {
-    /// Of which.
+    /// The snapshot.
     pub snapshot: SnapshotName,
-    /// Its name, in the same pool.
+    /// Name of the clone, in the same pool.
     pub name: VolumeName,
-    /// True to keep space for all of it.
+    /// True to reserve space for all of it (thick provisioning).
     #[serde(default)]
     pub thick: bool,
-    /// True when whole granules of zeros shall take no space.
+    /// True to store no granules that are all zeros.
     #[serde(default)]
     pub zero_detection: bool,
 }
 
-/// Copy a volume, or a snapshot, wholly.
+/// Copy a volume or a snapshot completely.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCopy {
-    /// What.
+    /// The volume or snapshot to copy.
     pub source: CopySource,
-    /// The name of the copy, in any pool.
+    /// Name of the copy, in any pool.
     pub name: VolumeName,
 }
 
-/// Go back to a snapshot.
+/// Roll a volume back to a snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollBack {
-    /// To which.
+    /// The snapshot.
     pub snapshot: SnapshotName,
-    /// True though sessions use the volume.
+    /// True to roll back although sessions use the volume.
     #[serde(default)]
     pub force: bool,
-    /// True when it was confirmed that what was written since is to be gone.
+    /// True to confirm that later writes are lost.
     #[serde(default)]
     pub confirmed: bool,
 }
 
-/// Settings of a volume, by name.
+/// Change settings of a volume.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSettings {
-    /// What each is to be; see `model::volume_policy::VOLUME_SETTINGS`.
+    /// New value by setting; see `model::volume_policy::VOLUME_SETTINGS`.
     pub settings: BTreeMap<String, String>,
 }
 
-/// Change a volume: its size, or its settings.
+/// Change the size or the settings of a volume.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeChange {
-    /// Its new size.
+    /// New capacity; not less than before.
     #[serde(default)]
     pub size: Option<Size>,
-    /// What each setting is to be; see `model::volume_policy::VOLUME_SETTINGS`.
+    /// New value by setting; see `model::volume_policy::VOLUME_SETTINGS`.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
 }
 
-/// Know a host.
+/// Add a host.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewHost {
-    /// Its name.
+    /// Name of the host.
     pub name: Name,
-    /// Its initiators.
+    /// iSCSI names of its initiators.
     #[serde(default)]
     pub initiators: Vec<Iqn>,
     /// True when it stands for every initiator that no other host names.
     #[serde(default)]
     pub any: bool,
-    /// Where it may come from; anywhere when empty.
+    /// Networks that it may log in from; every address when empty.
     #[serde(default)]
     pub networks: Vec<Network>,
-    /// What it must prove.
+    /// CHAP credentials of the host; none when absent.
     #[serde(default)]
     pub chap: Option<NewChap>,
-    /// What we prove.
+    /// CHAP credentials of this array for the host (mutual CHAP).
     #[serde(default)]
     pub mutual_chap: Option<NewChap>,
-    /// True though sessions of its initiators, which a host that takes any has let in, lose access.
+    /// True to add it although sessions of its initiators, admitted by a host for any initiator, lose access.
     #[serde(default)]
     pub force: bool,
 }
@@ -409,117 +414,117 @@ pub struct NewHost {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostChange {
-    /// Initiators that are its own, too.
+    /// Initiators to add.
     pub add_initiators: Vec<Iqn>,
-    /// Initiators that are its own no more.
+    /// Initiators to remove.
     pub remove_initiators: Vec<Iqn>,
-    /// Where it may come from instead; anywhere when empty.
+    /// Networks that it may log in from, replacing the present ones; every address when empty.
     pub networks: Option<Vec<Network>>,
-    /// Where it may come from, too.
+    /// Networks to add.
     pub add_networks: Vec<Network>,
-    /// Where it may come from no more.
+    /// Networks to remove.
     pub remove_networks: Vec<Network>,
-    /// What it must prove instead.
+    /// New CHAP credentials of the host.
     pub chap: Option<NewChap>,
-    /// What we prove instead.
+    /// New CHAP credentials of this array for the host (mutual CHAP).
     pub mutual_chap: Option<NewChap>,
-    /// True when it need not prove anything any more, and we do not.
+    /// True to remove CHAP in both directions.
     pub no_chap: bool,
-    /// True when we do not prove anything any more.
+    /// True to remove mutual CHAP.
     pub no_mutual_chap: bool,
-    /// True though sessions end or lose access.
+    /// True to change it although sessions end or lose access.
     pub force: bool,
 }
 
-/// Which volume is to be explained.
+/// Explain the access of a host to a volume.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Explain {
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
 }
 
-/// Make a group of hosts.
+/// Create a host group.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewHostGroup {
-    /// Its name, which is no host's.
+    /// Name of the group; no host may have it.
     pub name: Name,
-    /// Its hosts.
+    /// Names of its hosts.
     #[serde(default)]
     pub hosts: Vec<Name>,
 }
 
-/// Change a group of hosts.
+/// Change a host group.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GroupChange {
-    /// Hosts that come.
+    /// Hosts to add.
     pub join: Vec<Name>,
-    /// Hosts that go.
+    /// Hosts to remove.
     pub leave: Vec<Name>,
-    /// True though sessions of the hosts that go lose access.
+    /// True to change it although sessions of removed hosts lose access.
     pub force: bool,
 }
 
-/// Serve another target.
+/// Add a target.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewTarget {
-    /// Its name among ours.
+    /// Name of the target in this array.
     pub name: Name,
-    /// Its iSCSI name; made from the node's and this name when absent.
+    /// iSCSI name; derived from the node's name and this name when absent.
     #[serde(default)]
     pub iqn: Option<Iqn>,
 }
 
-/// Listen on another address.
+/// Add a portal.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPortal {
-    /// Where.
+    /// Address and port to listen on.
     pub address: PortalAddress,
-    /// What each setting is to be; see `model::PORTAL_SETTINGS`.
+    /// New value by setting; see `model::PORTAL_SETTINGS`.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
 }
 
-/// Settings of a portal, by name.
+/// Change settings of a portal.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortalSettings {
-    /// What each is to be; see `model::PORTAL_SETTINGS`.
+    /// New value by setting; see `model::PORTAL_SETTINGS`.
     pub settings: BTreeMap<String, String>,
-    /// True though sessions lose access, as with another group.
+    /// True to change them although sessions lose access, as with another portal group.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Settings of a portal group, by name.
+/// Change settings of a portal group.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortalGroupSettings {
-    /// What each is to be; see `model::PORTAL_GROUP_SETTINGS`.
+    /// New value by setting; see `model::PORTAL_GROUP_SETTINGS`.
     pub settings: BTreeMap<String, String>,
-    /// True though sessions can neither read nor write any more.
+    /// True to change them although sessions can no longer read or write.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Remove something that hosts may use.
+/// Remove an object that hosts may use.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Removal {
-    /// True to remove it though sessions end or lose access, together with what is presented through it.
+    /// True to remove it although sessions end or lose access, together with its presentations.
     #[serde(default)]
     pub force: bool,
 }
 
-/// By what sessions are shared out.
+/// Set the distribution of sessions over portals.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetBalance {
-    /// By this.
+    /// Criterion of the distribution.
     pub by: Balance,
 }
 
@@ -527,46 +532,46 @@ pub struct SetBalance {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndSession {
-    /// True to cut it off without asking its initiator to log out first.
+    /// True to drop it without asking its initiator to log out first.
     #[serde(default)]
     pub now: bool,
-    /// Cut off only the connection with this CID.
+    /// Drops only the connection with this CID.
     #[serde(default)]
     pub cid: Option<u16>,
 }
 
-/// Register targets with an iSNS server.
+/// Set the iSNS server that targets are registered with.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetIsns {
-    /// Which; none when absent.
+    /// Address of the server; none when absent.
     #[serde(default)]
     pub server: Option<IsnsServer>,
 }
 
-/// Record what goes over the wire, as a pcapng file.
+/// Record iSCSI traffic as a pcapng file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Of the session with this number.
+    /// Number of the session to record.
     #[serde(default)]
     pub session: Option<u32>,
-    /// Of everyone who comes from this address or network.
+    /// Address or network of the initiators to record.
     #[serde(default)]
     pub from: Option<Network>,
-    /// For how long; a minute when absent.
+    /// Duration; one minute when absent.
     #[serde(default, rename = "for")]
     pub time: Option<Span>,
-    /// How large the file may become; 64 MiB when absent.
+    /// Size limit of the file; 64 MiB when absent.
     #[serde(default, rename = "max")]
     pub bytes_max: Option<Size>,
 }
 
-/// Keep which commands a volume gets, and when.
+/// Start an I/O trace of a volume.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewTrace {
-    /// The last so many; 65,536 when absent.
+    /// Number of commands to keep; 65,536 when absent.
     #[serde(default)]
     pub commands: Option<u32>,
 }

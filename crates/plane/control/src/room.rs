@@ -1,8 +1,8 @@
-//! Room below what lies in files: disks and volumes that are files are sparse, and a write that finds no room on their file system
-//! stops a pool, or is refused.
+//! Monitor of the file systems below disks and volumes that are files. These files are sparse, so a write can
+//! find no space: it then stops a pool, or is refused.
 //!
-//! Metadata of pools has its space from the beginning; what hosts write to blocks that were never written has not. So file
-//! systems without room are told of before that is needed.
+//! Metadata of pools is allocated when the pool is created; blocks that hosts never wrote are not. A file
+//! system that runs out of space is therefore reported before the space is needed.
 
 use crate::core::Core;
 use crate::notices::Notices;
@@ -15,24 +15,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often it is looked at.
+/// Interval between two checks.
 const ROUND: Duration = Duration::from_secs(5);
-/// Less is as good as none.
+/// Free space below which a file system counts as short, in bytes.
 const ROOM_MIN: u64 = 16 << 20;
-/// With less, the next writes fail.
+/// Free space below which the next writes fail, in bytes.
 const ROOM_GONE: u64 = 1 << 20;
 
-/// What lies in a file.
+/// A disk or volume that is a file.
 struct InFile {
     subject: Subject,
     path: PathBuf,
 }
 
-/// A file system, and what lies in files there.
+/// A file system, and the files on it.
 struct Below {
     folder: PathBuf,
     free: u64,
-    /// What the files have no space for yet.
+    /// Bytes of the files that are not allocated yet.
     lacks: u64,
     files: Vec<Subject>,
 }
@@ -44,7 +44,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Tells of file systems without room below disks and volumes, until it is dropped.
+    /// Reports file systems that run out of space, until the task is dropped.
     pub async fn watch(self: Arc<Self>) {
         loop {
             self.look().await;
@@ -52,12 +52,13 @@ impl Room {
         }
     }
 
-    /// One look.
+    /// Runs one check.
     pub(crate) async fn look(&self) {
         let files = self.in_files();
-        // A file system over the network may not answer for long.
+        // On a blocking thread: a network file system may hang.
         let Ok(found) = tokio::task::spawn_blocking(move || below(files)).await else { return };
         let short: Vec<&Below> = found.iter().filter(|below| below.is_short()).collect();
+        // The first file stands for the file system, so that each is reported once.
         for below in &short {
             self.notices.add(event::FILE_SYSTEM_FULL, below.files[0].clone(), below.problem());
         }
@@ -68,9 +69,10 @@ impl Room {
         }
     }
 
-    /// The disks of pools and the volumes that may be files.
+    /// Returns the pool disks and volumes that may be files.
     fn in_files(&self) -> Vec<InFile> {
         let state = self.core.state();
+        // A disk that is in no pool is not written.
         let disks = state.disks.iter().filter(|(_, disk)| disk.id.is_some() && disk.remote.is_none());
         let disks = disks.map(|(name, disk)| InFile { subject: Subject::disk(name), path: disk.path.clone().into() });
         let volumes = state.volumes.iter().filter_map(|(name, volume)| match &volume.backend {
@@ -83,10 +85,11 @@ impl Room {
     }
 }
 
-/// The file systems below these files, as far as they can be written.
+/// Groups the files by writable file system.
 fn below(files: Vec<InFile>) -> Vec<Below> {
     let mut found: BTreeMap<u64, Below> = BTreeMap::new();
     for InFile { subject, path } in files {
+        // No regular file, or a file system that is read-only or does not report its size.
         let Some((device, lacks, free)) = look(&path) else { continue };
         let folder = path.parent().unwrap_or(&path).to_owned();
         let below = found.entry(device).or_insert_with(|| Below { folder, free, lacks: 0, files: Vec::new() });
@@ -96,19 +99,21 @@ fn below(files: Vec<InFile>) -> Vec<Below> {
     found.into_values().collect()
 }
 
-/// The file system that the file is on, what the file has no space for yet, and what is free.
+/// Returns the device number of the file's file system, the unallocated bytes of the file, and the free bytes.
 fn look(path: &Path) -> Option<(u64, u64, u64)> {
     let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     let system = statvfs(path).ok().filter(|system| {
-        // Some file systems in user space do not tell how large they are.
+        // Some FUSE file systems report a size of 0.
         system.f_blocks > 0 && !system.f_flag.contains(StatVfsMountFlags::RDONLY)
     })?;
+    // `st_blocks` counts units of 512 bytes, whatever the block size of the file system.
     let lacks = file.len().saturating_sub(file.blocks() * 512);
     Some((file.dev(), lacks, system.f_bavail.saturating_mul(system.f_frsize)))
 }
 
 impl Below {
     fn is_short(&self) -> bool {
+        // A file system with room for everything that its files may still need is never short.
         self.free < ROOM_MIN.min(self.lacks)
     }
 

@@ -1,4 +1,4 @@
-//! Finding disks that are no longer where they were.
+//! Search for disks that are no longer at their recorded paths.
 
 use crate::Engine;
 use crate::state::DiskRecord;
@@ -8,13 +8,13 @@ use std::fs::{self, DirEntry};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// How many files of the searched folders are looked at; a folder of a million files is a mistake.
+/// Limit on the files inspected; a folder of a million files is a mistake.
 const CANDIDATES_MAX: usize = 4096;
 
-/// Files smaller than this hold no disk.
+/// Minimum size of a file that may hold a disk, in bytes.
 const FILE_BYTES_MIN: u64 = 1 << 20;
 
-/// Where disks are.
+/// Paths of the disks that were found.
 #[derive(Default)]
 pub(crate) struct Found {
     by_label: BTreeMap<DiskId, String>,
@@ -22,7 +22,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Where this disk is, by its label; one without a label by its serial number.
+    /// Returns the path of the disk: by its label, or by serial number where it has none.
     pub(crate) fn path_of(&self, record: &DiskRecord) -> Option<&String> {
         match record.id {
             Some(id) => self.by_label.get(&id),
@@ -31,18 +31,19 @@ impl Found {
     }
 }
 
-/// The disks among the block devices and files of `folders`.
+/// Inspects the block devices and files of `folders`.
 pub(crate) async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> Found {
     disks_but(engine, folders, &BTreeSet::new()).await
 }
 
-/// The same, but for these paths, which are not looked at.
+/// Inspects the block devices and files of `folders` except the paths in `but`.
 pub(crate) async fn disks_but(engine: &Engine, folders: &BTreeSet<PathBuf>, but: &BTreeSet<&str>) -> Found {
     let candidates: Vec<String> = folders.iter().flat_map(|folder| candidates(folder)).take(CANDIDATES_MAX).collect();
     let mut found = Found::default();
     for path in candidates.into_iter().filter(|path| !but.contains(path.as_str())) {
-        // A path that cannot be looked at is not the disk that is sought.
+        // A path that cannot be inspected is not a disk of ours.
         let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await else { continue };
+        // The first path in order of names wins where several lead to one disk.
         if let Some(key) = report.identity.key() {
             found.by_serial.entry(key).or_insert_with(|| path.clone());
         }
@@ -53,7 +54,7 @@ pub(crate) async fn disks_but(engine: &Engine, folders: &BTreeSet<PathBuf>, but:
     found
 }
 
-/// A disk among those of `folders` whose pool a node of `machine` had last: its path, the pool and the node.
+/// Finds a disk in `folders` whose pool was last owned by a node of `machine`: its path, the pool and the node.
 pub(crate) async fn owned_by(
     engine: &Engine,
     folders: &BTreeSet<PathBuf>,
@@ -72,7 +73,7 @@ pub(crate) async fn owned_by(
     None
 }
 
-/// The paths in `folder` that may be disks, in the order of their names.
+/// Returns the paths in `folder` that may be disks, sorted.
 fn candidates(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<String> = entries.filter_map(Result::ok).filter(may_be_disk).filter_map(path_text).collect();
@@ -81,7 +82,7 @@ fn candidates(folder: &Path) -> Vec<String> {
 }
 
 fn may_be_disk(entry: &DirEntry) -> bool {
-    // Follows links: /dev/disk/by-id holds nothing else.
+    // `metadata` follows links: /dev/disk/by-id holds nothing else.
     fs::metadata(entry.path())
         .is_ok_and(|meta| meta.file_type().is_block_device() || (meta.is_file() && meta.len() >= FILE_BYTES_MIN))
 }

@@ -1,22 +1,22 @@
-//! The static facts that the daemon is started with.
+//! Static settings of the daemon.
 
 use model::Name;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What does not change while the daemon runs. Everything else is state, changed through the API.
+/// Settings that do not change while the daemon runs. Everything else is state, changed through the API.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the state is kept.
+    /// Directory of the state.
     pub state_dir: PathBuf,
     /// The Unix socket that the API is served on.
     pub socket: PathBuf,
-    /// What this node is called.
+    /// Name of this node.
     pub node: Name,
-    /// What the iSCSI names of targets begin with: `iqn.2026-11.io.blockyard`.
+    /// Prefix of the iSCSI names of targets: `iqn.2026-11.io.blockyard`.
     pub target_base: String,
-    /// Where iSCSI is served.
+    /// Addresses of the iSCSI portals in the configuration file.
     pub portals: Vec<SocketAddr>,
-    /// Folders to look for disks in that are no longer where they were, beside the folders that they were in.
+    /// Folders searched for disks that have moved, in addition to the folders of known disks.
     pub disk_search: Vec<PathBuf>,
 }

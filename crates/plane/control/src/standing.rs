@@ -1,23 +1,25 @@
-//! What an event tells of that stays so until another event ends it, or somebody takes note: nothing that can be looked at says it.
+//! Standing conditions: events whose condition lasts until another event ends it, or an operator acknowledges
+//! it, and that no current status reveals.
 //!
-//! [`EventLog`](crate::event_log::EventLog) keeps such events for as long as they stand, over restarts.
+//! [`EventLog`](crate::event_log::EventLog) keeps such events for as long as they stand, across restarts.
 
 use model::{Event, EventCode, EventSeverity, Problem, Severity, event};
 
-/// How long what an event tells of stays so.
+/// Definition of a standing condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stands {
-    /// With its subject it is the same however it is told.
+    /// Identity of the condition, together with its subject, whichever event started it.
     pub(crate) topic: EventCode,
-    /// The events of the same subject that end it.
+    /// Events of the same subject that end it.
     pub(crate) ends: &'static [EventCode],
-    /// True where it ends as well when an operator takes note of it.
+    /// True where an operator's acknowledgment ends it as well: no later event can prove that all is right again.
     pub(crate) by_hand: bool,
     state: &'static str,
     action: &'static str,
 }
 
-/// How long what an event of this code tells of stays so; `None` where it is over when it has happened, or can be looked at.
+/// Returns the standing condition of an event code; `None` where the event has no lasting condition, or a
+/// status reveals it.
 pub(crate) fn of(code: EventCode) -> Option<Stands> {
     let until = |ends, state, action| Stands { topic: code, ends, by_hand: false, state, action };
     let by_hand = |ends, state, action| Stands { by_hand: true, ..until(ends, state, action) };
@@ -89,19 +91,19 @@ pub(crate) fn of(code: EventCode) -> Option<Stands> {
     })
 }
 
-/// True for events that tell of what stays so until another event ends it, or an operator takes note of it.
+/// Returns true for events that start a standing condition.
 #[must_use]
 pub fn stands(code: EventCode) -> bool {
     of(code).is_some()
 }
 
-/// True for events that tell of what stays so until an operator takes note of it, if nothing else ends it before.
+/// Returns true for events whose condition an operator can acknowledge, if no event ends it before.
 #[must_use]
 pub fn waits_for_operator(code: EventCode) -> bool {
     of(code).is_some_and(|stands| stands.by_hand)
 }
 
-/// The event as something that is wrong now.
+/// Converts a standing event to a problem.
 pub(crate) fn problem(event: &Event, stands: &Stands) -> Problem {
     Problem {
         severity: if event.severity == EventSeverity::Critical { Severity::Critical } else { Severity::Warning },

@@ -1,4 +1,4 @@
-//! What the array should be, as far as its disks do not know it themselves.
+//! Desired state of the array, as far as its disks do not record it themselves.
 
 mod disks;
 pub(crate) mod lun_memory;
@@ -18,54 +18,54 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// The name of the target that is there from the first start on.
+/// Name of the target that exists from the first start on.
 pub(crate) const DEFAULT_TARGET: &str = "default";
 
-/// The desired state: one value, replaced as a whole.
+/// The desired state: one value, always replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Which node this is, from its first start on.
+    /// Identity of this node, assigned at its first start.
     #[serde(default)]
     pub node: Option<NodeId>,
-    /// The disks that we know, and where they were last.
+    /// The known disks, each with the path where it was found last.
     pub disks: BTreeMap<DiskName, DiskRecord>,
-    /// The pools that should be open.
+    /// Pools to be opened at start.
     pub pools: BTreeMap<Name, PoolRecord>,
-    /// Pools that were being made or destroyed: whatever of them is on these disks is to be wiped.
+    /// Pools that were being created or destroyed: their remains on these disks are to be wiped.
     pub pending: BTreeMap<PoolId, PendingRecord>,
-    /// Volumes that have no pool to remember them.
+    /// Volumes without a pool, which nothing else records.
     pub volumes: BTreeMap<VolumeName, VolumeRecord>,
-    /// What holds for the logins of all hosts.
+    /// Authentication policy for all hosts and for discovery.
     #[serde(default)]
     pub auth: AuthRecord,
     /// Hosts.
     pub hosts: BTreeMap<Name, HostRecord>,
-    /// Groups of hosts that see the same volumes; their names are no host's.
+    /// Host groups with the same mappings; no group shares its name with a host.
     #[serde(default)]
     pub groups: BTreeMap<Name, BTreeSet<Name>>,
     /// Targets.
     pub targets: BTreeMap<Name, TargetRecord>,
-    /// Who sees what.
+    /// Mappings of volumes to hosts and groups, with the LUNs.
     pub presentations: Vec<PresentationRecord>,
-    /// LUN numbers that hosts had, and that no other volume gets by itself.
+    /// Former LUN numbers of hosts, never assigned to another volume automatically.
     #[serde(default)]
     pub luns: LunMemory,
-    /// Portals that were added, or for which something was set.
+    /// Portals that were added, or that have settings of their own.
     #[serde(default)]
     pub portals: BTreeMap<SocketAddr, PortalRecord>,
-    /// What is set for portal groups.
+    /// Settings of portal groups.
     #[serde(default)]
     pub portal_groups: BTreeMap<u16, PortalGroupPolicy>,
-    /// How sessions are shared out over data portals.
+    /// Distribution of sessions over data portals.
     #[serde(default)]
     pub balance: Balance,
     /// The iSNS server that targets are registered with.
     #[serde(default)]
     pub isns: Option<IsnsServer>,
-    /// How volumes of pools are cached and how fast they may be, where that was set.
+    /// Cache policies and limits of volumes in pools, where they were set.
     #[serde(default)]
     pub policies: BTreeMap<VolumeName, PolicyRecord>,
-    /// What hosts are told of presented volumes while these are not open.
+    /// Shapes of presented volumes, reported to hosts while the volumes are not open.
     #[serde(default)]
     pub shapes: BTreeMap<VolumeName, ShapeRecord>,
 }
@@ -73,114 +73,114 @@ pub struct State {
 /// A portal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortalRecord {
-    /// True when it is to be opened though the configuration file does not name it.
+    /// True for a portal to be opened though the configuration file does not name it.
     pub added: bool,
-    /// What it is for.
+    /// Role, portal group tag, weight and advertised address.
     pub policy: PortalPolicy,
 }
 
-/// What was set for a volume.
+/// Cache policy and limits of a volume in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyRecord {
-    /// Which volume of that name.
+    /// Identity of the volume; another volume of the same name does not inherit the policy.
     pub volume_id: VolumeId,
-    /// How it is cached, and how fast it may be.
+    /// Write policy, share of the cache, and limits of IOPS and bandwidth.
     pub policy: VolumePolicy,
 }
 
-/// A disk that we know.
+/// A known disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskRecord {
-    /// Where it was last.
+    /// Path where it was found last; a hint only, because the label identifies the disk.
     pub path: String,
-    /// Which disk it is; none before it joins a pool.
+    /// Identity from the label; `None` before the disk joins a pool.
     pub id: Option<DiskId>,
-    /// What it is for, when it waits to take the place of a lost member.
+    /// Hot-spare assignment, while the disk is a spare.
     #[serde(default)]
     pub spare: Option<SpareRecord>,
-    /// Which piece of hardware it is, as it was seen last.
+    /// Serial number, model and WWN, as seen last.
     #[serde(default)]
     pub identity: DiskIdentity,
-    /// The pool that it was a member of, once another disk has got its place there.
+    /// The pool that it was a member of, once another disk has taken its place there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<FormerMember>,
-    /// How it is logged in to, where it is a disk of another array.
+    /// Login settings, where it is a remote disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteRecord>,
 }
 
-/// How a disk of another array is logged in to.
+/// Login settings of a remote disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteRecord {
-    /// What authenticates this array.
+    /// Credentials that authenticate this array to the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<ChapRecord>,
-    /// What authenticates the target.
+    /// Credentials that authenticate the target to this array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_chap: Option<ChapRecord>,
-    /// Header and data digests are required.
+    /// True to require header and data digests.
     #[serde(default)]
     pub digests: bool,
 }
 
-/// What a spare is for.
+/// Assignment of a hot spare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpareRecord {
-    /// Its pool; any when absent.
+    /// The pool that it serves; every pool when absent.
     pub pool: Option<Name>,
-    /// True when what it holds may be overwritten.
+    /// True when the content of the disk may be overwritten.
     #[serde(default)]
     pub force: bool,
 }
 
-/// A spare that has taken a place, until there is another one.
+/// A spare that replaced a member, until another spare is added in its stead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenRecord {
     /// The disk that was the spare.
     pub spare: DiskName,
-    /// What the disk was called whose place it has.
+    /// Name of the replaced disk.
     pub of: String,
-    /// The pool that it was a spare for; any when absent.
+    /// The pool that it was assigned to; every pool when absent.
     pub pool: Option<Name>,
 }
 
-/// A pool that should be open.
+/// A pool to be opened at start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolRecord {
-    /// Which.
+    /// Identity of the pool.
     pub id: PoolId,
-    /// Spares that have taken a place in it, and were not replaced by other spares yet.
+    /// Spares that have replaced members and were not replaced by other spares yet.
     #[serde(default)]
     pub taken: Vec<TakenRecord>,
-    /// How it is to be repaired and looked through.
+    /// Policy for rebuild and scrub.
     #[serde(default)]
     pub policy: PoolPolicy,
-    /// What its latest scrubs have found, oldest first.
+    /// Reports of the latest scrubs, oldest first.
     #[serde(default)]
     pub scrubs: Vec<ScrubReport>,
-    /// When it was set how often it is to be looked through.
+    /// Time at which the scrub interval was set.
     #[serde(default)]
     pub scrub_since: Option<Timestamp>,
-    /// When the scrub began that the clock has begun, until its end is remembered.
+    /// Start of the scheduled scrub in progress, until its report is stored.
     #[serde(default)]
     pub clocked: Option<Timestamp>,
-    /// Its members, as they were known last.
+    /// Members as of the last time the pool was open.
     #[serde(default)]
     pub members: BTreeSet<DiskId>,
-    /// How it was imported read-only; none for one that is opened for writing.
+    /// Options of a read-only import; `None` for a pool that is opened for writing.
     #[serde(default)]
     pub read_only: Option<ReadOnlyRecord>,
 }
 
 impl PoolRecord {
-    /// A pool of which nothing else is known.
+    /// Returns a record with default settings.
     #[must_use]
     pub fn new(id: PoolId) -> Self {
         let (taken, policy, scrubs, scrub_since, clocked, members, read_only) = Default::default();
         Self { id, taken, policy, scrubs, scrub_since, clocked, members, read_only }
     }
 
-    /// The order that opens the pool as its record says; `whole` to refuse while disks are waited for.
+    /// Returns the order that opens the pool as recorded; `whole` makes it fail while disks are missing.
     pub(crate) fn order(&self, whole: bool) -> Order {
         let ReadOnlyRecord { force, accept_log_loss, key } = self.read_only.clone().unwrap_or_default();
         let (read_only, key) = (self.read_only.is_some(), key.map(|key| key.secret));
@@ -188,22 +188,22 @@ impl PoolRecord {
     }
 }
 
-/// What an operator said when importing a pool read-only. Nothing of it can stand on the disks of the pool, so each start
-/// needs it again.
+/// Options of a read-only import. The disks of such a pool are never written, so each start needs the options
+/// again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadOnlyRecord {
-    /// True when the node that had the pool last and did not let go of it is down.
+    /// True when the previous owner, which did not export the pool, is confirmed to be down.
     #[serde(default)]
     pub force: bool,
-    /// True when the loss of a part of the redo log is accepted.
+    /// True when the loss of part of the redo log is accepted.
     #[serde(default)]
     pub accept_log_loss: bool,
-    /// The pool key of the node that had it.
+    /// Pool key of the previous owner.
     #[serde(default)]
     pub key: Option<KeyRecord>,
 }
 
-/// A pool key that was brought along from another node.
+/// Pool key supplied from another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {
     /// The key.
@@ -211,69 +211,69 @@ pub struct KeyRecord {
     pub secret: Secret,
 }
 
-/// A pool that was being made or destroyed.
+/// A pool that was being created or destroyed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingRecord {
-    /// What it was, or was to be, called.
+    /// Name of the pool.
     pub pool: Name,
-    /// The disks that may bear its label.
+    /// Disks that may carry its label.
     pub disks: Vec<DiskName>,
 }
 
 /// A volume without a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeRecord {
-    /// Which.
+    /// Identity of the volume.
     pub id: VolumeId,
-    /// Its size.
+    /// Capacity in bytes.
     pub size: Size,
-    /// Bytes of a logical block.
+    /// Logical block size in bytes.
     pub block_bytes: u32,
-    /// What holds its data.
+    /// Back end that holds its data.
     pub backend: Backend,
 }
 
-/// A host.
+/// A host: one client machine, or any initiator that no host names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRecord {
     /// True when it stands for every initiator that no other host names.
     pub any: bool,
-    /// Its initiators.
+    /// iSCSI names of its initiators.
     pub initiators: Vec<Iqn>,
-    /// Where it may come from; anywhere when empty.
+    /// Networks that it may log in from; every address when empty.
     pub networks: Vec<Network>,
-    /// What is proven before it is let in.
+    /// CHAP credentials required at login.
     #[serde(flatten)]
     pub proof: ProofRecord,
 }
 
-/// What holds for the logins of all hosts.
+/// Authentication policy for all hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthRecord {
-    /// The weakest hash function of CHAP that is spoken.
+    /// Weakest CHAP hash function that is accepted.
     pub weakest: ChapAlgorithm,
-    /// What discovery sessions prove; what their host proves otherwise when absent.
+    /// Credentials for discovery sessions; those of the host apply when absent.
     pub discovery: Option<ProofRecord>,
 }
 
-/// What is proven with CHAP.
+/// CHAP credentials of both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofRecord {
-    /// What the initiator proves.
+    /// Credentials of the initiator.
     pub chap: Option<ChapRecord>,
-    /// What we prove.
+    /// Credentials of this array (mutual CHAP).
     pub mutual_chap: Option<ChapRecord>,
 }
 
 /// A CHAP name and secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChapRecord {
-    /// CHAP_N.
+    /// CHAP name (`CHAP_N`).
     pub user: String,
-    /// The secret, in hexadecimal: it may be any bytes.
+    /// CHAP secret. Stored in hexadecimal, because it may be any bytes.
     #[serde(with = "crate::secret_hex")]
     pub secret: Secret,
-    /// Whether a login goes without it, where that was said.
+    /// Demand that was set; when absent, the default of its direction applies.
     #[serde(default)]
     pub demand: Option<Demand>,
 }
@@ -281,32 +281,32 @@ pub struct ChapRecord {
 /// A target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetRecord {
-    /// Its iSCSI name.
+    /// iSCSI name (IQN).
     pub iqn: Iqn,
 }
 
-/// Who sees what.
+/// A presentation: one mapping of a volume to a host or a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PresentationRecord {
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// Which volume of that name.
+    /// Identity of the volume: another volume of the same name is never mapped instead.
     pub volume_id: VolumeId,
-    /// The host, or the group of hosts.
+    /// The host, the host group or `everyone`.
     pub host: Name,
-    /// The target.
+    /// The target in which it appears.
     pub target: Name,
-    /// Under which number.
+    /// LUN within the target.
     pub lun: u16,
-    /// Through portals of which groups; through all when empty.
+    /// Portal groups through which it is mapped; all when empty.
     #[serde(default)]
     pub groups: Vec<u16>,
-    /// True when the host may not write.
+    /// True when write commands are rejected.
     pub read_only: bool,
 }
 
 impl State {
-    /// What the data plane needs to decide who may see what.
+    /// Returns the access configuration for the data plane; `portals` are the open ones.
     #[must_use]
     pub fn access(&self, portals: &[SocketAddr]) -> Access {
         let portal = |&address: &SocketAddr| Portal { address, policy: self.portal_policy(address) };
@@ -326,37 +326,38 @@ impl State {
         }
     }
 
-    /// The iSCSI name of a new target, or of the default one: the naming authority, the node's name, the first part of the
-    /// node's UUID, and the target's name. Names of machines repeat, and two arrays with one target name are one target to a
-    /// host, which takes their disks for paths to one (RFC 7143 §4.2.7).
+    /// Builds the iSCSI name of a new target or of the default one: naming authority, node name, first part of
+    /// the node's UUID, and target name. Machine names repeat, and a host takes two arrays with one target name
+    /// for one target and combines their disks as paths to one device (RFC 7143 §4.2.7).
     ///
-    /// *Errors*: it is too long.
+    /// *Errors*: the name is too long.
     pub fn target_iqn(&self, settings: &Settings, target: Option<&Name>) -> Result<Iqn, Refusal> {
         let id = self.node.map(|id| id.to_string()).unwrap_or_default();
+        // The first part of the UUID tells arrays apart, and keeps the name short.
         let unique = id.split('-').next().filter(|part| !part.is_empty()).map(str::to_owned);
         let parts = [Some(settings.node.to_string()), unique, target.map(ToString::to_string)];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         format!("{}:{}", settings.target_base, parts.join(".")).parse()
     }
 
-    /// What is set for the portal.
+    /// Returns the policy of the portal, or the default one.
     #[must_use]
     pub fn portal_policy(&self, address: SocketAddr) -> PortalPolicy {
         self.portals.get(&address).map(|record| record.policy.clone()).unwrap_or_default()
     }
 
-    /// The spares that may take a place in the pool.
+    /// Returns the spares that may replace a member of the pool.
     pub fn spares_of<'a>(&'a self, pool: &'a Name) -> impl Iterator<Item = &'a DiskName> {
         let may = move |spare: &SpareRecord| spare.pool.as_ref().is_none_or(|own| own == pool);
         self.disks.iter().filter(move |(_, disk)| disk.spare.as_ref().is_some_and(may)).map(|(name, _)| name)
     }
 
-    /// What the host sees, by itself and as one of its groups.
+    /// Returns the presentations that apply to the host: its own, those of its groups and those of `everyone`.
     pub fn seen_by<'a>(&'a self, host: &'a Name) -> impl Iterator<Item = &'a PresentationRecord> {
         self.presentations.iter().filter(move |record| self.stands_for(&record.host, host))
     }
 
-    /// What every host sees, host by host; what a stranger sees comes last.
+    /// Returns every pair of host and presentation, host by host; those of unknown initiators come last.
     fn seen(&self) -> impl Iterator<Item = (&Name, &PresentationRecord)> {
         let mut seen: BTreeMap<&Name, Vec<&PresentationRecord>> = BTreeMap::new();
         for record in &self.presentations {
@@ -368,40 +369,45 @@ impl State {
         seen.into_iter().flat_map(of_host).chain(open.map(|record| (&record.host, record)))
     }
 
-    /// How many presentations each host sees that sees any.
+    /// Returns the number of presentations of each host that has any.
     pub fn seen_counts(&self) -> BTreeMap<&Name, usize> {
         let mut counts = BTreeMap::new();
         self.seen().for_each(|(host, _)| *counts.entry(host).or_default() += 1);
         counts
     }
 
-    /// The hosts that a name stands for: a host, those of a group, or all.
+    /// Resolves a name to hosts: a host, the members of a group, or all hosts.
     pub fn hosts_of<'a>(&'a self, who: &'a Name) -> impl Iterator<Item = &'a Name> {
         let all = self.is_everyone(who).then(|| self.hosts.keys());
         let members = self.groups.get(who).into_iter().flatten().filter(|host| self.hosts.contains_key(*host));
         let itself = self.hosts.get_key_value(who).map(|(host, _)| host);
+        // A group may still name a host that was removed.
         itself.into_iter().chain(members).chain(all.into_iter().flatten())
     }
 
-    /// True when no new host or group can be called so.
+    /// Returns true when no new host or group can have this name.
     pub fn is_taken(&self, name: &Name) -> bool {
         self.hosts.contains_key(name) || self.groups.contains_key(name) || name.as_str() == EVERYONE
     }
 
-    /// True when the name stands for every host and for whoever is none.
+    /// Returns true when the name stands for every host and every unknown initiator.
     pub fn is_everyone(&self, who: &Name) -> bool {
+        // An older state may have a host or a group of that name; it keeps its meaning.
         who.as_str() == EVERYONE && !self.hosts.contains_key(who) && !self.groups.contains_key(who)
     }
 
-    /// True when the name stands for whoever reaches a portal, without a proof.
+    /// Returns true when any initiator that reaches a portal is covered by the name without authentication.
     pub fn is_open(&self, who: &Name) -> bool {
+        // A host for any initiator, from any address and without CHAP, is as open as `everyone`.
         let any = self.hosts.get(who).filter(|host| host.any && host.networks.is_empty());
         self.is_everyone(who) || any.is_some_and(|host| host.proof.proof().own.is_none())
     }
 
-    /// Whoever is no host, while something is presented to everyone and no host stands for any initiator.
+    /// Returns the pseudo-host of unknown initiators, which exists while something is presented to `everyone`
+    /// and no host stands for any initiator.
     fn stranger(&self) -> Option<Host> {
         let name = &self.presentations.iter().find(|record| self.is_everyone(&record.host))?.host;
+        // A host that stands for any initiator already covers them.
         let nobody_else = self.hosts.values().all(|host| !host.any);
         let (networks, proof) = Default::default();
         nobody_else.then(|| Host { name: name.clone(), initiators: Initiators::Any, networks, proof })
@@ -411,7 +417,7 @@ impl State {
         who == host || self.is_everyone(who) || self.groups.get(who).is_some_and(|group| group.contains(host))
     }
 
-    /// The presentations of a volume.
+    /// Returns the presentations of a volume.
     pub fn presentations_of<'a>(&'a self, volume: &'a VolumeName) -> impl Iterator<Item = &'a PresentationRecord> {
         self.presentations.iter().filter(move |presentation| presentation.volume == *volume)
     }
@@ -429,7 +435,8 @@ impl HostRecord {
 }
 
 impl ProofRecord {
-    /// What the initiator proves must be, what we prove is for who asks, where nothing else was said.
+    /// Converts to the model. By default the initiator is required to authenticate, and this array
+    /// authenticates when asked.
     pub(crate) fn proof(&self) -> Proof {
         let chap = |record: &ChapRecord, usual: Demand| Chap {
             user: record.user.clone(),
@@ -444,7 +451,7 @@ impl ProofRecord {
 }
 
 impl PresentationRecord {
-    /// As one host sees it.
+    /// Resolves the presentation for one host.
     fn presentation(&self, host: &Name) -> Presentation {
         Presentation {
             volume: self.volume.clone(),

@@ -1,4 +1,8 @@
-//! What is done without being asked: events are written down, and lost members are seen to.
+//! Reconcile loop: collects events from the data plane, watches pools and disks, and starts the work that they
+//! need without a request.
+//!
+//! The daemon runs [`Steward::tend`] as one task. It takes the change lock like any request, and must never
+//! wait for an operator.
 
 use crate::Wanted;
 use crate::change::disks::Disks;
@@ -20,40 +24,42 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often everything is looked at when nothing happens.
+/// Interval between two rounds while nothing happens.
 const ROUND: Duration = Duration::from_secs(5);
-/// The same while a pool waits for its disks.
+/// Interval while a pool waits for its disks.
 const WAITING_ROUND: Duration = Duration::from_secs(2);
 
-/// Of events without end so many are written down one by one; the next ones then wait, to be one commit.
+/// Events in a burst that are committed one by one, and the pause after which further ones are committed
+/// together.
 const BURST: u32 = 16;
 const BURST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the system's clock may be off from one that nobody sets, between two looks, before it counts as set.
+/// Difference in seconds between system clock and monotonic clock, from one round to the next, above which the
+/// clock counts as set.
 const STEP_SECONDS: u64 = 30;
 
-/// What the steward has seen in its last round.
+/// Observations of the last round, compared with the next one.
 #[derive(Default)]
 pub(crate) struct Seen {
     pools: BTreeMap<Name, PoolState>,
     vigil: Vigil,
-    /// The version of the state that the disks of pools have a copy of.
+    /// Version of the state that the pool disks have a copy of.
     copied: u64,
-    /// True where the state folder was not the one that was opened.
+    /// True while the state folder is not the one that was opened.
     replaced: bool,
     /// Disks that did not answer.
     stalled: BTreeSet<DiskName>,
-    /// When all of the array was looked at last.
+    /// Time of the last full round.
     pub(crate) looked: Option<Instant>,
-    /// Remote disks that were lost, and when it was tried last to bring them back.
+    /// Lost remote disks, with the time of the last attempt to return each.
     returning: BTreeMap<DiskName, Instant>,
-    /// Pools that no scrub has read whole for too long.
+    /// Pools whose scrub is overdue.
     overdue: BTreeSet<Name>,
-    /// Pools that are not open.
+    /// Waiting times of pools that are not open.
     waits: Waits,
 }
 
-/// Work that is done without an order, in rounds.
+/// Reconcile loop: periodic work that no request starts.
 pub struct Steward {
     pub(crate) core: Arc<Core>,
     pub(crate) disks: Arc<Disks>,
@@ -67,11 +73,12 @@ pub struct Steward {
 }
 
 impl Steward {
-    /// Sees to the array until the data plane is gone.
+    /// Runs rounds until the data plane is gone.
     pub async fn tend(self: Arc<Self>) {
         let mut heard: Result<_, Refusal> = Ok(Vec::new());
         let mut without_pause = 0;
-        // It is kept from round to round: an answer is given once, and nobody would hear it who has stopped asking.
+        // The request stays open across rounds: its answer is delivered once, and dropping the future would
+        // lose it.
         let mut hearing = Box::pin(self.hear());
         let mut clock = Clock { wall: now(), steady: Instant::now() };
         loop {
@@ -97,6 +104,7 @@ impl Steward {
             }
             clock = later;
             let quiet_since = Instant::now();
+            // A pool that waits for disks is checked more often, because hosts see its LUNs as not ready.
             let round = if self.returns.is_waiting() { WAITING_ROUND } else { ROUND };
             heard = match timeout(round, &mut hearing).await {
                 Ok(heard) => {
@@ -105,6 +113,7 @@ impl Steward {
                 }
                 Err(_) => Ok(Vec::new()),
             };
+            // Back-pressure on event storms: after a burst, one commit per pause instead of one per event.
             without_pause = if quiet_since.elapsed() > BURST_PAUSE { 0 } else { without_pause + 1 };
             if without_pause > BURST {
                 sleep(BURST_PAUSE).await;
@@ -112,7 +121,7 @@ impl Steward {
         }
     }
 
-    /// What has happened since this was asked last, as soon as something has.
+    /// Waits for the next events of the data plane.
     pub async fn hear(&self) -> Result<Vec<Raised>, Refusal> {
         match self.core.engine.ask(Order::NextEvents).await? {
             Report::Events(raised) => Ok(raised),
@@ -120,13 +129,13 @@ impl Steward {
         }
     }
 
-    /// What was raised is written down, and everything that may need something is looked at once: not for each event of hosts and
-    /// portals, of which strangers make as many as they like, but then once in a round.
+    /// Logs the events and runs a round. Events of disks and pools start one immediately; events of hosts and
+    /// portals, which unknown initiators can cause at will, at most one per `ROUND`.
     pub async fn look_after(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut seen = self.seen.lock().await;
         let is_news = raised.is_empty() || raised.iter().any(|raised| concerns_disks(raised.subject.kind));
         if let Err(refusal) = self.core.events.add(&self.core.store, raised) {
-            // A disk that dies meanwhile has its spare all the same.
+            // A full or failing state disk must not keep a failed member from getting its spare.
             tracing::error!(%refusal, "what happened could not be written down");
         }
         if !is_news && seen.looked.is_some_and(|looked| looked.elapsed() < ROUND) {
@@ -135,28 +144,32 @@ impl Steward {
         seen.looked = Some(Instant::now());
         self.note_replaced(&mut seen.replaced);
         let pools = self.pools.list().await?;
+        // States are compared before and after the work below, so that each transition is an event of its own.
         self.note_pool_states(&pools, &mut seen.pools);
         self.note_stalled(&pools, &mut seen.stalled).await?;
         if self.core.store.serves_older() {
-            // An older version may call a disk a spare that holds data since.
+            // An older version may list a disk as spare that holds data by now.
             return self.refused_logins.note().await;
         }
         self.keep_copies(&mut seen.copied).await;
+        // Members that return come before spares: rebuilding is not needed where the disk is back.
         self.returns.look(&mut seen.waits).await?;
         self.remote_disks.return_lost(&mut seen.returning).await?;
         self.spares.place(&mut seen.vigil).await?;
+        // Listed again, because a spare may have changed the state of its pool.
         self.note_pool_states(&self.pools.list().await?, &mut seen.pools);
         let scrubs = self.scrubs.run_due(now(), &mut seen.overdue).await;
         scrubs.and(self.refused_logins.note().await)
     }
 
-    /// What has happened, oldest first, and what was made of it.
+    /// Returns the events, oldest first, after the round in progress.
+    // Waits for a round in progress, so that a query after a failure sees what the round has logged.
     pub async fn events(&self, wanted: Wanted) -> Vec<Event> {
         let _seen = self.seen.lock().await;
         self.core.events.list(wanted)
     }
 
-    /// A state folder that was deleted, moved or replaced since the last look is an event.
+    /// Raises an event when the state folder was deleted, moved or replaced since the last round.
     fn note_replaced(&self, was_replaced: &mut bool) {
         let replaced = self.core.hold().filter(|refusal| refusal.code == code::STATE_REPLACED);
         if let Some(refusal) = replaced.as_ref().filter(|_| !*was_replaced) {
@@ -166,7 +179,8 @@ impl Steward {
         *was_replaced = replaced.is_some();
     }
 
-    /// The disks of all pools have a copy of the state as it is: for who loses its folder, and never read by the daemon.
+    /// Writes a copy of the latest state to the disks of all pools, for disaster recovery. The daemon never
+    /// reads them.
     async fn keep_copies(&self, copied: &mut u64) {
         if *copied == self.core.store.version() || self.core.state().pools.is_empty() {
             return;
@@ -175,10 +189,11 @@ impl Steward {
         if let Err(refusal) = self.core.engine.done(Order::KeepState { version, bytes: bytes.into() }).await {
             tracing::warn!(%refusal, "the disks of pools have no copy of the latest state");
         }
+        // Set after a failure as well: the next version is tried, not the same one in each round.
         *copied = version;
     }
 
-    /// A disk that does not answer, and one that does so again, is an event.
+    /// Raises an event when a disk stops answering, and when it answers again.
     async fn note_stalled(&self, pools: &[PoolReport], seen: &mut BTreeSet<DiskName>) -> Result<(), Refusal> {
         let disks = self.disks.list().await?;
         let stalled = disks.iter().filter_map(|disk| Some((disk.name.clone()?, of_stalled(disk, pools)?)));
@@ -187,7 +202,7 @@ impl Steward {
             let sentence = format!("disk {name} does not answer: {}", problem.meaning);
             self.core.raise(event::DISK_STALLED, Subject::disk(name), sentence);
         }
-        // One that its pool has given up no longer waits, and has not answered.
+        // A disk that its pool has failed is no longer waited for, but has not answered either.
         let serves = |name: &&DiskName| {
             let disk = disks.iter().find(|disk| disk.name.as_ref() == Some(*name));
             disk.is_some_and(|disk| !matches!(disk.state, DiskState::Failed | DiskState::Missing))
@@ -199,7 +214,7 @@ impl Steward {
         Ok(())
     }
 
-    /// A pool that is better or worse than at the last look is an event.
+    /// Raises an event when the state of a pool has changed since the last round.
     fn note_pool_states(&self, pools: &[PoolReport], seen: &mut BTreeMap<Name, PoolState>) {
         for pool in pools {
             let before = seen.insert(pool.name.clone(), pool.state);
@@ -208,10 +223,11 @@ impl Steward {
             }
             let name = &pool.name;
             let (code, sentence) = match (before, pool.state) {
-                // Filling has its own events, and so has a pool that another owner has, or that could not be opened at the start.
+                // Rebuilds have their own events, and so have fenced pools and pools that failed to open at
+                // start.
                 (None, PoolState::Healthy | PoolState::Missing) | (_, PoolState::Rebuilding) => continue,
                 (_, PoolState::Failed) if pool.fenced.is_some() => continue,
-                // It was closed so that it can be opened again.
+                // The return logic closed the failed pool in order to open it again.
                 (Some(PoolState::Failed), PoolState::Missing) => continue,
                 (_, PoolState::Healthy) if !pool.lost.is_empty() => {
                     let sentence = format!(
@@ -240,7 +256,7 @@ impl Steward {
     }
 }
 
-/// True where what happened may have changed what disks and pools need.
+/// Returns true where the event may have changed what disks and pools need.
 fn concerns_disks(kind: SubjectKind) -> bool {
     match kind {
         SubjectKind::Disk | SubjectKind::Pool | SubjectKind::Volume | SubjectKind::Node => true,
@@ -248,14 +264,14 @@ fn concerns_disks(kind: SubjectKind) -> bool {
     }
 }
 
-/// One instant by the system's clock, and by one that nobody sets.
+/// One instant by the system clock and by the monotonic clock.
 struct Clock {
     wall: Timestamp,
     steady: Instant,
 }
 
 impl Clock {
-    /// How the system's clock was set between the two instants, as a sentence; nothing when it was not.
+    /// Describes how the system clock was set between the two instants; `None` when it was not.
     fn step_to(&self, later: &Self) -> Option<String> {
         let expected = self.wall.plus(later.steady.duration_since(self.steady).as_secs());
         let seconds = expected.apart(later.wall);

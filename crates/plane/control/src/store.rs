@@ -1,9 +1,13 @@
-//! The desired state, kept.
+//! Durable store of the desired state.
 //!
-//! Each version of the state is one file with a checksum of its own ([`sheet`]), and so is each version of the documents that are kept
-//! beside it and each run of events. A state of the largest array is some megabytes, so a change writes it whole: what is read back is one
-//! value that once was true, never a mixture, and never one that a disk has changed. Where the latest version is damaged, an
-//! older one is served and the store is [held](hold): nothing is written until an operator has accepted it.
+//! Each version of the state is one file with a checksum of its own ([`sheet`]), and so is each version of the
+//! documents beside it and each run of events. A state of the largest array is some megabytes, so a change
+//! writes it whole: a read returns one value that was the state at one instant, never a mixture, and never one
+//! that a disk has corrupted. Where the latest version is damaged, an older one is served and the store is
+//! [held](hold): nothing is written until an operator has accepted it.
+//!
+//! [`Core`](crate::Core) commits through it under the change lock. It must never serve content whose checksum
+//! does not match.
 
 mod documents;
 mod events;
@@ -32,72 +36,74 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vault::Vault;
 
-/// How many versions of the state are kept, the present one among them.
+/// Number of state versions kept, the current one included.
 pub(crate) const VERSIONS_KEPT: usize = 32;
 
-/// How many versions are kept after which hosts could see something else.
+/// Number of versions kept that changed the access of hosts (restore points).
 const CONFIGS_KEPT: usize = 20;
 
-/// The name of the state's files.
+/// Name of the files of the state.
 const STATE: &str = "state";
 
-/// The name of the key's file in the state directory, unless it is elsewhere.
+/// Default file name of the node key in the state directory.
 const KEY_FILE: &str = "node.key";
 
-/// The folder of the audit in the state directory: where it is, an array was.
+/// Folder of the audit log in the state directory; its presence proves that an array existed here.
 const AUDIT: &str = "audit";
 
-/// How a state is opened.
+/// Options for opening the state.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// The file of the key that secrets are sealed with; `node.key` in the state directory when absent.
+    /// Path of the key file that secrets are sealed with; `node.key` in the state directory when absent.
     pub key: Option<PathBuf>,
-    /// Secrets that the key cannot open are replaced by random ones: hosts that authenticate stay outside until theirs is set anew.
+    /// Replaces secrets that the key cannot open by random ones; hosts that authenticate are denied until new
+    /// secrets are set.
     pub forget_secrets: bool,
-    /// An empty state is begun even where a key or an audit shows that there was one.
+    /// Creates an empty state even where a key or an audit log shows that there was one.
     pub new: bool,
 }
 
-/// The state in its folder. While it lives no other daemon can open the same folder.
+/// Store of the state in its folder. While it lives no other daemon can open the same folder.
 pub struct Store {
     folder: Folder,
     vault: Vault,
     forget: bool,
-    /// Where a state was begun by this opening without being asked for: the key that was made for it, if one was.
+    /// Set where this opening created a state without being told to; the inner path is the key that was made
+    /// with it, if any.
     begun: Option<Option<PathBuf>>,
     current: Mutex<Current>,
 }
 
-/// What is in the folder, and in memory.
+/// Index of the folder, and the current state in memory.
 struct Current {
-    /// The number of the version that `state` is.
+    /// Version number of `state`.
     version: u64,
     state: Arc<State>,
-    /// The versions in files, with when each was written and whether hosts may see something else by it.
+    /// State versions on disk: write time, and whether the version changed the access of hosts.
     kept: BTreeMap<u64, (Timestamp, bool)>,
     documents: Documents,
-    /// The last record of the audit that is known.
+    /// The last known record of the audit log.
     audit: AuditHead,
     hold: Option<hold::Hold>,
-    /// What opening has found.
+    /// Findings of the opening, not yet raised as events.
     findings: Vec<(EventCode, String)>,
 }
 
 impl Store {
-    /// The state of `dir` is read, and nobody else can open it until this is dropped. Its secrets are sealed with the key in
-    /// `node.key` there.
+    /// Reads the state of `dir` and locks the folder until the store is dropped. Secrets are sealed with the
+    /// key in `node.key` there.
     ///
-    /// A directory that is not there is made, readable by its owner alone.
+    /// A missing directory is created, readable by its owner alone.
     ///
     /// *Errors*: as [`Store::open_with`].
     pub fn open(dir: &Path) -> Result<Self, Refusal> {
         Self::open_with(dir, &Opening::default())
     }
 
-    /// As [`Store::open`], with choices.
+    /// Opens the state as [`Store::open`] does, with options.
     ///
-    /// *Errors*: another daemon has it, a newer version wrote it, no version of it is whole, there was one and it is gone, its key is
-    /// missing or another one, or the operating system refuses.
+    /// *Errors*: another daemon holds the folder, a newer version wrote it, no version of it is whole, there
+    /// was a state and it is gone, its key is missing or differs, or the operating system refuses.
     pub fn open_with(dir: &Path, opening: &Opening) -> Result<Self, Refusal> {
         let folder = Folder::open(dir)?;
         let read = read::all(&folder)?;
@@ -105,7 +111,9 @@ impl Store {
         if read.is_empty() && !opening.new {
             refuse_where_one_was(dir, &key_path)?;
         }
+        // Taken before the key is loaded, because loading creates a missing one.
         let made = !key_path.exists();
+        // The key is compared with the IDs and check values in the headers before any secret is opened with it.
         let vault = load_key(&key_path, &read, opening)?;
         let mut value = read.state.clone();
         vault.open_all(&mut value, opening.forget_secrets)?;
@@ -113,6 +121,8 @@ impl Store {
             Value::Null => State::default(),
             value => serde_json::from_value(value).map_err(|error| damaged(dir, &error))?,
         };
+        // The version in memory may be older than the latest that files name; the hold blocks every write until
+        // that is accepted.
         let hold = read.hold();
         let current = Current {
             version: read.version,
@@ -124,12 +134,17 @@ impl Store {
             findings: read.findings,
         };
         let is_new = current.version == 0;
+        // A key file that existed before is not remembered here, and so never removed.
         let begun = is_new.then(|| made.then_some(key_path));
         let store = Self { folder, vault, forget: opening.forget_secrets, begun, current: Mutex::new(current) };
         if is_new {
+            // A half-made empty state would be taken for an existing array at the next start.
             store.write_version(State::default()).inspect_err(|_| store.abandon())?;
+            // An array that was asked for with `new` is not to be abandoned because of pools on this machine.
             return Ok(Self { begun: store.begun.filter(|_| !opening.new), ..store });
         }
+        // After secrets were replaced, the new ones must survive a restart. A store that serves an older
+        // version may not be written.
         if opening.forget_secrets && !store.serves_older() {
             store.write_version(State::clone(&store.state()))?;
             store.rewrite_documents(&[])?;
@@ -137,13 +152,13 @@ impl Store {
         Ok(store)
     }
 
-    /// True where this opening has begun an empty state without being told to.
+    /// Returns true where this opening created an empty state without being told to.
     pub(crate) fn was_begun(&self) -> bool {
         self.begun.is_some()
     }
 
-    /// An empty state that was begun by this opening is gone, and the key that was made for it: left alone they would be taken for
-    /// an array that is here.
+    /// Removes an empty state that this opening created, and the key that was made for it. Left in place, they
+    /// would be taken for an existing array.
     pub(crate) fn abandon(&self) {
         let Some(key) = &self.begun else { return };
         self.folder.clear();
@@ -152,9 +167,9 @@ impl Store {
         }
     }
 
-    /// The identity of the node `name`: the same from the first start in this directory on.
+    /// Returns the identity of the node `name`, which is the same from the first start in this directory on.
     ///
-    /// *Errors*: the first time it cannot be written, or the system gives no random numbers.
+    /// *Errors*: at the first start, it cannot be written, or the system gives no random numbers.
     pub fn identity(&self, name: &Name) -> Result<NodeIdentity, Refusal> {
         let mut next = State::clone(&self.state());
         let id = match next.node {
@@ -166,82 +181,89 @@ impl Store {
         Ok(NodeIdentity { id, name: name.clone(), seat: self.seat()?, machine: machine_id::read() })
     }
 
-    /// The file of the node's key.
+    /// Returns the path of the node key.
     pub(crate) fn key_path(&self) -> &Path {
         self.vault.path()
     }
 
-    /// What the keys of the node's pools are made of: the same as long as it has the same key.
+    /// Returns the secret that pool keys are derived from; it changes only with the node key.
     #[must_use]
     pub fn pool_secret(&self) -> Secret {
         self.vault.pools().clone()
     }
 
-    /// The state as it was committed last.
+    /// Returns the state as committed last.
     #[must_use]
     pub fn state(&self) -> Arc<State> {
         self.current().state.clone()
     }
 
-    /// The number of the present version; 0 before the first commit.
+    /// Returns the number of the current version; 0 before the first commit.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.current().version
     }
 
-    /// `next` is the state. A state that is the present one already is not written again.
+    /// Makes `next` the current state. A state equal to the current one is not written again.
     ///
-    /// *Errors*: it could not be written; the state is then what it was. *Durability*: it survives power loss, except while the
-    /// store is held: then it is so in memory alone.
+    /// *Errors*: it could not be written; the state is unchanged. *Durability*: it survives power loss, except
+    /// while the store is held: then it changes in memory alone.
     pub fn commit(&self, next: State) -> Result<(), Refusal> {
         let mut current = self.current();
+        // A change without effect must not use up a version and push out an older one.
         if *current.state == next {
             return Ok(());
         }
+        // Held: the daemon still tracks disk paths and the like in memory, but must not write behind a lost
+        // version.
         if current.hold.is_some() {
             current.state = Arc::new(next);
             return Ok(());
         }
+        // `write_version` takes the lock itself.
         drop(current);
         self.write_version(next)
     }
 
-    /// The versions after which hosts could see something else, with their time; oldest first.
+    /// Returns the versions that changed the access of hosts, with their time, oldest first.
     pub(crate) fn configs(&self) -> Vec<(u64, Timestamp)> {
         self.current().configs()
     }
 
-    /// The state of a version that is kept; none where its file is damaged. One at a time: each holds all secrets.
+    /// Reads a kept version of the state; `None` where its file is damaged. Read one at a time: each holds all
+    /// secrets.
     ///
     /// *Errors*: it cannot be read, or was sealed with another key.
     pub(crate) fn config(&self, number: u64) -> Result<Option<State>, Refusal> {
+        // Damage of an old version is only logged: the list of restore points leaves it out.
         let Found::Whole(_, body) = self.folder.read(STATE, number)? else {
             tracing::warn!(version = number, "a kept version of the state is damaged");
             return Ok(None);
         };
         let mut value = serde_json::from_slice(&body).map_err(|error| damaged(self.folder.path(), &error))?;
+        // Secrets are not given up here: a restore point that cannot be opened is an error.
         self.vault.open(&mut value)?;
         serde_json::from_value(value).map(Some).map_err(|error| damaged(self.folder.path(), &error))
     }
 
-    /// The versions that are kept, oldest first.
+    /// Returns the versions that are kept, oldest first.
     #[must_use]
     pub fn versions(&self) -> Vec<u64> {
         self.current().kept.keys().copied().collect()
     }
 
-    /// What opening has found that somebody must hear of, once.
+    /// Takes the findings of the opening, to be raised as events once.
     pub(crate) fn take_findings(&self) -> Vec<(EventCode, String)> {
         std::mem::take(&mut self.current().findings)
     }
 
-    /// The last record of the audit that any file of the state tells of.
+    /// Returns the last audit record that any file of the state names.
     #[must_use]
     pub fn audit_head(&self) -> AuditHead {
         self.current().audit.clone()
     }
 
-    /// The audit has this last record: whatever is written next tells of it.
+    /// Records the last audit record; every file that is written from now on names it.
     pub fn note_audit_head(&self, head: AuditHead) {
         self.current().audit = head;
     }
@@ -249,8 +271,11 @@ impl Store {
     fn write_version(&self, next: State) -> Result<(), Refusal> {
         let unwritten = |error: &serde_json::Error| unwritable(self.folder.path(), error);
         let mut value = serde_json::to_value(&next).map_err(|error| unwritten(&error))?;
+        // Sealed in a JSON copy; the state in memory keeps its secrets in plain text.
         self.vault.seal(&mut value)?;
         let body = serde_json::to_vec(&value).map_err(|error| unwritten(&error))?;
+        // The lock is held across the write, so version numbers and the header's audit record cannot be
+        // overtaken.
         let mut current = self.current();
         let access = next.access_part() != current.state.access_part();
         let version = current.version + 1;
@@ -258,6 +283,7 @@ impl Store {
         self.folder.write(&header, &body)?;
         (current.version, current.state) = (version, Arc::new(next));
         current.kept.insert(version, (header.time, access));
+        // Only after the new version is durable may an old one be removed.
         for old in current.surplus() {
             self.folder.remove(STATE, old);
             current.kept.remove(&old);
@@ -281,12 +307,15 @@ impl Store {
         }
     }
 
-    /// What only this daemon can have: its boot of the machine, and the lock that it holds there. Where nobody tells which boot
-    /// it is, a new one each time.
+    /// Returns a token that is unique to this daemon: the boot ID of the machine, mixed with the identity of
+    /// the lock file. Without a boot ID it is random, so it differs at each start.
     fn seat(&self) -> Result<[u8; 16], Refusal> {
+        // The boot ID changes with each boot, so the token is never one that was used before it.
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let Some(boot) = boot.and_then(|text| text.trim().parse::<NodeId>().ok()) else { return random() };
         let (device, inode) = self.folder.lock_identity();
+        // The lock file tells two daemons on one boot apart: its device and inode are unique while the lock is
+        // held.
         let mut seat = boot.to_bytes();
         let place = device.to_le_bytes().into_iter().chain(inode.to_le_bytes());
         seat.iter_mut().zip(place).for_each(|(byte, of_file)| *byte ^= of_file);
@@ -299,7 +328,7 @@ impl Store {
 }
 
 impl Current {
-    /// The latest versions after which hosts could see something else, oldest first.
+    /// Returns the latest versions that changed the access of hosts, oldest first; at most [`CONFIGS_KEPT`].
     fn configs(&self) -> Vec<(u64, Timestamp)> {
         let access = self.kept.iter().rev().filter(|(_, (_, access))| *access).take(CONFIGS_KEPT);
         let mut configs: Vec<_> = access.map(|(number, (time, _))| (*number, *time)).collect();
@@ -307,7 +336,7 @@ impl Current {
         configs
     }
 
-    /// Versions that are kept no longer.
+    /// Returns the versions to delete: not among the latest [`VERSIONS_KEPT`], and no restore point.
     fn surplus(&self) -> Vec<u64> {
         let configs: BTreeSet<u64> = self.configs().into_iter().map(|(number, _)| number).collect();
         let old = self.kept.keys().rev().skip(VERSIONS_KEPT);
@@ -315,11 +344,13 @@ impl Current {
     }
 }
 
-/// Refuses to begin an empty state where there was one.
+/// Refuses to create an empty state where there was one.
 fn refuse_where_one_was(dir: &Path, key: &Path) -> Result<(), Refusal> {
     let audit = dir.join(AUDIT);
     let has_records = fs::read_dir(&audit).is_ok_and(|mut entries| entries.next().is_some());
     let left = if has_records { &audit } else { key };
+    // A key that is configured elsewhere may have been put there in advance; only one inside the directory
+    // proves an earlier state.
     let has_key = key.starts_with(dir) && key.exists();
     if !has_records && !has_key {
         return Ok(());
@@ -331,12 +362,16 @@ fn refuse_where_one_was(dir: &Path, key: &Path) -> Result<(), Refusal> {
     ))
 }
 
-/// The key that the state names; a new one only for a state that is new.
+/// Loads the key that the state names. A new key is created only for a new state, or where secrets are given
+/// up.
 fn load_key(path: &Path, read: &read::Read, opening: &Opening) -> Result<Vault, Refusal> {
     let mut known = vault::keys_of(&mut read.state.clone())?;
+    // Headers name the key even where the state contains no secret.
     known.extend(read.keys.iter().cloned());
     match Vault::load(path).map_err(|refusal| naming(refusal, &known))? {
+        // With the secrets given up, any key will do.
         Some(vault) if opening.forget_secrets => Ok(vault),
+        // Same ID, other check value: a bit of the key file has flipped.
         Some(vault) if known.contains(vault.id()) && !read.is_key(vault.id(), vault.check()) => {
             Err(naming(vault::changed(path), &known))
         }
@@ -354,7 +389,7 @@ fn load_key(path: &Path, read: &read::Read, opening: &Opening) -> Result<Vault, 
     }
 }
 
-/// The refusal, which says as well which key is wanted.
+/// Adds the ID of the required key to a refusal.
 fn naming(refusal: Refusal, known: &BTreeSet<String>) -> Refusal {
     if known.is_empty() {
         return refusal;

@@ -1,4 +1,4 @@
-//! Control over the real engine on a simulated machine.
+//! Tests of the control plane over the real engine on a simulated machine.
 
 mod access;
 mod care;
@@ -37,12 +37,12 @@ pub struct Array {
 }
 
 impl Array {
-    /// An array that knows nothing yet.
+    /// Creates an empty array.
     pub async fn new() -> Self {
         Self::on(tempfile::tempdir().expect("a folder"), Testbed::default()).await
     }
 
-    /// The array that `dir` holds, over `testbed`.
+    /// Starts the array in `dir` over `testbed`.
     pub async fn on(dir: TempDir, testbed: Testbed) -> Self {
         let access = testbed.access.clone();
         let (sender, engine) = testbed.start();
@@ -50,17 +50,17 @@ impl Array {
         Self { control, dir, access, engine }
     }
 
-    /// The same array after the daemon was stopped (or killed) and started again.
+    /// Restarts the array, as after a stop or a kill of the daemon.
     pub async fn restarted(self) -> Self {
         self.restarted_on(Testbed::default()).await
     }
 
-    /// The same array, started again over `testbed`.
+    /// Restarts the array over `testbed`.
     pub async fn restarted_on(self, testbed: Testbed) -> Self {
         Self::on(self.killed(), testbed).await
     }
 
-    /// What the array leaves when its daemon is killed: no thread of it writes any more.
+    /// Kills the daemon and returns the folder: no thread writes to it any more.
     pub fn killed(self) -> TempDir {
         let Self { control, dir, engine, .. } = self;
         drop(control);
@@ -72,12 +72,12 @@ impl Array {
         disks(self.dir.path())
     }
 
-    /// What the data plane was told last about who may see what.
+    /// Returns the access rules that the data plane received last.
     pub fn access(&self) -> Access {
         self.access.lock().expect("not poisoned").clone()
     }
 
-    /// Makes and adds disks `d0`… of 512 MiB.
+    /// Creates and adds disks `d0`… of 512 MiB.
     pub async fn add_disks(&self, names: &[&str]) {
         for name in names {
             self.control.disks.add(new_disk(&self.folder(), name, Size::mib(512))).await.expect("a disk");
@@ -92,14 +92,14 @@ impl Array {
         self.control.volumes.create(new_volume(name, Some(size))).await
     }
 
-    /// The pool opens at once without disks that are absent.
+    /// Sets the pool to open immediately without absent disks.
     pub async fn wait_for_no_disk(&self, pool: &str) {
         let settings = [("disk.wait".to_owned(), "0s".to_owned())].into();
         let pool = pool.parse().expect("a name");
         self.control.pools.set(&pool, crate::request::PoolSettings { settings }).await.expect("a setting");
     }
 
-    /// Four disks, a RAID-6 pool `tank`, a volume `tank/vm1`, a host `web` that sees it.
+    /// Creates four disks, a RAID-6 pool `tank`, a volume `tank/vm1`, and a host `web` that it is presented to.
     pub async fn furnish(&self) {
         self.add_disks(&["d0", "d1", "d2", "d3"]).await;
         self.create_pool("tank", Level::Raid6, &["d0", "d1", "d2", "d3"]).await.expect("a pool");
@@ -127,7 +127,7 @@ async fn boot_on(dir: &Path, orders: Sender<Call>) -> Control {
     Control::start(settings, store, Engine::new(orders)).await.expect("starts")
 }
 
-/// The file holds a file system of another from its first block on, and keeps its length.
+/// Writes a foreign file system over the start of the file, which keeps its length.
 pub(crate) fn make_foreign(path: impl AsRef<Path>) {
     let file = std::fs::File::options().write(true).open(path).expect("opens");
     std::os::unix::fs::FileExt::write_all_at(&file, b"XFSB, and what somebody has there", 0).expect("writes");

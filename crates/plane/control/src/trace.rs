@@ -1,26 +1,26 @@
-//! The traces of volumes: which commands they had, and when.
+//! I/O traces of volumes: their latest commands with times.
 
 use crate::core::Core;
 use crate::request::NewTrace;
 use model::{Order, Refusal, TRACE_COMMANDS, TRACE_COMMANDS_MAX, TraceReport, Traced, VolumeName, code};
 use std::sync::Arc;
 
-/// Traces of the commands of a volume.
+/// I/O traces of volumes.
 pub struct Traces {
     pub(crate) core: Arc<Core>,
 }
 
 impl Traces {
-    /// How the trace of the volume is; of one that is not traced it says so.
+    /// Reports the trace of the volume, or that none runs.
     ///
     /// *Errors*: there is no such volume, or it is not open.
     pub async fn report(&self, volume: &VolumeName) -> Result<TraceReport, Refusal> {
         self.core.engine.trace(Order::Trace { volume: volume.clone() }).await
     }
 
-    /// The volume is traced from now on. Nothing of that is kept over a restart.
+    /// Starts the trace of a volume. It does not survive a restart.
     ///
-    /// *Errors*: no such volume; it is traced already; too many commands, for it or with all others.
+    /// *Errors*: no such volume; a trace runs already; too many commands, for it or in all traces together.
     pub async fn start(&self, volume: &VolumeName, asked: &NewTrace) -> Result<TraceReport, Refusal> {
         let commands = asked.commands.unwrap_or(TRACE_COMMANDS);
         if !(1..=TRACE_COMMANDS_MAX).contains(&commands) {
@@ -30,16 +30,16 @@ impl Traces {
         self.core.engine.trace(Order::StartTrace { volume: volume.clone(), commands }).await
     }
 
-    /// What the trace of the volume holds; it goes on.
+    /// Returns the traced commands; the trace continues.
     ///
-    /// *Errors*: no such volume, or it is not traced.
+    /// *Errors*: no such volume, or no trace runs.
     pub async fn take(&self, volume: &VolumeName) -> Result<Traced, Refusal> {
         Ok(*self.core.engine.traced(Order::TakeTrace { volume: volume.clone() }).await?)
     }
 
-    /// The volume is not traced any more, and what its trace held is gone; how it was.
+    /// Stops the trace, discards its commands, and returns its last state.
     ///
-    /// *Errors*: no such volume, or it is not traced.
+    /// *Errors*: no such volume, or no trace runs.
     pub async fn stop(&self, volume: &VolumeName) -> Result<TraceReport, Refusal> {
         self.core.engine.trace(Order::StopTrace { volume: volume.clone() }).await
     }

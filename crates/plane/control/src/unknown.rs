@@ -1,4 +1,4 @@
-//! Refusals of names that nothing has.
+//! Refusals for names of objects that do not exist.
 
 use model::{DiskName, Name, Refusal, VolumeName, code};
 

@@ -1,5 +1,6 @@
-//! How everything is: one look at the array ([`Snapshot`]), and all that is wrong in it. The status, the alerts, the findings of `doctor`,
-//! the metrics and the exit code of `status --check` come from the same list of conditions.
+//! Status of the array: one consistent look at everything ([`Snapshot`]) and all problems in it. The status,
+//! the alerts, the findings of `doctor`, the metrics and the exit code of `status --check` all derive from the
+//! same list of conditions.
 
 mod conditions;
 mod problems;
@@ -38,13 +39,14 @@ pub struct Status {
 }
 
 impl Status {
-    /// How the whole array is.
+    /// Reports the status of the whole array.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn report(&self) -> Result<StatusReport, Refusal> {
         let engine = self.core.engine.status(Order::Status).await?;
         let snapshot = self.snapshot().await?;
         let problems: Vec<Problem> = snapshot.conditions().into_iter().map(|condition| condition.problem).collect();
+        // A drained portal was chosen by an operator: shown, without effect on the severity.
         let notices: Vec<Problem> =
             snapshot.portals.iter().filter(|portal| portal.policy.drained).map(of_drained).collect();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -53,6 +55,7 @@ impl Status {
         Ok(StatusReport {
             node: self.core.settings.node.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            // Conditions are sorted, so the first problem is the worst.
             severity: problems.first().map_or(Severity::Good, |problem| problem.severity),
             verdict: verdict(&problems, &notices),
             pools: count(pools.len()),
@@ -70,7 +73,7 @@ impl Status {
     }
 }
 
-/// One sentence: all is good, or the worst thing and what to do about it.
+/// Summarizes in one sentence: all good, or the worst problem with its action.
 fn verdict(problems: &[Problem], notices: &[Problem]) -> String {
     match problems {
         [] if notices.is_empty() => "All good".to_owned(),

@@ -1,4 +1,5 @@
-//! What is reported of hosts, groups, targets and presentations. The parts fill it in ([`crate::change`]); nothing here asks them.
+//! Reports of hosts, groups, targets and presentations, as API responses. The parts ([`crate::change`]) fill
+//! them in.
 
 use crate::State;
 use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord};
@@ -14,126 +15,129 @@ use std::net::SocketAddr;
 /// A host, without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostReport {
-    /// Its name.
+    /// Name of the host.
     pub name: Name,
     /// True when it stands for every initiator that no other host names.
     pub any: bool,
-    /// Its initiators.
+    /// iSCSI names of its initiators.
     pub initiators: Vec<Iqn>,
-    /// Where it may come from; anywhere when empty.
+    /// Networks that it may log in from; every address when empty.
     pub networks: Vec<Network>,
-    /// What is proven before it is let in.
+    /// CHAP credentials required at login.
     #[serde(flatten)]
     pub proof: ProofReport,
-    /// How many volumes it sees.
+    /// Number of volumes presented to it.
     pub presentations: u32,
-    /// LUN numbers that it had for volumes, and that no other volume gets by itself.
+    /// Former LUNs, which are never assigned to another volume automatically.
     #[serde(default)]
     pub former_luns: Vec<FormerLun>,
 }
 
-/// A LUN number that was a volume once.
+/// A LUN that a volume was presented under before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FormerLun {
-    /// The iSCSI name of the target.
+    /// iSCSI name of the target.
     pub target: Iqn,
-    /// The number.
+    /// LUN within the target.
     pub lun: u16,
-    /// What the volume was called.
+    /// Name of the volume at that time.
     pub volume: VolumeName,
-    /// Which volume it was. It may be gone.
+    /// Identity of the volume, which may have been deleted.
     pub volume_id: VolumeId,
 }
 
-/// What is proven at a login, without secrets.
+/// CHAP authentication at login, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProofReport {
-    /// The CHAP name that the initiator must prove; none when it need not.
+    /// CHAP name of the initiator; null when it is not authenticated.
     pub chap_user: Option<String>,
-    /// Whether it goes without.
+    /// Demand on the initiator: `required` denies a login without CHAP.
     #[serde(default)]
     pub chap_demand: Option<Demand>,
-    /// The CHAP name that we prove; none when we do not.
+    /// CHAP name of this array (mutual CHAP); null without it.
     pub mutual_chap_user: Option<String>,
-    /// Whether it goes without.
+    /// Demand on the array: `required` denies a login without mutual CHAP.
     #[serde(default)]
     pub mutual_chap_demand: Option<Demand>,
 }
 
-/// What holds for the logins of all hosts.
+/// Authentication policy for all hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuthReport {
-    /// The weakest hash function of CHAP that is spoken.
+    /// Weakest CHAP hash function that is accepted.
     pub weakest: ChapAlgorithm,
-    /// What discovery sessions prove; what their host proves for other sessions when absent.
+    /// Authentication of discovery sessions; that of the host when absent.
     pub discovery: Option<ProofReport>,
 }
 
-/// A group of hosts that see the same volumes.
+/// A group of hosts with the same mappings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostGroupReport {
-    /// Its name.
+    /// Name of the group.
     pub name: Name,
-    /// Its hosts.
+    /// Names of its hosts.
     pub hosts: Vec<Name>,
-    /// How many volumes are presented to it.
+    /// Number of volumes presented to it.
     pub presentations: u32,
-    /// LUN numbers that it had for volumes, and that no other volume gets by itself.
+    /// Former LUNs, which are never assigned to another volume automatically.
     #[serde(default)]
     pub former_luns: Vec<FormerLun>,
 }
 
-/// A target.
+/// An iSCSI target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetReport {
-    /// Its name among ours.
+    /// Name in this array.
     pub name: Name,
-    /// Its iSCSI name.
+    /// iSCSI name (IQN).
     pub iqn: Iqn,
-    /// How many presentations go through it.
+    /// Number of presentations in it.
     pub presentations: u32,
 }
 
-/// Who sees what, and what the host needs to know to see it.
+/// A presentation, with everything that a host needs to use it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PresentationReport {
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// Which volume of that name.
+    /// Identity of the volume.
     pub volume_id: VolumeId,
-    /// The host, or the group of hosts.
+    /// The host, the host group or `everyone`.
     pub host: Name,
-    /// The target, by its name among ours.
+    /// Name of the target in this array.
     pub target: Name,
-    /// The target's iSCSI name.
+    /// iSCSI name of the target.
     pub iqn: Iqn,
-    /// Under which number.
+    /// LUN within the target.
     pub lun: u16,
-    /// Through portals of which groups; through all when empty.
+    /// Portal groups through which it is mapped; all when empty.
     pub groups: Vec<u16>,
-    /// True when the host may not write.
+    /// True when write commands are rejected.
     pub read_only: bool,
-    /// True when whoever reaches a portal sees it, and proves nothing.
+    /// True when any initiator that reaches a portal is mapped without authentication.
     #[serde(default)]
     pub open: bool,
-    /// Where the target is reached.
+    /// Addresses at which hosts reach the target.
     pub portals: Vec<String>,
-    /// The CHAP name that the host must prove; none when it need not.
+    /// CHAP name of the initiator; null when it is not authenticated.
     pub chap_user: Option<String>,
-    /// The CHAP name that we prove; none when we do not.
+    /// CHAP name of this array (mutual CHAP); null without it.
     pub mutual_chap_user: Option<String>,
 }
 
 impl PresentationReport {
     pub(crate) fn of(record: &PresentationRecord, state: &State, portals: &[PortalReport]) -> Self {
         let target = state.targets.get(&record.target).expect("a target with presentations is not removed");
-        // The hosts of a group have their own.
+        // `None` for a group: each of its hosts has its own credentials.
         let host = state.hosts.get(&record.host);
         let open = portals.iter().filter(|portal| portal.state == PortalState::Open);
         let open = open.map(|portal| (portal.address, state.portal_policy(portal.address)));
         let shown = |policy: &PortalPolicy| is_shown_in(&record.groups, policy.tag);
         let mut portals: Vec<(SocketAddr, PortalPolicy)> = open.filter(|(_, policy)| shown(policy)).collect();
+        // Portals that hosts connect to first: where front portals exist, data portals are reached by
+        // redirection only.
         only_fronts(&mut portals);
+        // Drained portals last, because they redirect new sessions.
         portals.sort_by_key(|(_, policy)| policy.drained);
         Self {
             volume: record.volume.clone(),
@@ -185,7 +189,7 @@ impl AuthReport {
 }
 
 impl fmt::Display for ProofReport {
-    /// As what an initiator does: `proves itself as web`.
+    /// Writes a verb phrase, such as `proves itself as web`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(user) = &self.chap_user else { return f.write_str("is believed without proof") };
         let may = if self.chap_demand == Some(Demand::Offered) { "may prove" } else { "proves" };

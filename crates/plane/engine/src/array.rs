@@ -1,4 +1,8 @@
-//! The arrays of a pool: their members, and who hears of what is wrong with them.
+//! Arrays of a pool: the device stack of their members, and the link from an array to its pool for failures and
+//! findings.
+//!
+//! Used by `pool` when it creates, opens or changes groups. Also maps RAID levels between the model, the catalog and
+//! the `raid` crate.
 
 use crate::counted::Counted;
 use crate::fence::Fenced;
@@ -18,23 +22,23 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use volume::Window;
 
-/// A member disk as a whole: labels and catalogs at its ends, the array's data area between.
+/// A member disk in full: labels and catalogs at its ends, the data area of the array between them.
 pub(crate) type Disk<W> = Rc<GroupCommit<Fenced<Interruptible<Counted<Overlay<MemberDisk<W>>>>>>>;
 
-/// What an array uses of a member disk.
+/// Data area of a member disk, as the array sees it.
 pub(crate) type Member<W> = Window<Disk<W>>;
 
-/// The array of one group, with its lost blocks. Shared by the pool, its volumes and whoever repairs it.
+/// Array of one group with its list of lost blocks. Shared by the pool, its volumes and the maintenance tasks.
 pub(crate) type Group<W> = Rc<Guarded<Member<W>>>;
 
-/// Opens the disk at `path` as members are opened.
+/// Opens the disk at `path` for use as a member.
 ///
-/// *Errors*: as of [`inspect::open_as`].
+/// *Errors*: as [`inspect::open_as`].
 pub(crate) async fn open_disk<W: World>(shard: &ShardContext<W>, path: &str) -> Result<Disk<W>, Refusal> {
     open_disk_as(shard, path, false, false).await
 }
 
-/// The same, for reading alone where that is asked for; with `force`, registrations of other initiators are preempted.
+/// As [`open_disk`], read-only on request; with `force`, reservations of other initiators are preempted.
 pub(crate) async fn open_disk_as<W: World>(
     shard: &ShardContext<W>,
     path: &str,
@@ -45,67 +49,71 @@ pub(crate) async fn open_disk_as<W: World>(
     let world = shard.world.clone();
     let counted = Counted::new(Overlay::new(device), move || world.now());
     let device = Interruptible::new(counted, shard.run_clock(), spawn_on(&shard.world));
+    // Registered before anything is sent to the disk: it must not be opened again while an operation is in flight.
     shard.remotes.landings().watch(path, device.landings());
     Ok(Rc::new(GroupCommit::new(Fenced::new(device))))
 }
 
-/// What lets callers of the disk stop waiting for it.
+/// Layer that lets callers of the disk stop waiting for an operation.
 pub(crate) fn interruptible<W: World>(disk: &Disk<W>) -> &Interruptible<Counted<Overlay<MemberDisk<W>>>> {
     disk.device().device()
 }
 
-/// What counts the operations of the disk.
+/// Layer that counts the operations of the disk.
 pub(crate) fn counted<W: World>(disk: &Disk<W>) -> &Counted<Overlay<MemberDisk<W>>> {
     interruptible(disk).device()
 }
 
-/// What keeps writes of the disk in memory, where they are kept.
+/// Layer that keeps writes to the disk in memory if the pool is read-only.
 pub(crate) fn overlay<W: World>(disk: &Disk<W>) -> &Overlay<MemberDisk<W>> {
     counted(disk).device()
 }
 
-/// Hears of what is wrong with the members of one group: writes their failures into the catalog of the pool, on
-/// the disks that are left, and tells what they return that was not written.
+/// Listener for the failures and findings of one group. Records failed members in the catalog of the pool, on the
+/// remaining disks, and reports blocks that differ from what was written.
 pub(crate) struct Watch<W: World> {
     group: usize,
-    /// The array keeps a record of its own, which is all that there is until its pool is open.
+    /// True if the array records failures in its own log; that is the only record until the pool is open.
     protected: bool,
-    /// Set once the pool is open: arrays are made before their pool.
+    /// Pool of the group; set once it is open, because arrays are assembled before their pool.
     pool: OnceCell<Weak<OpenPool<W>>>,
-    /// What was found before that.
+    /// Findings from before the pool was open.
     early: RefCell<Vec<Finding>>,
-    /// The operator accepts what a damaged redo log has lost.
+    /// True if the operator accepts the loss of damaged batches of the redo log.
     accepts_log_loss: Cell<bool>,
 }
 
 impl<W: World> Watch<W> {
-    /// The watch over the group at `group` in the catalog.
+    /// Creates the listener for the group at `group` in the catalog.
     pub(crate) fn new(group: usize, protected: bool) -> Rc<Self> {
         let (pool, early, accepts_log_loss) = Default::default();
         Rc::new(Self { group, protected, pool, early, accepts_log_loss })
     }
 
-    /// The array of the group opens also where batches of its redo log cannot be read.
+    /// Lets the array of the group open even if batches of its redo log cannot be read.
     pub(crate) fn accept_log_loss(&self) {
         self.accepts_log_loss.set(true);
     }
 
-    /// `pool` hears of everything from now on, also of what was found before.
+    /// Binds the listener to `pool`, which receives all findings from now on, and those from before.
     pub(crate) fn bind(&self, pool: &Rc<OpenPool<W>>) {
+        // Weak: the pool owns its arrays, and these own this listener.
         let bound = self.pool.set(Rc::downgrade(pool));
         assert!(bound.is_ok(), "a watch is bound once");
         self.early.take().into_iter().for_each(|finding| pool.note_finding(self.group, finding));
     }
 
-    /// How a protected array of `disks` is run that is watched so, with `page_bytes` of memory for its sums.
+    /// Options of a protected array over `disks` with this listener and `page_bytes` of memory for its checksums.
     pub(crate) fn options<'a>(
         self: &Rc<Self>,
         world: &W,
         page_bytes: usize,
         disks: impl Iterator<Item = &'a Disk<W>>,
     ) -> Options {
+        // Disks with sectors of a whole block are taken to write a block atomically at a power loss.
         let mut sectors = disks.map(|disk| disk.geometry().physical_block_bytes);
         let blocks_are_atomic = sectors.all(|bytes| bytes >= raid::BLOCK_BYTES);
+        // The array holds the listener through this closure.
         let watch = self.clone();
         let findings: Rc<dyn Fn(Finding)> = Rc::new(move |finding| watch.hear_of(finding));
         let (spawn, pause) = (Some(spawn_on(world)), Some(pause_on(world)));
@@ -116,6 +124,7 @@ impl<W: World> Watch<W> {
     fn hear_of(&self, finding: Finding) {
         match self.pool.get().map(Weak::upgrade) {
             Some(Some(pool)) => pool.note_finding(self.group, finding),
+            // The pool is being dropped: nobody is left to report to.
             Some(None) => {}
             None => self.early.borrow_mut().push(finding),
         }
@@ -126,20 +135,22 @@ impl<W: World> FailureLog for Watch<W> {
     fn record(&self, member: u16, error: IoError) -> Pin<Box<dyn Future<Output = Result<Stable, IoError>>>> {
         let pool = self.pool.get().and_then(Weak::upgrade);
         let group = self.group;
+        // Before the pool is open the array's own record counts, afterwards the catalog.
         let recorded_by_array = self.protected && self.pool.get().is_none();
         Box::pin(async move {
             if recorded_by_array {
-                // The anchor that ends the opening says who is absent; the catalog hears of it once the pool is open.
+                // The anchor written at the end of the opening lists the absent members; the catalog follows once the
+                // pool is open.
                 return Ok(Stable::attest());
             }
-            // A failure while the pool is being made or closed cannot be recorded, so nothing is acknowledged.
+            // While the pool is created or closed a failure cannot be recorded, so nothing may be acknowledged.
             let gone = IoError { kind: IoErrorKind::Gone, ..error };
             let pool = pool.ok_or(gone)?;
             let (tell, told) = mailbox::channel();
-            // A task of its own: the array drives its work only while somebody waits for it, and a failure
-            // that only reads have met is to be written down too.
+            // A task of its own: the array runs its work only while a command waits for it, and a failure that only
+            // reads have met must be recorded as well.
             pool.clone().spawn(async move {
-                // Nobody waits when the array is gone.
+                // The send fails only if the array is gone.
                 let _ = tell.send(pool.record_failure(group, member, error).await);
             });
             told.receive().await.unwrap_or(Err(gone))
@@ -147,7 +158,7 @@ impl<W: World> FailureLog for Watch<W> {
     }
 }
 
-/// The code of a level in the catalog; see `docs/on-disk.md`.
+/// Code of a RAID level in the catalog (`docs/on-disk.md`).
 pub(crate) fn level_code(level: model::Level) -> u8 {
     match level {
         model::Level::Raid0 => 0,
@@ -158,12 +169,12 @@ pub(crate) fn level_code(level: model::Level) -> u8 {
     }
 }
 
-/// The level behind a code, or `None` for one that this version does not know.
+/// RAID level of a code; `None` for a code that this version does not know.
 pub(crate) fn level_of_code(code: u8) -> Option<model::Level> {
     model::Level::ALL.into_iter().find(|&level| level_code(level) == code)
 }
 
-/// The level in the words of `raid`.
+/// RAID level in the terms of the `raid` crate.
 pub(crate) fn raid_level(level: model::Level) -> raid::Level {
     match level {
         model::Level::Raid0 => raid::Level::Raid0,

@@ -1,5 +1,7 @@
-//! The back ends of volumes: what makes, resizes and removes the unit of each kind. Whatever differs between kinds is asked here,
-//! on the shard that is the volume's home; the conductor does not know them apart.
+//! Back ends of volumes: creation, resize and removal of the unit of each kind.
+//!
+//! Called by the conductor on the volume's home shard. All differences between the kinds are decided here, so the
+//! conductor does not distinguish them.
 
 use crate::shard_context::ShardContext;
 use crate::{pool, unit};
@@ -7,19 +9,19 @@ use model::{Backend, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeRe
 use shard::World;
 use std::rc::Rc;
 
-/// A kind of back end.
+/// Kind of a back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackEnd {
-    /// A pool, which knows its volumes by itself.
+    /// A pool, whose catalog lists its volumes.
     Pool,
-    /// Memory, nothing, or a file or device: control remembers the volume.
+    /// Memory, the null device, or a file or block device: the control plane keeps the volume in its state.
     Alone,
 }
 
 impl BackEnd {
-    /// The kind of a volume to be made.
+    /// Kind of a volume to be created.
     ///
-    /// *Errors*: `NAME_INVALID` for a volume of a pool whose name names none.
+    /// *Errors*: `NAME_INVALID` for a volume of a pool whose name has no pool.
     pub(crate) fn of_spec(spec: &VolumeSpec) -> Result<Self, Refusal> {
         match (&spec.backend, spec.name.pool()) {
             (Backend::Pool { .. }, Some(_)) => Ok(Self::Pool),
@@ -31,12 +33,12 @@ impl BackEnd {
         }
     }
 
-    /// The kind of a volume that is open.
+    /// Kind of an open volume, judged by its name.
     pub(crate) fn of_name(name: &VolumeName) -> Self {
         if name.pool().is_some() { Self::Pool } else { Self::Alone }
     }
 
-    /// Makes the volume, or opens it again; it serves.
+    /// Creates the volume, or opens it again, and serves it.
     pub(crate) async fn create<W: World>(
         self,
         shard: Rc<ShardContext<W>>,
@@ -48,7 +50,7 @@ impl BackEnd {
         }
     }
 
-    /// Grows the volume to `size`, and tells its initiators.
+    /// Grows the volume to `size` and notifies its initiators.
     pub(crate) async fn resize<W: World>(
         self,
         shard: Rc<ShardContext<W>>,
@@ -63,7 +65,7 @@ impl BackEnd {
 
     /// Admits a policy for the volume.
     ///
-    /// *Errors*: `POLICY_IMPOSSIBLE` where nothing is cached or limited.
+    /// *Errors*: `POLICY_IMPOSSIBLE` for a volume without a pool, which has no cache and no limits.
     pub(crate) fn admit_policy(self, name: &VolumeName) -> Result<(), Refusal> {
         match self {
             Self::Pool => Ok(()),
@@ -85,7 +87,7 @@ impl BackEnd {
         pool::set_policy(shard, name, policy).await
     }
 
-    /// Removes the volume: it does not serve any more, and what a pool held of it is freed.
+    /// Removes the volume: it is withdrawn from hosts, and a pool frees its space.
     pub(crate) async fn remove<W: World>(
         self,
         shard: Rc<ShardContext<W>>,

@@ -1,6 +1,8 @@
-//! The conductor: answers control's orders, knows which shard is whose home, and forwards.
+//! Conductor: carries out the orders of the control plane. Runs on shard 0, keeps the home of every pool and volume,
+//! and forwards orders to them.
 //!
-//! Orders that change something run one at a time, in order; questions are answered beside them, and pools are opened beside them.
+//! Orders that change something run one at a time, in order. Queries are answered concurrently, and pools are opened
+//! concurrently. The conductor never touches a pool itself; only its home shard does.
 
 mod copies;
 mod disks;
@@ -26,7 +28,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What the conductor knows: where everything has its home.
+/// State of the conductor: known disks, and the homes of pools and volumes.
 pub struct Conductor<W: World> {
     shard: Rc<ShardContext<W>>,
     disks: KnownDisks,
@@ -39,11 +41,11 @@ pub struct Conductor<W: World> {
     former: RefCell<BTreeMap<PoolId, usize>>,
     started: shard::Time,
     stopped: Cell<bool>,
-    /// Names how disks and sockets are driven, for reports.
+    /// I/O back end for reports: how disks and sockets are driven.
     io: String,
-    /// Who this node is, for the marks on the disks of its pools.
+    /// Identity of this node, for the owner's marks on the disks of its pools.
     node: NodeIdentity,
-    /// What the keys of its pools are made of.
+    /// Secret of this node, from which the keys of its pools are derived.
     secret: Secret,
 }
 
@@ -51,21 +53,23 @@ pub struct Conductor<W: World> {
 struct PoolHome {
     id: PoolId,
     home: usize,
-    /// True when nothing is written to its disks.
+    /// True if the pool is open read-only.
     read_only: bool,
 }
 
-/// Answers the calls of `inbox` until an order to stop is done, or every sender is gone.
+/// Serves the calls of `inbox` until a stop was carried out or every sender is gone.
 pub async fn conduct<W: World>(
     shard: Rc<ShardContext<W>>,
     inbox: Receiver<Call>,
     facts: Facts,
     (volumes, front): (VolumeHomes, Rc<dyn FrontEnd>),
 ) {
+    // Before any disk is opened: sessions to remote disks use the name of the node.
     shard.remotes.logins().set_node(&facts.node);
     let conductor = Rc::new(Conductor::new(shard.clone(), facts, volumes, front));
     let (queue, changes) = mailbox::channel::<Call>();
     let worker = conductor.clone();
+    // One task runs all changes, which makes them sequential; queries overtake them.
     shard.world.spawn(async move {
         while let Some(call) = changes.receive().await {
             worker.clone().take_turn(call).await;
@@ -80,6 +84,7 @@ pub async fn conduct<W: World>(
                 call.answer(answer);
             });
         } else if matches!(call.order, Order::Stop) {
+            // A stop does not queue behind a change that may wait for a disk.
             let answer = conductor.stop().await;
             call.answer(answer);
             return;
@@ -87,16 +92,17 @@ pub async fn conduct<W: World>(
             return;
         }
     }
+    // Every sender is gone: the daemon ends without an order to stop.
     let _ = conductor.stop().await;
 }
 
-/// What the program that starts the engine tells about its surroundings.
+/// Facts about the environment, given by the program that starts the engine.
 pub struct Facts {
-    /// How disks and sockets are driven: `io_uring` or `threads`.
+    /// I/O back end: `io_uring` or `threads`.
     pub io: String,
-    /// Who this node is.
+    /// Identity of this node.
     pub node: NodeIdentity,
-    /// What only this node knows, and knows again after every restart: the keys of its pools are made of it.
+    /// Secret of this node, the same after every restart; the keys of its pools are derived from it.
     pub secret: Secret,
 }
 
@@ -121,14 +127,16 @@ impl<W: World> Conductor<W> {
         }
     }
 
-    /// The order of `call` is done, or it is for a pool that is being opened from now on.
+    /// Carries out the order of `call`, or starts to open its pool.
     async fn take_turn(self: Rc<Self>, call: Call) {
+        // Opening a pool may take seconds, so only its admission runs in the queue.
         let Order::OpenPool { id, force, accept_log_loss, read_only, key, whole, keep, confirmed } = &call.order else {
             let answer = self.change(&call.order).await;
             return call.answer(answer);
         };
         let (key, keep, confirmed) = (key.clone(), keep.clone(), *confirmed);
         let taking = Taking { told: *force, accept_log_loss: *accept_log_loss, key, keep, confirmed, ..self.taking() };
+        // A stop may have come in between.
         let begun =
             if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(*id, taking, *read_only, *whole) };
         match begun {
@@ -136,6 +144,7 @@ impl<W: World> Conductor<W> {
                 let opened = self.open_pool(opening).await;
                 let is_open = opened.is_ok();
                 call.answer(opened.map(Report::Pool));
+                // Copies that waited for this pool continue.
                 if is_open {
                     copies::continuing::continue_copies(&self).await;
                 }
@@ -148,6 +157,7 @@ impl<W: World> Conductor<W> {
         if self.stopped.get() {
             return Err(engine_gone());
         }
+        // Checked in one place for all orders that write to disks of a read-only pool.
         self.admit_change(order)?;
         match order {
             Order::OpenDisk { disk, path, remote } => {
@@ -209,12 +219,12 @@ impl<W: World> Conductor<W> {
         }
     }
 
-    /// Volumes have come, gone, or changed their home or whether they serve: sessions go by that when this returns.
+    /// Publishes changes of volumes and their homes to the front ends. When this returns, all sessions use them.
     async fn publish_volumes(&self) {
         self.front.volumes_changed().await;
     }
 
-    /// The shard that the next pool or volume has its home on.
+    /// Chooses the home of the next pool or volume: round robin over all shards.
     fn choose_home(&self) -> usize {
         assert!(self.shard.index < self.shard.limits.shards, "a home is one of the shards");
         let home = self.next_home.get() % self.shard.limits.shards;
@@ -223,7 +233,7 @@ impl<W: World> Conductor<W> {
     }
 }
 
-/// The refusal of an order that comes when nothing answers any more.
+/// Refusal of an order that comes during or after a stop.
 pub fn engine_gone() -> Refusal {
     Refusal::new(code::ENGINE_GONE, "the data plane is stopping", "start the daemon again")
 }

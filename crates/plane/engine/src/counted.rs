@@ -1,4 +1,6 @@
-//! A sleeve over a disk that counts what it does.
+//! Device layer that counts the operations of a disk and measures their latency.
+//!
+//! Lies above each member disk ([`crate::array::Disk`]); read by the watchdog, by `disk list` and by reports of pools.
 
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use model::DiskCounters;
@@ -9,37 +11,37 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-/// A device that counts.
+/// A device with counters.
 pub struct Counted<D> {
     device: D,
     now: Box<dyn Fn() -> Time>,
     counters: Cell<DiskCounters>,
-    /// Operations under way, and since when that number is so.
+    /// Operations in flight, and the time of the last change of that number.
     under_way: Cell<(u32, Time)>,
-    /// How many of them began in which tick, oldest first; the first is not zero.
+    /// Operations in flight by the tick in which they started, oldest first; the first count is not zero.
     begun: RefCell<VecDeque<(u64, u32)>>,
-    /// How many reads, and how many other operations, took how long; older ones count less.
+    /// Latencies of reads and of all other operations; older ones count less.
     latencies: [RefCell<Latencies>; 2],
 }
 
-/// Counts of operations, by the bucket of their latency in microseconds.
+/// Number of operations by latency bucket (microseconds).
 type Latencies = Box<[u32; BUCKETS]>;
 
-/// With so many operations in a bucket all counts are halved.
+/// Count of a bucket at which all counts are halved, so that older operations lose weight.
 const LATENCIES_MAX: u32 = 1 << 16;
 
-/// An operation under way, until this is dropped: on which disk, when it began, and whether it reads.
+/// Operation in flight until it is dropped: its disk, its start, and whether it is a read.
 struct Flight<'a, D> {
     disk: &'a Counted<D>,
     began: Time,
     reads: bool,
 }
 
-/// A tick has 2^28 ns, a quarter of a second: fine enough for who asks what hangs.
+/// Length of a tick: 2^28 ns, a quarter of a second. Fine enough to find an operation that hangs.
 const TICK_BITS: u32 = 28;
 
 impl<D> Counted<D> {
-    /// The device, with nothing counted yet; `now` tells the time.
+    /// Creates a device with all counters at zero; `now` is its clock.
     pub fn new(device: D, now: impl Fn() -> Time + 'static) -> Self {
         let since = now();
         let (counters, begun) = Default::default();
@@ -47,26 +49,27 @@ impl<D> Counted<D> {
         Self { device, now: Box::new(now), counters, under_way: Cell::new((0, since)), begun, latencies }
     }
 
-    /// The device below.
+    /// Device below.
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// What was counted so far.
+    /// Counters up to now.
     pub fn counters(&self) -> DiskCounters {
         self.advance();
         DiskCounters { oldest_ns: self.oldest_ns(), ..self.counters.get() }
     }
 
-    /// Operations that have no answer yet.
+    /// Operations in flight.
     pub fn under_way(&self) -> u32 {
         self.under_way.get().0
     }
 
-    /// Counts the time since it was last counted. Operations under way: as many as then.
+    /// Adds the time since the last call to the busy and waiting times. Returns the operations in flight.
     fn advance(&self) -> u32 {
         let ((count, since), now) = (self.under_way.get(), (self.now)());
         if count > 0 {
+            // Busy time runs once, waiting time once for each operation in flight: their ratio is the mean queue depth.
             let mut counters = self.counters.get();
             let passed = now.since(since).as_nanos() as u64;
             counters.busy_ns += passed;
@@ -77,21 +80,23 @@ impl<D> Counted<D> {
         count
     }
 
-    /// For how long at least the oldest operation has been under way.
+    /// Lower bound of the age of the oldest operation in flight, in nanoseconds.
     fn oldest_ns(&self) -> u64 {
         let now = self.under_way.get().1.0;
+        // The oldest operation started before the end of its tick, hence the lower bound.
         self.begun.borrow().front().map_or(0, |(tick, _)| now.saturating_sub((tick + 1) << TICK_BITS))
     }
 
-    /// The latency that one read in a thousand exceeds; zero while that is not known.
+    /// Read latency at p99.9; zero while too few reads were measured.
     pub fn usual_read_latency(&self) -> Duration {
         self.latency(true, 999)
     }
 
-    /// The latency of reads, or of all others, that so many in a thousand do not exceed; zero where there were too few to tell.
+    /// Latency at `per_mille` of reads, or of all other operations; zero while too few were measured.
     pub fn latency(&self, reads: bool, per_mille: u64) -> Duration {
+        // Index 1 holds reads, index 0 all other operations.
         let counts = self.latencies[usize::from(reads)].borrow();
-        // The part that exceeds it has to have had a chance to be there.
+        // At least one sample is expected above the percentile; with fewer samples the value says nothing.
         if u64::from(counts.iter().sum::<u32>()) * (1_000 - per_mille) < 1_000 {
             return Duration::ZERO;
         }
@@ -104,6 +109,7 @@ impl<D> Counted<D> {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = &mut counts[bucket_of(us)];
         *bucket += 1;
+        // Halving all buckets keeps their proportions and lets recent operations dominate.
         if *bucket >= LATENCIES_MAX {
             counts.iter_mut().for_each(|count| *count /= 2);
         }
@@ -114,6 +120,7 @@ impl<D> Counted<D> {
         let (_, now) = self.under_way.get();
         self.under_way.set((count, now));
         let tick = now.0 >> TICK_BITS;
+        // One entry for each tick instead of one for each operation bounds the queue by time, not by queue depth.
         let mut begun = self.begun.borrow_mut();
         match begun.back_mut().filter(|(last, _)| *last == tick) {
             Some((_, count)) => *count += 1,
@@ -124,10 +131,12 @@ impl<D> Counted<D> {
 
     fn end(&self, tick: u64) {
         let mut begun = self.begun.borrow_mut();
+        // An operation that ends is most often among the newest, so the search runs backward.
         if let Some((_, count)) = begun.iter_mut().rev().find(|(began, _)| *began == tick) {
             assert!(*count > 0, "an operation ends once, in the tick in which it began");
             *count -= 1;
         }
+        // The front must not be empty: `oldest_ns` takes it for the oldest operation.
         while begun.front().is_some_and(|(_, count)| *count == 0) {
             begun.pop_front();
         }
@@ -144,6 +153,7 @@ impl<D> Counted<D> {
         let mut counters = self.counters.get();
         match &result {
             Ok(done) => add(&mut counters, done),
+            // An error counts once, whatever the operation.
             Err(_) => counters.errors += 1,
         }
         self.counters.set(counters);
@@ -153,6 +163,7 @@ impl<D> Counted<D> {
 
 impl<D> Drop for Flight<'_, D> {
     fn drop(&mut self) {
+        // Dropped futures are counted as well: an interrupted operation has occupied the disk.
         let under_way = self.disk.advance();
         assert!(under_way > 0, "an operation that ends was under way");
         let (_, now) = self.disk.under_way.get();
@@ -177,6 +188,7 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        // The guard lives until the result is there, so a dropped future still ends the operation.
         let _flight = self.begin(true);
         self.count(self.device.read(extent).await, |counters, data| {
             counters.reads += 1;
@@ -217,7 +229,7 @@ mod tests {
     use futures_util::FutureExt;
     use std::rc::Rc;
 
-    /// A clock that goes on by a microsecond whenever somebody looks at it.
+    /// Clock that advances by a microsecond at each reading.
     fn ticking() -> impl Fn() -> Time {
         let ticks = Cell::new(0);
         move || {

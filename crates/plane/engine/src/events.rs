@@ -1,4 +1,7 @@
-//! What has happened, on its way from every shard to whoever asks for it.
+//! Event queue between the shards and the control plane.
+//!
+//! Every shard raises events; the control plane fetches them with [`Events::next`]. No command of a host touches the
+//! queue.
 
 use model::{Raised, Subject, SubjectKind, event};
 use std::collections::VecDeque;
@@ -6,28 +9,31 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// The events of all shards that nobody has asked for yet. Touched when something happens, never by a command.
+/// Events of all shards that were not fetched yet. A clone refers to the same queue.
 #[derive(Clone)]
 pub struct Events(Arc<Mutex<Queue>>);
 
 struct Queue {
     waiting: VecDeque<Raised>,
     waiting_max: usize,
-    /// How many had to make room for later ones.
+    /// Events dropped because the queue was full.
     lost: u64,
+    /// Wakers of the tasks that wait for an event.
     asking: Vec<Waker>,
 }
 
 impl Events {
-    /// At most `waiting_max` wait; of more the oldest are lost, which is an event as well.
+    /// Creates a queue of at most `waiting_max` events. When it is full the oldest are dropped, and their number is an
+    /// event.
     pub fn new(waiting_max: usize) -> Self {
         assert!(waiting_max > 0, "an event can wait until somebody asks");
         Self(Arc::new(Mutex::new(Queue { waiting: VecDeque::new(), waiting_max, lost: 0, asking: Vec::new() })))
     }
 
-    /// Whoever asks next hears of it.
+    /// Queues an event and wakes the waiting tasks.
     pub fn raise(&self, raised: Raised) {
         let mut queue = self.queue();
+        // The newest events are kept: they describe the present state.
         if queue.waiting.len() == queue.waiting_max {
             queue.waiting.pop_front();
             queue.lost += 1;
@@ -35,15 +41,17 @@ impl Events {
         queue.waiting.push_back(raised);
         assert!(queue.waiting.len() <= queue.waiting_max, "no more events wait than the bound allows");
         let asking = std::mem::take(&mut queue.asking);
+        // The lock is released before wakers run, which may fetch from the queue at once.
         drop(queue);
         asking.into_iter().for_each(Waker::wake);
     }
 
-    /// What has happened since this was asked last, as soon as something has.
+    /// Waits for events and returns all that were raised since the last call.
     pub async fn next(&self) -> Vec<Raised> {
         poll_fn(|cx| {
             let mut queue = self.queue();
             if queue.waiting.is_empty() {
+                // A task that polls again replaces its waker, so the list does not grow.
                 queue.asking.retain(|waker| !waker.will_wake(cx.waker()));
                 queue.asking.push(cx.waker().clone());
                 return Poll::Pending;
@@ -61,6 +69,8 @@ impl Events {
 impl Queue {
     fn take(&mut self) -> Vec<Raised> {
         let lost = std::mem::take(&mut self.lost);
+        // The count of lost events comes first, with the time of the oldest event that is left, so that times stay
+        // ascending.
         let notice = self.waiting.front().filter(|_| lost > 0).map(|oldest| {
             let node = Subject::new(SubjectKind::Node, &"this node");
             let sentence = format!("{lost} events before this one were not written down");

@@ -1,4 +1,6 @@
-//! What holds back writes to a pool's disks when the pool is, or may be, somebody else's.
+//! Fence that blocks writes to the disks of a pool when the pool is, or may be, owned by another node.
+//!
+//! Opened by the heartbeats of `pool::own`, consulted before each write to a disk. The rules are in `cluster::Lease`.
 
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use cluster::{Admission, Lease};
@@ -7,7 +9,7 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use volume::owner::PLACES;
 
-/// The fence of one pool: open as long as its members said not long ago whose it is.
+/// Fence of one pool: open while its lease is valid, that is for `cluster::LEASE` after the last heartbeat.
 pub struct Fence {
     now: Box<dyn Fn() -> Time>,
     lease: RefCell<Lease>,
@@ -15,68 +17,72 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// The fence of a pool that is ours since just now.
+    /// Creates the fence of a pool that was claimed just now.
     pub fn new(now: impl Fn() -> Time + 'static) -> Rc<Self> {
         let lease = RefCell::new(Lease::new(now()));
         Rc::new(Self { now: Box::new(now), lease, changed: Signal::default() })
     }
 
-    /// Every group has heard the beat that began at `began`.
+    /// Renews the lease by the heartbeat that began at `began` and reached every group.
     pub fn hold(&self, began: Time) {
+        // From the beginning of the heartbeat: the marks on the disks may be as old as that.
         self.lease.borrow_mut().renew(began);
         self.changed.raise();
     }
 
-    /// Nothing is written any more, ever.
+    /// Closes the fence permanently: no write is admitted again.
     pub fn close(&self) {
         self.lease.borrow_mut().revoke();
         self.changed.raise();
     }
 
-    /// Who waits looks at the clock again. To be called every few seconds.
+    /// Lets waiting writes compare the lease with the clock again. Called every few seconds.
     pub fn tick(&self) {
         self.changed.raise();
     }
 
-    /// Is ready when a write may go to a disk.
+    /// Waits until a write may go to a disk.
     ///
-    /// *Errors*: `Gone` when the pool is another node's, or no beat was heard for so long that nobody can say whose it is.
+    /// *Errors*: `Gone` if another node owns the pool, or if the lease expired so long ago that the ownership is
+    /// unknown.
     async fn admit(&self, extent: Extent) -> Result<(), IoError> {
         let verdict = || match self.lease.borrow().admits((self.now)()) {
             Admission::Admitted => Some(Ok(())),
             Admission::Wait => None,
             Admission::Refused => Some(Err(IoError::new(IoErrorKind::Gone, extent))),
         };
+        // Evaluated again after each heartbeat, tick or closing.
         self.changed.wait(verdict).await
     }
 }
 
-/// A disk behind the fence of its pool, once it has one. The marks that say whose the pool is pass always.
+/// A disk behind the fence of its pool, once it has one. Owner's marks always pass.
 pub struct Fenced<D> {
     device: D,
     fence: OnceCell<Rc<Fence>>,
 }
 
 impl<D> Fenced<D> {
-    /// The device, behind no fence yet.
+    /// Creates a device without a fence.
     pub fn new(device: D) -> Self {
         Self { device, fence: OnceCell::new() }
     }
 
-    /// The device is behind `fence` from now on.
+    /// Puts the device behind `fence`.
     ///
-    /// *Panics*: when it is behind one already: a disk is opened for one pool.
+    /// *Panics*: if it has a fence already: a disk is opened for one pool.
     pub fn guard(&self, fence: &Rc<Fence>) {
         assert!(self.fence.set(fence.clone()).is_ok(), "a disk has one pool");
     }
 
-    /// The device itself.
+    /// Device below.
     pub fn device(&self) -> &D {
         &self.device
     }
 
     async fn admit(&self, extent: Extent) -> Result<(), IoError> {
         match self.fence.get() {
+            // The marks themselves must pass: writing them is what renews the lease.
             Some(fence) if !PLACES.contains(extent) => fence.admit(extent).await,
             _ => Ok(()),
         }
@@ -154,7 +160,7 @@ mod tests {
         assert_eq!(write(&disk, PLACES.start.0 + 3), Some(Ok(())));
         assert_eq!(write(&disk, PLACES.end().0), None);
         assert!(disk.read(Extent::new(0, 1)).now_or_never().is_some());
-        // A beat that began long ago says nothing of now.
+        // A heartbeat that began before the lease ran out does not renew it.
         fence.hold(Time::default());
         assert_eq!(write(&disk, 0), None);
         fence.hold(clock.get());

@@ -1,84 +1,85 @@
-//! What the engine asks of a front end: the code that serves units to hosts by one of their protocols.
+//! Interface between the engine and a front end, the code that serves units to hosts by one protocol.
 //!
-//! The engine knows no host protocol. A front end registers with each shard ([`FrontShard`](crate::FrontShard)), makes a face of its own for
-//! every unit ([`FrontUnit`]), and carries out the orders that are about hosts ([`FrontEnd`]). Nothing here is on the path
-//! of a command: that goes from the front end's own unit straight to the device below.
+//! The engine knows no host protocol. A front end registers with each shard ([`FrontShard`](crate::FrontShard)), builds
+//! its own object for every unit ([`FrontUnit`]), and carries out the orders about hosts ([`FrontEnd`]). Nothing here
+//! is on the path of a command, which goes from the front end's own unit straight to the device below.
 
 use model::{Order, Refusal, Report, SessionActivity, TaskReport, VolumeCounters, VolumeId, VolumeReport};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// Work on one shard that a trait object gives.
+/// Boxed future of a trait method; it runs on one shard and is not `Send`.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// A unit as one front end serves it: told what changes below, and asked what its hosts do.
+/// A unit as one front end serves it: notified of changes below, and asked for the activity of its hosts.
 pub trait FrontUnit {
-    /// The unit has grown; its initiators are told.
+    /// Notifies initiators that the capacity of the unit has grown.
     fn capacity_changed(&self);
 
-    /// The unit holds something else from now on; its initiators are told.
+    /// Notifies initiators that the content of the unit was replaced.
     fn content_replaced(&self);
 
-    /// Hosts may take the medium out, or may not.
+    /// Allows or forbids hosts to eject the medium.
     fn set_removable(&self, removable: bool);
 
-    /// Writes may be lost before a flush, or may not; its initiators are told.
+    /// Sets whether acknowledged writes may be lost before a flush (volatile write cache), and notifies initiators.
     fn set_write_cache(&self, volatile: bool);
 
-    /// The pool of the unit has reached a threshold; its initiators are told.
+    /// Notifies initiators that the pool of the unit has reached its soft threshold.
     fn soft_threshold_reached(&self);
 
-    /// Initiators are told of the thresholds that they set and that were crossed.
+    /// Notifies initiators of the provisioning thresholds that they set and that were crossed.
     fn check_thresholds(&self);
 
-    /// Sessions that have sent a command to the unit and are still there.
+    /// Number of open sessions that have sent a command to the unit.
     fn sessions(&self) -> usize;
 
-    /// Adds what hosts have done with the unit.
+    /// Adds the commands of hosts to `counters`.
     fn count(&self, counters: &mut VolumeCounters);
 
-    /// Adds what hosts have reserved and ordered of it.
+    /// Adds reservations and a running SANITIZE to `report`.
     fn describe(&self, report: &mut VolumeReport);
 
-    /// True while what the unit holds is being destroyed by a host's order.
+    /// True while a SANITIZE of a host is destroying the content of the unit.
     fn is_being_sanitized(&self) -> bool;
 
-    /// Nothing is written by such an order any more when this is done.
+    /// Stops a running SANITIZE; when the future is ready, the operation writes nothing more.
     fn stop_sanitizing(&self) -> Pending<'_, ()>;
 }
 
-/// A front end as a whole, on the shard of the conductor.
+/// A front end as a whole, on the shard of the conductor (shard 0).
 pub trait FrontEnd {
-    /// Carries out an order of [`Order::is_for_front_ends`].
+    /// Carries out an order for which [`Order::is_for_front_ends`] is true.
     fn carry_out(self: Rc<Self>, order: Order) -> Pending<'static, Result<Report, Refusal>>;
 
-    /// Volumes have come, gone, or changed their home or whether they serve. All sessions go by that when this is done.
+    /// Takes over changed volumes: created, removed, moved to another home, or changed in whether they serve. When the
+    /// future is ready, all sessions use the new table.
     fn volumes_changed(&self) -> Pending<'_, ()>;
 
-    /// True when some host may see the volume.
+    /// True if at least one host has a mapping of the volume.
     fn presents(&self, volume: VolumeId) -> bool;
 
-    /// What all sessions have done since the start.
+    /// Totals of all sessions since the start.
     fn totals(&self) -> SessionTotals;
 
-    /// What each session does.
+    /// Current activity of each session.
     fn session_activities(&self) -> Vec<SessionActivity>;
 
-    /// Nobody is let in any more.
+    /// Closes the portals: no further login is accepted.
     fn close_portals(&self);
 
-    /// Every session has ended, and nothing of it runs any more, when this is done.
+    /// Ends every session; when the future is ready, none of them runs any more.
     fn end_sessions(&self) -> Pending<'_, ()>;
 
-    /// The commands that have no answer yet.
+    /// Commands that have not been answered yet.
     fn tasks(&self) -> Pending<'_, Vec<TaskReport>>;
 }
 
-/// What all sessions of a front end have done since the start, ended ones included.
+/// Totals of all sessions of a front end since the start, including ended sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionTotals {
-    /// Sessions that are there now.
+    /// Sessions that are open now.
     pub sessions: usize,
     /// Commands answered.
     pub commands: u64,

@@ -1,8 +1,8 @@
-//! The array of a group, and the blocks of it that are lost.
+//! Array of a group with its list of lost blocks.
 //!
-//! All that volumes read, write and discard passes here ([`crate::pool`] hands the arrays to `volume::Pool` so). A read that ends with
-//! a medium error enters its blocks in the list; a write, a discard or a good read removes them. Without lost blocks none of that
-//! costs more than a look at an empty map.
+//! All reads, writes and discards of volumes pass here ([`crate::pool`] hands these arrays to `volume::Pool`). A read
+//! that ends with a medium error enters its blocks in the list; a write, a discard or a good read removes them. Without
+//! lost blocks this costs one lookup in an empty map.
 
 use block::{Best, BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rank, Rope, Stable, View, Written};
 use futures_util::future::LocalBoxFuture;
@@ -13,83 +13,85 @@ use std::ops::Deref;
 use std::rc::Rc;
 use volume::LostRecord;
 
-/// Runs that are told apart in memory; the blocks of more are counted.
+/// Runs of lost blocks kept in memory; blocks beyond that are only counted.
 const RUNS_MAX: usize = 1 << 16;
 
-/// What comes before the first write.
+/// Operation that must succeed before the first write.
 pub(crate) type BeforeWrites = Rc<dyn Fn() -> LocalBoxFuture<'static, Result<(), IoError>>>;
 
-/// An array whose lost blocks are known.
+/// An array with a list of its lost blocks.
 pub struct Guarded<D: BlockDevice + 'static> {
     array: Array<D>,
-    /// What is to be done before anything is written or discarded, while that is so.
+    /// Operation to await before each write and discard, while it is set.
     before_writes: RefCell<Option<BeforeWrites>>,
-    /// Its lost blocks.
+    /// Lost blocks of the array.
     pub losses: Losses,
 }
 
-/// The lost blocks of one group.
+/// Lost blocks of one group.
 #[derive(Default)]
 pub struct Losses {
-    /// Runs of blocks, by the first one: apart from each other.
+    /// Length of each run by its first block. Runs neither overlap nor touch.
     runs: RefCell<BTreeMap<u64, u64>>,
-    /// Blocks beside these.
+    /// Number of lost blocks beyond the listed runs.
     more: Cell<u64>,
-    /// Those that a read alone has found lost: a member may only have been away for a moment.
+    /// Runs that were entered because of one failed read; the member may have been unavailable for a moment only.
     unproven: RefCell<Vec<Extent>>,
-    /// True when the list is another than at the last [`Losses::take_changed`].
+    /// True if the list has changed since the last [`Losses::take_changed`].
     changed: Cell<bool>,
 }
 
 impl Losses {
-    /// The list is as the catalog has it.
+    /// Loads the list from the catalog.
     pub fn load(&self, record: &LostRecord) {
         record.runs.iter().for_each(|run| {
             self.insert(*run);
         });
         self.more.set(record.more);
+        // The record may be older than the last writes before a crash: every listed block is read once.
         self.doubt();
     }
 
-    /// All that is listed is to be read again.
+    /// Marks every listed run for another read.
     pub fn doubt(&self) {
         *self.unproven.borrow_mut() = self.record().runs;
     }
 
-    /// Runs that are to be read again before anybody is told of them.
+    /// Takes the runs that must be read again before they are reported.
     pub fn take_unproven(&self) -> Vec<Extent> {
         self.unproven.take()
     }
 
-    /// The list for the catalog.
+    /// List in the form of the catalog.
     #[must_use]
     pub fn record(&self) -> LostRecord {
         let runs = self.runs.borrow();
         LostRecord { runs: runs.iter().map(|(&start, &len)| Extent::new(start, len)).collect(), more: self.more.get() }
     }
 
-    /// How many blocks are lost.
+    /// Number of lost blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.runs.borrow().values().sum::<u64>() + self.more.get()
     }
 
-    /// True when something was entered or removed, or is to be read again.
+    /// True if the list has changed, or runs must be read again.
     #[must_use]
     pub fn is_to_be_settled(&self) -> bool {
         self.changed.get() || !self.unproven.borrow().is_empty()
     }
 
-    /// A read could not give these blocks; how many of them were not listed before.
+    /// Enters blocks that a read failed to return. Returns how many of them were not listed before.
     pub fn suspect(&self, extent: Extent) -> u64 {
         let entered = self.enter(extent);
+        // One failed read is weak evidence: the run is read again before it is reported.
         if entered > 0 {
             self.unproven.borrow_mut().push(extent);
         }
         entered
     }
 
-    /// These blocks are lost; how many of them were not listed before.
+    /// Enters lost blocks. Returns how many of them were not listed before.
     pub fn enter(&self, extent: Extent) -> u64 {
         let before = self.within(extent);
         assert!(before <= extent.len.0, "no more blocks are listed than there are");
@@ -97,6 +99,7 @@ impl Losses {
         if entered == 0 {
             return 0;
         }
+        // At the limit the blocks are only counted; a scrub finds them again.
         let has_room = self.runs.borrow().len() < RUNS_MAX;
         match has_room {
             true => self.insert(extent),
@@ -106,14 +109,16 @@ impl Losses {
         entered
     }
 
-    /// These blocks have a content.
+    /// Removes blocks that have valid content again.
     pub fn remove(&self, extent: Extent) {
+        // The usual case without lost blocks ends here, before anything is borrowed mutably.
         if self.runs.borrow().is_empty() || self.within(extent) == 0 {
             return;
         }
         let mut runs = self.runs.borrow_mut();
         for run in overlapping(&runs, extent) {
             runs.remove(&run.start.0);
+            // A run that is removed in part leaves the blocks before and behind.
             let (before, behind) =
                 (extent.start.0.saturating_sub(run.start.0), run.end().0.saturating_sub(extent.end().0));
             if before > 0 {
@@ -126,19 +131,19 @@ impl Losses {
         self.changed.set(true);
     }
 
-    /// What was counted and not named is forgotten: it is about to be looked for again.
+    /// Clears the count of unlisted blocks, at the start of a scrub that will find them again.
     pub fn forget_unnamed(&self) {
         if self.more.take() > 0 {
             self.changed.set(true);
         }
     }
 
-    /// True when the list is another than when this was asked last.
+    /// True if the list has changed since the last call.
     pub fn take_changed(&self) -> bool {
         self.changed.take()
     }
 
-    /// How many of these blocks are listed.
+    /// Number of listed blocks within `extent`.
     fn within(&self, extent: Extent) -> u64 {
         overlapping(&self.runs.borrow(), extent).iter().map(|run| run.intersection(extent).len.0).sum()
     }
@@ -146,7 +151,7 @@ impl Losses {
     fn insert(&self, extent: Extent) {
         let mut runs = self.runs.borrow_mut();
         let (mut start, mut end) = (extent.start.0, extent.end().0);
-        // Those that touch it, too, become one with it.
+        // Adjacent runs are merged as well.
         let around = Extent::new(start.saturating_sub(1), end + 1 - start.saturating_sub(1));
         for run in overlapping(&runs, around) {
             runs.remove(&run.start.0);
@@ -157,25 +162,27 @@ impl Losses {
     }
 }
 
-/// The runs that have blocks of `extent`.
+/// Runs that overlap `extent`.
 fn overlapping(runs: &BTreeMap<u64, u64>, extent: Extent) -> Vec<Extent> {
+    // A run that starts before `extent` may reach into it.
     let first = runs.range(..=extent.start.0).next_back().map_or(extent.start.0, |(&start, _)| start);
     let all = runs.range(first..extent.end().0.max(first)).map(|(&start, &len)| Extent::new(start, len));
     all.filter(|run| !run.intersection(extent).is_empty()).collect()
 }
 
 impl<D: BlockDevice + 'static> Guarded<D> {
-    /// The array, of which nothing is known to be lost.
+    /// Creates the array with an empty list.
     pub fn new(array: Array<D>) -> Self {
         Self { array, before_writes: RefCell::default(), losses: Losses::default() }
     }
 
-    /// Nothing is written or discarded from now on before `first` has been done, until that is `None` again.
+    /// Sets the operation to await before each write and discard; `None` lets writes pass.
     pub(crate) fn hold_writes(&self, first: Option<BeforeWrites>) {
         self.before_writes.replace(first);
     }
 
     async fn admit_write(&self) -> Result<(), IoError> {
+        // Cloned, so that the borrow does not last while the operation runs.
         let first = self.before_writes.borrow().clone();
         match first {
             None => Ok(()),
@@ -183,10 +190,11 @@ impl<D: BlockDevice + 'static> Guarded<D> {
         }
     }
 
-    /// Enters what a read could not give, and removes what it could.
+    /// Updates the list by the result of a read.
     fn note<T>(&self, extent: Extent, read: &Result<T, IoError>) {
         match read {
             Ok(_) => self.losses.remove(extent),
+            // Other errors may pass, for example when a member returns; only a medium error means lost data.
             Err(error) if error.kind == IoErrorKind::Medium => {
                 self.losses.suspect(error.extent.intersection(extent));
             }

@@ -1,25 +1,25 @@
-//! Where the volumes of open pools have their homes, as the conductor keeps it and front ends read it.
+//! Home shards of the volumes of open pools: written by the conductor, read by front ends.
 
 use model::{Refusal, VolumeId, VolumeName, code};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The home of one volume.
+/// Home shard of one volume.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeHome {
-    /// The volume's identity.
+    /// Identity of the volume.
     pub id: VolumeId,
-    /// The shard that its unit is on.
+    /// Index of the shard that has its unit.
     pub home: usize,
-    /// False while it does not serve: hosts do not see it then.
+    /// False while the volume does not serve; hosts do not see it then.
     pub serves: bool,
 }
 
-/// The homes of all volumes, changed by the conductor alone.
+/// Homes of all volumes. Only the conductor changes them.
 pub type VolumeHomes = Rc<RefCell<BTreeMap<VolumeName, VolumeHome>>>;
 
-/// The home of the volume `name`.
+/// Returns the home of the volume `name`.
 ///
 /// *Errors*: `VOLUME_UNKNOWN`.
 pub fn home_of(volumes: &VolumeHomes, name: &VolumeName) -> Result<VolumeHome, Refusal> {

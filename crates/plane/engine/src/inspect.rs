@@ -1,4 +1,6 @@
-//! Looking at a disk that no pool has: what it is, and what stands on it.
+//! Inspection of disks that belong to no open pool: geometry, identity, and content (label or foreign data).
+//!
+//! Called for `disk add`, `disk list`, erasures and openings. Nothing is written, except by `erase`.
 
 use crate::remote::{self, MemberDisk, RemoteDisks};
 use block::BlockDevice;
@@ -14,13 +16,13 @@ use std::pin::pin;
 use std::time::Duration;
 use volume::{BLOCK_BYTES, Contents};
 
-/// How long a disk may be silent while it is asked what is on it.
+/// Longest silence of a disk during an inspection.
 const DEADLINE: Duration = Duration::from_secs(8);
 
-/// What is at `path`. Nothing is written, and nothing stays open. With `read_only` it need not be writable, and udev, which
-/// looks after whoever closes what could have been written, is left alone.
+/// Inspects the disk at `path`. Nothing is written, and nothing stays open. With `read_only` the disk need not be
+/// writable, and udev is not triggered, which rescans a device after every close of a writable descriptor.
 ///
-/// *Errors*: it cannot be opened or read, is no disk, or something else holds it.
+/// *Errors*: the disk cannot be opened or read, is not a disk, or is in use by something else.
 pub(crate) async fn look_at<W: World>(
     disks: &RemoteDisks<W>,
     path: &str,
@@ -40,14 +42,15 @@ pub(crate) async fn look_at<W: World>(
     Ok(DiskReport { remote: reached, ..report })
 }
 
-/// As [`look_at`], of a disk or file of this machine.
+/// As [`look_at`], for a disk or file of this machine.
 ///
-/// *Errors*: as of [`look_at`].
+/// *Errors*: as [`look_at`].
 pub(crate) async fn look_at_local<W: World>(
     disks: &RemoteDisks<W>,
     path: &str,
     read_only: bool,
 ) -> Result<DiskReport, Refusal> {
+    // A late write of an earlier opening could overwrite what is written after this inspection.
     disks.landings().admit(path)?;
     let (world, options) = (disks.world(), DiskOptions { block_bytes: BLOCK_BYTES, read_only });
     let disk = world.open_disk(path, options).await.map_err(|error| unreadable(path, &error))?;
@@ -55,9 +58,9 @@ pub(crate) async fn look_at_local<W: World>(
     within_deadline(disks, path, disk, async |disk| look(disk, path, identity).await).await?
 }
 
-/// What `work` gives with a disk that answers.
+/// Runs `work` on a disk, with a deadline on its silence.
 ///
-/// *Errors*: `DISK_UNREADABLE` after [`DEADLINE`]; the disk is not opened again before what it was asked has landed.
+/// *Errors*: `DISK_UNREADABLE` after [`DEADLINE`]; the disk is not opened again before its operations have landed.
 async fn within_deadline<W: World, D: BlockDevice + 'static, T>(
     disks: &RemoteDisks<W>,
     path: &str,
@@ -67,6 +70,7 @@ async fn within_deadline<W: World, D: BlockDevice + 'static, T>(
     let (world, clock) = (disks.world(), RunClock::default());
     let disk = Interruptible::new(device, clock.clone(), spawn_on(world));
     disks.landings().watch(path, disk.landings());
+    // The deadline is on silence, not on the total time: a slow disk that keeps answering is not given up.
     let silent = async {
         while disk.silence().progress < DEADLINE {
             clock.step(world).await;
@@ -75,7 +79,7 @@ async fn within_deadline<W: World, D: BlockDevice + 'static, T>(
     match select(pin!(work(&disk)), pin!(silent)).await {
         Either::Left((done, _)) => Ok(done),
         Either::Right((_, work)) => {
-            // What it waits for ends now, and lands later.
+            // Callers stop waiting now; the operations themselves land later.
             disk.interrupt();
             drop(work.await);
             let message = format!("{path} has not answered for {} s", DEADLINE.as_secs());
@@ -88,6 +92,7 @@ async fn look(disk: &impl BlockDevice, path: &str, identity: DiskIdentity) -> Re
     let geometry = disk.geometry();
     let probe = volume::probe(disk).await;
     let label = match probe.contents {
+        // No label, but data of another system that must not be overwritten by accident.
         Contents::Blank if probe.has_residue => Label::Foreign { what: UNKNOWN_DATA.to_owned() },
         Contents::Blank => Label::None,
         Contents::Foreign(what) => Label::Foreign { what: what.to_owned() },
@@ -121,7 +126,7 @@ async fn look(disk: &impl BlockDevice, path: &str, identity: DiskIdentity) -> Re
     })
 }
 
-/// The mark in the words of the model.
+/// Translates an owner's mark into the terms of the model.
 fn owner(mark: &cluster::Claim) -> LabelOwner {
     LabelOwner {
         node: NodeId::from_bytes(mark.node.into_bytes()),
@@ -131,7 +136,7 @@ fn owner(mark: &cluster::Claim) -> LabelOwner {
     }
 }
 
-/// Which piece of hardware is at `path`, as far as the system tells.
+/// Hardware identity of the disk at `path`, as reported by the system.
 pub(crate) fn identify<W: World>(world: &W, path: &str) -> DiskIdentity {
     let facts = world.describe_disk(path).unwrap_or_default();
     DiskIdentity {
@@ -147,7 +152,7 @@ pub(crate) fn identify<W: World>(world: &W, path: &str) -> DiskIdentity {
     }
 }
 
-/// The disk at `path` bears no label any more, durably.
+/// Erases the label of the disk at `path`, durably.
 pub(crate) async fn erase<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<(), Refusal> {
     let disk = open_as(disks, path, false, false).await?;
     let wiped = within_deadline(disks, path, disk, async |disk| volume::wipe(disk).await).await?;
@@ -160,11 +165,10 @@ pub(crate) async fn erase<W: World>(disks: &RemoteDisks<W>, path: &str) -> Resul
     })
 }
 
-/// Opens the disk at `path` as members are opened: in blocks of 4096 bytes.
+/// Opens the disk at `path` for use as a member, with blocks of 4096 bytes.
 ///
-/// A remote disk is registered with: *errors* when another initiator is.
-///
-/// For reading alone where that is asked for; with `force`, registrations of other initiators are preempted.
+/// Read-only on request. A remote disk is registered with, which is an error if another initiator has registered; with
+/// `force` that registration is preempted.
 pub(crate) async fn open_as<W: World>(
     disks: &RemoteDisks<W>,
     path: &str,
@@ -173,6 +177,7 @@ pub(crate) async fn open_as<W: World>(
 ) -> Result<MemberDisk<W>, Refusal> {
     disks.landings().admit(path)?;
     if RemoteAddress::is_remote(path) {
+        // Looking at a remote disk registers no reservation key.
         let usage = if read_only { Use::Look } else { Use::Own { force } };
         return disks.open(path, usage).await.map(MemberDisk::Remote);
     }
@@ -180,7 +185,7 @@ pub(crate) async fn open_as<W: World>(
     disks.world().open_disk(path, options).await.map(MemberDisk::Local).map_err(|error| unreadable(path, &error))
 }
 
-/// The refusal for a path that cannot be opened.
+/// Refusal for a path that cannot be opened.
 pub(crate) fn unreadable(path: &str, error: &io::Error) -> Refusal {
     match error.kind() {
         io::ErrorKind::NotFound => Refusal::new(
@@ -206,7 +211,7 @@ pub(crate) fn unreadable(path: &str, error: &io::Error) -> Refusal {
     }
 }
 
-/// Names that we write can be read again; another is told as "unnamed".
+/// Pool name of a label. Names written by us are valid; any other is reported as "unnamed".
 fn pool_name(name: &str) -> model::Name {
     name.parse().unwrap_or_else(|_| "unnamed".parse().expect("this is a name"))
 }

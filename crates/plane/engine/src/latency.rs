@@ -1,11 +1,12 @@
-//! How long commands take: a histogram for each operation, of fixed size, written by one shard and read by whoever asks.
+//! Latency histograms of host commands: one of fixed size for each operation, written by one shard and read by any
+//! thread.
 
 use model::histogram::{BUCKETS, bucket_of};
 use model::{LatencyReport, Took};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The operations that are told apart, with their operation codes. What is not here is counted as the last one.
+/// Operations with a histogram of their own, and their operation codes. All other codes count as the last one.
 const OPERATIONS: [(&str, &[u8]); 13] = [
     ("READ (10)", &[0x28]),
     ("READ (16)", &[0x88]),
@@ -24,7 +25,7 @@ const OPERATIONS: [(&str, &[u8]); 13] = [
 
 const _: () = assert!(OPERATIONS.len() <= u8::MAX as usize, "the number of an operation is one byte");
 
-/// The operation of every operation code.
+/// Index into [`OPERATIONS`] of each operation code.
 const OPERATION_OF: [u8; 256] = {
     let mut table = [OPERATIONS.len() as u8 - 1; 256];
     let mut operation = 0;
@@ -40,13 +41,14 @@ const OPERATION_OF: [u8; 256] = {
     table
 };
 
-/// The histograms of the operations of which there was a command, 792 bytes each: a session uses three or four of them.
+/// Histograms by operation, 792 bytes each, allocated at the first command of an operation; a session uses three or
+/// four.
 #[derive(Default)]
 pub struct Latencies([OnceLock<Box<Histogram>>; OPERATIONS.len()]);
 
 struct Histogram {
     buckets: Buckets,
-    /// How often each bucket has come round: four billion commands are a few hours of a busy unit.
+    /// Overflows of each bucket: 2^32 commands are a few hours of a busy unit.
     rounds: OnceLock<Box<Buckets>>,
     longest_us: AtomicU64,
 }
@@ -64,23 +66,27 @@ impl Default for Histogram {
 }
 
 impl Latencies {
-    /// A command with this operation code took so many microseconds. Only from one thread: a load and a store cost less than a locked addition.
+    /// Records a command that took `us` microseconds. Only one thread may call it: a load and a store cost less than an
+    /// atomic addition.
     #[inline]
     pub fn record(&self, operation_code: u8, us: u64) {
+        // Allocated at first use: a session uses few operations.
         let histogram = self.0[usize::from(OPERATION_OF[usize::from(operation_code)])].get_or_init(Box::default);
         let number = bucket_of(us);
         let bucket = &histogram.buckets[number];
         let (count, is_round) = bucket.load(Relaxed).overflowing_add(1);
         bucket.store(count, Relaxed);
+        // The bucket has wrapped around.
         if is_round {
             histogram.come_round(number);
         }
+        // No compare-and-swap: only the writing thread changes the value.
         if us > histogram.longest_us.load(Relaxed) {
             histogram.longest_us.store(us, Relaxed);
         }
     }
 
-    /// How long commands took, by what they do.
+    /// Latencies by kind of command: reads, writes, others.
     pub fn took(&self) -> Took {
         let mut took = Took::default();
         for (histogram, (operation, _)) in self.0.iter().zip(OPERATIONS) {
@@ -96,7 +102,7 @@ impl Latencies {
         took
     }
 
-    /// The operations of which there was a command.
+    /// Latency report of each operation that occurred.
     pub fn report(&self) -> Vec<LatencyReport> {
         let histograms = self.0.iter().zip(OPERATIONS);
         histograms.filter_map(|(histogram, (operation, _))| histogram.get()?.report(operation)).collect()
@@ -113,6 +119,7 @@ impl Histogram {
         let rounds = self.rounds.get();
         let count = |(number, bucket): (usize, &AtomicU32)| {
             let rounds = rounds.map_or(0, |rounds| rounds[number].load(Relaxed));
+            // The two loads are not atomic together; a report may be off by one overflow for an instant.
             u64::from(rounds) << 32 | u64::from(bucket.load(Relaxed))
         };
         model::Histogram::new(self.buckets.iter().enumerate().map(count))
@@ -124,6 +131,7 @@ impl Histogram {
         let longest_us = self.longest_us.load(Relaxed);
         let shown = [500, 990, 999].map(|per_mille| counts.within_us(per_mille));
         assert!(shown.is_sorted(), "most commands take no longer than all but a few");
+        // A bucket has an upper bound beyond its longest command; no percentile is reported above the maximum.
         let within = |per_mille| counts.within_us(per_mille).min(longest_us);
         (commands > 0).then(|| LatencyReport {
             operation: operation.to_owned(),

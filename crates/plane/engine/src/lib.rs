@@ -1,9 +1,11 @@
-//! The storage engine: shards, pools, units, their back ends, and the orders of control. It knows no host protocol.
+//! The storage engine: shards, pools, units, their back ends, and the orders of the control plane.
 //!
-//! Generic over [`shard::World`], so it runs the same on Linux and in the simulator. A front end serves the [`unit`]s to
-//! hosts; what the engine asks of it is in [`front`]. The [`conductor`] answers control's orders.
+//! Generic over [`shard::World`], so the same code runs on Linux and in the simulator. The daemon builds one
+//! [`ShardContext`] for each shard; front ends serve the [`unit`]s to hosts over the traits in [`front`], and the
+//! [`conductor`] carries out the orders of the control plane. The engine must never know a host protocol nor make a
+//! system call.
 
-// The layers below a volume are futures within futures, and their layouts are queries within queries.
+// The device layers below a volume are nested futures; computing their layout exceeds the default recursion limit.
 #![recursion_limit = "256"]
 
 mod array;

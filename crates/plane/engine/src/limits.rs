@@ -1,23 +1,24 @@
-//! Every bound of the data plane, computed once at start. Nothing else in this crate invents a bound.
+//! Bounds of the engine and its front ends, computed once at start. No other module of this crate invents a bound.
 
-// What documents are judged by is what the format holds.
+// The state documents are validated against the limit of the model, the catalog holds that of the format: they must
+// agree.
 const _: () = assert!(model::POOL_VOLUMES_MAX == volume::catalog::VOLUMES_MAX);
 
-/// What an operator gives to the daemon; everything else follows from it.
+/// Memory and shards that the operator grants to the daemon; all other bounds are derived from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// How many shards there are: one per core unless told otherwise.
+    /// Number of shards; the default is one per core.
     pub shards: usize,
-    /// Bytes that all shards together may keep in idle buffers and promise to commands under way.
+    /// Bytes that all shards together may use for idle buffers and for commands in flight.
     pub buffer_bytes: u64,
-    /// Bytes that all shards together may keep of what was read, and of the maps of volumes.
+    /// Bytes that all shards together may use for the read cache and for the maps of volumes.
     pub cache_bytes: u64,
 }
 
-/// The bounds of one shard and of the daemon as a whole.
+/// Bounds of one shard and of the daemon as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Shards, each a thread.
+    /// Number of shards; each is a thread.
     pub shards: usize,
     /// Sessions in full feature phase, over all shards.
     pub sessions_max: usize,
@@ -27,50 +28,52 @@ pub struct Limits {
     pub logins_per_address_max: usize,
     /// Volumes that can be presented.
     pub units_max: usize,
-    /// The largest volume, in bytes.
+    /// Size of the largest volume, in bytes.
     pub volume_bytes_max: u64,
-    /// Commands of one session that may be under way: what MaxCmdSN advertises.
+    /// Commands of one session in flight: the window that `MaxCmdSN` advertises (RFC 7143 §4.2.2.1).
     pub commands_per_session: u32,
-    /// Connections that one session may have.
+    /// Connections of one session.
     pub connections_per_session: u16,
-    /// The longest transfer of one command, in bytes (VPD B0).
+    /// Longest transfer of one command, in bytes (VPD page B0h).
     pub transfer_bytes_max: u32,
     /// Free buffer bytes that one shard keeps for the next commands.
     pub pooled_bytes_per_shard: usize,
-    /// Bytes of buffers that may be in use, over all shards; beyond it a command is answered TASK SET FULL.
+    /// Bytes of buffers in use, over all shards. A command beyond it is answered with TASK SET FULL.
     pub buffer_bytes_max: u64,
-    /// Bytes of data that one shard keeps because it was read, or will be.
+    /// Read cache of one shard in bytes, including prefetched data.
     pub read_cache_bytes_per_shard: u64,
-    /// Bytes of acknowledged writes of one shard that may not be on the disks yet. They are taken buffers, too.
+    /// Acknowledged writes of one shard that may not be on disk yet, in bytes. They count as buffers in use.
     pub write_cache_bytes_per_shard: u64,
-    /// Bytes of the maps of one pool that are kept.
+    /// Cached maps of the volumes of one pool, in bytes.
     pub map_cache_bytes_per_pool: u64,
-    /// Bytes that pools which may not be written keep of what their logs hold, over all shards.
+    /// Memory of all pools that are open read-only for what recovery would write to their disks, in bytes, over all
+    /// shards.
     pub read_only_bytes_max: u64,
-    /// Commands of one shard's volumes under way below while some volume has a guarantee or another priority.
+    /// Queue depth of one shard below the caches, applied while a volume has a minimum IOPS or another priority.
     pub line_depth: usize,
-    /// Bytes of memory that one disk group keeps sums of its blocks in.
+    /// Memory of one disk group for checksums of its blocks, in bytes.
     pub sums_bytes_per_group: usize,
-    /// Recordings of what goes over the wire that may run at once.
+    /// Wire recordings that may run at the same time.
     pub recordings_max: usize,
-    /// Bytes of each that may wait to be written down; what comes beyond is not recorded.
+    /// Buffer of each recording in bytes; data that comes while it is full is not recorded.
     pub recording_bytes_max: usize,
-    /// Commands that the traces of all volumes together may keep: 56 bytes each.
+    /// Commands in the traces of all volumes together; each takes 56 bytes.
     pub traced_commands_max: u32,
-    /// Events that may wait until somebody asks for them.
+    /// Events that may be queued until the control plane fetches them.
     pub events_max: usize,
-    /// How long a login may take, in milliseconds.
+    /// Login timeout in milliseconds.
     pub login_ms: u64,
-    /// How long a connection may be silent before it is asked whether it lives, in milliseconds.
+    /// Idle time of a connection before it is probed, in milliseconds.
     pub idle_ms: u64,
-    /// How long it may take to answer that, in milliseconds.
+    /// Timeout for the answer to that probe, in milliseconds.
     pub answer_ms: u64,
 }
 
 impl Limits {
-    /// The bounds that follow from `budget`.
+    /// Derives all bounds from `budget`.
     #[must_use]
     pub fn of(budget: Budget) -> Self {
+        // Zero shards would divide by zero below; an engine has at least one.
         let shards = budget.shards.max(1);
         let per_shard = budget.buffer_bytes / shards as u64;
         Self {
@@ -86,7 +89,9 @@ impl Limits {
             pooled_bytes_per_shard: usize::try_from(per_shard / 4).unwrap_or(usize::MAX),
             buffer_bytes_max: budget.buffer_bytes,
             read_cache_bytes_per_shard: read_cache_bytes_per_shard(budget.cache_bytes, shards),
+            // Dirty data occupies buffers, so it comes out of the same budget.
             write_cache_bytes_per_shard: per_shard / 4,
+            // At least 4 MiB, however small the cache is.
             map_cache_bytes_per_pool: (budget.cache_bytes / 8).max(4 << 20),
             read_only_bytes_max: 512 << 20,
             line_depth: 64,
@@ -102,14 +107,14 @@ impl Limits {
         }
     }
 
-    /// What the read cache of one shard may have when all caches together have `cache_bytes`.
+    /// Read cache of one shard in bytes if all caches together have `cache_bytes`.
     #[must_use]
     pub fn read_cache_bytes_of(&self, cache_bytes: u64) -> u64 {
         read_cache_bytes_per_shard(cache_bytes, self.shards)
     }
 }
 
-/// An eighth is for the maps of volumes.
+/// Seven eighths of the cache; one eighth is for the maps of volumes.
 fn read_cache_bytes_per_shard(cache_bytes: u64, shards: usize) -> u64 {
     assert!(shards > 0, "an engine has a shard");
     cache_bytes / shards as u64 / 8 * 7

@@ -1,4 +1,4 @@
-//! Finding a disk in its rack: the light of its slot, or a rhythm of reads that makes its own light blink.
+//! Locating a disk in its enclosure: the LED of its slot, or a pattern of reads that makes its activity LED blink.
 
 use crate::inspect;
 use block::{BlockDevice, Extent};
@@ -7,20 +7,21 @@ use shard::World;
 use std::io;
 use std::time::Duration;
 
-/// The longest blinking.
+/// Longest duration of blinking, in seconds.
 pub(crate) const BLINK_SECONDS_MAX: u64 = 600;
 
-/// Reads for so long, then nothing for so long.
+/// Length of a phase of reads, and of the pause after it.
 const BEAT: Duration = Duration::from_millis(500);
 
 /// Blocks of one read.
 const READ_BLOCKS: u64 = 16;
 
-/// The light beside the disk is on, or off.
+/// Switches the locate LED of the disk on or off.
 ///
-/// *Errors*: `DISK_NO_LIGHT` when none is known; what the system says.
+/// *Errors*: `DISK_NO_LIGHT` if no LED is known; otherwise the error of the system.
 pub(crate) fn light<W: World>(world: &W, disk: &DiskName, path: &str, on: bool) -> Result<(), Refusal> {
     let is_remote = RemoteAddress::is_remote(path);
+    // This machine has no control over the LEDs of a remote disk.
     let lit = if is_remote { Err(io::ErrorKind::Unsupported.into()) } else { world.locate_disk(path, on) };
     lit.map_err(|error: io::Error| match error.kind() {
         io::ErrorKind::Unsupported => Refusal::new(
@@ -32,7 +33,8 @@ pub(crate) fn light<W: World>(world: &W, disk: &DiskName, path: &str, on: bool) 
     })
 }
 
-/// The disk was read in a rhythm for so long: that changes nothing, and its light blinks.
+/// Reads the disk in a pattern for `seconds`, at most [`BLINK_SECONDS_MAX`], so that its activity LED blinks. Changes
+/// nothing.
 pub(crate) async fn blink<W: World>(world: &W, disk: &impl BlockDevice, seconds: u64) {
     let until = world.now() + Duration::from_secs(seconds.min(BLINK_SECONDS_MAX));
     let places = (disk.geometry().blocks.0 / READ_BLOCKS).max(1);
@@ -40,10 +42,10 @@ pub(crate) async fn blink<W: World>(world: &W, disk: &impl BlockDevice, seconds:
     while world.now() < until {
         let beat = world.now() + BEAT;
         while world.now() < beat {
-            // Far jumps, so that neither the disk's cache nor its heads make it too easy.
+            // Long seeks, so that the disk's cache does not answer and the activity LED stays lit.
             place = (place + places / 3 + 1) % places;
             if disk.read(Extent::new(place * READ_BLOCKS, READ_BLOCKS)).await.is_err() {
-                // A place that cannot be read blinks as well, but must not be asked without end.
+                // A failed read lights the LED as well; the pause keeps a failing disk from being read in a tight loop.
                 world.sleep(BEAT / 10).await;
             }
         }

@@ -1,8 +1,10 @@
-//! What the node remembers of the members of pools, on its way between the shards and control.
+//! Membership table: the current members of each pool as the node remembers them, shared by the shards and the control
+//! plane.
 //!
-//! Disks that were given up do not know it: started alone they show what they held then as if it were current. So control keeps
-//! for each pool which members were current at the last change of that, and a pool all of whose disks are older is not opened.
-//! A change is kept before a write is answered that a member has missed, but not for longer than [`KEPT_WITHIN`] waited for.
+//! A disk that was given up does not know it: started alone it shows its old content as if it were current. So the
+//! control plane stores, for each pool, which members were current at the last change of membership, and a pool all of
+//! whose disks are older is not opened (`docs/adr/0027-what-a-node-remembers-of-members.md`). A change is stored before
+//! a write that a member has missed is answered, but a write waits no longer than [`KEPT_WITHIN`] for it.
 
 use model::{DiskId, MemberDisk, PoolId, PoolMembership, Refusal, code};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,53 +13,57 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How long commands wait for the node's state: a state disk that does not answer stops no pool.
+/// Longest wait of commands for the node's state. A state disk that does not answer must not stop a pool.
 pub(crate) const KEPT_WITHIN: Duration = Duration::from_secs(2);
 
-/// The memberships of all pools that the node knows. Touched when members come and go, never by a command.
+/// Memberships of all pools that the node knows. Touched when members change, never by a command.
 #[derive(Clone, Default)]
 pub struct Memberships(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
     known: BTreeMap<PoolId, PoolMembership>,
-    /// The pools of which control has not heard the latest.
+    /// Pools whose latest change the control plane has not fetched.
     news: BTreeSet<PoolId>,
-    /// True once control has asked: without it nothing is kept, and nobody waits.
+    /// True once the control plane has asked; without it nothing is stored and nobody waits.
     is_kept: bool,
-    /// The generations that are kept, by pool.
+    /// Generations that are stored durably, by pool.
     kept: BTreeMap<PoolId, u64>,
     waiting: Vec<Waker>,
 }
 
-/// What was found of a pool.
+/// State of a pool as found on its disks.
 pub(crate) struct FoundState<'a> {
-    /// Its newest commit.
+    /// Generation of its newest commit.
     pub(crate) generation: u64,
-    /// True when it was opened without some members, and not written then: it has commits, and nothing that other disks lack.
+    /// True if it was opened without some members and not written since: it has commits, but no data that other disks
+    /// lack.
     pub(crate) is_unwritten: bool,
-    /// The disks that hold all that they should by that commit.
+    /// Disks that are current according to that commit.
     pub(crate) current: &'a [DiskId],
 }
 
 impl FoundState<'_> {
     fn is_older_than(&self, known: &PoolMembership) -> bool {
         let has_current = known.current.iter().any(|disk| self.current.contains(&disk.id));
+        // Without writes a higher generation proves nothing, so such a part is judged by its disks (ADR 27).
         self.generation < known.generation || (self.is_unwritten && !has_current && !known.current.is_empty())
     }
 }
 
 impl Memberships {
-    /// The node was started, and remembers these.
+    /// Loads the rows that the node has stored, at its start.
     pub fn know(&self, known: Vec<PoolMembership>) {
         let mut table = self.table();
+        // Rows of the stored state are durable already.
         table.kept = known.iter().map(|membership| (membership.pool, membership.generation)).collect();
         table.known = known.into_iter().map(|membership| (membership.pool, membership)).collect();
     }
 
-    /// The members of a pool are so from now on.
+    /// Notes the membership of a pool, to be stored by the control plane.
     pub(crate) fn note(&self, membership: PoolMembership) {
         let mut table = self.table();
+        // A row that says the same is not stored again: commits that change no member cost the state nothing.
         if table.known.get(&membership.pool).is_some_and(|known| known.is_like(&membership)) {
             return;
         }
@@ -66,11 +72,12 @@ impl Memberships {
         table.wake();
     }
 
-    /// Ready once control has kept what is known of the pool, or nobody keeps anything.
+    /// Waits until the noted membership of the pool is durable. Ready at once if nobody stores memberships.
     pub(crate) async fn until_kept(&self, pool: PoolId) {
         poll_fn(|cx| {
             let mut table = self.table();
             let known = table.known.get(&pool).map(|membership| membership.generation);
+            // A newer row than the stored one keeps its waiters: what they wait for is not durable yet.
             if !table.is_kept || known.is_none() || known == table.kept.get(&pool).copied() {
                 return Poll::Ready(());
             }
@@ -79,35 +86,37 @@ impl Memberships {
         .await
     }
 
-    /// All memberships, as soon as control has not heard of one of them.
+    /// Waits until a membership was noted, and returns all of them. Called by the control plane.
     pub async fn next(&self) -> Vec<PoolMembership> {
         poll_fn(|cx| {
             let mut table = self.table();
+            // From now on commands wait for the rows that they cause.
             table.is_kept = true;
             if table.news.is_empty() {
                 return table.wait(cx);
             }
+            // All rows are returned, so one call delivers all news.
             table.news.clear();
             Poll::Ready(table.known.values().cloned().collect())
         })
         .await
     }
 
-    /// Control has kept these.
+    /// Marks these generations as durably stored.
     pub fn kept(&self, generations: &[(PoolId, u64)]) {
         let mut table = self.table();
         table.kept.extend(generations.iter().copied());
         table.wake();
     }
 
-    /// True where the node has had the pool.
+    /// True if the node has a row for the pool.
     pub(crate) fn knows(&self, pool: PoolId) -> bool {
         self.table().known.contains_key(&pool)
     }
 
-    /// Admits that the pool is opened as it was found.
+    /// Admits opening the pool as found.
     ///
-    /// *Errors*: `POOL_OUTDATED` where the pool went on without all of the disks that were found.
+    /// *Errors*: `POOL_OUTDATED` if the pool continued without all of the disks that were found.
     pub(crate) fn admit(&self, pool: PoolId, name: &str, found: &FoundState<'_>) -> Result<(), Refusal> {
         let table = self.table();
         let Some(known) = table.known.get(&pool).filter(|known| found.is_older_than(known)) else { return Ok(()) };

@@ -1,8 +1,8 @@
-//! Writes that stay in memory: what a pool is opened on whose disks may not, or cannot, be written.
+//! Copy-on-write overlay: keeps the writes of a read-only pool in memory.
 //!
-//! One lies directly above each disk. Until it is told otherwise it passes everything on. Then no write, flush or discard
-//! reaches the disk any more: recovery runs as it always does, and what it writes is read from memory. It must never let a
-//! write through once it keeps them.
+//! One lies directly above each disk. Until it is switched on it passes everything through. Then no write, flush or
+//! discard reaches the disk: recovery runs as usual, and its writes are read back from memory
+//! (`docs/adr/0018-pools-that-are-read-only.md`). It must never let a write through once it keeps them.
 
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -11,20 +11,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The memory that all pools which may not be written share, on all shards of the daemon.
+/// Memory budget that all read-only pools share, on all shards of the daemon.
 #[derive(Clone, Debug)]
 pub struct Room {
     left_bytes: Arc<AtomicU64>,
 }
 
 impl Room {
-    /// So many bytes.
+    /// Creates a budget of `bytes`.
     pub fn new(bytes: u64) -> Self {
         Self { left_bytes: Arc::new(AtomicU64::new(bytes)) }
     }
 
-    /// True when the bytes were there, and are taken now.
+    /// Takes bytes from the budget; false if they are not left.
     fn take(&self, bytes: u64) -> bool {
+        // A request is granted in full or not at all.
         let rest = |left: u64| left.checked_sub(bytes);
         self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
@@ -34,22 +35,22 @@ impl Room {
     }
 }
 
-/// The memory that all disks of a pool share for what is not written to them. What it has taken is given back with it.
+/// Memory that the overlays of one pool share. Dropping it returns its bytes to the budget.
 #[derive(Debug)]
 pub struct Memory {
     room: Room,
     taken_bytes: Cell<u64>,
-    /// True once a write found no room there.
+    /// True once a write found the budget exhausted.
     is_exhausted: Cell<bool>,
 }
 
 impl Memory {
-    /// Of this room.
+    /// Creates the memory of a pool within the budget `room`.
     pub fn of(room: &Room) -> Rc<Self> {
         Rc::new(Self { room: room.clone(), taken_bytes: Cell::new(0), is_exhausted: Cell::new(false) })
     }
 
-    /// True once a write was refused because there was no room: what the pool shows may lack it.
+    /// True once a write was refused for lack of memory. The content that the pool shows may then be incomplete.
     pub fn is_exhausted(&self) -> bool {
         self.is_exhausted.get()
     }
@@ -71,39 +72,40 @@ impl Drop for Memory {
     }
 }
 
-/// A disk whose writes may be kept in memory.
+/// A disk whose writes can be kept in memory.
 pub struct Overlay<D> {
     device: D,
     memory: OnceCell<Rc<Memory>>,
-    /// By block: what was written since.
+    /// Blocks written since the overlay was switched on, by block number.
     blocks: RefCell<BTreeMap<u64, View>>,
-    /// What the disk refused a write with last, while writes went there.
+    /// Error of the last write that the disk refused, while writes still reached it.
     refused: Cell<Option<IoError>>,
 }
 
 impl<D: BlockDevice> Overlay<D> {
-    /// The device, written as it is.
+    /// Creates an overlay that passes everything through.
     pub fn new(device: D) -> Self {
         let (memory, blocks, refused) = Default::default();
         Self { device, memory, blocks, refused }
     }
 
-    /// Nothing is written to the device any more. The first memory that is given stays.
+    /// Switches the overlay on: nothing is written to the device from now on. A second call has no effect.
     pub fn keep_in(&self, memory: &Rc<Memory>) {
         let _ = self.memory.set(memory.clone());
     }
 
-    /// What the disk refused a write with, if it did.
+    /// Error with which the disk refused a write, if it did.
     pub fn refused(&self) -> Option<IoError> {
         self.refused.get()
     }
 
-    /// The device below.
+    /// Device below.
     pub fn device(&self) -> &D {
         &self.device
     }
 
     fn note<T>(&self, written: Result<T, IoError>) -> Result<T, IoError> {
+        // `Gone` is a disk that was lost, not one that refuses writes.
         if let Err(error) = &written
             && error.kind != IoErrorKind::Gone
         {
@@ -117,11 +119,13 @@ impl<D: BlockDevice> Overlay<D> {
         assert_eq!(data.len() as u64, extent.len.0 * size as u64, "data fills its extent");
         let mut blocks = self.blocks.borrow_mut();
         for (block, at) in (extent.start.0..extent.end().0).zip((0..).step_by(size)) {
+            // A block that is overwritten takes no further memory.
             if !blocks.contains_key(&block) && !memory.take(size as u64) {
-                // Not `NoSpace`: nobody frees this memory, and a write that waits for it would wait in vain.
+                // Not `NoSpace`: this memory is never freed while the pool is open, so a write that waited for space
+                // would wait forever.
                 return Err(IoError::new(IoErrorKind::ReadOnly, extent));
             }
-            // A copy of its own: a slice would keep all of the write in memory.
+            // A copy, because a slice would keep the buffer of the whole write alive.
             blocks.insert(block, block::Buf::copy_of(&data.slice(at..at + size)).freeze());
         }
         Ok(())
@@ -131,7 +135,7 @@ impl<D: BlockDevice> Overlay<D> {
 impl<D: BlockDevice> BlockDevice for Overlay<D> {
     fn geometry(&self) -> Geometry {
         let below = self.device.geometry();
-        // What memory holds needs no flush, and a discard need not fill it.
+        // A discard is ignored while writes are kept, so it cannot promise zeros.
         if self.memory.get().is_some() { Geometry { discard_zeroes: false, ..below } } else { below }
     }
 
@@ -139,9 +143,11 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
         if self.memory.get().is_none() {
             return self.device.read(extent).await;
         }
+        // Bounds first: the device sees only the parts that are not in memory.
         self.device.geometry().admit(extent)?;
         let mut whole = Rope::new();
         let mut at = extent.start.0;
+        // Alternate between the next block in memory and the run of blocks on the disk before it.
         while at < extent.end().0 {
             let kept =
                 self.blocks.borrow().range(at..extent.end().0).next().map(|(block, view)| (*block, view.clone()));
@@ -184,6 +190,7 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         match self.memory.get() {
             None => self.device.discard(extent).await,
+            // The content after a discard is undefined without `discard_zeroes`, so nothing needs to be recorded.
             Some(_) => Ok(Written::attest()),
         }
     }

@@ -1,4 +1,7 @@
-//! How the shards of one layer speak to each other: a mailbox for each, and calls that come back.
+//! Calls between the shards of one layer: a mailbox for each shard, and calls that return a result.
+//!
+//! Used by the engine and by each front end for its own state on the shards. Messages of one set of mailboxes keep
+//! their order; there is no order between two sets.
 
 use shard::World;
 use shard::mailbox::{self, Receiver, Sender};
@@ -6,16 +9,16 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-/// Work for the resident of another shard.
+/// Closure that runs on another shard with access to the state there.
 pub type Job<S> = Box<dyn FnOnce(Rc<S>) + Send>;
 
-/// What lives on each shard and takes jobs.
+/// State of a layer that lives on each shard and runs the jobs sent to it.
 pub trait Resident<W: World>: Sized + 'static {
-    /// The world of its shard.
+    /// World of the shard.
     fn world(&self) -> &W;
 }
 
-/// The mailboxes of all shards, in the order of their indices. Cheap to clone, the same mailboxes everywhere.
+/// Mailboxes of all shards, by shard index. A clone is cheap and refers to the same mailboxes.
 pub struct Peers<M>(Vec<Sender<M>>);
 
 impl<M> Clone for Peers<M> {
@@ -25,20 +28,21 @@ impl<M> Clone for Peers<M> {
 }
 
 impl<M: Send + 'static> Peers<M> {
-    /// Mailboxes for so many shards, with the ends that the shards read.
+    /// Creates mailboxes for `shards` shards, with the receiving ends by shard index.
     pub fn new(shards: usize) -> (Self, Vec<Receiver<M>>) {
         let (senders, inboxes) = (0..shards).map(|_| mailbox::channel()).unzip();
         (Self(senders), inboxes)
     }
 
-    /// Puts `message` into the mailbox of the shard `home`. What is put there first is read first.
+    /// Puts `message` into the mailbox of the shard `home`. Messages are received in the order in which they were
+    /// posted.
     pub fn post(&self, home: usize, message: M) {
         assert!(home < self.0.len(), "a home is one of the shards");
         // A shard whose mailbox is closed has stopped, and the daemon is stopping with it.
         let _ = self.0[home].send(message);
     }
 
-    /// Runs `work` on the shard `home` and returns what it gives; `None` when that shard has stopped.
+    /// Runs `work` on the shard `home` and returns its result; `None` when that shard has stopped.
     pub async fn call<W, S, R, F>(&self, home: usize, work: impl FnOnce(Rc<S>) -> F + Send + 'static) -> Option<R>
     where
         W: World,
@@ -47,10 +51,12 @@ impl<M: Send + 'static> Peers<M> {
         R: Send + 'static,
         F: Future<Output = R> + 'static,
     {
+        // The channel closes without a message if the other shard has stopped.
         let (post, inbox) = mailbox::channel();
         let job: Job<S> = Box::new(move |resident: Rc<S>| {
+            // The first poll happens while the message is received, so calls start in the order of their messages.
             begin(resident.clone().world(), async move {
-                // Nobody waits for the answer any more when this fails; the work is done all the same.
+                // The send fails only if the caller was dropped; the work is done all the same.
                 let _ = post.send(work(resident).await);
             });
         });
@@ -59,13 +65,13 @@ impl<M: Send + 'static> Peers<M> {
     }
 }
 
-/// Runs `work` on this shard; its first step is done when this returns.
+/// Runs `work` on this shard, with its first poll before this returns.
 ///
-/// Commands enter the task set of their unit, and functions find them there, in the order in which their
-/// messages came: that must not hang on the order in which tasks are run.
+/// Commands enter the task set of their unit, and task management functions find them there, in the order in which
+/// their messages came. That order must not depend on the order in which the executor runs tasks.
 pub fn begin<W: World>(world: &W, work: impl Future<Output = ()> + 'static) {
     let mut work = Box::pin(work);
-    // The task polls it again, with a waker that is its own.
+    // A no-op waker is safe here: the spawned task polls the future again with its own waker.
     if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
         world.spawn(work);
     }

@@ -1,4 +1,7 @@
-//! A pool on its home shard: its disks, the arrays over them, its volumes, and the units that show them.
+//! A pool on its home shard: its disks, the arrays over them, its volumes and their units.
+//!
+//! The conductor calls the functions re-exported here, on the home shard of the pool. Data commands do not pass through
+//! [`OpenPool`]; they go from the unit through the volume to the array. No other shard may touch a pool.
 
 mod answering;
 mod behind;
@@ -89,30 +92,30 @@ use std::time::Duration;
 use volume::Uuid;
 use work::{Work, WorkKind};
 
-/// What every label says of who wrote it.
+/// Version string in every label that this version writes.
 const CREATED_BY: &str = concat!("blockyard ", env!("CARGO_PKG_VERSION"));
 
-/// A pool that serves on this shard.
+/// A pool that is open on this shard.
 pub struct OpenPool<W: World> {
-    /// Its name.
+    /// Name of the pool.
     pub name: Name,
-    /// Its identity.
+    /// Identity of the pool.
     pub id: PoolId,
-    /// Its catalog, and everything that changes it.
+    /// Catalog of the pool, and all operations that change it.
     pub pool: volume::Pool<Disk<W>, Group<W>>,
     shard: Rc<ShardContext<W>>,
     groups: groups::Groups<W>,
-    /// Why nothing is written to its disks, where that is so.
+    /// Reason why the pool is read-only; unset for a writable pool.
     read_only: OnceCell<String>,
-    /// Why a read-only pool is not shown any more: another node writes to its disks.
+    /// Reason why a read-only pool was withdrawn: another node writes to its disks.
     overtaken: OnceCell<String>,
-    /// Ends what repairs the pool.
+    /// Stops the maintenance of the pool: rebuild, resync, scrub.
     halt: Rc<Halt>,
-    /// Ends what its arrays do by themselves: after everything that waits for them.
+    /// Stops the background tasks of its arrays. Pulled last, because other tasks wait for them.
     parting: Rc<Halt>,
-    /// What its closing waits for, while it is being closed.
+    /// Present step of the closing, while the pool is being closed.
     closing: Cell<Option<&'static str>>,
-    /// The member that an operator takes out just now.
+    /// Member that an operator is taking out at this moment.
     taking_out: Cell<Option<DiskId>>,
     care: Care<W>,
     guarding: own::Guard,
@@ -130,21 +133,21 @@ struct GroupState<W: World> {
     chunk: Size,
     array: Group<W>,
     slots: RefCell<Vec<Slot<W>>>,
-    /// True until a group that was found dirty was resynced.
+    /// True until a group that was found dirty has been resynced.
     needs_resync: Cell<bool>,
-    /// True while somebody repairs the group.
+    /// True while a maintenance task runs on the group.
     repairing: Cell<bool>,
-    /// True once the pool does not have it any more.
+    /// True once the group was removed from the pool.
     removed: Cell<bool>,
-    /// The rebuild or resync that runs, if one does.
+    /// Running rebuild, resync or reshape.
     work: Cell<Option<Work>>,
-    /// True while the last place is not counted by the array yet.
+    /// True while the array does not use the last member yet, which was just added.
     joining: Cell<bool>,
-    /// Members that came back while the array was laid out anew, and are taken back after that.
+    /// Members that returned during a reshape; they are taken back after it.
     returning: RefCell<Vec<(u16, Disk<W>)>>,
-    /// What a member lacks that came back as it left, in stripes; others are filled from the beginning.
+    /// Stripes that a returned member has missed. A member without an entry is rebuilt in full.
     to_fill: RefCell<BTreeMap<u16, Vec<Range<u64>>>>,
-    /// The member that is copied to another disk, if one is.
+    /// Running copy of a member to another disk.
     copying: RefCell<Option<Rc<copying::Copying<W>>>>,
 }
 
@@ -173,12 +176,12 @@ impl<W: World> GroupState<W> {
         self.array.stripe_blocks() * u64::from(raid::BLOCK_BYTES)
     }
 
-    /// Bytes of data in a stripe over one member more.
+    /// Bytes of data in a stripe after one more member was added.
     fn moved_stripe_bytes(&self) -> u64 {
         self.stripe_bytes() + self.chunk.bytes()
     }
 
-    /// Bytes that were written to its disks, or to that of this member, since they were opened.
+    /// Bytes written to the disks of the group, or to that of `member`, since they were opened.
     fn written_bytes(&self, member: Option<u16>) -> u64 {
         let slots = self.slots.borrow();
         let wanted = slots.iter().zip(0..).filter(|(_, number)| member.is_none_or(|member| member == *number));
@@ -186,41 +189,43 @@ impl<W: World> GroupState<W> {
         disks.map(|disk| array::counted(disk).counters().written_bytes).sum()
     }
 
-    /// True from when a disk is to be one more member until the group is laid out over all of them and the pool has its room.
+    /// True while a member is being added, from the order until the reshape has ended and the pool has the space.
     fn is_widening(&self) -> bool {
+        // A reshape also counts when it has no task yet, as after an opening.
         let reshapes = self.work.get().is_some_and(|work| work.kind() == WorkKind::Reshape);
         self.joining.get() || reshapes || self.array.status().reshape.is_some()
     }
 
-    /// Where on a member's disk a block of its data lies that the array numbers so, in bytes.
+    /// Byte offset on a member's disk of the array block `block`.
     fn byte_on_disk(&self, block: u64) -> u64 {
+        // The data area of a member starts behind its label and catalog.
         let area = volume::member_area(self.array.member_blocks()).start.0;
         (area + self.array.place_of_data(block).0) * u64::from(volume::BLOCK_BYTES)
     }
 }
 
-/// One place of a group.
+/// One slot of a group.
 struct Slot<W: World> {
-    /// Which disk belongs there.
+    /// Identity of the disk that belongs in the slot.
     id: DiskId,
-    /// What it is called, if it was ever open.
+    /// Name of the disk, if it was ever open.
     name: Option<DiskName>,
     /// The disk, while it is attached.
     disk: Option<Disk<W>>,
-    /// How much it has for the array, as its label says; nothing of a disk that was not found.
+    /// Blocks that its label reserves for the array; zero for a disk that was not found.
     room: Blocks,
-    /// Where it was opened last; empty if it never was.
+    /// Path at which it was opened last; empty if it never was.
     path: String,
-    /// How it answers.
+    /// Latency state of the disk.
     answering: Rc<answering::Answering>,
-    /// What it does wrong.
+    /// Error counts of the disk.
     erring: Rc<erring::Erring>,
-    /// The disk that was copied to it while the pool was open, and whose place it has.
+    /// Name of the disk that was copied to this one since the pool was opened, and whose slot it took.
     stands_for: Option<String>,
 }
 
 impl<W: World> Slot<W> {
-    /// A place whose disk is labelled now.
+    /// Creates the slot of a disk that was just labeled.
     fn of(id: Uuid, candidate: &Candidate, disk: &Disk<W>) -> Self {
         let room = volume::data_area(disk.geometry().blocks).map_or(Blocks(0), |area| area.len);
         let (name, disk, path) = (Some(candidate.name.clone()), Some(disk.clone()), candidate.path.clone());
@@ -228,7 +233,7 @@ impl<W: World> Slot<W> {
         Self { id: disk_id(id), name, disk, room, path, answering, erring, stands_for: None }
     }
 
-    /// What its disk is called, or else its identity.
+    /// Name of the disk, or its identity if it has no name.
     fn called(&self) -> String {
         self.name.as_ref().map_or_else(|| self.id.to_string(), ToString::to_string)
     }
@@ -243,23 +248,23 @@ impl<W: World> Clone for Slot<W> {
     }
 }
 
-/// A disk that may become, or may be, a member.
+/// A disk that may become a member or may be one already.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    /// What control calls it.
+    /// Name of the disk in the control plane.
     pub name: DiskName,
-    /// Where it is.
+    /// Path of the disk.
     pub path: String,
 }
 
 impl<W: World> OpenPool<W> {
-    /// See [`ShardContext::abandon`].
+    /// Drops the pool without closing it: see [`ShardContext::abandon`].
     pub(crate) fn abandon(&self) {
         self.pool.abandon();
     }
 
-    /// The pool over these groups, whose failures and findings it hears of from now on; its arrays do what they
-    /// have to do when no command drives them.
+    /// Creates the open pool over these groups: binds their listeners and starts the background tasks of the arrays,
+    /// the watchdog and the settling of lost blocks.
     fn assembled(
         shard: &Rc<ShardContext<W>>,
         name: Name,
@@ -296,6 +301,7 @@ impl<W: World> OpenPool<W> {
             held,
             copies,
         });
+        // Before any background task: findings and failures must reach the pool.
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
         pool.pool.members().spare(open::survives, pause_on(&shard.world));
@@ -307,7 +313,7 @@ impl<W: World> OpenPool<W> {
         pool
     }
 
-    /// What commands leave to the group's array is done also when no command comes.
+    /// Starts the task that runs the deferred work of the array of the group when no command drives it.
     fn drive(&self, group: &GroupState<W>) {
         let (array, parting) = (group.array.clone(), self.parting.clone());
         self.spawn(async move {
@@ -315,31 +321,37 @@ impl<W: World> OpenPool<W> {
         });
     }
 
-    /// After any crash the member is not taken for a current one.
+    /// Records a failed member in the catalog on the other members. After any crash the member is then not taken for
+    /// current.
     ///
-    /// *Errors*: `Gone` when that cannot be promised.
+    /// *Errors*: `Gone` if the record could not be made durable; the group then stops.
     pub async fn record_failure(&self, group: usize, member: u16, error: IoError) -> Result<Stable, IoError> {
+        // In the last step of a copy the catalog names the new disk already.
         let disk = copying::recorded_disk(self, group, member);
         let name = self.disk_name(group, member);
         tracing::error!(pool = %self.name, group, disk = name, %error, "a member has failed and is not used any more");
-        // Whatever still waits for it waits in vain, a commit of the catalog that is under way among that.
+        // Whatever waits for the failed disk would wait in vain, including a commit of the catalog that is in flight.
         if let Some(disk) = &self.groups[group].slots.borrow()[usize::from(member)].disk {
             array::interruptible(disk).interrupt();
         }
         self.tell_of_failure(group, member, error);
         match self.pool.members().set_state(disk, behind::recorded_state(error)).await {
             Ok(()) => {
+                // The node's row follows the commit and precedes the answer to the write that the member missed (ADR
+                // 27).
                 membership::keep_membership(self).await;
                 Ok(Stable::attest())
             }
             Err(refusal) => {
+                // Without the record a crash could bring the stale member back as current, so no write may be
+                // acknowledged.
                 tracing::error!(pool = %self.name, %refusal, "a failed member could not be recorded; the group stops");
                 Err(IoError { kind: IoErrorKind::Gone, ..error })
             }
         }
     }
 
-    /// True when nothing is written to its disks.
+    /// True if the pool is open read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only.get().is_some()
     }
@@ -349,12 +361,12 @@ impl<W: World> OpenPool<W> {
         self.shard.world.spawn(task);
     }
 
-    /// The places of all groups.
+    /// Slots of all groups.
     fn slots(&self) -> Vec<Slot<W>> {
         self.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone()).collect()
     }
 
-    /// Where a disk belongs: its group and its place there.
+    /// Group and slot of a disk.
     fn place_of(&self, disk: DiskId) -> Option<(usize, u16)> {
         self.groups.iter().find_map(|(group, state)| {
             let at = state.slots.borrow().iter().position(|slot| slot.id == disk)?;
@@ -362,11 +374,12 @@ impl<W: World> OpenPool<W> {
         })
     }
 
-    /// The first volume of this name.
+    /// Identity of the first volume with this name.
     fn volume_id(&self, name: &VolumeName) -> Result<Uuid, Refusal> {
         let status = self.pool.status();
         let own = name.volume().as_str();
         let in_segments = status.volumes.iter().map(|volume| (volume.name.as_str(), volume.id));
+        // Volumes that are being deleted or were only copied in part have no name that an operator may use.
         let mapped = status.families.iter().flat_map(|family| &family.volumes);
         let mapped = mapped.filter(|volume| !volume.is_dying && !volume.is_partial);
         let mapped = mapped.map(|volume| (volume.name.as_str(), volume.id));
@@ -385,11 +398,11 @@ impl<W: World> Drop for OpenPool<W> {
     }
 }
 
-/// How long the disks of a pool that is closed may be held by what has not ended.
+/// Longest time that the close of a pool waits for operations that still hold its disks.
 const LET_GO_MAX: Duration = Duration::from_secs(1);
 const LET_GO_STEP: Duration = Duration::from_millis(1);
 
-/// The pool `name`, which has its home here.
+/// Returns the pool `name`, whose home is this shard.
 fn find<W: World>(shard: &ShardContext<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusal> {
     shard.pools.borrow().get(name).cloned().ok_or_else(|| {
         let hint = "`blockyard pool list` shows the pools";
@@ -397,13 +410,14 @@ fn find<W: World>(shard: &ShardContext<W>, name: &Name) -> Result<Rc<OpenPool<W>
     })
 }
 
-/// Everything of the pool is stable, its groups are marked clean, and its disks are closed.
+/// Closes the pool: makes everything stable, marks its groups clean and closes its disks.
 ///
-/// What cannot be written any more is told, as an event, and the pool is closed all the same.
+/// Data that cannot be written any more is reported as an event, and the pool is closed all the same.
 pub(crate) async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(), Refusal> {
     let pool = find(&shard, &name)?;
     let step = |step| pool.closing.set(Some(step));
     step("the work on its maps");
+    // Order: background tasks, caches, log device, commits of maps, groups, and the owner's marks last.
     pool.care.space.chores.stop().await;
     step("its rebuild, resync or scrub");
     pool.stop_work().await;
@@ -421,6 +435,7 @@ pub(crate) async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> R
     step("the flush of its groups");
     for (number, group) in pool.groups.iter() {
         let number = u16::try_from(number).expect("a pool has at most 64 groups");
+        // A group that still needs a resync stays dirty; a fenced or read-only pool must not be written.
         if group.needs_resync.get() || pool.is_fenced() || pool.read_only.get().is_some() {
             continue;
         }
@@ -431,30 +446,34 @@ pub(crate) async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> R
             pool.raise(event::POOL_UNCLEAN, sentence);
             continue;
         }
+        // An empty redo log lets the next opening skip the replay.
         if group.array.is_protected()
             && let Err(error) = group.array.close().await
         {
-            // Nothing is lost by it: what was acknowledged is in the log, which the next opening replays.
+            // Nothing is lost: acknowledged data is in the redo log, which the next opening replays.
             tracing::warn!(pool = %pool.name, number, %error, "the log of a group was not emptied");
         }
     }
     step("the marks on its disks");
     pool.let_go().await;
+    // After the release another node may open the pool, so nothing may be written from here on.
     pool.parting.pull();
     part_with(&shard, pool).await;
     Ok(())
 }
 
-/// The pool is not open here any more, and its disks can be opened again.
+/// Removes the pool from this shard and waits until its disks can be opened again.
 async fn part_with<W: World>(shard: &ShardContext<W>, pool: Rc<OpenPool<W>>) {
     shard.pools.borrow_mut().remove(&pool.name);
+    // The counters of operations in flight outlive the pool, which is dropped here.
     let disks = pool.slots().into_iter().filter_map(|slot| Some(array::interruptible(&slot.disk?).landings()));
     let disks: Vec<Landings> = disks.collect();
     drop(pool);
     until_let_go(shard, &disks).await;
 }
 
-/// Nobody holds the disks any more: what was ended has a last turn first, and a command that a disk does not answer is not waited for.
+/// Waits until nobody holds the disks. Interrupted tasks get a last poll first; a command that a disk does not answer
+/// is not waited for.
 async fn until_let_go<W: World>(shard: &ShardContext<W>, disks: &[Landings]) {
     let end = shard.world.now() + LET_GO_MAX;
     while !disks.iter().all(Landings::is_over) && shard.world.now() < end {
@@ -462,14 +481,15 @@ async fn until_let_go<W: World>(shard: &ShardContext<W>, disks: &[Landings]) {
     }
 }
 
-/// What the closing of the pool waits for; nothing where it is not being closed.
+/// Present step of closing the pool; `None` if it is not being closed.
 pub(crate) fn closing_step<W: World>(shard: &ShardContext<W>, name: &Name) -> Option<&'static str> {
     shard.pools.borrow().get(name)?.closing.get()
 }
 
-/// The pool is no more, and its disks are blank.
+/// Destroys the pool: its disks are blank afterwards.
 pub(crate) async fn destroy<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(), Refusal> {
     let pool = find(&shard, &name)?;
+    // The catalog's count includes volumes that do not serve.
     let volumes = pool.pool.space().volumes;
     if volumes > 0 {
         let message = format!("pool {name} has {volumes} volumes");
@@ -479,6 +499,7 @@ pub(crate) async fn destroy<W: World>(shard: Rc<ShardContext<W>>, name: Name) ->
     pool.stop_work().await;
     pool.end_log().await;
     pool.parting.pull();
+    // The heartbeat must not write a mark onto a disk that was just wiped.
     pool.guarding.end();
     let destroyed = pool.pool.clone().destroy().await;
     destroyed.map_err(|error| refusal(&error, &pool))?;
@@ -494,7 +515,7 @@ fn disk_id(uuid: Uuid) -> DiskId {
     DiskId::from_bytes(uuid.into_bytes())
 }
 
-/// A new identity.
+/// Creates a random identity.
 fn new_uuid<W: World>(world: &W) -> Uuid {
     let mut bytes = [0; 16];
     world.random(&mut bytes);

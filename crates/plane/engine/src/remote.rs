@@ -1,8 +1,8 @@
-//! Disks of other arrays as members of pools.
+//! Disks of other arrays (iSCSI) as members of pools.
 //!
-//! A member is a local disk or a remote one; everything above treats them alike. How to log in to a remote disk comes with
-//! the order that makes it known, is kept in memory for all shards, and its secrets are in no report. Called by
-//! [`crate::inspect`] and the conductor. It must never open a remote disk for writing without a fence.
+//! A member is a local disk or a remote one; the layers above treat both alike. The login parameters of a remote disk
+//! come with the order that adds it and are kept in memory for all shards; its secrets appear in no report. Called by
+//! [`crate::inspect`] and the conductor. A remote disk must never be opened for writing without a fence.
 
 use crate::events::Events;
 use crate::unlanded::Unlanded;
@@ -23,27 +23,27 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use volume::BLOCK_BYTES;
 
-/// A member of a pool: a disk of this machine, or one of another array.
+/// A member of a pool: a disk of this machine or one of another array.
 pub enum MemberDisk<W: World> {
-    /// A disk or a file here.
+    /// Local disk or file.
     Local(W::Disk),
-    /// A logical unit elsewhere.
+    /// Logical unit of another target.
     Remote(Rc<RemoteDisk<W>>),
 }
 
-/// How each remote disk is logged in to. One for all shards of the daemon.
+/// Login parameters of remote disks. Shared by all shards of the daemon.
 #[derive(Clone, Default)]
 pub struct Logins(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
-    /// This node; set by the conductor before anything is opened.
+    /// Identity of this node; set by the conductor before anything is opened.
     node: Option<NodeIdentity>,
-    /// By the path of the disk.
+    /// Name and login parameters, by the path of the disk.
     disks: BTreeMap<String, (Option<DiskName>, RemoteLogin)>,
 }
 
-/// The remote disks of one shard.
+/// Remote disks of one shard.
 pub struct RemoteDisks<W: World> {
     world: W,
     events: Events,
@@ -54,26 +54,26 @@ pub struct RemoteDisks<W: World> {
 }
 
 impl Logins {
-    /// This node opens them.
+    /// Sets the node whose name and key the sessions use.
     pub fn set_node(&self, node: &NodeIdentity) {
         self.known().node = Some(node.clone());
     }
 
-    /// The disk at `path` is `disk`, and is logged in to so.
+    /// Sets name and login parameters of the disk at `path`.
     pub fn learn(&self, path: &str, disk: &DiskName, login: RemoteLogin) {
-        // What is preempted once is not preempted by every later open.
+        // Preempting is a decision for one opening; later openings must not repeat it.
         let login = RemoteLogin { force: false, ..login };
         self.known().disks.insert(path.to_owned(), (Some(disk.clone()), login));
     }
 
-    /// The disk at `path`, which may have no name here, is logged in to so.
+    /// Sets the login parameters of the disk at `path`, which need not have a name yet.
     pub fn learn_unnamed(&self, path: &str, login: RemoteLogin) {
         let mut known = self.known();
         let name = known.disks.get(path).and_then(|(name, _)| name.clone());
         known.disks.insert(path.to_owned(), (name, login));
     }
 
-    /// The disk at `path` is not known any more.
+    /// Removes the login parameters of the disk at `path`.
     pub fn forget(&self, path: &str) {
         self.known().disks.remove(path);
     }
@@ -84,64 +84,69 @@ impl Logins {
 }
 
 impl<W: World> RemoteDisks<W> {
-    /// Those of a shard with this world.
+    /// Creates the set of remote disks of a shard with this world.
     pub fn new(world: W, events: Events, logins: Logins) -> Self {
         let (open, closing, landings) = Default::default();
         Self { world, events, logins, open, closing, landings }
     }
 
-    /// Where they are opened, and disks of this machine as well.
+    /// World in which local and remote disks are opened.
     pub fn world(&self) -> &W {
         &self.world
     }
 
-    /// What disks were asked before and have not done yet.
+    /// Operations of earlier openings that are still in flight.
     pub fn landings(&self) -> &Unlanded {
         &self.landings
     }
 
-    /// How remote disks are logged in to.
+    /// Login parameters of remote disks.
     pub fn logins(&self) -> &Logins {
         &self.logins
     }
 
-    /// The remote disk at `path` is open.
+    /// Opens the remote disk at `path`.
     ///
-    /// *Errors*: no path can log in; another initiator has reserved it; its portals lead to different units.
+    /// *Errors*: no path can log in; another initiator holds a reservation; its portals lead to different logical
+    /// units.
     pub async fn open(&self, path: &str, usage: Use) -> Result<Rc<RemoteDisk<W>>, Refusal> {
         let config = self.config(path, usage)?;
         let initiator = config.initiator.as_str().to_owned();
         let opened = RemoteDisk::open(&self.world, config).await;
         let disk = Rc::new(opened.map_err(|error| refusal(path, &initiator, &error))?);
+        // Closed disks are dropped here, so that both lists stay as long as the number of open disks.
         self.open.borrow_mut().retain(|(_, disk)| disk.strong_count() > 0);
         self.closing.borrow_mut().retain(|closing| !closing.has_ended());
         self.closing.borrow_mut().push(disk.closing());
+        // An inspection ends at once and appears in no report of paths.
         if usage != Use::Look {
             self.open.borrow_mut().push((path.to_owned(), Rc::downgrade(&disk)));
         }
         Ok(disk)
     }
 
-    /// Registrations of other initiators with the disk at `path` are preempted, and nothing of ours is left there.
+    /// Preempts the registrations of other initiators with the disk at `path`, and leaves no registration of this node.
     ///
     /// *Errors*: as [`RemoteDisks::open`].
     pub async fn take(&self, path: &str) -> Result<(), Refusal> {
         let disk = self.open(path, Use::Own { force: true }).await?;
+        // The last handle starts the logout; its end is awaited so that no key stays registered.
         let closing = disk.closing();
         drop(disk);
         closing.ended().await;
         Ok(())
     }
 
-    /// The paths of the remote disks that are open here, by the path of the disk.
+    /// Paths of the remote disks that are open on this shard, by the path of the disk.
     pub fn reports(&self) -> Vec<(String, Vec<DiskPathReport>)> {
         let open = self.open.borrow();
         let disks = open.iter().filter_map(|(path, disk)| Some((path.clone(), disk.upgrade()?)));
         disks.map(|(path, disk)| (path, disk.paths().iter().map(path_report).collect())).collect()
     }
 
-    /// Every remote disk that was dropped has unregistered its keys and logged out.
+    /// Waits until every dropped remote disk has unregistered its keys and logged out.
     pub async fn all_closed(&self) {
+        // A disk that is still in use would never end, and the shutdown must.
         let open: Vec<_> = self.open.borrow().iter().filter(|(_, disk)| disk.strong_count() > 0).cloned().collect();
         if !open.is_empty() {
             tracing::warn!(disks = open.len(), "remote disks are still open; their keys stay registered");
@@ -156,6 +161,7 @@ impl<W: World> RemoteDisks<W> {
         let known = self.logins.known();
         let (disk, login) = known.disks.get(path).cloned().unzip();
         let node = known.node.clone();
+        // The lock is released before anything below can fail or log.
         drop(known);
         let unfit = |what: &str| Refusal::new(code::IQN_INVALID, format!("{what} is not an iSCSI name"), "");
         let node = node.expect("the conductor has said which node this is");
@@ -168,6 +174,7 @@ impl<W: World> RemoteDisks<W> {
         config.digests = if login.digests { DigestOffer::Required } else { DigestOffer::Accepted };
         config.block_bytes = BLOCK_BYTES;
         config.usage = usage;
+        // An inspection raises no events: its session ends at once, which is no loss of a path.
         if let Some(disk) = disk.flatten().filter(|_| usage != Use::Look) {
             let (world, events) = (self.world.clone(), self.events.clone());
             config.events = Rc::new(move |event| tell(&world, &events, &disk, &event));
@@ -176,12 +183,12 @@ impl<W: World> RemoteDisks<W> {
     }
 }
 
-/// The name of this node as an initiator.
+/// Name of this node as an initiator (IQN).
 pub(crate) fn initiator_name(node: &NodeIdentity) -> String {
     format!("iqn.2026-11.io.blockyard:initiator.{}", node.id)
 }
 
-/// Which piece of hardware a remote disk is, as far as its target tells.
+/// Hardware identity of a remote disk, as reported by its target.
 pub(crate) fn identity<W: World>(disk: &RemoteDisk<W>) -> DiskIdentity {
     let facts = disk.facts();
     DiskIdentity {
@@ -192,7 +199,7 @@ pub(crate) fn identity<W: World>(disk: &RemoteDisk<W>) -> DiskIdentity {
     }
 }
 
-/// How the disk at `path` is reached, while it is not in use.
+/// Report of a remote disk that is not in use; `None` for a path that is not remote.
 pub(crate) fn idle_report(logins: &Logins, path: &str) -> Option<RemoteReport> {
     let address: RemoteAddress = path.parse().ok()?;
     let login = logins.known().disks.get(path).map(|(_, login)| login.clone()).unwrap_or_default();
@@ -221,12 +228,13 @@ fn auth(login: &RemoteLogin) -> Result<InitiatorAuth, Refusal> {
         let secret = Secret::try_from(chap.secret.bare()).map_err(|why| invalid(why.to_string()))?;
         Ok::<_, Refusal>(Credential { name: chap.user.clone(), secret })
     };
+    // Mutual CHAP needs credentials of the initiator as well, so without these there is no authentication.
     let Some(own) = &login.proof.own else { return Ok(InitiatorAuth::None) };
     let target = login.proof.mutual.as_ref().map(credential).transpose()?;
     InitiatorAuth::chap(credential(own)?, target, Algorithm::Md5).map_err(|why| invalid(why.to_string()))
 }
 
-/// What has happened to the paths of `disk` becomes an event.
+/// Raises an event for a change of the paths of `disk`.
 fn tell<W: World>(world: &W, events: &Events, disk: &DiskName, event: &DiskEvent) {
     let (code, sentence) = match event {
         DiskEvent::PathLost { portal, reason, left } => {
@@ -283,7 +291,7 @@ fn refusal(path: &str, initiator: &str, error: &OpenError) -> Refusal {
 const RESERVED_HINT: &str =
     "stop the host that uses the disk, or preempt its registration with blockyard disk add --force if it is down";
 
-/// The refusal of a disk that another initiator has registered with.
+/// Refusal of a disk that another initiator has registered with.
 pub(crate) fn reserved(path: &str, key: u64) -> Refusal {
     let message = format!("{path} is reserved by another initiator with the key {key:#018x}");
     Refusal::new(code::REMOTE_RESERVED, message, RESERVED_HINT)
@@ -303,7 +311,7 @@ impl<W: World> BlockDevice for MemberDisk<W> {
         each!(self, device => device.geometry(), device.geometry())
     }
 
-    // The remote side is boxed, so that the futures of local disks stay as small as they are.
+    // The remote futures are boxed, so that those of local disks stay small.
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         each!(self, device => device.read(extent).await, Box::pin(device.read(extent)).await)

@@ -1,4 +1,7 @@
-//! One shard of the engine: what lives on it, and how the other shards speak to it.
+//! Context of one shard of the engine: the pools and units at home on it, and calls to the other shards.
+//!
+//! Created once per thread by the daemon, the simulator or a test, and used by the conductor, by pools and by front
+//! ends. A context never leaves its thread; other shards reach it only by messages.
 
 use crate::events::Events;
 use crate::front::FrontUnit;
@@ -19,11 +22,11 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 
-/// What every shard is given before its thread starts.
+/// Everything that a shard is given before its thread starts.
 pub struct Ticket<W: World> {
-    /// Which shard this is; 0 is the conductor.
+    /// Index of the shard; shard 0 is the conductor.
     pub index: usize,
-    /// The bounds of everything.
+    /// Bounds of the engine.
     pub limits: Limits,
     events: Events,
     remote_logins: Logins,
@@ -33,7 +36,7 @@ pub struct Ticket<W: World> {
     peers: Peers<Job<ShardContext<W>>>,
 }
 
-/// The tickets of all shards of one daemon.
+/// Creates the tickets of all shards of one daemon.
 #[must_use]
 pub fn tickets<W: World>(limits: Limits) -> Vec<Ticket<W>> {
     assert!(limits.shards > 0, "an engine has a shard");
@@ -56,51 +59,52 @@ pub fn tickets<W: World>(limits: Limits) -> Vec<Ticket<W>> {
     inboxes.into_iter().enumerate().map(ticket).collect()
 }
 
-/// One shard: its world, and what has its home there. Never leaves its thread.
+/// Context of one shard: its world, and the pools and units that have their home there. Never leaves its thread.
 pub struct ShardContext<W: World> {
-    /// The outside.
+    /// Clock, disks and sockets of the shard.
     pub world: W,
-    /// Which shard this is; 0 is the conductor.
+    /// Index of the shard; shard 0 is the conductor.
     pub index: usize,
-    /// The bounds of everything.
+    /// Bounds of the engine.
     pub limits: Limits,
-    /// The pools at home here.
+    /// Pools at home on this shard, by name.
     pub pools: RefCell<BTreeMap<Name, Rc<OpenPool<W>>>>,
-    /// What has happened, on all shards.
+    /// Event queue of all shards.
     pub events: Events,
-    /// What pools that may not be written keep in memory, on all shards.
+    /// Memory that all read-only pools share for what recovery would write, on all shards.
     pub overlay_room: Room,
-    /// Which members of pools are current, on all shards.
+    /// Current members of pools as the node remembers them, on all shards.
     pub memberships: Memberships,
-    /// What the volumes of pools at home here share of memory, and of the way below.
+    /// Read cache, write memory and scheduler that the volumes at home here share.
     pub cache: CacheShard<W>,
-    /// The disks of other arrays that are open here.
+    /// Remote disks (iSCSI) that are open on this shard.
     pub remotes: RemoteDisks<W>,
     units: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
     fronts: RefCell<Vec<Rc<dyn FrontShard<W>>>>,
     peers: Peers<Job<Self>>,
-    /// What the deadlines of disks count on; advanced while a disk is open.
+    /// Clock of the disk deadlines; advanced while a disk is open.
     run_clock: RunClock,
     is_clock_running: Rc<Cell<bool>>,
 }
 
-/// A front end on one shard.
+/// State of a front end on one shard.
 pub trait FrontShard<W: World> {
-    /// True when it can serve a unit for which this was kept ([`Unit::keep_host_state`]).
+    /// True if the front end can decode `host_state`, kept for a unit by [`Unit::keep_host_state`].
     fn understands(&self, host_state: &[u8]) -> bool;
 
-    /// Serves the unit from now on. One that was [withdrawn](Self::withdraw) and is still held is served as before.
+    /// Serves the unit from now on. A unit that was [withdrawn](Self::withdraw) and is still held is served as before.
     fn serve(&self, unit: &Rc<Unit<W>>) -> Rc<dyn FrontUnit>;
 
-    /// Hosts do not reach the unit any more. Its face is given back, so that the caller can end what it has under way.
+    /// Withdraws the unit from hosts. Returns the front end's object for it, so that the caller can end the commands in
+    /// flight.
     fn withdraw(&self, unit: VolumeId) -> Option<Rc<dyn FrontUnit>>;
 }
 
-/// A unit that hosts do not reach any more, with what its front ends made of it.
+/// A unit withdrawn from hosts, with the objects that front ends built for it.
 pub struct Withdrawn<W: World> {
-    /// The unit.
+    /// The withdrawn unit.
     pub unit: Rc<Unit<W>>,
-    /// Held so that what they have under way can be ended.
+    /// Held so that commands in flight can end.
     _faces: Vec<Rc<dyn FrontUnit>>,
 }
 
@@ -111,9 +115,10 @@ impl<W: World> Resident<W> for ShardContext<W> {
 }
 
 impl<W: World> ShardContext<W> {
-    /// Starts the shard of `ticket` in `world`; it does what other shards ask from now on.
+    /// Starts the shard of `ticket` in `world`. It runs the jobs of other shards from now on.
     pub fn take(world: W, ticket: Ticket<W>) -> Rc<Self> {
         assert!(ticket.index < ticket.limits.shards, "a ticket is for one of the shards");
+        // Bounds the free buffers that this thread keeps.
         block::pool::set_held_bytes_max(ticket.limits.pooled_bytes_per_shard);
         let shard = Rc::new(Self {
             world: world.clone(),
@@ -132,6 +137,7 @@ impl<W: World> ShardContext<W> {
             is_clock_running: Rc::default(),
         });
         let here = shard.clone();
+        // Jobs run in the order in which they were posted.
         world.spawn(async move {
             while let Some(job) = ticket.inbox.receive().await {
                 job(here.clone());
@@ -140,13 +146,14 @@ impl<W: World> ShardContext<W> {
         shard
     }
 
-    /// The time in which this shard ran, for a disk that is opened; it is advanced as long as somebody holds it.
+    /// Run time of this shard, the clock of a disk's deadlines. It advances as long as a disk holds it.
     pub fn run_clock(&self) -> RunClock {
+        // One task advances the clock for all disks. The flag keeps a second one from being started.
         if !self.is_clock_running.replace(true) {
             let (world, clock, is_running) =
                 (self.world.clone(), self.run_clock.clone(), self.is_clock_running.clone());
             self.world.spawn(async move {
-                // The shard's own and this one are always there.
+                // Two holders are always there: the context and this task. A third one is an open disk.
                 while clock.holders() > 2 {
                     clock.step(&world).await;
                 }
@@ -156,14 +163,14 @@ impl<W: World> ShardContext<W> {
         self.run_clock.clone()
     }
 
-    /// Drops whatever is open as it is, as when the process ends. For simulations, whose process does not.
+    /// Drops all units and pools without closing them, like a process that ends. For simulations.
     pub fn abandon(&self) {
         self.withdraw_where(|_| true);
         self.fronts.take();
         self.pools.take().into_values().for_each(|pool| pool.abandon());
     }
 
-    /// Runs `work` on the shard `home` and returns what it gives; `None` when that shard has stopped.
+    /// Runs `work` on the shard `home` and returns its result; `None` when that shard has stopped.
     pub async fn call<R, F>(&self, home: usize, work: impl FnOnce(Rc<Self>) -> F + Send + 'static) -> Option<R>
     where
         R: Send + 'static,
@@ -172,25 +179,25 @@ impl<W: World> ShardContext<W> {
         self.peers.call(home, work).await
     }
 
-    /// Raises an event now; control hears of it.
+    /// Raises an event with the present time for the control plane.
     pub fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
         let now = Timestamp::from_unix(self.world.unix_seconds());
         self.events.raise(Raised::new(now, code, subject, sentence));
     }
 
-    /// The unit `id`, while it has its home here.
+    /// Returns the unit `id` if its home is on this shard.
     pub fn unit(&self, id: VolumeId) -> Option<Rc<Unit<W>>> {
         self.units.borrow().get(&id).cloned()
     }
 
-    /// True when somebody besides its hosts needs what the unit holds: a copy of it, a snapshot, a clone.
+    /// True if the content of the unit is in use besides by its hosts: by a copy, a snapshot or a clone.
     pub fn is_content_needed(&self, unit: &Unit<W>) -> bool {
         unit.is_spared() || self.pool_of(unit).is_some_and(|pool| pool.shares_content_of(unit.id))
     }
 
-    /// Nobody can read any more what the unit, which is encrypted, holds.
+    /// Replaces the data key of an encrypted unit, which makes its present content unreadable (CRYPTOGRAPHIC ERASE).
     ///
-    /// *Durability*: when it returns. *Errors*: its pool is not open, or takes no change.
+    /// *Durability*: when it returns. *Errors*: `Gone` if its pool is not open; otherwise the pool takes no change.
     pub async fn replace_key(&self, unit: &Unit<W>) -> Result<(), IoError> {
         let pool = self.pool_of(unit).ok_or(IoError::new(IoErrorKind::Gone, Extent::default()))?;
         pool.replace_key(unit).await
@@ -200,47 +207,53 @@ impl<W: World> ShardContext<W> {
         unit.name.pool().and_then(|name| self.pools.borrow().get(name).cloned())
     }
 
-    /// The units at home here.
+    /// Units at home on this shard, by identity.
     pub fn units(&self) -> Ref<'_, BTreeMap<VolumeId, Rc<Unit<W>>>> {
         self.units.borrow()
     }
 
-    /// Queues the commands of volumes below their caches while some volume has a guarantee or another priority.
+    /// Sets the queue depth below the caches: bounded while some volume has a minimum IOPS or another priority,
+    /// otherwise unbounded.
     pub fn share_out_the_line(&self) {
         let plain = model::VolumePolicy::default().priority;
         let units = self.units.borrow();
         let mut policies = units.values().map(|unit| unit.policy());
         let competes = policies.any(|policy| policy.guarantee_iops.is_some() || policy.priority != plain);
+        // Depth 0 switches the scheduler off: without competing volumes a queue would only add latency.
         self.cache.scheduler.set_depth(if competes { self.limits.line_depth } else { 0 });
     }
 
-    /// Adds a front end: every unit that comes to this shard from now on is served through it.
+    /// Adds a front end. It serves every unit that is opened on this shard from now on.
     pub fn add_front(&self, front: Rc<dyn FrontShard<W>>) {
         assert!(self.units.borrow().is_empty(), "front ends come before the first unit");
         self.fronts.borrow_mut().push(front);
     }
 
-    /// True when every front end can serve a unit for which this was kept.
+    /// True if every front end can decode `host_state`.
     pub fn understands(&self, host_state: &[u8]) -> bool {
         self.fronts.borrow().iter().all(|front| front.understands(host_state))
     }
 
-    /// Serves the unit from now on.
+    /// Serves the unit through all front ends from now on.
     pub fn serve(&self, unit: Rc<Unit<W>>) {
+        // The engine holds the front ends' objects weakly and they hold the unit, so a withdrawn unit is freed (ADR
+        // 20).
         unit.set_faces(self.fronts.borrow().iter().map(|front| Rc::downgrade(&front.serve(&unit))).collect());
         let before = self.units.borrow_mut().insert(unit.id, unit);
         assert!(before.is_none(), "a volume has one unit");
     }
 
-    /// Hosts do not reach the unit `id` any more; `None` where there is none.
+    /// Withdraws the unit `id` from hosts; `None` if there is none.
     pub fn withdraw(&self, id: VolumeId) -> Option<Withdrawn<W>> {
+        // Removed from the table first: a command that comes in now finds no unit.
         let unit = self.units.borrow_mut().remove(&id)?;
         let faces = self.fronts.borrow().iter().filter_map(|front| front.withdraw(id)).collect();
         Some(Withdrawn { unit, _faces: faces })
     }
 
-    /// Hosts do not reach the units any more that `which` is true of.
+    /// Withdraws all units for which `which` is true.
     pub fn withdraw_where(&self, which: impl Fn(&Unit<W>) -> bool) {
+        // Collected first: withdrawing changes the table.
         let ids: Vec<VolumeId> = self.units.borrow().values().filter(|unit| which(unit)).map(|unit| unit.id).collect();
         ids.into_iter().for_each(|id| drop(self.withdraw(id)));
     }

@@ -1,5 +1,8 @@
-//! A unit: what a front end serves to hosts, as far as no host protocol is concerned. The device, its identity, its policy,
-//! what it counts, and what is kept for its hosts.
+//! A unit: the part of a volume that is independent of host protocols, namely its device stack, identity, policy,
+//! counters and the host state kept with it.
+//!
+//! Created by pools and by volumes without a pool, served to hosts by front ends. Nothing here may depend on a host
+//! protocol.
 
 mod absent;
 mod alone;
@@ -32,62 +35,64 @@ use std::future::Future;
 use std::ops::Bound;
 use std::rc::{Rc, Weak};
 
-/// A volume that can be served, at home on this shard.
+/// A volume that can be served to hosts, at home on this shard.
 pub struct Unit<W: World> {
-    /// The volume's identity.
+    /// Identity of the volume.
     pub id: VolumeId,
-    /// The volume's name.
+    /// Name of the volume.
     pub name: VolumeName,
-    /// What holds its data.
+    /// Storage that holds its data.
     pub backend: Backend,
-    /// Counts its commands, with those of other units of its pool.
+    /// Counter of its commands, shared with the other units of its pool.
     pub meter: Rc<Meter>,
-    /// How long its commands took.
+    /// Latencies of its commands.
     pub latencies: Latencies,
     store: Rc<Store<W>>,
     read_only: bool,
     policy: Cell<VolumePolicy>,
     host_state: HostState<W>,
-    /// What front ends have made of it.
+    /// Objects that front ends built for it; they hold the unit, not the other way round.
     faces: RefCell<Vec<Weak<dyn FrontUnit>>>,
-    /// Holders of [`Spared`].
+    /// Number of live [`Spared`] guards.
     spared: Cell<usize>,
 }
 
-/// What a unit is made of.
+/// Components of a unit.
 pub struct Parts<W: World> {
-    /// The volume's identity.
+    /// Identity of the volume.
     pub id: VolumeId,
-    /// The volume's name.
+    /// Name of the volume.
     pub name: VolumeName,
-    /// What holds its data.
+    /// Storage that holds its data.
     pub backend: Backend,
-    /// The device.
+    /// Device stack.
     pub store: Store<W>,
-    /// True when no host may write it.
+    /// True if hosts may not write to it.
     pub read_only: bool,
-    /// What counts its commands.
+    /// Counter of its commands.
     pub meter: Rc<Meter>,
-    /// What is kept for its hosts.
+    /// Bytes that are kept for its hosts.
     pub host_state: HostState<W>,
 }
 
 impl<W: World> Unit<W> {
-    /// A unit that no front end serves yet.
+    /// Creates a unit that no front end serves yet.
     pub fn new(parts: Parts<W>) -> Self {
         let Parts { id, name, backend, store, read_only, meter, host_state } = parts;
+        // The default policy holds until the control plane sets that of the volume.
         let (latencies, policy, faces, spared) = Default::default();
         let store = Rc::new(store);
         Self { id, name, backend, meter, latencies, store, read_only, policy, host_state, faces, spared }
     }
 
-    /// Front ends serve it by these from now on.
+    /// Sets the objects by which front ends serve it from now on.
     pub(crate) fn set_faces(&self, faces: Vec<Weak<dyn FrontUnit>>) {
         *self.faces.borrow_mut() = faces;
     }
 
-    /// What front ends have made of it, as far as it is served.
+    /// Objects of front ends that still serve it.
     fn faces(&self) -> Vec<Rc<dyn FrontUnit>> {
+        // Collected, so that no borrow is held while a front end runs.
         self.faces.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -95,38 +100,39 @@ impl<W: World> Unit<W> {
         self.faces().iter().for_each(|face| what(&**face));
     }
 
-    /// True when no host may write it.
+    /// True if hosts may not write to it.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// What was kept for its hosts when it was opened.
+    /// Host state as it was when the unit was opened.
     pub fn host_state(&self) -> Vec<u8> {
         self.host_state.found()
     }
 
-    /// True when what is kept for its hosts outlives a restart. A volume of a pool that is not open keeps it there.
+    /// True if host state outlives a restart. A volume whose pool is not open counts too: its state is in that pool.
     pub fn keeps_host_state(&self) -> bool {
         let is_absent = matches!(&*self.store, Store::Absent(_));
         self.host_state.is_kept() || is_absent && matches!(self.backend, Backend::Pool { .. })
     }
 
-    /// Keeps `bytes` for its hosts in place of what was kept before.
+    /// Replaces the kept host state by `bytes`.
     ///
-    /// *Durability*: when it returns. *Errors*: there is no place, or the pool takes no change.
+    /// *Durability*: when it returns. *Errors*: `Full` or `Gone`, see [`NotKept`].
     pub async fn keep_host_state(&self, bytes: Vec<u8>) -> Result<(), NotKept> {
         self.host_state.keep(self.id, bytes).await
     }
 
-    /// How many sessions have sent a command to the unit, and are still there.
+    /// Number of open sessions that have sent a command to the unit.
     pub fn sessions(&self) -> usize {
         self.faces().iter().map(|face| face.sessions()).sum()
     }
 
-    /// Runs `change`, after which the unit may show something else, and tells its initiators.
+    /// Runs `change`, after which the unit may show other content, and notifies its initiators.
     ///
-    /// Nothing may wait to be written: see [`Unit::write_through`].
+    /// The caller makes sure that no write is waiting in the cache: see [`Unit::write_through`].
     pub async fn replace_content<T, E>(&self, change: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        // The cache drops what was read before or during the change.
         let changed = match self.store.policed() {
             Some(volume) => volume.replace(change).await?,
             None => change.await?,
@@ -135,26 +141,29 @@ impl<W: World> Unit<W> {
         Ok(changed)
     }
 
-    /// What is set for the volume.
+    /// Policy that is in effect.
     pub fn policy(&self) -> VolumePolicy {
         self.policy.get()
     }
 
-    /// The volume follows `policy` from now on, and its initiators hear when their writes may be lost before a flush.
+    /// Applies `policy` to the volume, and notifies its initiators if the write cache becomes volatile or ceases to be.
     ///
-    /// *Errors*: what the device below says, or `Unsupported` for `back` without a log; writes are then acknowledged
-    /// as before, and everything else holds.
+    /// *Errors*: the error of the device below, or `Unsupported` for `back` without a log device; the write policy then
+    /// stays as it was, and all other settings apply.
     pub async fn set_policy(&self, policy: VolumePolicy) -> Result<(), IoError> {
         self.tell(|face| face.set_removable(policy.removable));
+        // Volumes without a pool have neither a cache nor limits.
         let Some(volume) = self.store.policed() else { return Ok(()) };
         let set = volume.set_policy(&policy_of(&policy)).await;
+        // Report the write policy that is in effect, not the one that was asked for: hosts rely on it for their
+        // flushes.
         let write = if set.is_ok() { policy.write } else { self.policy.get().write };
         self.policy.set(VolumePolicy { write, ..policy });
         self.tell(|face| face.set_write_cache(write == WritePolicy::BackVolatile));
         set
     }
 
-    /// Everything acknowledged is on the disks, and writes go through until the policy is set again.
+    /// Writes all acknowledged data to the disks. Writes then go through until the policy is set again.
     pub async fn write_through(&self) -> Result<(), IoError> {
         match self.store.policed() {
             Some(volume) => volume.close().await,
@@ -162,56 +171,56 @@ impl<W: World> Unit<W> {
         }
     }
 
-    /// `back` acknowledges from `log` from now on. The volume is not written back just now.
+    /// Sets the log device of the policy `back`. The volume must not be in write-back at this time.
     pub async fn set_log(&self, log: Option<cache::WriteLog>) {
         if let Some(volume) = self.store.policed() {
             volume.set_log(log).await;
         }
     }
 
-    /// True when something may be in the log of its pool.
+    /// True if the log device of its pool may hold writes of it.
     pub fn is_written_back(&self) -> bool {
         self.store.policed().is_some_and(|volume| volume.write_policy() == cache::WritePolicy::Back)
     }
 
-    /// What waits to be written is thrown away: the volume is gone for good.
+    /// Discards all writes that are not on disk yet: the volume was deleted.
     pub async fn throw_away(&self) {
         if let Some(volume) = self.store.policed() {
             volume.throw_away().await;
         }
     }
 
-    /// The unit has grown, and its initiators are told.
+    /// Notifies initiators that the capacity has grown.
     pub fn capacity_changed(&self) {
         self.tell(|face| face.capacity_changed());
     }
 
-    /// Initiators are told that the pool of the unit has reached a threshold (38/07).
+    /// Notifies initiators that the pool of the unit has reached its soft threshold (ASC/ASCQ 38h/07h).
     pub fn soft_threshold_reached(&self) {
         self.tell(|face| face.soft_threshold_reached());
     }
 
-    /// Initiators are told of thresholds that they have set and that others have crossed.
+    /// Notifies initiators of thresholds that they set and that commands of others have crossed.
     pub fn check_thresholds(&self) {
         self.tell(|face| face.check_thresholds());
     }
 
-    /// True when blocks take space as they are written.
+    /// True if the unit is thin provisioned.
     pub fn is_thin(&self) -> bool {
         block::BlockDevice::space(&*self.store).is_some()
     }
 
-    /// The device under the unit.
+    /// Device stack below the unit.
     pub fn store(&self) -> &Rc<Store<W>> {
         &self.store
     }
 
-    /// How long its commands took.
+    /// Latencies of its commands, by operation.
     pub fn latencies(&self) -> Vec<LatencyReport> {
         self.latencies.report()
     }
 
-    /// What hosts have done with it.
+    /// Activity of hosts since the start.
     fn activity(&self) -> VolumeActivity {
         VolumeActivity {
             name: self.name.clone(),
@@ -233,19 +242,19 @@ impl<W: World> Unit<W> {
         counters
     }
 
-    /// Nothing is written by a host's order to destroy what it holds any more, before the volume serves anew.
+    /// Stops a SANITIZE of a host. When it returns the operation writes nothing more, so the volume can be served anew.
     pub async fn stop_sanitizing(&self) {
         for face in self.faces() {
             face.stop_sanitizing().await;
         }
     }
 
-    /// True while somebody needs what it holds: see [`Spared`].
+    /// True while a [`Spared`] guard protects the content.
     pub(crate) fn is_spared(&self) -> bool {
         self.spared.get() > 0
     }
 
-    /// What holds a command for `extent` before it goes below; `None` when it is on its way.
+    /// Reason why a command for `extent` waits above the device; `None` if it is below.
     pub fn hold(&self, extent: block::Extent) -> Option<TaskStage> {
         self.store.hold(extent).map(|hold| match hold {
             Hold::Limit => TaskStage::Limit,
@@ -253,7 +262,7 @@ impl<W: World> Unit<W> {
         })
     }
 
-    /// Where commands are that nothing above holds, and the disk that they wait for, where one is known.
+    /// Stage of the commands that nothing above the device holds, and the disk that they wait for if it is known.
     pub fn below(&self, shard: &ShardContext<W>) -> (TaskStage, Option<DiskName>) {
         match &self.backend {
             Backend::File { .. } => (TaskStage::Disk, None),
@@ -266,20 +275,21 @@ impl<W: World> Unit<W> {
         }
     }
 
-    /// The unit of a presented volume that is not open: it tells what hosts know of the volume, and has no blocks. `None` where
-    /// the shape is none that a unit has.
+    /// Creates the unit of a presented volume that is not open. It reports what hosts know of the volume and has no
+    /// blocks. `None` if no unit can have this shape.
     pub fn absent(id: VolumeId, volume: &AbsentVolume) -> Option<Self> {
         let AbsentVolume { name, shape, .. } = volume;
         let store = Store::Absent(AbsentDevice::of(shape)?);
         let (name, backend) = (name.clone(), shape.backend.clone());
         let (read_only, meter, host_state) = (false, Rc::default(), HostState::none());
         let unit = Self::new(Parts { id, name, backend, store, read_only, meter, host_state });
+        // The caching mode is part of what hosts know of the unit (WCE in MODE SENSE).
         let write = if shape.volatile_cache { WritePolicy::BackVolatile } else { WritePolicy::Through };
         unit.policy.set(VolumePolicy { write, removable: shape.removable, ..VolumePolicy::default() });
         Some(unit)
     }
 
-    /// What hosts are told of the unit.
+    /// Properties of the unit that hosts see.
     pub fn shape(&self) -> UnitShape {
         let device = &*self.store;
         let geometry = block::BlockDevice::geometry(device);
@@ -298,7 +308,7 @@ impl<W: World> Unit<W> {
         }
     }
 
-    /// How the unit is.
+    /// Report of the unit for the control plane.
     pub fn report(&self) -> VolumeReport {
         let geometry = block::BlockDevice::geometry(&*self.store);
         let mut report = VolumeReport {
@@ -317,16 +327,17 @@ impl<W: World> Unit<W> {
             reservation: None,
             sanitize: None,
         };
+        // Front ends add what only they know: reservations and a running SANITIZE.
         self.faces().iter().for_each(|face| face.describe(&mut report));
         report
     }
 }
 
-/// While it lives, what the unit holds is not destroyed by a host's order: somebody needs it.
+/// Guard that keeps a SANITIZE of a host from destroying the content of a unit, because something else needs it.
 pub struct Spared<W: World>(Rc<Unit<W>>);
 
 impl<W: World> Spared<W> {
-    /// `None` of a unit that is being sanitized.
+    /// Takes a guard; `None` while the unit is being sanitized.
     pub fn of(unit: Rc<Unit<W>>) -> Option<Self> {
         if unit.faces().iter().any(|face| face.is_being_sanitized()) {
             return None;
@@ -343,27 +354,28 @@ impl<W: World> Drop for Spared<W> {
     }
 }
 
-/// Of so many units is told at once what hosts have done with them: commands wait meanwhile.
+/// Units in one batch of [`activities`]. Commands wait while a batch is collected, so it is bounded.
 pub const ACTIVITIES_MAX: usize = 128;
 
-/// What hosts have done with units at home here: the next ones after this one, in the order of their identities.
+/// Activity of the next units at home here after `after`, in the order of their identities.
 pub fn activities<W: World>(shard: &ShardContext<W>, after: Option<VolumeId>) -> Vec<VolumeActivity> {
+    // Resumes after an identity, not a position: units may come and go between batches.
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let units = shard.units();
     units.range((from, Bound::Unbounded)).take(ACTIVITIES_MAX).map(|(_, unit)| unit.activity()).collect()
 }
 
-/// What hosts are told of the units at home here.
+/// Shapes of the units at home here, as hosts see them.
 pub fn shapes<W: World>(shard: &ShardContext<W>) -> Vec<ShapeOfUnit> {
     shard.units().iter().map(|(id, unit)| (*id, unit.name.clone(), unit.shape())).collect()
 }
 
-/// The reports of all units at home here.
+/// Reports of all units at home here, and of the volumes of pools that do not serve.
 pub fn reports<W: World>(shard: &ShardContext<W>) -> Vec<VolumeReport> {
     let mut reports: Vec<VolumeReport> = shard.units().values().map(|unit| unit.report()).collect();
     reports.sort_by(|a, b| a.name.cmp(&b.name));
     for (name, pool) in &*shard.pools.borrow() {
-        // Sorted by name, those of one pool stand together.
+        // Names are sorted, so the reports of one pool are consecutive.
         let of_pool = |report: &VolumeReport| report.name.pool() == Some(name);
         let first = reports.iter().position(of_pool).unwrap_or(reports.len());
         let count = reports[first..].iter().take_while(|report| of_pool(report)).count();
@@ -373,16 +385,17 @@ pub fn reports<W: World>(shard: &ShardContext<W>) -> Vec<VolumeReport> {
     reports
 }
 
-/// The volumes of the pools at home here that do not serve.
+/// Reports of the volumes that do not serve, in the pools at home here.
 pub fn held_reports<W: World>(shard: &ShardContext<W>) -> Vec<VolumeReport> {
     shard.pools.borrow().values().flat_map(|pool| pool.held_reports()).collect()
 }
 
-/// The report of one that is at home here.
+/// Report of one volume at home here, whether it serves or not.
 pub fn report<W: World>(shard: &ShardContext<W>, id: VolumeId, name: &VolumeName) -> Option<VolumeReport> {
     let pools = shard.pools.borrow();
     let pool = name.pool().and_then(|pool| pools.get(pool));
     let Some(unit) = shard.unit(id) else {
+        // No unit: the pool holds the volume back, or there is none.
         return pool?.held_reports().into_iter().find(|held| held.name == *name);
     };
     let mut report = unit.report();

@@ -1,24 +1,27 @@
-//! Disks that were opened before and have not done yet what they were asked.
+//! Operations of earlier openings of disks that are still in flight.
+//!
+//! A disk is not opened again before all of them have landed, see `docs/adr/0024-disks-that-do-not-answer.md`.
 
 use model::{Refusal, code};
 use shard::Landings;
 use std::cell::RefCell;
 
-/// By path, the openings of disks that may have something under way.
+/// Openings of disks that may have operations in flight, by path.
 #[derive(Default)]
 pub struct Unlanded(RefCell<Vec<(String, Landings)>>);
 
 impl Unlanded {
-    /// The disk at `path` is open.
+    /// Watches the operations of the disk at `path`, which was opened just now.
     pub fn watch(&self, path: &str, landings: Landings) {
         let mut all = self.0.borrow_mut();
+        // Entries of openings that are over are dropped here, so the list stays as short as the number of open disks.
         all.retain(|(_, landings)| !landings.is_over());
         all.push((path.to_owned(), landings));
     }
 
-    /// Admits that the disk at `path` is opened again: a write that lands later would overwrite what is written from now on.
+    /// Admits another opening of the disk at `path`. A late write of an earlier opening would overwrite newer data.
     ///
-    /// *Errors*: `DISK_UNREADABLE` while an operation of an earlier opening has not landed.
+    /// *Errors*: `DISK_UNREADABLE` while an operation of an earlier opening is in flight.
     pub fn admit(&self, path: &str) -> Result<(), Refusal> {
         let all = self.0.borrow();
         let count: usize = all.iter().filter(|(of, _)| of == path).map(|(_, landings)| landings.count()).sum();

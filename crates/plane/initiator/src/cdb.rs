@@ -1,4 +1,4 @@
-//! The command descriptor blocks that a remote disk needs (SPC-4, SBC-4), and the commands around them.
+//! Builders of the SCSI commands that a remote disk needs (SPC-4, SBC-4).
 //!
 //! Called by [`crate::disk`] and [`crate::fence`]. Nothing here decides when a command is sent.
 
@@ -7,7 +7,7 @@ use iscsi::initiator::{Command, DataIn};
 use iscsi::pdu::{Lun, TaskAttribute};
 use smallvec::SmallVec;
 
-/// A CDB of 16 bytes or fewer; the rest is zero and is not sent by length but by opcode.
+/// CDB, padded with zeros to 16 bytes. The target takes the length from the operation code.
 type Cdb = [u8; 16];
 
 /// PERSISTENT RESERVE IN service actions (SPC-4, 6.15).
@@ -50,6 +50,7 @@ pub fn test_unit_ready(lun: Lun) -> Command {
 #[must_use]
 pub fn inquiry(lun: Lun, page: Option<u8>) -> Command {
     const BYTES: u16 = 252;
+    // 0x12 is INQUIRY; byte 1 is EVPD.
     let mut cdb = [0; 16];
     (cdb[0], cdb[1], cdb[2]) = (0x12, u8::from(page.is_some()), page.unwrap_or(0));
     cdb[3..5].copy_from_slice(&BYTES.to_be_bytes());
@@ -60,6 +61,7 @@ pub fn inquiry(lun: Lun, page: Option<u8>) -> Command {
 #[must_use]
 pub fn read_capacity(lun: Lun) -> Command {
     let mut cdb = [0; 16];
+    // SERVICE ACTION IN (16), service action 10h; byte 13 is the low byte of the allocation length.
     (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
     command(lun, cdb, None, into(32))
 }
@@ -68,6 +70,7 @@ pub fn read_capacity(lun: Lun) -> Command {
 #[must_use]
 pub fn mode_sense_caching(lun: Lun) -> Command {
     let mut cdb = [0; 16];
+    // Byte 1 is DBD (no block descriptors), byte 2 the caching page with page control 0 (current values).
     (cdb[0], cdb[1], cdb[2], cdb[8]) = (0x5a, 0x08, 0x08, 192);
     command(lun, cdb, None, into(192))
 }
@@ -77,12 +80,13 @@ pub fn mode_sense_caching(lun: Lun) -> Command {
 pub fn report_target_port_groups(lun: Lun) -> Command {
     const BYTES: u32 = 4096;
     let mut cdb = [0; 16];
+    // MAINTENANCE IN, service action 0Ah.
     (cdb[0], cdb[1]) = (0xa3, 0x0a);
     cdb[6..10].copy_from_slice(&BYTES.to_be_bytes());
     command(lun, cdb, None, into(BYTES as usize))
 }
 
-/// A CDB of 16 bytes with an address and a number of blocks.
+/// Returns a 16-byte CDB with an LBA and a number of blocks.
 fn transfer(operation: u8, lba: u64, blocks: u32) -> Cdb {
     let mut cdb = [0; 16];
     cdb[0] = operation;
@@ -91,13 +95,13 @@ fn transfer(operation: u8, lba: u64, blocks: u32) -> Cdb {
     cdb
 }
 
-/// READ (16) of `blocks` from `lba` on, `bytes` in all.
+/// READ (16) of `blocks` blocks from `lba`, `bytes` in total.
 #[must_use]
 pub fn read(lun: Lun, lba: u64, blocks: u32, bytes: usize) -> Command {
     command(lun, transfer(0x88, lba, blocks), None, DataIn::Into(Buf::recycled(bytes)))
 }
 
-/// WRITE (16) of `data` from `lba` on.
+/// WRITE (16) of `data` from `lba`.
 #[must_use]
 pub fn write(lun: Lun, lba: u64, blocks: u32, data: View) -> Command {
     command(lun, transfer(0x8a, lba, blocks), Some(Rope::from(data)), DataIn::None)
@@ -106,6 +110,7 @@ pub fn write(lun: Lun, lba: u64, blocks: u32, data: View) -> Command {
 /// SYNCHRONIZE CACHE (16) of the whole unit.
 #[must_use]
 pub fn synchronize_cache(lun: Lun) -> Command {
+    // LBA 0 and length 0: the whole medium.
     command(lun, transfer(0x91, 0, 0), None, DataIn::None)
 }
 
@@ -113,8 +118,10 @@ pub fn synchronize_cache(lun: Lun) -> Command {
 #[must_use]
 pub fn unmap(lun: Lun, lba: u64, blocks: u32) -> Command {
     let mut cdb = [0; 16];
+    // 0x42 is UNMAP; byte 8 is the low byte of the parameter list length.
     (cdb[0], cdb[8]) = (0x42, 24);
     let mut list = Buf::zeroed(24);
+    // Parameter list: UNMAP DATA LENGTH 22, BLOCK DESCRIPTOR DATA LENGTH 16, then one descriptor (SBC-4, UNMAP).
     list[0..2].copy_from_slice(&22_u16.to_be_bytes());
     list[2..4].copy_from_slice(&16_u16.to_be_bytes());
     list[8..16].copy_from_slice(&lba.to_be_bytes());
@@ -127,6 +134,7 @@ pub fn unmap(lun: Lun, lba: u64, blocks: u32) -> Command {
 pub fn reserve_in(lun: Lun, action: u8) -> Command {
     const BYTES: u16 = 4096;
     let mut cdb = [0; 16];
+    // 0x5e is PERSISTENT RESERVE IN.
     (cdb[0], cdb[1]) = (0x5e, action);
     cdb[7..9].copy_from_slice(&BYTES.to_be_bytes());
     command(lun, cdb, None, into(BYTES.into()))
@@ -134,18 +142,21 @@ pub fn reserve_in(lun: Lun, action: u8) -> Command {
 
 /// PERSISTENT RESERVE OUT of the type Write Exclusive, All Registrants.
 ///
-/// *Shape*: `key` is ours, `action_key` the one that is registered or preempted. With `survives` a registration outlives
-/// the target's power (APTPL). *Source*: SPC-4, 6.16.
+/// *Shape*: `key` is the registered key of this nexus, `action_key` the one that is registered or preempted. With
+/// `survives` a registration survives a power loss of the target (APTPL). *Source*: SPC-4, 6.16.
 #[must_use]
 pub fn reserve_out(lun: Lun, action: ReserveOut, key: u64, action_key: u64, survives: bool) -> Command {
     let mut cdb = [0; 16];
+    // 0x5f is PERSISTENT RESERVE OUT; byte 8 is the low byte of the parameter list length.
     (cdb[0], cdb[1], cdb[8]) = (0x5f, action as u8, 24);
+    // Scope and type are ignored by REGISTER AND IGNORE EXISTING KEY.
     if action != ReserveOut::RegisterAndIgnore {
         cdb[2] = WRITE_EXCLUSIVE_ALL_REGISTRANTS;
     }
     let mut list = Buf::zeroed(24);
     list[0..8].copy_from_slice(&key.to_be_bytes());
     list[8..16].copy_from_slice(&action_key.to_be_bytes());
+    // APTPL, which only a registration sets.
     list[20] = u8::from(survives && action == ReserveOut::RegisterAndIgnore);
     command(lun, cdb, Some(Rope::from(list.freeze())), DataIn::None)
 }

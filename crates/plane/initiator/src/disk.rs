@@ -1,9 +1,9 @@
-//! A disk of another array: a [`BlockDevice`] over one logical unit and one or more paths to it.
+//! Remote disk: a [`BlockDevice`] over one logical unit of another array and one or more paths to it.
 //!
-//! One path is active, the others stand by: logged in, registered, ready. I/O that a path loses goes over another one
-//! (see [`crate::fence`]); without a path it waits for [`DiskConfig::no_path_limit`], and then the disk fails with
-//! `Gone` for good, as a local disk that was pulled. Called by the data plane for members of pools. It must never
-//! confuse two logical units, and never acknowledge what the target has not.
+//! One path is active, the others are standby: logged in, registered, ready. I/O of a lost path is retried over another
+//! one (see [`crate::fence`]). Without a path it waits for [`DiskConfig::no_path_limit`]; then the disk fails
+//! permanently with `Gone`, like a local disk that was pulled. Called by the data plane for members of pools. It must
+//! never confuse two logical units, and never acknowledge a write that the target has not acknowledged.
 
 mod config;
 mod io;
@@ -20,26 +20,26 @@ use paths::Paths;
 use shard::World;
 use std::rc::Rc;
 
-/// A logical unit of another array, open. Dropping it unregisters its keys and logs out in the background.
+/// Open logical unit of another array. Dropping it unregisters its keys and logs out in the background.
 pub struct RemoteDisk<W: World> {
     paths: Rc<Paths<W>>,
     geometry: Geometry,
-    /// How many of the unit's blocks make one of ours.
+    /// Number of the unit's blocks per block of this device.
     factor: u32,
     transfer_blocks_max: u64,
 }
 
-/// The end of a disk; see [`RemoteDisk::closing`].
+/// Handle to wait for the end of a disk; see [`RemoteDisk::closing`].
 pub struct Closing<W: World>(Rc<Paths<W>>);
 
 impl<W: World> Closing<W> {
-    /// Nothing of the disk is registered or logged in any more.
+    /// True when no key of the disk is registered and no session is logged in.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.0.has_left()
     }
 
-    /// Is ready when [`Closing::has_ended`]. It never is while the disk is open.
+    /// Waits for [`Closing::has_ended`]. Never ready while the disk is open.
     pub async fn ended(&self) {
         self.0.until_left().await;
     }
@@ -47,18 +47,20 @@ impl<W: World> Closing<W> {
 
 impl<W: World> Drop for RemoteDisk<W> {
     fn drop(&mut self) {
+        // Without waiting: the tasks of the paths log out in the background.
         self.paths.abandon();
     }
 }
 
 impl<W: World> RemoteDisk<W> {
-    /// The unit is open over at least one path. Other paths are tried again in the background.
+    /// Opens the unit over at least one path. Other paths are retried in the background.
     ///
     /// *Errors*: [`OpenError`]; nothing stays registered or logged in.
     pub async fn open(world: &W, config: DiskConfig) -> Result<Self, OpenError> {
         let block_bytes = config.block_bytes;
         let paths = Paths::new(world, config);
         if let Err(error) = paths.open().await {
+            // Paths that did log in have registered keys, which must not keep the next opener out.
             paths.give_up().await;
             return Err(error);
         }
@@ -69,48 +71,48 @@ impl<W: World> RemoteDisk<W> {
         Ok(Self { paths, geometry, factor, transfer_blocks_max })
     }
 
-    /// Nothing is registered or logged in any more.
+    /// Closes the disk; returns when nothing is registered or logged in.
     pub async fn close(self) {
         self.paths.close().await;
     }
 
-    /// The end of the disk, for whoever waits for it after the disk was dropped.
+    /// Handle to wait for the end of the disk after it was dropped.
     #[must_use]
     pub fn closing(&self) -> Closing<W> {
         Closing(self.paths.clone())
     }
 
-    /// The key of another initiator that has registered with the unit, where the disk was opened to look at it.
+    /// Key that another initiator has registered with the unit, if the disk was opened for inspection only.
     #[must_use]
     pub fn foreign_key(&self) -> Option<u64> {
         self.paths.foreign.get()
     }
 
-    /// What the unit says of itself.
+    /// Properties that the unit reports.
     #[must_use]
     pub fn facts(&self) -> &UnitFacts {
         self.paths.unit.get().expect("an open disk has a unit")
     }
 
-    /// The paths, in the order of the portals.
+    /// Paths in the order of the portals.
     #[must_use]
     pub fn paths(&self) -> Vec<PathReport> {
         self.paths.reports()
     }
 
-    /// The address of the unit, for messages.
+    /// Address of the unit, for messages.
     #[must_use]
     pub fn address(&self) -> String {
         self.paths.config.address()
     }
 
-    /// True once the disk has failed for good.
+    /// True once the disk has failed permanently.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.paths.has_failed()
     }
 
-    /// `extent` in pieces of one command each.
+    /// Splits `extent` into pieces of one command each.
     fn pieces(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<W> {
         let (most, end) = (self.transfer_blocks_max, extent.end().0);
         let starts = (extent.start.0..end).step_by(usize::try_from(most).unwrap_or(usize::MAX));
@@ -131,7 +133,7 @@ impl<W: World> RemoteDisk<W> {
         let done = done.map_err(|kind| IoError::new(kind, piece))?;
         match done.data_in {
             Some(data) if data.len() == len && u64::from(done.data_in_bytes) == bytes => Ok(data.freeze()),
-            // GOOD without the data: the blocks cannot be believed.
+            // GOOD without all of the data: the blocks cannot be trusted.
             _ => Err(IoError::new(IoErrorKind::Medium, piece)),
         }
     }
@@ -145,14 +147,15 @@ impl<W: World> RemoteDisk<W> {
         let done = done.map_err(|kind| IoError::new(kind, piece))?;
         match done.residual {
             iscsi::pdu::Residual::None => Ok(()),
-            // GOOD for a part of it.
+            // GOOD with a residual: only a part was written.
             _ => Err(IoError::new(IoErrorKind::Medium, piece)),
         }
     }
 
-    /// The longest range of one UNMAP, in our blocks.
+    /// Limit on the range of one UNMAP, in blocks of this device.
     fn unmap_blocks_max(&self) -> u64 {
         let most = match self.facts().limits.unmap_blocks_max {
+            // Zero: the target reports no limit.
             0 => 1 << 21,
             most => most,
         };
@@ -168,6 +171,7 @@ impl<W: World> BlockDevice for RemoteDisk<W> {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         self.geometry.admit(extent)?;
         let mut rope = Rope::new();
+        // In parallel: each piece is a command of its own.
         let pieces = try_join_all(self.pieces(extent).map(|piece| self.read_piece(piece))).await;
         pieces.map_err(|error| error.at(extent))?.into_iter().for_each(|view| rope.push(view));
         Ok(rope)
@@ -186,17 +190,20 @@ impl<W: World> BlockDevice for RemoteDisk<W> {
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        // The flush covers the whole unit, so the proof carries no further information.
         drop(after);
         let failed = |kind| IoError::new(kind, self.geometry.all());
         if self.paths.has_failed() {
             return Err(failed(IoErrorKind::Gone));
         }
+        // Without a write cache every acknowledged write is stable.
         if !self.geometry.volatile_cache {
             return Ok(Stable::attest());
         }
+        // Counted before the command is sent: writes acknowledged while it runs are not covered by it.
         let (covered, lun) = (self.paths.written(), self.paths.lun);
         if let Err(kind) = io::run(&self.paths, false, 0, || cdb::synchronize_cache(lun)).await {
-            // A flush is never tried again into success.
+            // A failed flush is never retried into success, so the disk fails.
             self.paths.fail("SYNCHRONIZE CACHE failed");
             return Err(failed(if kind == IoErrorKind::Medium { kind } else { IoErrorKind::Gone }));
         }
@@ -205,6 +212,7 @@ impl<W: World> BlockDevice for RemoteDisk<W> {
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        // UNMAP is optional: a unit without it may ignore a discard.
         self.geometry.admit(extent)?;
         if !self.facts().unmaps || extent.is_empty() {
             return Ok(Written::attest());

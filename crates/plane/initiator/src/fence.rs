@@ -1,12 +1,12 @@
-//! Fencing: how a remote disk makes sure that the writes of a lost path have ended before it sends them again.
+//! Fencing: making sure that the writes of a lost path have ended before they are retried.
 //!
-//! A target may hold a write for any time after its connection is gone, and carry it out then. Were it sent again over
-//! another path at once, the late first one could overwrite what was written after it. So a path that was lost with
-//! writes under way is fenced by a living one: PREEMPT AND ABORT of its registered key, which the target answers when
-//! the tasks have ended and after which nothing of that nexus may write; LOGICAL UNIT RESET where the unit knows no
+//! A target may hold a write for any time after its connection is gone, and carry it out then. If it were retried
+//! immediately over another path, the late original could overwrite newer data. So a path that was lost with writes in
+//! flight is fenced through a working one: PREEMPT AND ABORT of its registered key, which the target answers when the
+//! tasks have ended and after which nothing of that nexus can write; LOGICAL UNIT RESET where the unit does not support
 //! persistent reservations.
 //!
-//! Called by [`crate::disk`]. It must never report success unless the target has said that the tasks have ended.
+//! Called by [`crate::disk`]. It must never report success unless the target has confirmed the end of the tasks.
 
 use crate::cdb::{self, READ_KEYS, READ_RESERVATION, REPORT_CAPABILITIES, ReserveOut};
 use crate::page;
@@ -18,83 +18,83 @@ use scsi::Sensed;
 use shard::World;
 use std::time::Duration;
 
-/// How long the target may take to end the tasks of a lost path: longer than any disk holds a write.
+/// Limit on the time in which the target ends the tasks of a lost path: longer than any disk holds a write.
 const END_LIMIT: Duration = Duration::from_secs(300);
-/// How long any other command of this module may take.
+/// Timeout of every other command of this module.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// How often a command is sent again that the unit did not carry out.
+/// Limit on retries of a command that the unit did not carry out.
 const TRIES_MAX: u32 = 32;
-/// The pause before a command that found the unit busy is sent again.
+/// Pause before a command that found the unit busy is retried.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
 
-/// A path that was lost with writes under way.
+/// Path that was lost with writes in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostPath {
-    /// Its number.
+    /// Index of the path.
     pub path: usize,
-    /// The key that it had registered; zero without reservations.
+    /// Key that it had registered; zero without reservations.
     pub key: u64,
 }
 
-/// A failure of fencing or reserving, as a sentence for the operator.
+/// Failure of fencing or reserving, as a sentence for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceError {
-    /// The path that was to do it failed.
+    /// The session that carried the command failed.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The unit refused the command.
     #[error("{command} ended with status {status:#04x}, sense {sense:02x?}")]
     Refused {
-        /// The command's name.
+        /// Name of the command.
         command: &'static str,
-        /// The SCSI status.
+        /// SCSI status.
         status: u8,
-        /// The sense data.
+        /// Sense data.
         sense: Vec<u8>,
     },
     /// LOGICAL UNIT RESET was refused.
     #[error("LOGICAL UNIT RESET was answered with {0:?}")]
     ResetRefused(TaskFunctionOutcome),
-    /// Another initiator has registered or reserved the unit.
+    /// Another initiator has registered with the unit or reserved it.
     #[error("the unit is reserved by another initiator with the key {key:#018x}")]
     Foreign {
-        /// The other initiator's key.
+        /// Key of the other initiator.
         key: u64,
     },
 }
 
-/// How the writes of a lost path were ended.
+/// Method by which the writes of a lost path were ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By PREEMPT AND ABORT of the path's key.
+    /// PREEMPT AND ABORT of the path's key.
     Preempted,
-    /// By LOGICAL UNIT RESET, which ends the commands of all other sessions as well, and answers none of them.
+    /// LOGICAL UNIT RESET, which ends the commands of all other sessions as well, and answers none of them.
     Reset,
 }
 
-/// A way to end the writes of a lost path.
+/// Method to end the writes of a lost path.
 #[expect(async_fn_in_trait, reason = "sessions live on one shard; their futures need not be Send")]
 pub trait Fence<W: World> {
-    /// The writes that `lost` had under way have ended, or never will begin.
+    /// Returns when the writes of `lost` that were in flight have ended and none can start.
     ///
-    /// *Shape*: `living` is a session over another path, and `key` what that path has registered.
-    /// *Errors*: nobody knows yet; to be tried again.
+    /// *Shape*: `living` is a session over another path, and `key` the key that that path has registered. *Errors*: the
+    /// state of the writes is unknown; to be retried.
     async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<Ended, FenceError>;
 }
 
-/// The fence of a logical unit.
+/// Fencing method of a logical unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitFence {
     /// Persistent reservations: Write Exclusive, All Registrants.
     Reservation {
-        /// The logical unit.
+        /// Logical unit.
         lun: Lun,
-        /// Registrations outlive the target's power.
+        /// True when registrations survive a power loss of the target.
         survives: bool,
     },
     /// LOGICAL UNIT RESET.
     Reset {
-        /// The logical unit.
+        /// Logical unit.
         lun: Lun,
     },
 }
@@ -109,8 +109,8 @@ impl<W: World> Fence<W> for UnitFence {
                 let done = run_within(living, || clone_of(&preempt), END_LIMIT).await?;
                 match verdict::of(&done) {
                     Verdict::Done => Ok(Ended::Preempted),
-                    // The key is not registered any more: an earlier attempt has removed it, and its answer was lost.
-                    // The tasks may run still.
+                    // The key is no longer registered: an earlier attempt removed it, and its answer was lost. The
+                    // tasks may still be running.
                     Verdict::ReservationConflict => reset(living, lun).await,
                     _ => Err(refused("PERSISTENT RESERVE OUT, PREEMPT AND ABORT", &done)),
                 }
@@ -120,13 +120,14 @@ impl<W: World> Fence<W> for UnitFence {
 }
 
 impl UnitFence {
-    /// The best fence that the unit of `session` supports.
+    /// Chooses the best fencing method that the unit of `session` supports.
     ///
     /// *Errors*: the session failed.
     pub async fn of<W: World>(session: &Session<W>, lun: Lun) -> Result<Self, FenceError> {
         let done = run(session, || cdb::reserve_in(lun, REPORT_CAPABILITIES)).await?;
         let capabilities = match verdict::of(&done) {
             Verdict::Done => page::reserve_capabilities(done.data_in.as_deref().unwrap_or_default()),
+            // The command is optional: without it, a reset is the only fence.
             _ => page::ReserveCapabilities::default(),
         };
         Ok(match capabilities.all_registrants {
@@ -135,14 +136,14 @@ impl UnitFence {
         })
     }
 
-    /// `key` is registered for this session's nexus and takes part in the reservation; an earlier key of the nexus is
-    /// replaced.
+    /// Registers `key` for this session's nexus and joins the reservation; an earlier key of the nexus is replaced.
     ///
-    /// *Errors*: [`FenceError::Foreign`] where another initiator holds a reservation of another kind.
+    /// *Errors*: [`FenceError::Foreign`] where another initiator holds a reservation of another type.
     pub async fn enter<W: World>(&self, session: &Session<W>, key: u64) -> Result<(), FenceError> {
         let Self::Reservation { lun, survives } = *self else { return Ok(()) };
         assert_ne!(key, 0, "the key 0 unregisters");
         register(session, lun, key, survives).await?;
+        // RESERVE succeeds for every registrant of an All Registrants reservation that exists already.
         let done = run(session, || cdb::reserve_out(lun, ReserveOut::Reserve, key, 0, survives)).await?;
         match verdict::of(&done) {
             Verdict::Done => Ok(()),
@@ -154,7 +155,8 @@ impl UnitFence {
         }
     }
 
-    /// The nexus of this session, which had registered `key`, has no registration any more. The last one that leaves releases the reservation.
+    /// Unregisters the nexus of this session, which had registered `key`. The last one to leave releases the
+    /// reservation.
     ///
     /// *Errors*: the session failed or the unit refused.
     pub async fn leave<W: World>(&self, session: &Session<W>, key: u64) -> Result<(), FenceError> {
@@ -162,9 +164,9 @@ impl UnitFence {
         unregister(session, lun, key, survives).await
     }
 
-    /// Every registration that `is_stale` says is preempted, and its tasks have ended.
+    /// Preempts every registration for which `is_stale` is true, and waits for the end of its tasks.
     ///
-    /// *Shape*: `key` is what this session's nexus has registered. *Errors*: the session failed or the unit refused.
+    /// *Shape*: `key` is registered for this session's nexus. *Errors*: the session failed or the unit refused.
     pub async fn preempt<W: World>(
         &self,
         session: &Session<W>,
@@ -174,12 +176,13 @@ impl UnitFence {
         let Self::Reservation { lun, survives } = *self else { return Ok(()) };
         let mut stale: Vec<u64> = keys(session, lun).await?;
         stale.retain(|&other| other != key && is_stale(other));
+        // Several nexuses may be registered with one key.
         stale.dedup();
         for other in stale {
             tracing::info!(key = format!("{other:#018x}"), "a registration that is not in use is preempted");
             let preempt = || cdb::reserve_out(lun, ReserveOut::PreemptAndAbort, key, other, survives);
             let done = run_within(session, preempt, END_LIMIT).await?;
-            // In conflict: it was registered twice, and both are gone.
+            // Conflict: the key was registered by two nexuses, and the first preemption removed both.
             if !matches!(verdict::of(&done), Verdict::Done | Verdict::ReservationConflict) {
                 return Err(refused("PERSISTENT RESERVE OUT, PREEMPT AND ABORT", &done));
             }
@@ -187,7 +190,7 @@ impl UnitFence {
         Ok(())
     }
 
-    /// `key` is registered, or the unit knows no registrations.
+    /// True when `key` is registered, or when the unit does not support registrations.
     ///
     /// *Errors*: the session failed.
     pub async fn has<W: World>(&self, session: &Session<W>, key: u64) -> Result<bool, FenceError> {
@@ -195,7 +198,7 @@ impl UnitFence {
         Ok(keys(session, lun).await?.contains(&key))
     }
 
-    /// The first registered key that `is_ours` does not know.
+    /// Returns the first registered key for which `is_ours` is false.
     ///
     /// *Errors*: the session failed.
     pub async fn foreign<W: World>(
@@ -208,16 +211,17 @@ impl UnitFence {
     }
 }
 
-/// `key` is registered for the nexus of this session.
+/// Registers `key` for the nexus of this session.
 ///
-/// *Shape*: with `survives` it outlives the target's power, where the target can store it now.
+/// *Shape*: with `survives` the registration survives a power loss of the target, if the target can store it now.
 async fn register<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: bool) -> Result<(), FenceError> {
     let refusal = match set_key(session, lun, key, survives).await {
-        // It may report that it can store registrations (PTPL_C), and fail to.
+        // The target may report that it can store registrations (PTPL_C), and fail to.
         Err(FenceError::Refused { .. }) if survives => set_key(session, lun, key, false).await,
         set => set,
     };
     match refusal {
+        // Only believed when READ KEYS shows the key.
         Err(FenceError::Refused { sense, .. }) if cannot_store(&sense) && keys(session, lun).await?.contains(&key) => {
             tracing::info!("the target cannot store registrations: they end when it restarts");
             Ok(())
@@ -226,9 +230,10 @@ async fn register<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: 
     }
 }
 
-/// The nexus of this session, which had registered `key`, has no registration.
+/// Unregisters the nexus of this session, which had registered `key`.
 async fn unregister<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: bool) -> Result<(), FenceError> {
     match set_key(session, lun, 0, survives).await {
+        // As at the registration: believed only if READ KEYS confirms it.
         Err(FenceError::Refused { sense, .. }) if cannot_store(&sense) && !keys(session, lun).await?.contains(&key) => {
             Ok(())
         }
@@ -236,7 +241,7 @@ async fn unregister<W: World>(session: &Session<W>, lun: Lun, key: u64, survives
     }
 }
 
-/// REGISTER AND IGNORE EXISTING KEY; zero removes the registration.
+/// Sends REGISTER AND IGNORE EXISTING KEY; key zero removes the registration.
 async fn set_key<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: bool) -> Result<(), FenceError> {
     let command = || cdb::reserve_out(lun, ReserveOut::RegisterAndIgnore, 0, key, survives);
     let done = run_until(session, command, ANSWER_LIMIT, |done| cannot_store(&done.sense)).await?;
@@ -246,13 +251,14 @@ async fn set_key<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: b
     }
 }
 
-/// LOGICAL UNIT COMMUNICATION FAILURE: LIO has carried out the registration, and could not write its file of registrations
-/// (`/etc/target/pr` or `/var/target/pr` is missing). It answers so also where nothing was to be stored.
+/// True for LOGICAL UNIT COMMUNICATION FAILURE: LIO has carried out the registration, but could not write its
+/// registration file (`/etc/target/pr` or `/var/target/pr` is missing). It also answers so where nothing was to be
+/// stored.
 fn cannot_store(sense: &[u8]) -> bool {
     Sensed::parse(sense).is_some_and(|sensed| sensed.code.0 == 0x08)
 }
 
-/// The keys of all registrations of the unit.
+/// Returns the keys of all registrations of the unit.
 async fn keys<W: World>(session: &Session<W>, lun: Lun) -> Result<Vec<u64>, FenceError> {
     let done = run(session, || cdb::reserve_in(lun, READ_KEYS)).await?;
     match verdict::of(&done) {
@@ -261,7 +267,7 @@ async fn keys<W: World>(session: &Session<W>, lun: Lun) -> Result<Vec<u64>, Fenc
     }
 }
 
-/// Key and type of the reservation of the unit.
+/// Returns key and type of the unit's reservation.
 async fn reservation<W: World>(session: &Session<W>, lun: Lun) -> Result<Option<(u64, u8)>, FenceError> {
     let done = run(session, || cdb::reserve_in(lun, READ_RESERVATION)).await?;
     match verdict::of(&done) {
@@ -270,7 +276,7 @@ async fn reservation<W: World>(session: &Session<W>, lun: Lun) -> Result<Option<
     }
 }
 
-/// All tasks of the unit have ended.
+/// Resets the logical unit, which ends all of its tasks.
 async fn reset<W: World>(session: &Session<W>, lun: Lun) -> Result<Ended, FenceError> {
     match session.manage(TaskFunction::LogicalUnitReset, lun, END_LIMIT).await? {
         TaskFunctionOutcome::Complete => Ok(Ended::Reset),
@@ -282,14 +288,14 @@ fn refused(command: &'static str, done: &Completion) -> FenceError {
     FenceError::Refused { command, status: done.status, sense: done.sense.to_vec() }
 }
 
-/// The same command once more: its data is shared.
+/// Returns the same command again, sharing its data.
 fn clone_of(command: &Command) -> Command {
     let Command { lun, cdb, attribute, data_out, .. } = command;
     let (cdb, data_out) = (cdb.clone(), data_out.clone());
     Command { lun: *lun, cdb, attribute: *attribute, data_out, data_in: iscsi::initiator::DataIn::None }
 }
 
-/// A command of `make` has been carried out or refused: unit attentions and a busy unit are waited out.
+/// Runs a command until it was carried out or refused: retries unit attentions and a busy unit.
 ///
 /// *Errors*: the session failed, or the unit stays busy.
 pub async fn run<W: World>(session: &Session<W>, make: impl Fn() -> Command) -> Result<Completion, FenceError> {
@@ -304,7 +310,7 @@ async fn run_within<W: World>(
     run_until(session, make, limit, |_| false).await
 }
 
-/// As [`run_within`]; what `is_final` knows is not tried again either.
+/// As [`run_within`], but a completion for which `is_final` is true is not retried.
 async fn run_until<W: World>(
     session: &Session<W>,
     make: impl Fn() -> Command,
@@ -319,6 +325,7 @@ async fn run_until<W: World>(
             return Ok(done);
         }
         match verdict::of(&done) {
+            // Conditions that are reported once: the command is repeated immediately.
             Verdict::Again(_) if tries < TRIES_MAX => {}
             Verdict::Later if tries < TRIES_MAX => session.pause(BUSY_PAUSE).await,
             _ => return Ok(done),

@@ -1,12 +1,12 @@
-//! The shared iSCSI initiator: RFC 7143's client side over any [`shard::World`].
+//! Shared iSCSI initiator: RFC 7143's client side over any [`shard::World`].
 //!
 //! Four layers, each usable without the ones above it: [`wire`] moves bytes between a protocol machine and a stream;
-//! [`login`] takes a connection to full feature phase; [`Session`] lets many callers run commands at once;
+//! [`login`] brings a connection to full feature phase; [`Session`] lets many callers run commands concurrently;
 //! [`RemoteDisk`] is a [`block::BlockDevice`] over one logical unit and one or more paths to it.
 //!
 //! Callers: the data plane (members of pools that are disks of other arrays), the lab, the simulator, conformance
-//! checks. Must never: open files, read a clock or draw random bytes except through the world; answer for a write
-//! whose fate on a lost path is unknown (see [`fence`]).
+//! checks. Must never: open files, read a clock or draw random bytes except through the world; acknowledge a write
+//! whose state on a lost path is unknown (see [`fence`]).
 
 pub mod cdb;
 pub mod disk;

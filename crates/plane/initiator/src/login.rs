@@ -1,4 +1,4 @@
-//! Logins: a portal, a target and credentials in; a connection in full feature phase out.
+//! Login: from a portal, a target and credentials to a connection in full feature phase.
 //!
 //! Follows redirects (RFC 7143 §11.13.5, Target Moved). Called by [`crate::disk`], the lab, the simulator. It must
 //! never put a secret into an error.
@@ -16,99 +16,100 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Portals that a login follows from one to the next.
+/// Limit on redirects of one login.
 const REDIRECTS_MAX: usize = 4;
 
-/// A login to a target: who, where, and what is offered.
+/// Parameters of a login to a target.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// The portal that is asked first.
+    /// Portal of the first attempt.
     pub portal: SocketAddr,
-    /// The target.
+    /// Target name.
     pub target: IscsiName,
-    /// The initiator's name.
+    /// Initiator name.
     pub initiator: IscsiName,
-    /// Tells the sessions of one initiator apart. The same one again reinstates the session (RFC 7143 §6.3.5).
+    /// Session identifier of the initiator. Logging in again with the same one reinstates the session (RFC 7143
+    /// §6.3.5).
     pub isid: Isid,
     /// CHAP credentials, one-way or mutual.
     pub auth: InitiatorAuth,
-    /// Header and data digests.
+    /// Header and data digests to offer.
     pub digests: DigestOffer,
-    /// Connections that the session may have.
+    /// Limit on connections of the session.
     pub connections_max: u16,
-    /// Commands of a connection that may wait or run at once; 1 to [`iscsi::initiator::TASKS_MAX`].
+    /// Limit on commands of a connection that are queued or running; 1 to [`iscsi::initiator::TASKS_MAX`].
     pub tasks_max: u32,
-    /// Time limit of the whole login, connection included.
+    /// Timeout of the whole login, TCP connection included.
     pub time_limit: Duration,
-    /// How long the target may be silent before it is pinged, and then how long the answer may take.
+    /// Silence after which the target is pinged, and limit for the answer.
     pub ping_interval: Duration,
 }
 
-/// A connection in full feature phase.
+/// Connection in full feature phase.
 pub struct Entered<S> {
-    /// The TCP connection.
+    /// TCP connection.
     pub stream: S,
-    /// The protocol.
+    /// Protocol machine.
     pub machine: Connection,
-    /// What both sides have agreed on.
+    /// Negotiated parameters.
     pub negotiated: Box<Negotiated>,
-    /// The portal where the login ended: another one than asked when the target has redirected.
+    /// Portal where the login ended: differs from the requested one after a redirect.
     pub portal: SocketAddr,
 }
 
-/// A login that has failed, as a sentence for the operator.
+/// Failed login, as a sentence for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     /// No TCP connection.
     #[error("no connection to {portal}: {error}")]
     Unreachable {
-        /// The portal.
+        /// Portal.
         portal: SocketAddr,
-        /// The reason that the operating system gives.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// The TCP connection broke.
     #[error("the connection to {portal} broke during the login: {error}")]
     Broken {
-        /// The portal.
+        /// Portal.
         portal: SocketAddr,
-        /// The reason that the operating system gives.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// The target has refused, or broken the protocol.
+    /// The target refused the login, or violated the protocol.
     #[error("no login at {portal}: {reason}")]
     Refused {
-        /// The portal.
+        /// Portal.
         portal: SocketAddr,
-        /// The reason.
+        /// Reason.
         reason: CloseReason,
     },
-    /// No end within the time limit.
+    /// The login did not finish within its timeout.
     #[error("no login at {portal} within {} s", limit.as_secs())]
     TimeLimit {
-        /// The portal.
+        /// Portal.
         portal: SocketAddr,
-        /// The limit.
+        /// Timeout.
         limit: Duration,
     },
-    /// A redirect whose address cannot be read.
+    /// The target redirected to an address that cannot be parsed.
     #[error("{portal} redirects to \"{address}\", which is no IP address with a port")]
     RedirectMalformed {
-        /// The portal.
+        /// Portal that redirected.
         portal: SocketAddr,
-        /// The address as it was written.
+        /// Address as received.
         address: String,
     },
-    /// Redirect behind redirect.
+    /// Too many redirects.
     #[error("{portal} redirects from portal to portal without end")]
     RedirectLoop {
-        /// The portal that was asked first.
+        /// Portal of the first attempt.
         portal: SocketAddr,
     },
 }
 
 impl Login {
-    /// A login to `target` at `portal` without authentication and digests, with bounds that suit a LAN.
+    /// Returns a login to `target` at `portal` without authentication and digests, with limits that suit a LAN.
     #[must_use]
     pub fn new(portal: SocketAddr, target: IscsiName, initiator: IscsiName) -> Self {
         Self {
@@ -125,7 +126,7 @@ impl Login {
         }
     }
 
-    /// The machine's configuration.
+    /// Returns the configuration of the protocol machine.
     #[must_use]
     pub fn config(&self) -> Config {
         let mut login = InitiatorConfig::new(self.initiator.clone(), Some(self.target.clone()));
@@ -138,11 +139,12 @@ impl Login {
     }
 }
 
-/// The session's first connection is in full feature phase, at the portal that `login` names or at one where the target
-/// has sent it.
+/// Logs in and brings the session's first connection to full feature phase, at the portal of `login` or at one that the
+/// target redirects to.
 ///
 /// *Errors*: [`LoginError`]; nothing stays open.
 pub async fn log_in<W: World>(world: &W, login: &Login) -> Result<Entered<W::Stream>, LoginError> {
+    // One deadline for all redirects, so that a chain of them cannot prolong the login.
     let until = world.now() + login.time_limit;
     let config = Rc::new(login.config());
     let mut portal = login.portal;
@@ -156,15 +158,16 @@ pub async fn log_in<W: World>(world: &W, login: &Login) -> Result<Entered<W::Str
     Err(LoginError::RedirectLoop { portal: login.portal })
 }
 
-/// The portal that a TargetAddress names: `address:port`, perhaps with a portal group tag behind a comma.
+/// Parses a `TargetAddress` value: `address:port`, optionally followed by a comma and a portal group tag.
 ///
 /// *Errors*: a host name, or no port.
 fn redirect(from: SocketAddr, address: String) -> Result<SocketAddr, LoginError> {
+    // A portal group tag may follow after a comma.
     let bare = address.split(',').next().unwrap_or_default();
     bare.parse().map_err(|_| LoginError::RedirectMalformed { portal: from, address })
 }
 
-/// As [`connect`], until the clock has reached the end of the time limit.
+/// As [`connect`], with a deadline.
 async fn connect_until<W: World>(
     world: &W,
     config: Rc<Config>,
@@ -178,7 +181,7 @@ async fn connect_until<W: World>(
     }
 }
 
-/// A TCP connection to `portal`, and a machine whose first login request waits to be sent on it.
+/// Opens a TCP connection to `portal`, with a machine whose first login request is ready to be sent.
 ///
 /// *Errors*: [`LoginError::Unreachable`].
 pub async fn connect<W: World>(
@@ -193,9 +196,9 @@ pub async fn connect<W: World>(
     Ok((stream, Connection::new(config, random, world.now())))
 }
 
-/// The login of `machine` has succeeded; or the target has named another address, which is returned as it was written.
+/// Runs the login of `machine`. Returns the connection, or the address of a redirect as received.
 ///
-/// *Errors*: [`LoginError`]. *Shape*: `until` is the end of the time limit, and the limit for the error's text.
+/// *Errors*: [`LoginError`]. *Shape*: deadline and timeout of the login; the second is for the error's text.
 pub async fn enter<W: World>(
     world: &W,
     stream: W::Stream,

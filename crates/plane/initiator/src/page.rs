@@ -1,23 +1,23 @@
-//! What a target's pages say: capacity, identity, limits, caches, port groups, registrations.
+//! Parsers of SCSI parameter data: capacity, identity, limits, caches, port groups, registrations.
 //!
-//! Parsers of foreign bytes: nothing is indexed, what is cut off is absent. Called by [`crate::disk`] and
+//! The bytes come from a target: nothing is indexed, and truncated fields are absent. Called by [`crate::disk`] and
 //! [`crate::fence`].
 #![warn(clippy::arithmetic_side_effects)]
 
 /// READ CAPACITY (16) parameter data (SBC-4, 5.16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// How many logical blocks there are.
+    /// Number of logical blocks.
     pub blocks: u64,
-    /// Bytes of a logical block.
+    /// Logical block size in bytes.
     pub block_bytes: u32,
-    /// Bytes of a physical block.
+    /// Physical block size in bytes.
     pub physical_block_bytes: u32,
     /// LBPME: blocks can be unmapped.
     pub thin: bool,
 }
 
-/// Limits of the block limits VPD page (SBC-4, B0h). Zero in a field means that the target names none.
+/// Limits of the block limits VPD page (SBC-4, B0h). Zero means that the target names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// MAXIMUM TRANSFER LENGTH in blocks.
@@ -31,7 +31,7 @@ pub struct Limits {
 /// ASYMMETRIC ACCESS STATE of a target port group, the best first (SPC-4, 6.37).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessState {
-    /// Active/optimized. Also a target without ALUA.
+    /// Active/optimized. Also for a target without ALUA.
     #[default]
     Optimized,
     /// Active/non-optimized.
@@ -46,21 +46,24 @@ fn at<const N: usize>(bytes: &[u8], from: usize) -> Option<[u8; N]> {
     bytes.get(from..)?.first_chunk().copied()
 }
 
-/// The fields of READ CAPACITY (16); `None` when it is cut off or names no block.
+/// Parses READ CAPACITY (16) data; `None` when it is truncated or has no blocks.
 #[must_use]
 pub fn capacity(page: &[u8]) -> Option<Capacity> {
+    // RETURNED LOGICAL BLOCK ADDRESS is the last block, so the count may overflow for a hostile target.
     let blocks = u64::from_be_bytes(at(page, 0)?).checked_add(1)?;
     let block_bytes = u32::from_be_bytes(at(page, 8)?);
+    // LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT.
     let exponent = u32::from(page.get(13)? & 0x0f);
+    // `checked_shl` does not detect lost bits, hence the comparison.
     let physical_block_bytes = block_bytes.checked_shl(exponent).filter(|&bytes| bytes >= block_bytes)?;
     let thin = page.get(14)? & 0x80 != 0;
     (block_bytes > 0).then_some(Capacity { blocks, block_bytes, physical_block_bytes, thin })
 }
 
-/// The logical unit's own designators in the device identification VPD page (83h): type and bytes of each, sorted. Two
-/// paths lead to the same unit when they share one.
+/// Returns the logical unit's own designators in the device identification VPD page (83h): type and bytes of each,
+/// sorted. Two paths lead to the same unit when they share one.
 ///
-/// *Source*: SPC-4, 7.8.6. Only NAA, EUI-64 and SCSI name strings, and T10 vendor ids where there is none of those.
+/// *Source*: SPC-4, 7.8.6. Only NAA, EUI-64 and SCSI name strings; T10 vendor IDs where there is none of those.
 #[must_use]
 pub fn designators(page: &[u8]) -> Vec<(u8, Vec<u8>)> {
     const ASSOCIATION_UNIT: u8 = 0;
@@ -69,6 +72,7 @@ pub fn designators(page: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut rest = page.get(4..end).unwrap_or_default();
     let mut found = Vec::new();
     while let &[_, kind, _, len, ref behind @ ..] = rest {
+        // A designator that is longer than the page is cut, not refused.
         let (body, next) = behind.split_at(usize::from(len).min(behind.len()));
         let (association, kind) = ((kind >> 4) & 3, kind & 0x0f);
         if association == ASSOCIATION_UNIT && !body.is_empty() {
@@ -76,6 +80,7 @@ pub fn designators(page: &[u8]) -> Vec<(u8, Vec<u8>)> {
         }
         rest = next;
     }
+    // 2 is EUI-64, 3 is NAA, 8 is a SCSI name string; a T10 vendor ID (1) is not unique for certain.
     let is_unique = |kind: u8| matches!(kind, 2 | 3 | 8);
     if found.iter().any(|(kind, _)| is_unique(*kind)) {
         found.retain(|(kind, _)| is_unique(*kind));
@@ -86,7 +91,7 @@ pub fn designators(page: &[u8]) -> Vec<(u8, Vec<u8>)> {
     found
 }
 
-/// The relative group of the port that answers: TARGET PORT GROUP designator of page 83h.
+/// Returns the number of the target port group of the answering port (TARGET PORT GROUP designator, page 83h).
 #[must_use]
 pub fn port_group(page: &[u8]) -> Option<u16> {
     const TARGET_PORT_GROUP: u8 = 5;
@@ -101,7 +106,7 @@ pub fn port_group(page: &[u8]) -> Option<u16> {
     None
 }
 
-/// The name of a unit for people: NAA and EUI-64 in hexadecimal, others as text.
+/// Formats a unit name for messages: NAA and EUI-64 in hexadecimal, others as text.
 #[must_use]
 pub fn name_of(designators: &[(u8, Vec<u8>)]) -> Option<String> {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -113,18 +118,18 @@ pub fn name_of(designators: &[(u8, Vec<u8>)]) -> Option<String> {
     })
 }
 
-/// The unit serial number VPD page (80h).
+/// Parses the unit serial number VPD page (80h).
 #[must_use]
 pub fn serial(page: &[u8]) -> Option<String> {
     let len = usize::from(u16::from_be_bytes(at(page, 2)?));
     let bytes = page.get(4..)?;
-    // LIO counts the zero behind the text.
+    // LIO includes the terminating zero in the length.
     let is_filler = |letter: char| letter.is_whitespace() || letter.is_control();
     let text = String::from_utf8_lossy(bytes.get(..len.min(bytes.len()))?).trim_matches(is_filler).to_owned();
     (!text.is_empty()).then_some(text)
 }
 
-/// Vendor and product of standard INQUIRY data.
+/// Returns vendor and product of standard INQUIRY data.
 #[must_use]
 pub fn model(page: &[u8]) -> Option<String> {
     let field = |range| page.get(range).map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
@@ -132,40 +137,42 @@ pub fn model(page: &[u8]) -> Option<String> {
     Some(format!("{vendor} {product}").trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The peripheral device type is a disk, and a unit is connected.
+/// True when the peripheral device type is a disk and a unit is connected (qualifier 0).
 #[must_use]
 pub fn is_disk(page: &[u8]) -> bool {
     page.first() == Some(&0)
 }
 
-/// The standard INQUIRY data says that the unit has target port groups (TPGS).
+/// True when the standard INQUIRY data reports target port groups (TPGS).
 #[must_use]
 pub fn has_port_groups(page: &[u8]) -> bool {
     page.get(5).is_some_and(|byte| byte & 0x30 != 0)
 }
 
-/// The limits of VPD page B0h.
+/// Parses the limits of VPD page B0h.
 #[must_use]
 pub fn limits(page: &[u8]) -> Limits {
+    // A short page reports no limit.
     let field = |from| at(page, from).map_or(0, u32::from_be_bytes);
     Limits { transfer_blocks_max: field(8), optimal_blocks: field(12), unmap_blocks_max: field(20) }
 }
 
-/// LBPU of the logical block provisioning VPD page (B2h): UNMAP is supported.
+/// True when UNMAP is supported: LBPU of the logical block provisioning VPD page (B2h).
 #[must_use]
 pub fn unmaps(page: &[u8]) -> bool {
     page.get(5).is_some_and(|byte| byte & 0x80 != 0)
 }
 
-/// WCE of the caching mode page in a MODE SENSE (10) answer; `None` when there is no such page.
+/// Returns WCE of the caching mode page in MODE SENSE (10) data; `None` when there is no such page.
 #[must_use]
 pub fn write_cache(page: &[u8]) -> Option<bool> {
     let descriptors = usize::from(u16::from_be_bytes(at(page, 6)?));
+    // The header has 8 bytes, and block descriptors may precede the page although DBD was set.
     let mode = page.get(8_usize.checked_add(descriptors)?..)?;
     (mode.first()? & 0x3f == 0x08).then_some(mode.get(2)? & 0x04 != 0)
 }
 
-/// The access state of `group` in a REPORT TARGET PORT GROUPS answer.
+/// Returns the access state of `group` in REPORT TARGET PORT GROUPS data.
 #[must_use]
 pub fn access_state(page: &[u8], group: u16) -> Option<AccessState> {
     let mut rest = page.get(4..)?;
@@ -181,29 +188,32 @@ pub fn access_state(page: &[u8], group: u16) -> Option<AccessState> {
                 _ => AccessState::Standby,
             });
         }
+        // A group descriptor has 8 bytes and 4 for each port.
         rest = rest.get(ports.checked_mul(4)?.checked_add(8)?..)?;
     }
 }
 
-/// What PERSISTENT RESERVE IN, REPORT CAPABILITIES says.
+/// PERSISTENT RESERVE IN, REPORT CAPABILITIES data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReserveCapabilities {
-    /// Write Exclusive, All Registrants is supported.
+    /// True when Write Exclusive, All Registrants is supported.
     pub all_registrants: bool,
-    /// Registrations can outlive the target's power (PTPL_C).
+    /// True when registrations can survive a power loss of the target (PTPL_C).
     pub survives: bool,
 }
 
-/// The capabilities; a target that names no types is taken to support all of SPC-3.
+/// Parses the capabilities; a target that lists no types is assumed to support all of SPC-3.
 #[must_use]
 pub fn reserve_capabilities(page: &[u8]) -> ReserveCapabilities {
     let flags = page.get(3).copied().unwrap_or(0);
+    // TMV: the type mask is valid.
     let (names_types, types) = (flags & 0x80 != 0, page.get(4).copied().unwrap_or(0));
     let survives = page.get(2).is_some_and(|byte| byte & 1 != 0);
+    // Without a type mask every type counts as supported.
     ReserveCapabilities { all_registrants: !names_types || types & 0x80 != 0, survives }
 }
 
-/// The registered keys of a READ KEYS page, one for each registration, as far as the page goes.
+/// Returns the registered keys of READ KEYS data, one for each registration, as far as the page goes.
 #[must_use]
 pub fn keys(page: &[u8]) -> Vec<u64> {
     let bytes = at(page, 4).map_or(0, u32::from_be_bytes) as usize;
@@ -212,11 +222,12 @@ pub fn keys(page: &[u8]) -> Vec<u64> {
     list.chunks_exact(8).filter_map(|key| at(key, 0)).map(u64::from_be_bytes).collect()
 }
 
-/// Key and type of the reservation in a READ RESERVATION page; nothing where there is none.
+/// Returns key and type of the reservation in READ RESERVATION data; `None` without a reservation.
 #[must_use]
 pub fn holder(page: &[u8]) -> Option<(u64, u8)> {
     let bytes = u32::from_be_bytes(at(page, 4)?);
     let key = u64::from_be_bytes(at(page, 8)?);
+    // A shorter descriptor means that there is no reservation.
     (bytes >= 16).then_some((key, page.get(21)? & 0x0f))
 }
 

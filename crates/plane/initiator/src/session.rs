@@ -1,9 +1,9 @@
-//! A session that many callers use at once: a task moves the bytes, each caller waits for its own command.
+//! Session shared by many callers: a driver task moves the bytes, each caller waits for its own command.
 //!
-//! Commands beyond the target's window wait in the protocol machine (RFC 7143 §4.2.2.1), commands beyond the task tags
-//! wait here. The machine pings a silent target, and ends the session when it does not answer
-//! ([`iscsi::initiator::Config::answer_timeout`]). Called by [`crate::disk`]. It must never forget that a write was
-//! under way when the session ended: [`Session::writes_lost`] is what fencing goes by.
+//! Commands beyond the target's command window wait in the protocol machine (RFC 7143 §4.2.2.1), commands beyond the
+//! task tags wait here. The machine pings a silent target, and ends the session when it does not answer
+//! ([`iscsi::initiator::Config::answer_timeout`]). Called by [`crate::disk`]. It must never forget that a write was in
+//! flight when the session ended: fencing depends on [`Session::writes_lost`].
 
 use crate::login::Entered;
 use crate::wire::{exchange, send};
@@ -22,30 +22,30 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How long a logout may take before the connection is just closed.
+/// Logout timeout, after which the connection is closed.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(5);
 
-/// A session in full feature phase. A clone is the same session; the last one that is dropped closes the connection.
+/// Session in full feature phase. A clone is the same session; dropping the last one closes the connection.
 pub struct Session<W: World> {
     link: Rc<Link>,
     world: W,
-    /// Ends the driver when the last handle is dropped.
+    /// Ends the driver when the last clone is dropped.
     _handle: Rc<Handle>,
 }
 
-/// A request that got no answer.
+/// Reason why a request got no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// The session ended first. Whether the command was carried out is unknown.
     #[error("the session ended: {0}")]
     Ended(CloseReason),
-    /// The target has rejected the request's PDU.
+    /// The target rejected the PDU of the request.
     #[error("the target rejected a PDU: {0:?}")]
     Rejected(RejectReason),
-    /// A task management function has ended the command.
+    /// A task management function ended the command.
     #[error("a task management function ended the command")]
     Aborted,
-    /// No answer within the time limit; the command may still run.
+    /// No answer within the time limit; the command may still be running.
     #[error("no answer within {} s", .0.as_secs())]
     TimeLimit(Duration),
 }
@@ -61,7 +61,7 @@ struct Waiting {
     writes: bool,
 }
 
-/// What the callers and the driver share.
+/// State shared by the callers and the driver.
 struct Link {
     machine: RefCell<Connection>,
     waiting: RefCell<BTreeMap<TaskId, Waiting>>,
@@ -69,9 +69,9 @@ struct Link {
     /// Raised when a task has ended, and when the session has.
     room: Signal,
     ended: Cell<Option<CloseReason>>,
-    /// Writes that were under way when the session ended.
+    /// Number of writes that were in flight when the session ended.
     writes_lost: Cell<u64>,
-    /// Why the target has first rejected a PDU.
+    /// Reason of the first PDU that the target rejected.
     rejected: Cell<Option<RejectReason>>,
     negotiated: Box<Negotiated>,
     portal: SocketAddr,
@@ -81,6 +81,7 @@ struct Handle(Rc<Link>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        // The last clone of the session is gone: closed without a logout.
         self.0.machine.borrow_mut().close();
         self.0.wake();
     }
@@ -93,7 +94,7 @@ impl<W: World> Clone for Session<W> {
 }
 
 impl<W: World> Session<W> {
-    /// The session of a login; its driver runs as a task of `world` until it ends.
+    /// Starts the session of a login; its driver runs as a task of `world` until the session ends.
     pub fn start(world: &W, entered: Entered<W::Stream>) -> Self {
         let Entered { stream, machine, negotiated, portal } = entered;
         let (waiting, driver, room, ended, writes_lost, rejected) = Default::default();
@@ -102,56 +103,56 @@ impl<W: World> Session<W> {
         let mut driving = Driver { link: link.clone(), stream, world: world.clone(), timer: None };
         world.spawn(async move {
             poll_fn(|cx| driving.poll(cx)).await;
-            // The peer reads the end; a connection that is broken already cannot be told.
+            // The peer sees the end of the stream; on a broken connection the call fails without consequence.
             let _ = driving.stream.close_write();
         });
         Self { _handle: Rc::new(Handle(link.clone())), link, world: world.clone() }
     }
 
-    /// The parameters in force, and the session's identity.
+    /// Negotiated parameters and identity of the session.
     #[must_use]
     pub fn negotiated(&self) -> &Negotiated {
         &self.link.negotiated
     }
 
-    /// The portal where the session is.
+    /// Portal of the session.
     #[must_use]
     pub fn portal(&self) -> SocketAddr {
         self.link.portal
     }
 
-    /// Why the session has ended, if it has.
+    /// Reason of the end; `None` while the session is alive.
     #[must_use]
     pub fn ended(&self) -> Option<CloseReason> {
         self.link.ended.get()
     }
 
-    /// How many writes were under way when the session ended: the target may carry them out at any later time.
+    /// Number of writes in flight when the session ended: the target may carry them out at any later time.
     #[must_use]
     pub fn writes_lost(&self) -> u64 {
         self.link.writes_lost.get()
     }
 
-    /// Why the target has first rejected a PDU, if it ever has.
+    /// Reason of the first PDU that the target rejected, if any.
     #[must_use]
     pub fn rejected(&self) -> Option<RejectReason> {
         self.link.rejected.get()
     }
 
-    /// Is ready when the session has ended, and returns why.
+    /// Waits for the end of the session and returns its reason.
     pub async fn until_ended(&self) -> CloseReason {
         self.link.room.wait(|| self.link.ended.get()).await
     }
 
-    /// Runs a command from its submission to its completion. Waits while all task tags are taken.
+    /// Runs a command from its submission to its completion. Waits while all task tags are in use.
     ///
-    /// A dropped future leaves the command running; a write is still counted by [`Session::writes_lost`].
-    /// *Errors*: [`SessionError`]; with `Ended`, whether it was carried out is unknown.
+    /// A dropped future leaves the command running; a write is still counted by [`Session::writes_lost`]. *Errors*:
+    /// [`SessionError`]; after `Ended` it is unknown whether the command was carried out.
     pub async fn execute(&self, command: Command) -> Result<Completion, SessionError> {
         self.execute_named(command, |_| ()).await
     }
 
-    /// As [`Session::execute`]; `named` receives the task's name when it is submitted.
+    /// As [`Session::execute`]; `named` receives the task ID on submission.
     ///
     /// *Errors*: [`SessionError`].
     pub async fn execute_named(
@@ -166,6 +167,7 @@ impl<W: World> Session<W> {
                 return Some(Err(SessionError::Ended(reason)));
             }
             let submitted = self.link.machine.borrow_mut().submit(command.take()?);
+            // The machine returns the command when all tags are in use; it is submitted again after the next raise.
             submitted.map_err(|back| command = Some(back)).ok().map(Ok)
         };
         let task = self.link.room.wait(submit).await?;
@@ -183,7 +185,7 @@ impl<W: World> Session<W> {
         within(&self.world, limit, self.execute(command)).await
     }
 
-    /// Asks for a task management function, and returns the target's answer.
+    /// Requests a task management function and returns the target's answer.
     ///
     /// *Errors*: [`SessionError`]. *Source*: RFC 7143 §11.5.
     pub async fn manage(
@@ -195,7 +197,7 @@ impl<W: World> Session<W> {
         within(&self.world, limit, self.manage_task(function, lun, None)).await
     }
 
-    /// As [`Session::manage`], of the task `referenced` where the function is of one, without a limit.
+    /// As [`Session::manage`] without a timeout; `referenced` is the task for functions that address one.
     ///
     /// *Errors*: [`SessionError`]. *Source*: RFC 7143 §11.5.
     pub async fn manage_task(
@@ -211,7 +213,7 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// Is ready after `duration`.
+    /// Waits for `duration`.
     pub async fn pause(&self, duration: Duration) {
         self.world.sleep(duration).await;
     }
@@ -223,7 +225,7 @@ impl<W: World> Session<W> {
         within(&self.world, limit, self.echo(&[])).await.map(drop)
     }
 
-    /// Pings the target with `data`, and returns what came back: all of it, or as much as it may send at once.
+    /// Pings the target with `data` and returns the echo: all of it, or as much as the target may send at once.
     ///
     /// *Errors*: [`SessionError`].
     pub async fn echo(&self, data: &[u8]) -> Result<Vec<u8>, SessionError> {
@@ -234,7 +236,7 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// Logs out, and returns when the session has ended, however long that takes.
+    /// Logs out and waits for the end of the session, without a timeout.
     pub async fn log_out(&self) {
         let asked = self.link.machine.borrow_mut().logout().is_some();
         self.link.wake();
@@ -243,7 +245,7 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// Logs out, and returns when the session has ended; after a few seconds without an answer it is closed as it is.
+    /// Logs out and waits for the end of the session; closes the connection after five seconds without an answer.
     pub async fn close(&self) {
         let asked = self.link.machine.borrow_mut().logout().is_some();
         self.link.wake();
@@ -251,12 +253,14 @@ impl<W: World> Session<W> {
             let limit = LOGOUT_LIMIT;
             let _ = within(&self.world, limit, async { Ok(self.until_ended().await) }).await;
         }
+        // In any case, also after a timeout.
         self.drop_connection();
     }
 
-    /// Closes the connection at once, without a logout.
+    /// Closes the connection immediately, without a logout.
     pub fn drop_connection(&self) {
         self.link.machine.borrow_mut().close();
+        // Handled here, so that the end is visible to the caller immediately.
         self.link.handle_events();
         self.link.wake();
     }
@@ -268,6 +272,7 @@ impl<W: World> Session<W> {
 
     async fn answer(&self, task: TaskId, writes: bool) -> Result<Answer, SessionError> {
         let (caller, answered) = mailbox::channel();
+        // The entry stays when the caller is dropped: a write in flight must be counted when the session ends.
         let before = self.link.waiting.borrow_mut().insert(task, Waiting { caller, writes });
         assert!(before.is_none(), "a task is waited for once");
         self.link.wake();
@@ -276,7 +281,7 @@ impl<W: World> Session<W> {
     }
 }
 
-/// What `work` gives within `limit`.
+/// Runs `work` with a time limit.
 ///
 /// *Errors*: [`SessionError::TimeLimit`], or the work's own.
 pub(crate) async fn within<W: World, T>(
@@ -287,6 +292,7 @@ pub(crate) async fn within<W: World, T>(
     let mut work = std::pin::pin!(work);
     let mut sleep = world.sleep(limit);
     poll_fn(|cx| {
+        // The work first: an answer that arrives with the timeout counts.
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
             return Poll::Ready(done);
         }
@@ -302,7 +308,7 @@ impl Link {
         }
     }
 
-    /// Hands an answer to the caller, who may have given up.
+    /// Delivers an answer to the caller, which may have been dropped.
     fn answer(&self, task: TaskId, answer: Result<Answer, SessionError>) {
         let waiting = self.waiting.borrow_mut().remove(&task);
         if let Some(waiting) = waiting {
@@ -310,10 +316,11 @@ impl Link {
         }
     }
 
-    /// Acts on all events; true when there was one.
+    /// Handles all events; returns true when there was one.
     fn handle_events(&self) -> bool {
         let mut progress = false;
         loop {
+            // The borrow ends before the event is handled: an answer may wake a caller that submits.
             let event = self.machine.borrow_mut().poll_event();
             let Some(event) = event else { break };
             progress = true;
@@ -322,6 +329,7 @@ impl Link {
                 Event::TaskManagement { task, outcome } => self.answer(task, Ok(Answer::Managed(outcome))),
                 Event::Pong { task, data } => self.answer(task, Ok(Answer::Pong(data))),
                 Event::Rejected { task, reason } => {
+                    // The first reason is kept.
                     self.rejected.set(self.rejected.get().or(Some(reason)));
                     if let Some(task) = task {
                         self.answer(task, Err(SessionError::Rejected(reason)));
@@ -338,7 +346,7 @@ impl Link {
         progress
     }
 
-    /// Tasks that a function has ended get no completion.
+    /// Answers the tasks that a task management function has ended; they get no completion of their own.
     fn answer_aborted(&self) {
         let gone: Vec<TaskId> = {
             let machine = self.machine.borrow();
@@ -354,6 +362,7 @@ impl Link {
             return;
         }
         let waiting = self.waiting.take();
+        // Before `ended` is set: a reader that sees the end must also see the number of writes to be fenced.
         self.writes_lost.set(waiting.values().filter(|waiting| waiting.writes).count() as u64);
         self.ended.set(Some(reason));
         for waiting in waiting.into_values() {
@@ -363,7 +372,7 @@ impl Link {
     }
 }
 
-/// Moves bytes between the machine and the stream until the connection is over.
+/// Driver of a session: moves bytes between the machine and the stream until the connection has ended.
 struct Driver<W: World> {
     link: Rc<Link>,
     stream: W::Stream,
@@ -373,6 +382,7 @@ struct Driver<W: World> {
 
 impl<W: World> Driver<W> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Callers wake the driver through this waker after a submission.
         *self.link.driver.borrow_mut() = Some(cx.waker().clone());
         loop {
             let mut progress = self.exchange(cx);
@@ -390,7 +400,7 @@ impl<W: World> Driver<W> {
     fn exchange(&self, cx: &mut Context<'_>) -> bool {
         let machine = &mut *self.link.machine.borrow_mut();
         match exchange(cx, &self.world, &self.stream, machine) {
-            // What was received may have put an answer into the output, and a closed machine takes no more.
+            // Received data may have queued an answer, and a closed machine accepts no more.
             Ok(true) if machine.is_closed() => {
                 let _ = send(cx, &self.stream, machine);
                 true
@@ -406,6 +416,7 @@ impl<W: World> Driver<W> {
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
         let due = self.link.machine.borrow().poll_timeout();
         let Some(at) = due else { return false };
+        // The deadline moves with traffic; the timer is renewed only when it differs.
         if self.timer.as_ref().is_none_or(|(due, _)| *due != at) {
             self.timer = Some((at, Box::pin(self.world.sleep_until(at))));
         }

@@ -1,4 +1,4 @@
-//! Remote disks over a simulated network: what is lost, what is sent again, and what must never be.
+//! Tests of remote disks over a simulated network: lost paths, retries, and late writes.
 
 mod rig;
 
@@ -48,12 +48,12 @@ impl Stage {
         RemoteDisk::open(&self.host, self.config(paths)).await.unwrap()
     }
 
-    /// The host's way to the path is silent from now on.
+    /// Cuts the network between the host and the portal of the path, silently.
     fn cut(&self, path: u8) {
         self.network.cut(self.host.address(), ip(path));
     }
 
-    /// What `work` comes to, as a task of its own.
+    /// Runs `work` as a task of its own and returns the receiver of its result.
     fn start<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> mailbox::Receiver<T> {
         let (tell, told) = mailbox::channel();
         self.host.spawn(async move { drop(tell.send(work.await)) });
@@ -100,7 +100,7 @@ fn disk_shows_the_unit_and_keeps_what_is_written() {
     });
 }
 
-/// The heart of it: a late first write never comes behind the second one and what was written after that.
+/// Central case: a late original write never takes effect after its retry and later writes.
 async fn late_write(stage: &Stage) {
     let disk = Rc::new(stage.open(2).await);
     let unit = &stage.unit;
@@ -108,7 +108,7 @@ async fn late_write(stage: &Stage) {
     let first = disk.clone();
     let told = stage.start(async move { first.write(Lba(3), filled(1, 1)).await.is_ok() });
     unit.until_held(1).await;
-    // The first write is with the target; nobody hears of its end.
+    // The first write is with the target, and its answer is lost.
     stage.cut(1);
     unit.hold.set(Duration::ZERO);
     assert_eq!(told.receive().await, Some(true), "the write is sent again over the other path");
@@ -249,7 +249,7 @@ fn unit_that_another_host_has_reserved_is_taken_only_by_force() {
         let disk = RemoteDisk::open(&stage.host, forced).await.unwrap();
         let _ = disk.write(Lba(0), filled(1, 1)).await.unwrap();
         assert!(!stage.unit.keys.borrow().values().any(|key| *key == 0xbad));
-        // The other one comes back and preempts us: we do not write any more.
+        // The other host returns and preempts the keys of this array, which must not write again.
         stage.unit.keys.borrow_mut().clear();
         stage.unit.reserve_for_another(0xbad);
         assert_eq!(disk.write(Lba(0), filled(2, 1)).await.unwrap_err().kind, IoErrorKind::Gone);
@@ -265,7 +265,7 @@ fn keys_and_writes_of_an_earlier_life_are_ended_at_open() {
         let first = disk.clone();
         let _never = stage.start(async move { first.write(Lba(0), filled(1, 1)).await.is_ok() });
         stage.unit.until_held(1).await;
-        // The daemon dies, and the next one finds only the second portal.
+        // The daemon is killed, and the next one reaches only the second portal.
         stage.host.kill();
         stage.cut(1);
         stage.unit.hold.set(Duration::ZERO);
@@ -296,7 +296,7 @@ fn flush_behind_a_lost_cache_fails_for_good() {
         let written = disk.write(Lba(0), filled(1, 1)).await.unwrap();
         let _ = disk.flush(written).await.unwrap();
         assert_eq!(stage.unit.flushes.get(), 1);
-        // Nothing is in the cache: all paths may go.
+        // The cache is flushed, so losing all paths is harmless.
         stage.network.reset_all();
         let written = disk.write(Lba(0), filled(2, 1)).await.unwrap();
         let _ = disk.flush(written).await.unwrap();
@@ -313,7 +313,7 @@ fn flush_behind_a_lost_cache_fails_for_good() {
 fn lun_that_is_unmapped_for_a_while_returns_with_its_registrations() {
     simulated(async |stage| {
         let disk = Rc::new(stage.open(2).await);
-        // The registrations go with the mapping.
+        // The registrations are lost with the mapping.
         stage.unit.is_unmapped.set(true);
         stage.unit.keys.borrow_mut().clear();
         stage.unit.holder.set(None);
@@ -359,7 +359,7 @@ fn lun_that_leads_to_another_unit_is_not_written() {
 fn standby_path_whose_registration_went_with_its_mapping_registers_before_it_writes() {
     simulated(async |stage| {
         let disk = stage.open(2).await;
-        // The LUN was mapped anew while nothing was sent; then the first path registers again, and is cut.
+        // The LUN was remapped while no command was sent; then the first path registers again, and is cut.
         stage.unit.keys.borrow_mut().clear();
         stage.unit.attention.set(Some([0x3f, 0x0e]));
         let _ = disk.write(Lba(0), filled(1, 1)).await.unwrap();
@@ -376,7 +376,7 @@ fn standby_path_whose_registration_went_with_its_mapping_registers_before_it_wri
 fn unit_that_another_host_has_preempted_and_left_is_not_written() {
     simulated(async |stage| {
         let disk = stage.open(1).await;
-        // What is told of the keys of others, as after a fence, is no loss.
+        // A report about the keys of others, as after a fence, is no loss.
         stage.unit.attention.set(Some([0x2a, 0x05]));
         let _ = disk.write(Lba(0), filled(1, 1)).await.unwrap();
         stage.unit.keys.borrow_mut().clear();
@@ -403,7 +403,7 @@ fn target_that_registers_and_cannot_store_it_is_used() {
 fn registration_that_the_target_has_lost_is_made_again() {
     simulated(async |stage| {
         let disk = stage.open(2).await;
-        // Something of ours stays reserved, and nobody else has registered.
+        // The reservation of this array stays, and no other initiator has registered.
         stage.unit.keys.borrow_mut().clear();
         let _ = disk.write(Lba(0), filled(1, 1)).await.unwrap();
         stage.host.sleep(Duration::from_secs(5)).await;

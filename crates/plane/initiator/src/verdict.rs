@@ -1,4 +1,4 @@
-//! What a command's end means for a remote disk: done, again, or an error of one kind.
+//! Interpretation of command completions: done, retry, or an error of one kind.
 //!
 //! Called by [`crate::disk`] for every completion. It must never turn a failed command into a success.
 
@@ -7,41 +7,41 @@ use iscsi::initiator::Completion;
 use iscsi::pdu::ServiceResponse;
 use scsi::{AdditionalSense, Sensed};
 
-/// What to do with a command that has ended.
+/// Consequence of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was carried out.
+    /// The command was carried out.
     Done,
-    /// It was not carried out: send it again at once.
+    /// Not carried out: retry immediately.
     Again(Attention),
-    /// It was not carried out: send it again after a pause (busy, task set full, becoming ready).
+    /// Not carried out: retry after a pause (busy, task set full, becoming ready).
     Later,
-    /// The path takes no media commands: send it on another one.
+    /// The path takes no media commands: retry on another one.
     PathUnusable,
-    /// There is no such unit on this path (any more): log in again, and look which one is there.
+    /// The LUN does not exist on this path (any more): log in again, and identify the unit.
     NotMapped,
     /// Another initiator holds a reservation, or has preempted ours.
     ReservationConflict,
-    /// It has failed.
+    /// The command has failed.
     Failed(IoErrorKind),
 }
 
-/// A unit attention that means more than that the command must be sent again.
+/// Unit attention that requires more than a retry of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
     /// None, or none that matters here.
     Other,
-    /// The target was started or reset: what its volatile cache held may be lost (29h). Commands that were under way may
-    /// get no answer.
+    /// The target was started or reset: the content of its volatile cache may be lost (29h). Commands in flight may get
+    /// no answer.
     Restarted,
-    /// Another initiator has cleared the commands that were under way; they may get no answer (2Fh).
+    /// Another initiator has cleared the commands in flight; they may get no answer (2Fh).
     Cleared,
     /// The access state of the path has changed (2Ah/06h).
     AccessChanged,
-    /// The LUN may lead to another unit, and the registration may have gone with the mapping: the LUNs were mapped anew
+    /// The LUN may lead to another unit, and the registration may be lost with the mapping: LUNs were remapped
     /// (3Fh/0Eh), or INQUIRY data or the identity has changed (3Fh/03h, 05h).
     UnitChanged,
-    /// A reservation or registration was preempted, perhaps ours (2Ah/03h, 05h).
+    /// A reservation or registration was preempted, possibly ours (2Ah/03h, 05h).
     Preempted,
 }
 
@@ -53,11 +53,12 @@ const RESERVATION_CONFLICT: u8 = 0x18;
 const TASK_SET_FULL: u8 = 0x28;
 const TASK_ABORTED: u8 = 0x40;
 
-/// What the end of a command means.
+/// Interprets a completion.
 ///
 /// *Source*: SAM-5, 5.3 (status codes); SPC-4, 4.5.6 (sense keys).
 #[must_use]
 pub fn of(done: &Completion) -> Verdict {
+    // The target did not complete the command at the SCSI level, so there is no status to interpret.
     if done.response != ServiceResponse::Completed {
         return Verdict::Later;
     }
@@ -66,6 +67,7 @@ pub fn of(done: &Completion) -> Verdict {
         BUSY | TASK_SET_FULL => Verdict::Later,
         TASK_ABORTED => Verdict::Again(Attention::Other),
         RESERVATION_CONFLICT => Verdict::ReservationConflict,
+        // CHECK CONDITION with unreadable sense data: the command is retried, never taken as done.
         CHECK_CONDITION => Sensed::parse(&done.sense).map_or(Verdict::Later, |sensed| of_sense(&sensed)),
         _ => Verdict::Failed(IoErrorKind::Medium),
     }
@@ -74,23 +76,33 @@ pub fn of(done: &Completion) -> Verdict {
 fn of_sense(sensed: &Sensed) -> Verdict {
     let AdditionalSense(code, qualifier) = sensed.code;
     match (sensed.key, code, qualifier) {
-        // RECOVERED ERROR: the data is right. NO SENSE under CHECK CONDITION says nothing: the command is sent again.
+        // RECOVERED ERROR: the data is valid. NO SENSE with CHECK CONDITION is meaningless: the command is retried.
         (0x1, ..) => Verdict::Done,
         (0x0, ..) => Verdict::Later,
+        // NOT READY, target port in standby or unavailable state.
         (0x2, 0x04, 0x0b | 0x0c) => Verdict::PathUnusable,
         (0x2, ..) => Verdict::Later,
+        // MEDIUM ERROR, HARDWARE ERROR, MISCOMPARE.
         (0x3 | 0x4 | 0xe, ..) => Verdict::Failed(IoErrorKind::Medium),
+        // LOGICAL BLOCK ADDRESS OUT OF RANGE.
         (0x5, 0x21, _) => Verdict::Failed(IoErrorKind::OutOfRange),
         // LOGICAL UNIT NOT SUPPORTED.
         (0x5, 0x25, _) => Verdict::NotMapped,
         (0x5, ..) => Verdict::Failed(IoErrorKind::Unsupported),
+        // POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, and its variants.
         (0x6, 0x29, 0x00..=0x03) => Verdict::Again(Attention::Restarted),
+        // COMMANDS CLEARED BY ANOTHER INITIATOR.
         (0x6, 0x2f, _) => Verdict::Again(Attention::Cleared),
+        // INQUIRY DATA, DEVICE IDENTIFIER and REPORTED LUNS DATA HAS CHANGED.
         (0x6, 0x3f, 0x03 | 0x05 | 0x0e) => Verdict::Again(Attention::UnitChanged),
+        // RESERVATIONS PREEMPTED, REGISTRATIONS PREEMPTED.
         (0x6, 0x2a, 0x03 | 0x05) => Verdict::Again(Attention::Preempted),
+        // ASYMMETRIC ACCESS STATE CHANGED.
         (0x6, 0x2a, 0x06) => Verdict::Again(Attention::AccessChanged),
         (0x6, ..) => Verdict::Again(Attention::Other),
+        // SPACE ALLOCATION FAILED WRITE PROTECT: a thin unit is out of space.
         (0x7, 0x27, 0x07) => Verdict::Failed(IoErrorKind::NoSpace),
+        // DATA PROTECT.
         (0x7, ..) => Verdict::Failed(IoErrorKind::ReadOnly),
         // ABORTED COMMAND.
         (0xb, ..) => Verdict::Later,

@@ -1,7 +1,7 @@
-//! One turn of a connection: what waits is sent, what came is received.
+//! I/O turn of a connection: sends queued output and receives available input.
 //!
 //! Called by every driver of a protocol machine: [`crate::login`], [`crate::session`], the lab's loads. It must never
-//! look into what it moves, and never wait while the peer has something to say.
+//! inspect the data that it moves, and never block on sending while input is available.
 
 use iscsi::initiator::Connection;
 use iscsi::{Gathered, shorten};
@@ -11,22 +11,22 @@ use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-/// Bytes that a connection sends before others have their turn.
+/// Quantum of bytes that a connection sends before other tasks run.
 const SEND_BYTES: usize = 1 << 20;
 
-/// A protocol machine that speaks over a stream and does no I/O itself.
+/// Protocol machine without I/O of its own.
 pub trait Machine {
-    /// Adds slices of what waits to be sent.
+    /// Appends slices of the queued output.
     fn gather<'a>(&'a self, into: &mut Gathered<'a>);
-    /// The first `len` bytes of those have been sent.
+    /// Records that the first `len` bytes of the output have been sent.
     fn handle_transmitted(&mut self, len: usize);
-    /// True while something waits to be sent.
+    /// True while output is queued.
     fn wants_to_send(&self) -> bool;
-    /// Where the next bytes belong; empty once the machine takes no more.
+    /// Returns the buffer for the next input; empty once the machine accepts no more.
     fn receive_into(&mut self) -> &mut [u8];
-    /// `len` bytes are there.
+    /// Records that `len` bytes of input have been received.
     fn handle_received(&mut self, len: usize, now: Time);
-    /// The peer sends nothing more.
+    /// Records that the peer has closed its sending side.
     fn handle_peer_closed(&mut self);
 }
 
@@ -56,13 +56,15 @@ impl Machine for Connection {
     }
 }
 
-/// Sends what waits, as far as the stream takes it. A task that has sent its share is woken at once, behind the others.
+/// Sends queued output, as much as the stream accepts. A task that has used its quantum yields, and is woken again
+/// after the others.
 ///
 /// *Errors*: the connection broke.
 pub fn send<S: Stream, M: Machine>(cx: &mut Context<'_>, stream: &S, machine: &mut M) -> io::Result<()> {
     let mut room = SEND_BYTES;
     while machine.wants_to_send() {
         if room == 0 {
+            // Yields, so that one connection does not occupy the thread.
             cx.waker().wake_by_ref();
             break;
         }
@@ -79,7 +81,8 @@ pub fn send<S: Stream, M: Machine>(cx: &mut Context<'_>, stream: &S, machine: &m
     Ok(())
 }
 
-/// Sends what waits and takes what is there; true when something was received, or nothing more will come.
+/// Sends queued output and receives available input. Returns true when something was received, or no more input can
+/// come.
 ///
 /// *Errors*: the connection broke.
 pub fn exchange<W: World, M: Machine>(
@@ -103,7 +106,7 @@ pub fn exchange<W: World, M: Machine>(
     Ok(true)
 }
 
-/// Sends what waits; returns when something was received, the peer has closed, or the clock has reached `until`.
+/// Sends queued output until something was received, the peer has closed, or the clock has reached `until`.
 ///
 /// *Errors*: the connection broke.
 pub async fn turn<W: World, M: Machine>(

@@ -1,17 +1,17 @@
-//! As much of a certificate's DER as says when it ends and which key it has.
+//! Minimal DER parser for certificates: validity and public key.
 //!
 //! *Source*: RFC 5280 §4.1, X.690 §8.1.
 
 use model::Timestamp;
 
-/// What is read of a certificate.
+/// Fields of a certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Facts<'a> {
-    /// When it begins to be valid.
+    /// Start of validity.
     pub from: Timestamp,
-    /// When it ends.
+    /// End of validity.
     pub until: Timestamp,
-    /// Its SubjectPublicKeyInfo, with tag and length.
+    /// `SubjectPublicKeyInfo`, with tag and length.
     pub public_key: &'a [u8],
 }
 
@@ -20,21 +20,23 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
 
-/// What the certificate says; none when it is not one.
+/// Parses a certificate; `None` when it is not one.
 #[must_use]
 pub fn facts(certificate: &[u8]) -> Option<Facts<'_>> {
     let (outer, _) = element(certificate, SEQUENCE)?;
     let (signed, _) = element(outer.content, SEQUENCE)?;
     let mut rest = signed.content;
+    // The version is optional: it defaults to v1 (RFC 5280 §4.1.2.1).
     if rest.first() == Some(&VERSION) {
         rest = any(rest)?.1;
     }
-    // Serial number, algorithm of the signature, issuer.
+    // Skips serial number, signature algorithm and issuer.
     for _ in 0..3 {
         rest = any(rest)?.1;
     }
     let (validity, rest) = element(rest, SEQUENCE)?;
     let (begins, ends) = any(validity.content)?;
+    // Skips the subject.
     let (_, rest) = element(rest, SEQUENCE)?;
     let (public_key, _) = element(rest, SEQUENCE)?;
     Some(Facts { from: time(begins)?, until: time(any(ends)?.0)?, public_key: public_key.whole })
@@ -46,11 +48,12 @@ struct Element<'a> {
     whole: &'a [u8],
 }
 
-/// The next element and what follows it.
+/// Parses the next element; returns it and the bytes after it.
 fn any(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk::<2>()?;
     let (length, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
+        // Long form: up to three length bytes, which is 16 MiB, more than any certificate needs.
         0x81..=0x83 => {
             let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
             (digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)), rest)
@@ -66,11 +69,12 @@ fn element(bytes: &[u8], tag: u8) -> Option<(Element<'_>, &[u8])> {
     any(bytes).filter(|(element, _)| element.tag == tag)
 }
 
-/// RFC 5280 §4.1.2.5: both forms end with Z, and two digits of a year are of 1950 to 2049.
+/// Parses a time. RFC 5280 §4.1.2.5: both forms end with Z, and a two-digit year is in 1950 to 2049.
 fn time(element: Element<'_>) -> Option<Timestamp> {
     let digits = std::str::from_utf8(element.content).ok()?.strip_suffix('Z')?;
     let digits = match element.tag {
         UTC_TIME if digits.len() == 12 => {
+            // Two-digit years below 50 are in this century (RFC 5280 §4.1.2.5.1).
             let century = if digits.get(..2)? < "50" { "20" } else { "19" };
             format!("{century}{digits}")
         }

@@ -1,7 +1,7 @@
-//! Whom we believe when we are the one who connects, and the connection.
+//! Trust in TLS servers when this system is the client, and the connections to them.
 //!
-//! The command line that asks an array elsewhere, alerts that are sent and the audit that is forwarded all believe in the same way: a
-//! pinned key, a file of authorities, or the system's.
+//! Used by the command line for a remote array, by alerts and by audit forwarding, all with the same options: a pinned
+//! key, a file of certificate authorities, or those of the system. Nothing here accepts an unverified server.
 
 pub mod der;
 mod line;

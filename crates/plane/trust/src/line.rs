@@ -1,4 +1,4 @@
-//! A connection to somebody elsewhere, in the clear or under TLS.
+//! Client connections, in the clear or under TLS.
 
 use crate::Trust;
 use rustls::pki_types::ServerName;
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// A connection that is there.
+/// Established connection.
 #[derive(Debug)]
 pub enum Line {
     /// In the clear.
@@ -21,10 +21,11 @@ pub enum Line {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A connection to `host`, which is a name or an address without brackets; in the clear where nobody is to be believed.
+/// Connects to `host`, a name or an address without brackets; in the clear where `trust` is `None`.
 ///
-/// *Errors*: the other end cannot be reached within `patience`, or is not believed.
+/// *Errors*: the server cannot be reached within `patience`, or is not trusted.
 pub async fn connect(host: &str, port: u16, trust: Option<&Trust>, patience: Duration) -> io::Result<Line> {
+    // The time limit applies to the connection and to the handshake separately.
     let within = tokio::time::timeout(patience, TcpStream::connect((host, port))).await;
     let line = Line::Plain(within.map_err(|_| silent(patience))??);
     match trust {
@@ -33,9 +34,9 @@ pub async fn connect(host: &str, port: u16, trust: Option<&Trust>, patience: Dur
     }
 }
 
-/// The connection goes on under TLS.
+/// Upgrades the connection to TLS.
 ///
-/// *Errors*: it is under TLS already, or the other end is not believed within `patience`.
+/// *Errors*: it is under TLS already, or the server is not trusted or silent for `patience`.
 pub async fn secure(line: Line, host: &str, trust: &Trust, patience: Duration) -> io::Result<Line> {
     let Line::Plain(stream) = line else { return Err(io::Error::other("it is under TLS already")) };
     let config = trust.client().map_err(|refusal| io::Error::other(refusal.to_string()))?;

@@ -1,4 +1,4 @@
-//! Whom we believe when we are the one who connects.
+//! Trust anchors for TLS servers: certificate pinning and certificate authorities.
 
 use crate::der;
 use model::{Refusal, code};
@@ -12,34 +12,34 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where Linux systems keep the authorities that they believe.
+/// Paths of the system's list of trusted certificate authorities, by Linux distribution.
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// The list of a system has 250 KiB.
+/// Limit on a file of authorities in bytes; a system's list has 250 KiB.
 const PEM_BYTES_MAX: u64 = 8 << 20;
 
-/// Whom to believe.
+/// Trust anchor for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Whoever has this key, whatever its certificate says: `sha256:` and 64 hexadecimal digits.
+    /// Pinned public key, whatever the certificate says: `sha256:` and 64 hexadecimal digits.
     Pin(String),
-    /// Whoever the authorities in this file vouch for.
+    /// Certificate authorities in this file.
     Authority(PathBuf),
-    /// Whoever the authorities of the system vouch for.
+    /// Certificate authorities of the system.
     System,
 }
 
 impl Trust {
-    /// TLS for connections to whom we believe; nobody proves anything for us.
+    /// Returns the TLS client configuration; no client certificate is presented.
     ///
-    /// *Errors*: the pin is none, or there is no file of authorities that can be read.
+    /// *Errors*: the pin is malformed, or there is no readable file of authorities.
     pub fn client(&self) -> Result<ClientConfig, Refusal> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone());
         let config = match self {
             Self::Pin(pin) => {
-                // Ours speak nothing older.
+                // Blockyard servers offer TLS 1.3 only.
                 let builder = builder.with_protocol_versions(&[&TLS13]).expect("the provider has suites of TLS 1.3");
                 let verifier = Arc::new(Pinned { pin: pin_from(pin)?, provider });
                 builder.dangerous().with_custom_certificate_verifier(verifier)
@@ -49,6 +49,7 @@ impl Trust {
                 builder.with_root_certificates(roots(path)?)
             }
             Self::System => {
+                // Distributions store the list in different places; the first one found is used.
                 let found = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists());
                 let path = found.ok_or_else(|| {
                     Refusal::new(
@@ -65,22 +66,23 @@ impl Trust {
     }
 }
 
-/// How a public key is named: `sha256:` and the digest of its SubjectPublicKeyInfo.
+/// Returns the pin of a public key: `sha256:` and the digest of its `SubjectPublicKeyInfo`.
 #[must_use]
 pub fn pin(public_key: &[u8]) -> String {
     let digits: String = Sha256::digest(public_key).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")
 }
 
-/// The pin of the certificate's public key; none when it is no certificate.
+/// Returns the pin of the certificate's public key; `None` when it is not a certificate.
 ///
-/// *Shape*: DER. What a client compares with what it was told by `blockyard web show`.
+/// *Shape*: DER. A client compares it with the pin shown by `blockyard web show`.
 #[must_use]
 pub fn pin_of(certificate: &[u8]) -> Option<String> {
     der::facts(certificate).map(|facts| pin(facts.public_key))
 }
 
 fn pin_from(text: &str) -> Result<String, Refusal> {
+    // The prefix is optional on input.
     let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
     if digits.len() == 64 && digits.bytes().all(|c| c.is_ascii_hexdigit()) {
         return Ok(format!("sha256:{digits}"));
@@ -96,11 +98,12 @@ fn roots(path: &Path) -> Result<RootCertStore, Refusal> {
     };
     let mut roots = RootCertStore::empty();
     let pem = bounded::source(path, PEM_BYTES_MAX).map_err(|error| unusable(&error))?;
+    // A system's list may contain certificates that rustls cannot parse; the others are used.
     let (added, _) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
     if added == 0 { Err(unusable(&"there is no certificate in it")) } else { Ok(roots) }
 }
 
-/// Believes one key.
+/// Verifier that accepts one public key.
 #[derive(Debug)]
 struct Pinned {
     pin: String,
@@ -116,6 +119,8 @@ impl ServerCertVerifier for Pinned {
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        // The key is compared, not the certificate: name and validity do not matter, and the pin survives a renewal
+        // with the same key.
         match pin_of(end_entity) {
             Some(pin) if pin == self.pin => Ok(ServerCertVerified::assertion()),
             other => {
@@ -130,6 +135,7 @@ impl ServerCertVerifier for Pinned {
         _certificate: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
+        // Never called: a pinned client offers TLS 1.3 only.
         Err(Error::General("TLS 1.2 is not spoken".to_owned()))
     }
 

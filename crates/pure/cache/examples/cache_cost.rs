@@ -1,4 +1,6 @@
-//! Prints what the read cache costs per read of 8 KiB beside a RAM disk: `cargo run --release -p cache --example cache_cost`.
+//! Benchmark of a read of 8 KiB from the read cache against a RAM disk.
+//!
+//! Run with `cargo run --release -p cache --example cache_cost`.
 
 #![expect(clippy::disallowed_types, reason = "a measurement reads the clock")]
 
@@ -18,7 +20,7 @@ const BYTES: u64 = 1 << 30;
 const READS: u64 = 5_000;
 const ROUNDS: usize = 120;
 
-/// Nothing waits here, so no time passes and no task runs.
+/// Runtime without time or tasks: nothing waits in this benchmark.
 #[derive(Clone)]
 struct NoTime;
 
@@ -43,7 +45,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// One way to read, and what a read of it has cost in each round.
+/// Variant of reading, and the cost of a read in each round.
 struct Row {
     name: String,
     round: Box<dyn FnMut(bool) -> u128>,
@@ -54,7 +56,7 @@ struct Row {
 impl Row {
     fn of(name: &str, device: impl BlockDevice + 'static) -> Self {
         let (mut state, mut out) = (1_u64, vec![0; 8192]);
-        // The bytes are looked at as by a send to a socket, or not at all.
+        // The bytes are read as by a send to a socket, or not at all.
         let round = move |copied: bool| {
             let begin = Instant::now();
             for _ in 0..READS {
@@ -71,7 +73,7 @@ impl Row {
     }
 }
 
-/// The lower quartile: what other work on the machine adds is left out.
+/// Lower quartile of the costs: excludes noise from other work on the machine.
 fn quiet(costs: &mut [u128]) -> u128 {
     costs.sort_unstable();
     costs[costs.len() / 4]
@@ -117,7 +119,7 @@ fn main() {
     }
 }
 
-/// A volume with all sleeves and all of it in the cache.
+/// Volume with all layers, cached completely.
 fn policed(scheduler: Scheduler<NoTime>, findings: Findings) -> PolicedVolume<Ram, NoTime> {
     let shard = CacheShard {
         runtime: NoTime,

@@ -1,43 +1,43 @@
-//! Memory that does not hold what was put there, and who hears of it.
+//! Findings: corrupted memory that the cache detects and reports.
 
 use block::Extent;
 use std::fmt;
 use std::rc::Rc;
 
-/// Names one volume of the pools that a shard serves; given by the owner, the same after a restart.
+/// Identity of one volume of the pools that a shard serves; given by the owner, the same after a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub u128);
 
-/// Where a guard did not match.
+/// Place where a checksum did not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// A clean block in the read cache: dropped and read again below.
+    /// Clean page in the read cache: dropped, and read again below.
     Cache,
-    /// Acknowledged data that waits in memory to be written below.
+    /// Dirty data in memory.
     WriteCache,
-    /// A record of the write log.
+    /// Record of the write log.
     WriteLog,
 }
 
-/// A guard did not match: blocks of a volume changed where nobody may change them.
+/// Checksum mismatch: blocks of a volume changed in memory or in the log without a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where it was found.
+    /// Place of the mismatch.
     pub layer: Layer,
-    /// Whose blocks.
+    /// Volume of the blocks.
     pub volume: VolumeId,
-    /// Which blocks of the volume.
+    /// Blocks of the volume.
     pub extent: Extent,
-    /// True when the right content was found elsewhere and nothing is lost.
+    /// True when the correct content was found elsewhere and nothing is lost.
     pub healed: bool,
 }
 
-/// Hears of every [`Finding`]; shared by what a shard caches.
+/// Receiver of every [`Finding`]; shared by the caches of a shard.
 #[derive(Clone)]
 pub struct Findings(Rc<dyn Fn(Finding)>);
 
 impl Findings {
-    /// Tells each finding to `hear`, which must not call back into the cache.
+    /// Creates a receiver that passes findings to `hear`, which must not call back into the cache.
     pub fn new(hear: impl Fn(Finding) + 'static) -> Self {
         Self(Rc::new(hear))
     }

@@ -1,34 +1,35 @@
-//! Who waits in a sleeve, for whoever asks where a command is.
+//! Register of stalled commands, for diagnosing where a command waits.
 
 use block::Extent;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
-/// Where a command is held back before it goes below.
+/// Reason why a command is stalled before it goes below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// The limits of its volume, or volumes that go first.
+    /// Rate limits of its volume, or other volumes that go first.
     Limit,
-    /// Writes are acknowledged faster than they go below: it waits for memory, or for room in the log.
+    /// Back-pressure: waiting for write memory, or for space in the log.
     Room,
 }
 
-/// The blocks of commands that wait in one place. A command that need not wait is never in it.
+/// Blocks of the commands that wait at one place. A command that does not wait is never in it.
 #[derive(Debug, Default)]
 pub(crate) struct Holds(RefCell<Vec<Extent>>);
 
-/// Blocks of a command that waits, until this is dropped.
+/// Entry of a waiting command; removed on drop.
 struct Held<'a>(&'a Holds, Extent);
 
 impl Holds {
-    /// What `passing` gives; while it is not ready, a command on `extent` waits here.
+    /// Awaits `passing`; while it is pending, a command on `extent` is registered as stalled.
     pub(crate) async fn pass<T>(&self, extent: Extent, passing: impl Future<Output = T>) -> T {
         let mut passing = pin!(passing);
         let mut held = None;
         poll_fn(|cx| {
             let polled = passing.as_mut().poll(cx);
             if polled.is_pending() {
+                // Only at the first pending poll: a command that passes at once costs nothing.
                 held.get_or_insert_with(|| self.hold(extent));
             }
             polled
@@ -36,7 +37,7 @@ impl Holds {
         .await
     }
 
-    /// True when a command on some of the blocks waits here.
+    /// True when a command on some of these blocks is stalled here.
     pub(crate) fn holds(&self, extent: Extent) -> bool {
         self.0.borrow().iter().any(|held| held.overlaps(extent))
     }

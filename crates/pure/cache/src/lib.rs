@@ -1,10 +1,13 @@
-//! Caching, and the policies of a volume: what is kept in memory, read early, written late, and how fast.
+//! Volume cache: read cache with read-ahead, write-back from memory or a write log, write merging, and I/O limits.
 //!
-//! Everything here is a sleeve, a [`BlockDevice`](block::BlockDevice) over one, and each can be used alone:
-//! [`Cached`] keeps and reads ahead, [`Merged`] joins small neighbouring writes, [`WriteBack`] acknowledges
-//! from memory or from a [`WriteLog`], [`Limited`] holds a volume to its limits and shares out what there is.
-//! [`PolicedVolume`] wears all of them and changes its [`Policy`] while it is used. docs/cache.md tells the
-//! whole; docs/adr/0008-cache.md says why it is so.
+//! Every layer is a [`BlockDevice`](block::BlockDevice) over another one and can be used alone: [`Cached`] caches
+//! reads and reads ahead, [`Merged`] merges small adjacent writes, [`WriteBack`] acknowledges from memory or from a
+//! [`WriteLog`], [`Limited`] enforces IOPS and bandwidth limits and schedules volumes fairly. [`PolicedVolume`]
+//! stacks all of them and changes its [`Policy`] during I/O.
+//!
+//! The engine wraps each volume of a pool in a [`PolicedVolume`]. The cache must never acknowledge a write earlier
+//! than the policy allows, evict dirty data, or return a page that does not match its checksum while checking is on.
+//! docs/cache.md describes the whole; docs/adr/0008-cache.md gives the reasons.
 
 mod finding;
 mod holds;

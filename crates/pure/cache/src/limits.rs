@@ -1,4 +1,4 @@
-//! How fast each volume may be, and who goes first when several want more than there is.
+//! Quality of service: rate limits of volumes, and fair scheduling among volumes that compete.
 
 mod limited;
 mod scheduler;

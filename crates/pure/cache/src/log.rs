@@ -1,5 +1,9 @@
-//! The write log: acknowledged writes in the order in which they came, stable on a device of their own,
-//! until the devices below have them.
+//! Write log: acknowledged writes in their order of arrival, stable on a device of their own until the volumes'
+//! devices have them.
+//!
+//! `commit` writes batches, `trim` frees ring space, `replay` recovers after a crash, `format` is the byte layout.
+//! Called by `WriteBack` for volumes with [`WritePolicy::Back`](crate::WritePolicy::Back). It must never reuse ring
+//! space before the data in it is stable below.
 
 mod commit;
 mod format;
@@ -19,34 +23,34 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
-/// The unit of the log in bytes: everything in it begins at a multiple.
+/// Unit of the log in bytes: everything in it starts at a multiple.
 pub(crate) const UNIT_BYTES: usize = 4096;
 
-/// The owner of a log: the pool's catalog, which outlives the log device.
+/// Owner of a log: the pool's catalog, which outlives the log device.
 pub trait LogOwner {
-    /// When it is ready, it is stable that the log is never replayed again, and that `volumes` hold acknowledged
-    /// data in memory alone. If the power fails before [`LogOwner::settled`], they are to be named as having lost it.
+    /// Records durably that the log is never replayed again, and that `volumes` hold acknowledged data in memory
+    /// only. After a power cut before [`LogOwner::settled`] they are reported as having lost it.
     fn abandon(&self, error: IoError, volumes: Vec<VolumeId>) -> LocalBoxFuture<'static, Result<Stable, IoError>>;
 
-    /// Everything that was in the log is stable on the volumes' own devices.
+    /// Notes that everything that was in the log is stable on the volumes' own devices.
     fn settled(&self) -> LocalBoxFuture<'static, ()>;
 }
 
-/// What the log needs of a volume.
+/// Volume as the log sees it.
 pub(crate) trait LogMember {
-    /// A write is stable in the log: it waits above the device from now on. Called in the order of the log.
+    /// Takes over a write that is stable in the log as dirty data. Called in the order of the log.
     fn accept(self: Rc<Self>, start: Lba, data: View, hold: Hold);
-    /// A write of so many bytes will not be in the log.
+    /// Gives up a write of `bytes` bytes that will not be in the log.
     fn refuse(self: Rc<Self>, start: Lba, bytes: usize);
-    /// The log has failed: everything that waits goes below now.
+    /// Starts destaging everything, because the log has failed.
     fn log_failed(self: Rc<Self>);
-    /// Is ready when everything that waits is below.
+    /// Waits until all dirty data is written below.
     fn settled(self: Rc<Self>) -> LocalBoxFuture<'static, Result<(), IoError>>;
     /// Flushes the device below.
     fn flush_below(self: Rc<Self>) -> LocalBoxFuture<'static, Result<Stable, IoError>>;
 }
 
-/// Keeps a record in the log while it lives.
+/// Reference that keeps a record in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold(#[expect(dead_code, reason = "it is held, not used")] Rc<Held>);
 
@@ -58,12 +62,13 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(log) = self.log.upgrade() {
+            // The trim task checks whether the batch of this record can be freed now.
             log.released.raise();
         }
     }
 }
 
-/// What is put into the log.
+/// Content of a log record.
 #[derive(Debug)]
 pub(crate) enum Content {
     Write {
@@ -73,32 +78,32 @@ pub(crate) enum Content {
     Discard {
         extent: Extent,
     },
-    /// Everything that the log has of the volume is void.
+    /// Invalidates all earlier records of the volume.
     Release,
 }
 
-/// The log did not take it; its owner is about to record that.
+/// Error: the log has failed and did not take the record; its owner is about to record that.
 #[derive(Debug)]
 pub(crate) struct LogFailed;
 
-/// What a log has done, and how full it is.
+/// Counters and fill level of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounters {
     /// Records written.
     pub records: u64,
-    /// Bytes of volumes' data written.
+    /// Bytes of volume data written.
     pub data_bytes: u64,
-    /// The batches that they were written in.
+    /// Batches written.
     pub batches: u64,
-    /// How often the tail was moved.
+    /// Times that the tail was moved.
     pub trims: u64,
-    /// How full the ring is, in thousandths.
+    /// Fill level of the ring, in thousandths.
     pub fill: u64,
 }
 
-/// The write log of one shard, on one device, for many volumes. Cheap to clone.
+/// Write log of one shard, on one device, for many volumes. Cheap to clone.
 ///
-/// [`WriteLog::format`] makes one, [`WriteLog::open`] finds it again and replays it.
+/// [`WriteLog::format`] creates one, [`WriteLog::open`] recovers it.
 #[derive(Clone)]
 pub struct WriteLog(pub(crate) Rc<Shared>);
 
@@ -110,41 +115,42 @@ pub(crate) struct Shared {
     /// Units of the ring.
     ring_units: u64,
     block_bytes: u32,
-    /// Something was queued, or room was made.
+    /// Raised when an entry was queued, or ring space was freed.
     work: Signal,
-    /// A batch has ended.
+    /// Raised when a batch has ended.
     done: Signal,
-    /// A record is not needed any more.
+    /// Raised when a record is no longer needed.
     released: Signal,
     failed: Cell<Option<IoError>>,
     recorded: Cell<Option<Result<(), IoError>>>,
     closing: Cell<bool>,
-    /// Tasks that run for the log.
+    /// Number of tasks that run for the log.
     tasks: Cell<u32>,
     counters: Cell<LogCounters>,
 }
 
 struct State {
     queue: VecDeque<Entry>,
-    /// Records without data; they go first and may use the reserve, so that nobody waits for whom he holds up.
+    /// Records without data. They go first and may use the reserve of the ring: writes queued before them may be
+    /// waiting for the space that they free.
     control: VecDeque<Entry>,
-    /// Where the ring begins to be in use, and where the next batch goes; both only grow.
+    /// Positions of the tail and of the next batch; both only grow, and wrap modulo the ring.
     tail: u64,
     head: u64,
     epoch: u64,
-    /// The number of the next batch.
+    /// Number of the next batch.
     next_batch: u64,
-    /// The last batch that is stable, with all before it.
+    /// Number of the last stable batch; all before it are stable, too.
     stable: u64,
     next_record: u64,
     anchor_sequence: u64,
     log_id: LogId,
     batches: VecDeque<LiveBatch>,
-    /// The last batch of which a volume has let go, with everything before.
+    /// By volume, the last batch whose records its release covers.
     let_go: BTreeMap<VolumeId, u64>,
 }
 
-/// A batch in the ring.
+/// Batch in the ring.
 struct LiveBatch {
     number: u64,
     end: u64,
@@ -162,26 +168,26 @@ struct Entry {
 struct Ticket(RefCell<Option<Result<Option<Hold>, LogFailed>>>);
 
 impl WriteLog {
-    /// What the log has done, and how full it is.
+    /// Counters, and the current fill level.
     #[must_use]
     pub fn counters(&self) -> LogCounters {
         LogCounters { fill: self.fill(), ..self.0.counters.get() }
     }
 
-    /// True when the log device has failed; volumes are written through since, and another log is needed.
+    /// True when the log device has failed; volumes are written through then, and another log is needed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.0.failed.get().is_some()
     }
 
-    /// The log's tasks have ended: what its volumes had in it stays there for the next replay, unless their policy was
-    /// changed to another one before.
+    /// Stops the log's tasks and waits for them. Records of its volumes remain for the next replay, unless their
+    /// policy was changed before.
     pub async fn close(&self) {
         self.stop();
         self.0.done.wait(|| (self.0.tasks.get() == 0).then_some(())).await;
     }
 
-    /// The log's tasks end as [`WriteLog::close`] has it, which nobody waits for.
+    /// Tells the log's tasks to stop as [`WriteLog::close`], without waiting.
     pub fn stop(&self) {
         self.0.closing.set(true);
         self.0.work.raise();
@@ -189,13 +195,13 @@ impl WriteLog {
         self.0.done.raise();
     }
 
-    /// Bytes that the ring has room for.
+    /// Size of the ring, in bytes.
     #[must_use]
     pub fn ring_bytes(&self) -> u64 {
         self.0.ring_units * UNIT_BYTES as u64
     }
 
-    /// Bytes of the ring that hold something which is not known to be below.
+    /// Bytes of the ring in use: data that is not known to be stable below.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         let state = self.0.state.borrow();
@@ -204,43 +210,49 @@ impl WriteLog {
     }
 
     pub(crate) fn register(&self, volume: VolumeId, member: Weak<dyn LogMember>) {
+        // Weak: a volume that is closed must not be kept alive by the log.
         self.0.members.borrow_mut().insert(volume, member);
     }
 
-    /// How full the ring is, in thousandths; what is queued counts.
+    /// Fill level of the ring, in thousandths.
     pub(crate) fn fill(&self) -> u64 {
         let state = self.0.state.borrow();
         assert!(state.head - state.tail <= self.0.ring_units, "what is in use fits into the ring");
         (state.head - state.tail) * 1000 / self.0.ring_units
     }
 
-    /// The longest data of one record.
+    /// Upper bound of data in one record, in bytes.
     pub(crate) fn record_bytes_max(&self) -> usize {
         format::record_bytes_max(self.0.ring_units)
     }
 
-    /// When it is ready, `content` is stable in the log, and a write has been given to its volume.
+    /// Appends `content`; returns once it is stable in the log, and a write has been handed to its volume.
     ///
-    /// It goes on to be so when the future is dropped.
+    /// It is appended even when the future is dropped.
     pub(crate) async fn append(&self, volume: VolumeId, content: Content) -> Result<Option<Hold>, LogFailed> {
         let ticket = Rc::new(Ticket::default());
+        // Discards and releases carry no data and go to the queue with priority.
         let control = !matches!(content, Content::Write { .. });
         let entry = Entry { volume, content, ticket: ticket.clone() };
         if self.has_failed() || self.0.closing.get() {
+            // A stopped log takes nothing more; the volume is answered as for a failed one.
             self.0.refuse(vec![entry]);
         } else {
             let mut state = self.0.state.borrow_mut();
+            // Queued before the await below: a dropped future does not lose the record.
             if control { state.control.push_back(entry) } else { state.queue.push_back(entry) }
         }
         self.0.work.raise();
+        // The entry is owned by the queue, so dropping this future only drops the answer.
         self.0.done.wait(|| ticket.0.borrow_mut().take()).await
     }
 
-    /// After a failure: it is ready when the owner has recorded it, and writes may go on without the log.
+    /// Waits, after a failure, until the owner has recorded it, so that writes may continue without the log.
     pub(crate) async fn failure_recorded(&self) -> Result<(), IoError> {
         if crate::sabotage::is_planted(crate::sabotage::Sabotage::LogFailureNotRecorded) {
             return Ok(());
         }
+        // A log that was closed will never record anything.
         let closed = IoError::new(IoErrorKind::ReadOnly, Extent::default());
         let look =
             || self.0.recorded.get().or_else(|| (self.0.closing.get() && !self.has_failed()).then_some(Err(closed)));
@@ -253,15 +265,16 @@ impl Shared {
         self.members.borrow().get(&volume).and_then(Weak::upgrade)
     }
 
-    /// The blocks of the log device that hold `units` from `unit` of the device on.
+    /// First block on the log device of `unit`.
     fn blocks(&self, unit: u64) -> Lba {
         Lba(unit * (UNIT_BYTES as u64 / u64::from(self.block_bytes)))
     }
 }
 
-/// The units of the ring of a log on `device`.
+/// Units of the ring that fit on `device`.
 fn ring_units(device: &impl BlockDevice) -> Result<u64, LogError> {
     let units = device.geometry().bytes() / UNIT_BYTES as u64;
     let ring = units.saturating_sub(format::RING_START);
+    // A smaller ring could not hold several batches and the reserve.
     if ring < format::RING_UNITS_MIN { Err(LogError::TooSmall { units_min: format::RING_UNITS_MIN }) } else { Ok(ring) }
 }

@@ -1,7 +1,7 @@
-//! Small neighbouring writes that are under way together become one write below.
+//! Write merging: small adjacent writes in flight become one write below.
 //!
-//! Only a write that goes on where an earlier one ended waits, and only until the other commands of
-//! this turn have been looked at: a lone write and a random one pass at once.
+//! Only a write that continues an earlier one waits, and only until the other commands of this executor turn were
+//! polled: single and random writes pass without delay.
 
 use crate::sabotage::{Sabotage, is_planted};
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
@@ -10,32 +10,32 @@ use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Larger writes gain nothing and are not copied.
+/// Upper bound of a write that is merged: larger ones gain nothing and would be copied.
 const PART_BYTES_MAX: usize = 64 << 10;
-/// A merged write has at most this many bytes, or one full stripe where that is more.
+/// Upper bound of a merged write in bytes, or one full stripe where that is larger.
 const MERGED_BYTES_MAX: u64 = 512 << 10;
-/// Streams of writes that are followed at the same time.
+/// Sequential streams that are tracked at a time.
 const STREAMS: usize = 8;
 
-/// A sleeve that merges small sequential writes. Each caller hears of its own write.
+/// Layer that merges small sequential writes. Each caller gets the result of its own blocks.
 #[derive(Debug)]
 pub struct Merged<D> {
     device: D,
-    /// Where the newest writes ended.
+    /// End addresses of recent writes.
     ends: Cell<[u64; STREAMS]>,
     turn: Cell<usize>,
     open: RefCell<Vec<Rc<Batch>>>,
-    /// Batches under way with a piece whose caller has gone: nobody writes there before they have ended.
+    /// Batches in flight with a piece whose caller was dropped: later writes of these blocks wait for them.
     orphans: RefCell<Vec<Rc<Batch>>>,
     counters: Cell<MergeCounters>,
 }
 
-/// What a [`Merged`] device has done.
+/// Counters of a [`Merged`] device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeCounters {
-    /// Writes that went below with others.
+    /// Writes that were merged with others.
     pub merged: u64,
-    /// The writes below that they became.
+    /// Merged writes that they became.
     pub batches: u64,
 }
 
@@ -51,11 +51,11 @@ struct Batch {
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
     Ended(Result<(), IoError>),
-    /// Whoever led the batch was dropped: everybody writes for himself.
+    /// The leader was dropped: each caller writes its own data.
     Abandoned,
 }
 
-/// A batch is closed, and everybody in it hears, whatever becomes of its leader.
+/// Leader of a batch; on drop the batch is closed, and all callers in it are answered.
 struct Leading<'a, D> {
     merged: &'a Merged<D>,
     batch: Rc<Batch>,
@@ -73,13 +73,13 @@ impl<D> Drop for Leading<'_, D> {
 }
 
 impl<D> Leading<'_, D> {
-    /// Nobody joins any more.
+    /// Closes the batch for further writes.
     fn close(&self) {
         self.merged.open.borrow_mut().retain(|open| !Rc::ptr_eq(open, &self.batch));
     }
 }
 
-/// A write that went along in somebody else's batch.
+/// Write that has joined another caller's batch.
 struct Joined<'a, D> {
     merged: &'a Merged<D>,
     batch: &'a Rc<Batch>,
@@ -88,30 +88,31 @@ struct Joined<'a, D> {
 impl<D> Drop for Joined<'_, D> {
     fn drop(&mut self) {
         if self.batch.outcome.get().is_none() {
+            // The write continues in the leader's batch although its caller was dropped.
             self.merged.orphans.borrow_mut().push(self.batch.clone());
         }
     }
 }
 
 impl<D: BlockDevice> Merged<D> {
-    /// The device with its small sequential writes merged.
+    /// Wraps the device.
     pub fn new(device: D) -> Self {
         let (turn, counters) = (Cell::new(0), Cell::default());
         let (open, orphans) = (RefCell::default(), RefCell::default());
         Self { device, ends: Cell::new([u64::MAX; STREAMS]), turn, open, orphans, counters }
     }
 
-    /// The device below.
+    /// Device below.
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// What was merged so far.
+    /// Counters so far.
     pub fn counters(&self) -> MergeCounters {
         self.counters.get()
     }
 
-    /// No write of `extent` is under way whose caller has gone.
+    /// Waits until no write of `extent` is in flight whose caller was dropped.
     async fn orphans_done(&self, extent: Extent) {
         loop {
             let orphan = {
@@ -124,11 +125,12 @@ impl<D: BlockDevice> Merged<D> {
         }
     }
 
-    /// Notes that a write of `extent` begins; true when it goes on where an earlier one ended.
+    /// Records the start of a write of `extent`; true when it continues an earlier one.
     fn goes_on(&self, extent: Extent) -> bool {
         let mut ends = self.ends.get();
         let stream = ends.iter().position(|&end| end == extent.start.0);
         let at = stream.unwrap_or_else(|| {
+            // Round-robin replacement of tracked streams.
             self.turn.set((self.turn.get() + 1) % STREAMS);
             self.turn.get()
         });
@@ -137,19 +139,19 @@ impl<D: BlockDevice> Merged<D> {
         stream.is_some()
     }
 
-    /// The open batch that a write of `extent` goes on with, where it may become so long.
+    /// Finds an open batch that a write of `extent` continues, if the batch may grow to its end.
     fn batch_before(&self, extent: Extent) -> Option<Rc<Batch>> {
         let open = self.open.borrow();
         let batch = open.iter().find(|batch| batch.end.get() == extent.start.0)?;
         let geometry = self.device.geometry();
         let unit = MERGED_BYTES_MAX.max(u64::from(geometry.optimal_bytes)) / u64::from(geometry.optimal_bytes).max(1)
             * u64::from(geometry.optimal_bytes);
-        // A batch ends where a stripe ends, so that the next one begins a whole one.
+        // A batch ends at a stripe boundary, so that the next one starts a whole stripe.
         let unit_blocks = (unit / u64::from(geometry.block_bytes)).max(1);
         (extent.end().0 <= (batch.start / unit_blocks + 1) * unit_blocks).then(|| batch.clone())
     }
 
-    /// Writes `data` with whatever joins it in this turn.
+    /// Writes `data`, together with writes that join during this turn.
     async fn lead(&self, extent: Extent, data: View) -> Result<Written, IoError> {
         let mut parts = SmallVec::new();
         parts.push(data);
@@ -158,7 +160,9 @@ impl<D: BlockDevice> Merged<D> {
             Rc::new(Batch { start: extent.start.0, end, parts, outcome: Cell::default(), done: Signal::default() });
         self.open.borrow_mut().push(batch.clone());
         let leading = Leading { merged: self, batch };
+        // The other commands of this turn run here and may join.
         yield_now().await;
+        // Closed before the data is gathered: a later piece would be lost.
         leading.close();
         let data = self.gather(&leading.batch);
         let written = self.device.write(extent.start, data).await;
@@ -167,7 +171,7 @@ impl<D: BlockDevice> Merged<D> {
         written.map_err(|error| of_own(error, extent))
     }
 
-    /// The bytes of a closed batch in one piece.
+    /// Concatenates the pieces of a closed batch.
     fn gather(&self, batch: &Batch) -> View {
         let mut parts = batch.parts.take();
         if parts.len() == 1 {
@@ -176,6 +180,7 @@ impl<D: BlockDevice> Merged<D> {
         let counters = self.counters.get();
         let (merged, batches) = (counters.merged + parts.len() as u64, counters.batches + 1);
         self.counters.set(MergeCounters { merged, batches });
+        // The one copy that merging costs; pieces are at most 64 KiB.
         let mut all = Buf::recycled(parts.iter().map(|part| part.len()).sum());
         let mut at = 0;
         for part in &parts {
@@ -193,7 +198,7 @@ impl<D: BlockDevice> Merged<D> {
     }
 }
 
-/// The error of a merged write as one of its callers hears it: in his own blocks.
+/// Maps the error of a merged write to the blocks of one caller.
 fn of_own(error: IoError, own: Extent) -> IoError {
     let common = error.extent.intersection(own);
     error.at(if common.is_empty() { own } else { common })
@@ -210,6 +215,7 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.device.geometry().extent_of(start, data.len())?;
+        // An orphaned write could land after this one and overwrite it.
         self.orphans_done(extent).await;
         if data.len() > PART_BYTES_MAX || extent.is_empty() || !self.goes_on(extent) {
             return self.device.write(start, data).await;
@@ -221,6 +227,7 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
         match batch.done.wait(|| batch.outcome.get()).await {
             Outcome::Ended(Ok(())) => Ok(Written::attest()),
             Outcome::Ended(Err(error)) => Err(of_own(error, extent)),
+            // The leader was dropped before it wrote, or in the middle: each caller writes for itself.
             Outcome::Abandoned => self.device.write(start, data).await,
         }
     }

@@ -1,55 +1,58 @@
-//! What an operator may choose for one volume, at any time.
+//! Cache policy and I/O limits of a volume, which an operator can change at any time.
 
 use std::time::Duration;
 
-/// How a volume is cached. Every part can be changed while hosts use the volume.
+/// Cache policy and I/O limits of a volume. Every part can be changed during host I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// When a write is acknowledged.
+    /// Point at which a write is acknowledged.
     pub write: WritePolicy,
-    /// What is read before anybody asks for it.
+    /// Read-ahead of sequential reads.
     pub read_ahead: ReadAhead,
-    /// Its part of the shard's read cache.
+    /// Share of the shard's read cache.
     pub share: Share,
-    /// How fast its hosts may be.
+    /// IOPS and bandwidth limits of the volume's hosts.
     pub limits: Limits,
 }
 
-/// When a write is acknowledged.
+/// Point at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WritePolicy {
-    /// When the device below has accepted it.
+    /// Write-through: when the device below has accepted the write.
     #[default]
     Through,
-    /// When the write log has made it stable. Without a log, or with one that failed, as [`WritePolicy::Through`].
+    /// Write-back: when the write log has made the write stable. Without a log, or with a failed one, as
+    /// [`WritePolicy::Through`].
     Back,
-    /// When it is in memory: a power cut loses what no flush has covered. Reported as a volatile cache.
+    /// Volatile write-back: when the write is in memory; a power cut loses what no flush has covered. Reported as a
+    /// volatile cache.
     BackVolatile,
 }
 
-/// What is read before anybody asks for it.
+/// Read-ahead of sequential reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadAhead {
-    /// Nothing.
+    /// No read-ahead.
     Off,
-    /// Behind a sequential reader always this much.
+    /// Fixed window behind each sequential reader.
     Fixed {
-        /// How far, in bytes.
+        /// Size of the window, in bytes.
         bytes: u32,
     },
-    /// As much as sequential readers turn out to use.
+    /// Window adapted to how much sequential readers use.
     #[default]
     Adaptive,
 }
 
-/// A volume's part of the read cache of its shard.
+/// Share of a volume in the read cache of its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its part is `weight` of the sum of all volumes' weights; what others leave free it may use too. Zero: no cache.
+    /// Share relative to the sum of all volumes' weights; memory that others leave unused is available, too. 0
+    /// disables caching.
     pub weight: u32,
-    /// Never more than this many bytes, whatever is free.
+    /// Upper bound in bytes, even if memory is unused; `None` for no bound.
     pub bytes_max: Option<u64>,
-    /// How often a hit is compared with its guard.
+    /// Frequency of checksum verification on hits.
     pub check: Check,
 }
 
@@ -59,30 +62,30 @@ impl Default for Share {
     }
 }
 
-/// How often a hit in the read cache is compared with its guard.
+/// Frequency of checksum verification on hits in the read cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// Every time.
+    /// Every hit.
     #[default]
     Every,
-    /// Every so many hits.
+    /// One in this number of hits.
     OneIn(u32),
-    /// Never.
+    /// No hit.
     Off,
 }
 
-/// How fast the hosts of a volume may be, and how fast they shall be when volumes compete. Zero: no such limit.
+/// Rate limits of a volume, and its guarantees when volumes compete. 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// At most this many commands in a second.
+    /// IOPS limit.
     pub iops_max: u64,
-    /// At most this many bytes in a second.
+    /// Bandwidth limit, in bytes per second.
     pub bytes_per_second_max: u64,
-    /// How long a volume that was idle may be as fast as it can, measured in time at its maximum.
+    /// Burst allowance of an idle volume, as time at its maximum rate.
     pub burst: Duration,
-    /// At least this many commands in a second, before any other volume gets more than its own guarantee.
+    /// Guaranteed IOPS, served before any other volume gets more than its own guarantee.
     pub iops_min: u64,
-    /// Its part when volumes compete: twice the priority, twice the bytes.
+    /// Weight among competing volumes: twice the priority gets twice the bytes.
     pub priority: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The read cache: one budget of memory per shard, shared by the volumes that it serves.
+//! Read cache: one memory budget per shard, shared by the volumes that it serves.
 
 mod ahead;
 mod cached;
@@ -18,32 +18,33 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use store::Store;
 
-/// The read cache of one shard. Cheap to clone; volumes join it with [`Cached::new`].
+/// Read cache of one shard. Cheap to clone; volumes join it with [`Cached::new`].
 #[derive(Clone, Debug)]
 pub struct ReadCache {
+    // One borrow per lookup and no lock: a cache lives on one shard.
     store: Rc<RefCell<Store>>,
     findings: Findings,
 }
 
 impl ReadCache {
-    /// An empty cache that takes at most `bytes_max` of memory, its own book-keeping included.
+    /// Creates an empty cache that takes at most `bytes_max` of memory, its own bookkeeping included.
     #[must_use]
     pub fn new(bytes_max: u64, findings: Findings) -> Self {
         Self { store: Rc::new(RefCell::new(Store::new(bytes_max))), findings }
     }
 
-    /// The cache takes at most `bytes_max` from now on; what is beyond is dropped.
+    /// Changes the memory limit to `bytes_max`; what exceeds it is evicted.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.store.borrow_mut().set_bytes_max(bytes_max);
     }
 
-    /// Bytes of memory that the cache takes now.
+    /// Bytes of memory in use.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.store.borrow().used()
     }
 
-    /// Forgets every block of every volume.
+    /// Drops every page of every volume.
     pub fn clear(&self) {
         self.store.borrow_mut().clear();
     }

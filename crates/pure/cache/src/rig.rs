@@ -1,5 +1,5 @@
-//! What the tests stand on: a shard with a virtual clock and a seeded order, disks that record and fail, and an
-//! oracle of what each block may hold.
+//! Test rig: a shard with a virtual clock and a seeded task order, disks that record and fail, and an oracle of the
+//! permitted content of each block.
 
 pub(crate) mod disk;
 pub(crate) mod oracle;
@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Numbers from a seed (splitmix64).
+/// Pseudo-random numbers from a seed (splitmix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// The clock and tasks of a [`Rig`].
+/// Virtual clock and tasks of a [`Rig`].
 #[derive(Clone)]
 pub(crate) struct TestRuntime {
     executor: Executor,
@@ -63,7 +63,7 @@ impl Runtime for TestRuntime {
     }
 }
 
-/// A command that was begun.
+/// Command in flight.
 pub(crate) struct Running<T> {
     result: Rc<Cell<Option<T>>>,
     abort: AbortHandle,
@@ -74,7 +74,7 @@ impl<T> Running<T> {
         self.result.take()
     }
 
-    /// Drops the command's future at its next turn.
+    /// Drops the command's future at its next poll.
     pub(crate) fn abort(&self) {
         self.abort.abort();
     }
@@ -86,7 +86,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// A shard that runs its tasks in an order that `seed` gives.
+    /// Creates a shard that runs its tasks in an order derived from `seed`.
     pub(crate) fn seeded(seed: u64) -> Self {
         let (timers, now) = (Timers::default(), Rc::new(Cell::new(Time(1_000_000_000))));
         timers.fire(now.get());
@@ -94,7 +94,7 @@ impl Rig {
         Self { runtime: TestRuntime { executor: Executor::new(Box::new(|| {})), timers, now, random }, in_order: false }
     }
 
-    /// A shard that runs its tasks in the order in which they are woken, as a real one does.
+    /// Creates a shard that runs its tasks in the order in which they are woken, as a real one does.
     pub(crate) fn in_order() -> Self {
         let mut rig = Self::seeded(1);
         rig.in_order = true;
@@ -109,7 +109,7 @@ impl Rig {
         Running { result, abort }
     }
 
-    /// Runs one task, or lets time pass until the next timer; false when nothing will ever happen.
+    /// Runs one task, or advances the clock to the next timer; false when neither exists.
     pub(crate) fn step(&self) -> bool {
         let choose = |count: usize| if self.in_order { 0 } else { self.runtime.random(count as u64) as usize };
         if self.runtime.executor.run_one(choose) {
@@ -121,12 +121,12 @@ impl Rig {
         true
     }
 
-    /// Runs what is woken, without letting time pass.
+    /// Runs all woken tasks without advancing the clock.
     pub(crate) fn settle(&self) {
         while self.runtime.executor.run_one(|_| 0) {}
     }
 
-    /// Lets `duration` pass.
+    /// Advances the clock by `duration`, running tasks and timers.
     pub(crate) fn pass(&self, duration: Duration) {
         let end = self.runtime.now.get() + duration;
         loop {
@@ -141,7 +141,7 @@ impl Rig {
         self.runtime.timers.fire(end);
     }
 
-    /// Runs `command` to its end.
+    /// Runs `command` to completion.
     pub(crate) fn run<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> T {
         let running = self.begin(command);
         for _ in 0..5_000_000 {

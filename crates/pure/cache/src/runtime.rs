@@ -1,18 +1,18 @@
-//! What the cache needs of the outside: a clock, and tasks beside the caller's.
+//! Runtime services that the cache needs: a clock, and a task spawner.
 
 use shard::time::Sleep;
 use shard::{Time, World};
 use std::future::Future;
 
-/// The clock and the tasks of one shard. Every [`World`] is one; a test has its own.
+/// Clock and task spawner of one shard. Every [`World`] is one; tests have their own.
 pub trait Runtime: Clone + 'static {
-    /// The monotonic clock.
+    /// Current time of the monotonic clock.
     fn now(&self) -> Time;
 
-    /// Is ready once the clock has reached `at`.
+    /// Sleeps until the clock has reached `at`.
     fn sleep_until(&self, at: Time) -> Sleep;
 
-    /// Runs `task` on this shard, beside the caller.
+    /// Spawns a detached task on this shard.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 }
 

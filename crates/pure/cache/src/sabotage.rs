@@ -1,47 +1,47 @@
-//! Broken safety mechanisms, one at a time and on purpose: the tests must catch each of them.
+//! Planted bugs: safety mechanisms disabled one at a time and on purpose; the tests must detect each of them.
 //!
-//! In a product nothing is ever planted, and the questions cost nothing.
+//! In production builds nothing is ever planted, and the checks cost nothing.
 
-/// What can be broken.
+/// Mechanism that can be disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
-    /// A fill that raced with a write puts the old content into the cache.
+    /// A fetch that raced with a write puts old content into the cache.
     FillRacesWrite,
-    /// A reader joins a fill that began before the newest write of its blocks.
+    /// A reader joins a fetch that began before the newest write of its blocks.
     JoinSpoiledFill,
-    /// A hit is not compared with its guard.
+    /// A hit is not verified against its checksum.
     GuardNotCompared,
-    /// A discard leaves the blocks in the read cache.
+    /// A discard leaves its blocks in the read cache.
     DiscardKeepsCache,
-    /// A discard comes into the log behind a write of its blocks that readers see behind it.
+    /// A discard is logged behind a write of its blocks that readers see after it.
     DiscardOvertaken,
     /// A write is acknowledged before its record is stable in the log.
     AckBeforeStable,
-    /// The newest records are replayed first.
+    /// Records are replayed in reverse order.
     ReplayInWrongOrder,
-    /// Replay believes a record whose content does not match its check.
+    /// Replay accepts a record whose content does not match its checksum.
     ReplayTornRecord,
-    /// Log records are trimmed before the device below has flushed what they hold.
+    /// Log records are freed before the device below has flushed their data.
     TrimBeforeFlush,
-    /// The ring is written over before the anchor that frees it is stable.
+    /// Ring space is reused before the anchor that frees it is stable.
     ReuseBeforeAnchor,
     /// A merged write loses its last piece.
     MergeLosesPiece,
-    /// A full memory budget drops dirty blocks in place of waiting.
+    /// A full memory budget drops dirty data instead of waiting.
     DirtyEvicted,
-    /// A flush does not wait for data that was overwritten after it was asked for.
+    /// A flush does not wait for data that was overwritten after the flush was requested.
     FlushForgetsOverwritten,
-    /// A flush is told done when the blocks are below but not flushed there.
+    /// A flush is acknowledged when data is written below but not flushed there.
     FlushNotPassedOn,
     /// A change of policy to `through` leaves the volume's records in the log valid.
     SwitchKeepsRecords,
-    /// A log that failed is not recorded as such before writes go on without it.
+    /// A failed log is not recorded as such before writes continue without it.
     LogFailureNotRecorded,
 }
 
 #[cfg(test)]
 impl Sabotage {
-    /// All of them.
+    /// All bugs, in the order of the variants.
     pub(crate) const ALL: [Self; 16] = [
         Self::FillRacesWrite,
         Self::JoinSpoiledFill,
@@ -67,7 +67,7 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
 }
 
-/// On this thread `what` is broken from now on, and nothing else.
+/// Plants `what` in this thread, or removes it.
 #[cfg(test)]
 pub(crate) fn plant(what: Option<Sabotage>) {
     PLANTED.set(what);

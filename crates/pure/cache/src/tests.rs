@@ -1,5 +1,5 @@
-//! Everything at once: volumes with all sleeves under random commands, changes of policy, errors and dropped
-//! futures; judged while they run, and behind power cuts.
+//! Randomized runs of volumes with all layers: commands, changes of policy, errors and dropped futures, checked
+//! during the run and after simulated power cuts.
 
 mod crash;
 pub(crate) mod life;
@@ -8,7 +8,7 @@ mod sabotage;
 use crash::judge_cuts;
 use life::{Life, Plan};
 
-/// Lives through `plan` with `seed`, and judges it.
+/// Runs `plan` with `seed` and checks it.
 pub(crate) fn live(seed: u64, plan: &Plan) -> Result<(), String> {
     let life = Life::run(seed, plan).map_err(|what| format!("seed {seed}: {what}"))?;
     if plan.cuts > 0 {
@@ -17,7 +17,7 @@ pub(crate) fn live(seed: u64, plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// The number in an environment variable: `LIVES=1000` tries so many seeds, `SEED=7` that one alone.
+/// Number in an environment variable: `LIVES=1000` tries that many seeds, `SEED=7` only that one.
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }

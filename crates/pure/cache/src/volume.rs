@@ -1,4 +1,4 @@
-//! A volume that wears every sleeve, and changes its policy while it is used.
+//! Volume with all cache layers and a policy that can change during I/O.
 
 use crate::holds::Hold;
 use crate::limits::{Limited, Scheduler};
@@ -10,108 +10,110 @@ use crate::write::{WriteBack, WriteCounters, WriteMemory};
 use crate::{Findings, Runtime, VolumeId};
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 
-/// What the volumes of one shard share. Cheap to clone.
+/// Resources that the volumes of one shard share. Cheap to clone.
 #[derive(Clone)]
 pub struct CacheShard<R: Runtime> {
-    /// The clock and the tasks of the shard.
+    /// Clock and task spawner of the shard.
     pub runtime: R,
-    /// Clean blocks in memory.
+    /// Read cache.
     pub reads: ReadCache,
-    /// Memory for acknowledged writes.
+    /// Memory budget of acknowledged writes.
     pub writes: WriteMemory,
-    /// Where `WritePolicy::Back` of new volumes acknowledges from; without it there is no such policy.
+    /// Write log of new volumes; without one `WritePolicy::Back` is not available.
     pub log: Option<WriteLog>,
-    /// Who goes next below.
+    /// Scheduler of commands to the layers below.
     pub scheduler: Scheduler<R>,
-    /// Who hears of memory that changed.
+    /// Receiver of reports of corrupted memory.
     pub findings: Findings,
 }
 
 type Sleeves<D, R> = Limited<Cached<WriteBack<Merged<D>, R>, R>, R>;
 
-/// A volume with a [`Policy`]: limits above the read cache above the write cache above merged writes.
+/// Volume with a [`Policy`]: limits above the read cache above the write cache above merged writes.
 pub struct PolicedVolume<D, R: Runtime>(Sleeves<D, R>);
 
-/// What all sleeves of a volume have done.
+/// Counters of all layers of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeCounters {
-    /// Of the read cache.
+    /// Read cache.
     pub reads: ReadCounters,
-    /// Of the write cache.
+    /// Write cache.
     pub writes: WriteCounters,
-    /// Of merged writes.
+    /// Merged writes.
     pub merges: MergeCounters,
 }
 
 impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
-    /// `device`, cached as `policy` says but written through: [`PolicedVolume::set_policy`] sets the rest.
+    /// Wraps `device`, cached as `policy` says but written through: [`PolicedVolume::set_policy`] sets the rest.
     pub fn new(shard: &CacheShard<R>, volume: VolumeId, device: D, policy: &Policy) -> Self {
         let (runtime, findings) = (shard.runtime.clone(), shard.findings.clone());
+        // From the bottom up; each layer wraps the one before.
         let merged = Merged::new(device);
         let back = WriteBack::new(volume, merged, runtime.clone(), &shard.writes, shard.log.clone(), findings);
         let cached = Cached::new(&shard.reads, volume, back, runtime.clone(), policy.share, policy.read_ahead);
         Self(Limited::new(cached, runtime, &shard.scheduler, policy.limits))
     }
 
-    /// The volume follows `policy` from now on; where writes are acknowledged earlier or later than before, what was
-    /// acknowledged is stable below first.
+    /// Applies `policy`. Where the write policy changes, everything acknowledged is made stable below first.
     ///
-    /// *Errors*: as [`WriteBack::set_policy`]; everything but the write policy is changed all the same.
+    /// *Errors*: as [`WriteBack::set_policy`]; everything but the write policy is changed nevertheless.
     pub async fn set_policy(&self, policy: &Policy) -> Result<(), IoError> {
         let cached = self.0.device();
+        // The parts that cannot fail are applied first, so they hold even if the write policy cannot change.
         cached.set_share(policy.share);
         cached.set_read_ahead(policy.read_ahead);
         self.0.set_limits(policy.limits);
         self.write_back().set_policy(policy.write).await
     }
 
-    /// Everything acknowledged is stable on the device itself, and writes go through from now on.
+    /// Makes everything acknowledged stable on the device, and writes through from then on.
     pub async fn close(&self) -> Result<(), IoError> {
         self.write_back().set_policy(WritePolicy::Through).await
     }
 
-    /// `WritePolicy::Back` acknowledges from `log` from now on; see [`WriteBack::set_log`].
+    /// Changes the log that `WritePolicy::Back` acknowledges from; see [`WriteBack::set_log`].
     pub async fn set_log(&self, log: Option<WriteLog>) {
         self.write_back().set_log(log).await;
     }
 
-    /// What waits is thrown away: the volume is gone for good. See [`WriteBack::throw_away`].
+    /// Discards all dirty data of a volume that is deleted. See [`WriteBack::throw_away`].
     pub async fn throw_away(&self) {
         self.write_back().throw_away().await;
     }
 
-    /// Runs `change`, after which the device may hold something else, and forgets what was read before or meanwhile.
+    /// Runs `change`, after which the device may hold different content, and drops what was read before or during it.
     ///
-    /// The caller sees to it that nothing waits to be written: see [`PolicedVolume::close`].
+    /// The caller ensures that no write is pending: see [`PolicedVolume::close`].
     pub async fn replace<T>(&self, change: impl Future<Output = T>) -> T {
         self.0.device().replace(change).await
     }
 
-    /// Flips one bit of the cached page `page` of 4 KiB, as bad memory would; false when it is not cached.
+    /// Flips one bit of the cached page `page` of 4 KiB, as faulty memory would; false when it is not cached.
     #[cfg(test)]
     pub(crate) fn flip_cached_bit(&self, page: u64) -> bool {
         self.0.device().flip_bit(page)
     }
 
-    /// The write policy that is in force.
+    /// Write policy in force.
     pub fn write_policy(&self) -> WritePolicy {
         self.write_back().policy()
     }
 
-    /// What was done so far.
+    /// Counters so far.
     pub fn counters(&self) -> VolumeCounters {
         let back = self.write_back();
         let merges = back.device().counters();
         VolumeCounters { reads: self.0.device().counters(), writes: back.counters(), merges }
     }
 
-    /// Where a command on some of the blocks is held back, if one is.
+    /// Layer in which a command on some of these blocks waits; `None` when none does.
     pub fn hold(&self, extent: Extent) -> Option<Hold> {
         let below = || self.write_back().holds(extent).then_some(Hold::Room);
+        // From the top down: a command that waits for its limits has not reached the write cache.
         if self.0.holds(extent) { Some(Hold::Limit) } else { below() }
     }
 
-    /// The device below all sleeves.
+    /// Device below all layers.
     pub fn device(&self) -> &D {
         self.write_back().device().device()
     }
@@ -162,11 +164,12 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for PolicedVolume<D, R> {
         self.0.discard(extent).await
     }
 
-    /// What waits in memory may get a place only when it goes below, which it does first.
+    /// Flushes dirty data first: on a thin volume it may be allocated only when it is written below.
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
         if self.counters().writes.dirty_bytes > 0 {
             let _: Stable = self.flush(Written::attest()).await?;
         }
+        // The read cache knows no allocation, so the question goes to the volume itself.
         self.device().run(extent).await
     }
 

@@ -1,4 +1,4 @@
-//! Writes that are acknowledged before the device below has them, and how they get there.
+//! Write-back: writes acknowledged before the device below has them, and their destaging.
 
 mod back;
 mod destage;

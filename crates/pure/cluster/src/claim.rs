@@ -1,48 +1,49 @@
-//! A node, its claim on a pool, and how two claims compare.
+//! Node identity, ownership claims on a pool, and comparison of claims.
 
 use std::cmp::Ordering;
 use uuid::Uuid;
 
-/// A node that opens pools.
+/// Node that opens pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The same after every restart.
+    /// Node UUID, stable across restarts.
     pub id: Uuid,
-    /// What its operators call it.
+    /// Name of the node.
     pub name: String,
-    /// What only one daemon at a time can have on one machine between two starts of it: a daemon that finds its own seat in a
-    /// claim knows that the process that wrote it has ended.
+    /// Identity of the running daemon on its machine: at most one daemon at a time holds it between two starts
+    /// of the machine. A daemon that finds its own seat in a claim knows that the process that wrote it has
+    /// ended.
     pub seat: Uuid,
-    /// The machine that the node runs on, where that is known: the same for every state folder on it.
+    /// Identity of the machine, the same for every state folder on it; none where it is unknown.
     pub machine: Option<Uuid>,
 }
 
-/// What the owner of a pool writes to each of its disks.
+/// Claim of an owner, as its marks on the member disks state it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The node.
+    /// UUID of the owning node.
     pub node: Uuid,
-    /// What it is called.
+    /// Name of the node.
     pub name: String,
-    /// The seat of the daemon that made the claim.
+    /// Seat of the daemon that made the claim.
     pub seat: Uuid,
-    /// The machine that it ran on, where that was known.
+    /// Machine that it ran on, if known.
     pub machine: Option<Uuid>,
-    /// Every later claim of the pool has a higher number.
+    /// Epoch; every later claim of the pool has a higher one.
     pub epoch: u64,
-    /// Moves while the node has the pool.
+    /// Heartbeat counter, raised while the node owns the pool.
     pub beat: u64,
-    /// When the claim was made, in seconds since 1970. For people: no decision depends on it.
+    /// Time of the claim in seconds since 1970. Informational: no decision depends on it.
     pub claimed_at: u64,
     /// True when the node has released the pool.
     pub released: bool,
 }
 
-/// A claim, and the disk that it was found on.
+/// Claim with the disk that it was read from.
 pub type Seen = (Uuid, Claim);
 
 impl Claim {
-    /// The first mark of a claim of `node`, which no claim had before: `highest` is the highest epoch that was ever seen.
+    /// Creates the first mark of a new claim of `node`, given the highest epoch ever seen.
     #[must_use]
     pub fn first(node: &Node, highest: u64, now: u64) -> Self {
         Self {
@@ -50,6 +51,7 @@ impl Claim {
             name: node.name.clone(),
             seat: node.seat,
             machine: node.machine,
+            // Above every epoch seen, so that the marks of earlier owners are recognizably older.
             epoch: highest + 1,
             beat: 0,
             claimed_at: now,
@@ -57,7 +59,7 @@ impl Claim {
         }
     }
 
-    /// Orders marks by their age: a higher one was written later, within a claim and between claims.
+    /// Age of the mark: epoch, then beat. A higher value was written later.
     #[must_use]
     pub fn age(&self) -> (u64, u64) {
         (self.epoch, self.beat)
@@ -66,42 +68,47 @@ impl Claim {
     /// True when `other` is a mark of the same claim.
     #[must_use]
     pub fn is_same_claim(&self, other: &Self) -> bool {
+        // The seat distinguishes two daemons that use the same node identity.
         (self.epoch, self.node, self.seat) == (other.epoch, other.node, other.seat)
     }
 
     /// True when the maker of the claim `own` has lost the pool to the maker of this one.
     #[must_use]
     pub fn has_taken_over(&self, own: &Self) -> bool {
+        // Two nodes that claimed at the same time may have taken the same epoch; then both have lost.
         self.epoch > own.epoch || (self.epoch == own.epoch && !self.is_same_claim(own))
     }
 
-    /// True when its writer has written since an earlier look, which found `known` on its disk and `newest` on any.
+    /// True when its writer has written since an earlier read, which found `known` on its disk and `newest` on
+    /// any.
     ///
-    /// A mark that has decayed since shows the one before it, which is no sign of life; a mark that could not be read then is
-    /// one if it is newer than all that were.
+    /// A damaged mark exposes the previous one, which is no sign of life. A mark that was unreadable at the
+    /// earlier read is a sign of life if it is newer than all that were readable.
     #[must_use]
     pub fn is_life_after(&self, known: Option<&Self>, newest: Option<&Self>) -> bool {
+        // Without any earlier mark to compare with, a mark is news.
         known.or(newest).is_none_or(|before| match self.age().cmp(&before.age()) {
             Ordering::Less => false,
+            // The same age from another claim: two nodes took the same epoch.
             Ordering::Equal => !self.is_same_claim(before),
             Ordering::Greater => true,
         })
     }
 
-    /// True when a daemon made it that sat where `node` sits now, and has ended therefore.
+    /// True when a daemon with the present seat of `node` made the claim; it has therefore ended.
     #[must_use]
     pub fn is_of_our_past(&self, node: &Node) -> bool {
         (self.node, self.seat) == (node.id, node.seat)
     }
 }
 
-/// The newest of the claims on some disks.
+/// Returns the newest of the claims.
 #[must_use]
 pub fn newest(seen: &[Seen]) -> Option<&Claim> {
     seen.iter().map(|(_, claim)| claim).max_by_key(|claim| claim.age())
 }
 
-/// What was seen on `disk`.
+/// Returns the claim read from `disk`.
 pub(crate) fn seen_on(seen: &[Seen], disk: Uuid) -> Option<&Claim> {
     seen.iter().find(|(known, _)| *known == disk).map(|(_, claim)| claim)
 }

@@ -1,12 +1,13 @@
-//! A claim while it is made and held: did somebody else claim at the same time, and is the own mark still there?
+//! Contention: concurrent claims of one pool, and the presence of the owner's own mark.
 
 use crate::claim::{Claim, Seen, newest, seen_on};
 use uuid::Uuid;
 
-/// Finds the node that has moved since the pool was found as `found`, by all marks that each disk has now. A claim must not be made
-/// then.
+/// Returns a node whose mark moved since the pool was read as `found`; `now` has all current marks of each
+/// disk. No claim may be made then.
 #[must_use]
 pub fn contested_before<'a>(now: &'a [(Uuid, Vec<Claim>)], found: &[Seen]) -> Option<&'a Claim> {
+    // Per disk, only the newest mark can show that its writer is active.
     let newest_now = now.iter().filter_map(|(disk, marks)| Some((*disk, newest_mark(marks)?)));
     newest_now
         .filter(|(disk, mark)| mark.is_life_after(seen_on(found, *disk), newest(found)))
@@ -14,8 +15,10 @@ pub fn contested_before<'a>(now: &'a [(Uuid, Vec<Claim>)], found: &[Seen]) -> Op
         .next()
 }
 
-/// Finds a node that has written since the look `before`, when the disks have the mark of the claim `own`: it may write for a while
-/// yet, or has claimed at the same time. Both have lost then.
+/// Returns another node that has written since the read `before`, now that the disks have the mark of the claim
+/// `own`.
+///
+/// That node may write for a while yet, or has claimed at the same time; in both cases both nodes must give up.
 #[must_use]
 pub fn contested_after<'a>(
     now: &'a [(Uuid, Vec<Claim>)],
@@ -25,27 +28,30 @@ pub fn contested_after<'a>(
     let newest_before = before.iter().flat_map(|(_, marks)| marks).max_by_key(|mark| mark.age());
     now.iter().find_map(|(disk, marks)| {
         let known = before.iter().find(|(known, _)| known == disk).and_then(|(_, marks)| newest_mark(marks));
+        // Our own mark has appeared since as well; it does not count.
         marks.iter().find(|mark| mark.is_life_after(known, newest_before) && !mark.is_same_claim(own))
     })
 }
 
-/// Whether a disk has the last mark of its owner.
+/// Presence of the owner's last mark on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastMark {
-    /// It has.
+    /// Present.
     Present,
-    /// It has not, though every place of a mark can be read.
+    /// Missing, although every place of a mark is readable.
     Missing,
-    /// A place cannot be read, or the owner has not written to the disk yet.
+    /// Unknown: a place is unreadable, or the owner has not written to the disk yet.
     Unknown,
 }
 
-/// Whether a disk with `marks` has the last mark of the claim `own` that it took, with the beat `written`. `is_whole` is true when every
-/// place of a mark could be read.
+/// Tells whether a disk with `marks` has the last mark of the claim `own` that it took, with beat `written`.
+/// `is_whole` is true when every place of a mark could be read.
 ///
-/// The mark before the last counts as well: the two lie in two places, and one that decays is no sign of another owner.
+/// The previous mark counts as well: the two are in different places, and damage of one is no sign of another
+/// owner.
 #[must_use]
 pub fn last_mark(own: &Claim, written: Option<u64>, marks: Option<&[Claim]>, is_whole: bool) -> LastMark {
+    // Without a completed write there is no mark to look for.
     let (Some(written), Some(marks)) = (written, marks) else { return LastMark::Unknown };
     if marks.iter().any(|mark| mark.is_same_claim(own) && mark.beat + 1 >= written) {
         LastMark::Present

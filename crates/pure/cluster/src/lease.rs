@@ -1,60 +1,63 @@
-//! The lease of an owner: how long after its last heartbeat it may write.
+//! Lease of an owner: how long after its last heartbeat it may write.
 
 use shard::Time;
 use std::time::Duration;
 
-/// How often an owner renews its marks.
+/// Heartbeat interval: how often an owner renews its marks.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
-/// An owner whose marks are older does not write any more before they are renewed.
+/// Lease duration: an owner whose marks are older stops writing until they are renewed.
 pub const LEASE: Duration = Duration::from_secs(5);
-/// A mark that has not moved for so long is that of an owner who does not write any more.
+/// Observation time: an owner whose mark has not moved for this long no longer writes.
 pub const WATCH: Duration = Duration::from_secs(6);
-/// How long a write waits for a lease to be renewed. Then it is refused: every command ends before its host gives up.
+/// Maximum time that a write waits for a renewed lease. It is refused after that, so that every command ends
+/// before its host times out.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-// An owner has missed two heartbeats before it stops, and has stopped before another node takes it for dead.
+// An owner misses two heartbeats before it stops, and has stopped before another node considers it dead.
 const _: () = assert!(2 * HEARTBEAT.as_millis() < LEASE.as_millis() && LEASE.as_millis() < WATCH.as_millis());
 
-/// The lease of one claim.
+/// Lease of one claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
-    /// When the last heartbeat began that every disk group has heard.
+    /// Start of the last heartbeat that reached every disk group.
     held: Time,
     revoked: bool,
 }
 
-/// Whether a write may go to a disk.
+/// Admission of a write to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may.
+    /// Write permitted.
     Admitted,
-    /// Not now: the lease has run out, and may be renewed.
+    /// Lease expired: the write waits for a renewal.
     Wait,
-    /// The pool is another node's, or nobody can say whose it is.
+    /// Pool lost to another node, or ownership unknown for too long.
     Refused,
 }
 
 impl Lease {
-    /// A lease that begins at `now`, with the claim.
+    /// Creates a lease that starts at `now`, with the claim.
     #[must_use]
     pub fn new(now: Time) -> Self {
         Self { held: now, revoked: false }
     }
 
-    /// Renews the lease by a heartbeat that began at `began` and that every group has heard.
+    /// Renews the lease from `began`, the start of a heartbeat that reached every group.
     pub fn renew(&mut self, began: Time) {
+        // Heartbeats may overlap and end out of order; the lease never becomes shorter.
         self.held = self.held.max(began);
     }
 
-    /// Ends the lease: the pool is another node's. No heartbeat renews it.
+    /// Revokes the lease: the pool belongs to another node. No heartbeat renews it.
     pub fn revoke(&mut self) {
         self.revoked = true;
     }
 
-    /// Whether a write may go to a disk at `now`.
+    /// Decides whether a write may go to a disk at `now`.
     #[must_use]
     pub fn admits(&self, now: Time) -> Admission {
         let silent = now.since(self.held);
+        // Waiting longer would exceed the command timeout of hosts.
         if self.revoked || silent >= LEASE + PATIENCE {
             Admission::Refused
         } else if silent < LEASE {

@@ -1,17 +1,19 @@
-//! Who owns a pool: every decision about claims, leases, fences and takeovers, as pure functions of what was read and of the time.
+//! Pool ownership: all decisions about claims, leases, fencing and takeover, as pure functions of what was read
+//! and of the time.
 //!
-//! A node that has a pool open writes its [`Claim`] to every member disk, every [`HEARTBEAT`]. It stops writing data when its
-//! last heartbeat is older than its [`LEASE`], and another node may take the pool when the claim has not moved for [`WATCH`].
-//! `pure/volume` reads and writes the claims and asks here what they mean; `plane/engine` holds back writes by the [`Lease`].
-//! Nothing here reads a disk or a clock. `docs/on-disk.md`, *Owner*, has the rules, `docs/promises.md` what they promise.
+//! A node with an open pool writes its [`Claim`] to every member disk, every [`HEARTBEAT`]. It stops writing
+//! data when its last heartbeat is older than its [`LEASE`]; another node may take the pool when the claim has
+//! not moved for [`WATCH`]. `pure/volume` reads and writes the claims and asks here what they mean;
+//! `plane/engine` holds back writes by the [`Lease`]. Nothing here may read a disk or a clock. Rules:
+//! `docs/on-disk.md`, *Owner's mark*; guarantees: `docs/promises.md`.
 //!
 //! | question | asked by | function |
 //! |---|---|---|
 //! | may this node open the pool? | import, start | [`judge_takeover`] |
-//! | does somebody else use a disk that is to be overwritten? | pool create, replace | [`Claim::is_life_after`] |
-//! | was the claim contested while it was written? | a claim being made | [`contested_before`], [`contested_after`] |
-//! | is the pool another node's by now? | each heartbeat and commit | [`Claim::has_taken_over`] |
-//! | is the own mark still there? | each heartbeat | [`last_mark`] |
+//! | does another node use a disk that is to be overwritten? | pool create, replace | [`Claim::is_life_after`] |
+//! | was the claim contested while it was written? | new claim | [`contested_before`], [`contested_after`] |
+//! | was the pool lost to another owner? | each heartbeat and commit | [`Claim::has_taken_over`] |
+//! | is the owner's own mark still present? | each heartbeat | [`last_mark`] |
 //! | may a write go to a disk? | each write | [`Lease::admits`] |
 
 mod claim;

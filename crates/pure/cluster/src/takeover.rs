@@ -1,42 +1,47 @@
-//! May a node open a pool that was found: the decision table of import and start.
+//! Takeover: the decision table of import and start, whether a node may open a pool that was found.
 
 use crate::claim::{Claim, Node, Seen, newest, seen_on};
 
-/// What a node may do with a pool.
+/// Decision about opening a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Takeover {
-    /// Open it at once: it was never claimed, was released, or its owner was this daemon before its start.
+    /// Open at once: the pool was never claimed, was released, or was owned by this daemon before its start.
     Free,
-    /// Look again, [`WATCH`](crate::WATCH) later: its owner may be alive.
+    /// Read again after [`WATCH`](crate::WATCH): the owner may be alive.
     Watch,
-    /// Open it: its owner does not write any more, and an operator says that it is down, or it was this node.
+    /// Open: the owner has stopped writing, and an operator says that it is down, or it was this node.
     Forced,
-    /// Nothing: `owner` has it and writes.
+    /// Refuse: `owner` is active.
     Owned {
-        /// The last owner.
+        /// Last owner.
         owner: Claim,
         /// True when that is another daemon of this same node.
         is_us: bool,
     },
-    /// Nothing without an operator: `owner` is silent and has not released it.
+    /// Refuse without an operator: `owner` is silent and did not release the pool.
     NotReleased {
-        /// The last owner.
+        /// Last owner.
         owner: Claim,
     },
 }
 
-/// Judges whether `node` may open the pool of whose members `now` are the newest claims; `earlier` are those of a look at least
-/// [`WATCH`](crate::WATCH) before, where there was one. `told` is true when an operator says that its last owner is down.
+/// Decides whether `node` may open a pool.
+///
+/// `now` are the newest claims of its members; `earlier` are those of a read at least [`WATCH`](crate::WATCH)
+/// before, where there was one. `told` is true when an operator says that the last owner is down.
 #[must_use]
 pub fn judge_takeover(now: &[Seen], earlier: Option<&[Seen]>, node: &Node, told: bool) -> Takeover {
     let Some(owner) = newest(now).filter(|_| must_be_watched(now, node)) else { return Takeover::Free };
     assert!(!owner.released, "who has let go of a pool is not waited for");
+    // A single read cannot tell a live owner from one that has crashed.
     let Some(earlier) = earlier else { return Takeover::Watch };
     let owner = owner.clone();
     let is_us = owner.node == node.id;
     let lives = |(disk, claim): &Seen| !claim.released && claim.is_life_after(seen_on(earlier, *disk), newest(earlier));
+    // A mark that moves on any disk is a sign of life.
     if now.iter().any(lives) {
         Takeover::Owned { owner, is_us }
+    // A silent owner with the identity of this node ended with the previous start of the machine.
     } else if told || is_us {
         Takeover::Forced
     } else {
@@ -44,9 +49,10 @@ pub fn judge_takeover(now: &[Seen], earlier: Option<&[Seen]>, node: &Node, told:
     }
 }
 
-/// True when only a second look tells whether somebody but `node` has the pool.
+/// True when only a second read tells whether a node other than `node` owns the pool.
 #[must_use]
 pub fn must_be_watched(now: &[Seen], node: &Node) -> bool {
+    // The newest mark of any member decides; older ones are left over from earlier claims.
     newest(now).is_some_and(|owner| !owner.released && !owner.is_of_our_past(node))
 }
 
@@ -62,7 +68,7 @@ mod tests {
         DISKS.iter().map(|&disk| (disk, claim.clone())).collect()
     }
 
-    /// What is decided, without whom it names.
+    /// Name of the decision, without the owner.
     fn kind(verdict: &Takeover) -> &'static str {
         match verdict {
             Takeover::Free => "free",
@@ -81,7 +87,7 @@ mod tests {
         let ours = claim(1, 3, 4);
         let ours_elsewhere = Claim { seat: Uuid::nil(), ..claim(1, 3, 4) };
         let beat = |claim: &Claim| Claim { beat: claim.beat + 1, ..claim.clone() };
-        // The claim now; that of the first look, where there was one; what an operator said; the decision.
+        // Current claim; claim of the first read, where there was one; statement of the operator; decision.
         let rows: [(Option<&Claim>, Option<Claim>, bool, &str); 14] = [
             (None, None, false, "free"),
             (Some(&released), None, false, "free"),
@@ -114,10 +120,10 @@ mod tests {
         let earlier = on_both(&old);
         let one_moved = [(DISKS[0], old.clone()), (DISKS[1], new.clone())];
         assert_eq!(kind(&judge_takeover(&one_moved, Some(&earlier), &node(1), true)), "owned");
-        // The newest mark of a disk has decayed since: the one before it is no sign of life.
+        // The newest mark of a disk was damaged since: the one before it is no sign of life.
         let decayed = [(DISKS[0], new.clone()), (DISKS[1], old)];
         assert_eq!(kind(&judge_takeover(&decayed, Some(&on_both(&new)), &node(1), true)), "forced");
-        // A disk that could not be read at the first look says nothing new.
+        // A disk that was unreadable at the first read is no news.
         let earlier = [(DISKS[0], new.clone())];
         assert_eq!(kind(&judge_takeover(&on_both(&new), Some(&earlier), &node(1), true)), "forced");
     }

@@ -1,8 +1,8 @@
-//! CHAP: proving a secret without telling it, one way and both ways.
+//! CHAP: authentication by challenge and response, one-way and mutual.
 //!
-//! Nothing here draws random numbers: a challenge's bytes are the caller's, fresh and unpredictable.
+//! Nothing here draws random numbers: the caller supplies fresh and unpredictable bytes for each challenge.
 //!
-//! *Source*: RFC 7143 §12.1.3, RFC 1994; the algorithms' numbers: IANA, "PPP Authentication Algorithms".
+//! *Source*: RFC 7143 §12.1.3, RFC 1994; algorithm numbers: IANA, "PPP Authentication Algorithms".
 
 mod algorithm;
 mod authentication;

@@ -1,35 +1,35 @@
-//! Why a connection ended, in the words that a log repeats.
+//! Reasons for the end of a connection, with the texts for logs and events.
 
 use crate::Violation;
 use crate::login::{LoginStatus, Unproven};
 use std::fmt;
 
-/// Why a connection ended.
+/// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// There was a logout.
+    /// The initiator logged out.
     LoggedOut,
     /// The peer closed the TCP connection without a logout.
     PeerClosed,
-    /// The peer broke a rule.
+    /// The peer violated the protocol.
     Violation(Violation),
     /// The login was refused.
     LoginRefused(LoginStatus),
     /// The login was refused with [`LoginStatus::AuthenticationFailure`].
     Unproven(Unproven),
-    /// The login took too long.
+    /// The login timeout expired.
     LoginTimeout,
-    /// The peer did not answer a ping.
+    /// The peer did not answer a ping within the timeout.
     PeerSilent,
-    /// The peer did not read.
+    /// The peer did not read: queued output did not move within the timeout.
     OutputStuck,
-    /// The initiator was asked to log out and did not.
+    /// The initiator did not log out within the requested time.
     LogoutOverdue,
-    /// Another connection with its number took its place (RFC 7143 §6.3.4).
+    /// Connection reinstatement: another connection with the same CID replaced it (RFC 7143 §6.3.4).
     Reinstated,
-    /// There was a logout that leaves its tasks to another connection (RFC 7143 §11.14.5).
+    /// The connection was removed for recovery; its tasks may be reassigned (RFC 7143 §11.14.5).
     Removed,
-    /// The initiator has reset the target, which ends its sessions (RFC 7143 §11.5.1).
+    /// TARGET COLD RESET by an initiator (RFC 7143 §11.5.1).
     ColdReset,
     /// The driver ended it.
     Dropped,

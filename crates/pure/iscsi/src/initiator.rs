@@ -1,4 +1,4 @@
-//! The initiator's side of a connection.
+//! Initiator role: connections of a session.
 
 mod command;
 mod config;

@@ -1,4 +1,8 @@
-//! RFC 7143 as pure state machines, for both roles.
+//! iSCSI protocol (RFC 7143) as pure state machines, for target and initiator.
+//!
+//! Drivers pass in received bytes, answers of the SCSI layer and the time (`handle_*`), and take out events (`poll_*`)
+//! and bytes to send (`gather`). Nothing here does I/O, reads a clock or draws random numbers, so a test can drive both
+//! roles in one thread and a seed reproduces a run.
 
 pub mod chap;
 mod close;

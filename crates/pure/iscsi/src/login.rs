@@ -1,8 +1,8 @@
-//! The login phase of both roles: how a connection becomes part of a session.
+//! Login phase of both roles: from a new connection to full feature phase.
 //!
-//! The two machines take parsed headers with their text and give back what to send. They keep no clock (the
-//! connection gives a login its deadline), draw no random number and allocate nothing by a length that the
-//! peer names. Each is split by stage: security, then operational.
+//! The two state machines take parsed headers with their text and return PDUs to send. They have no clock (the
+//! connection enforces the login timeout), draw no random numbers, and never allocate by a length that the peer names.
+//! Each is split by stage: security, then operational.
 //!
 //! *Source*: RFC 7143 §6.
 

@@ -1,17 +1,17 @@
-//! iSCSI names: what they look like, and the one form in which they are compared.
+//! iSCSI names: validation and normalization.
 //!
 //! *Source*: RFC 7143 §4.2.7; RFC 3722.
 
 use std::fmt;
 
-/// The most bytes of a name.
+/// Maximum length of a name in bytes (RFC 7143 §4.2.7.1).
 pub const NAME_BYTES_MAX: usize = 223;
 
-/// A valid name in lower case, so that equal names have equal bytes.
+/// Valid name in lower case, so that equal names have equal bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IscsiName(Box<str>);
 
-/// Why something is no name, as a sentence for the operator.
+/// Reason for refusing a name, as a sentence for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// §4.2.7.1: at most 223 bytes.
@@ -20,7 +20,7 @@ pub enum NameError {
     /// §4.2.7.3: one of the three formats.
     #[error("an iSCSI name begins with \"iqn.\", \"eui.\" or \"naa.\"")]
     Format,
-    /// §4.2.7.2: letters, digits, ".", "-" and ":". We take "_", too, because names in use have it.
+    /// §4.2.7.2: letters, digits, ".", "-" and ":". "_" is accepted as well, because names in use contain it.
     #[error("an iSCSI name has letters, digits, \".\", \"-\", \":\" and \"_\" only")]
     Character,
     /// §4.2.7.4: the date and the domain of the authority.
@@ -32,9 +32,9 @@ pub enum NameError {
 }
 
 impl IscsiName {
-    /// The name that `text` is, in lower case.
+    /// Parses and normalizes a name.
     ///
-    /// *Errors*: the rule that it breaks.
+    /// *Errors*: the violated rule.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         if text.is_empty() || text.len() > NAME_BYTES_MAX {
             return Err(NameError::Length);
@@ -52,14 +52,14 @@ impl IscsiName {
         Ok(Self(name.into()))
     }
 
-    /// The name in lower case.
+    /// Returns the name in lower case.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// `yyyy-mm.` and a domain, then possibly `:` and anything.
+/// Checks `yyyy-mm.` and a domain, optionally followed by `:` and any text.
 fn check_authority(rest: &str) -> Result<(), NameError> {
     let (date, rest) = rest.split_once('.').ok_or(NameError::Authority)?;
     let (year, month) = date.split_once('-').ok_or(NameError::Authority)?;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    // The examples of RFC 7143 §4.2.7.4 to §4.2.7.6.
+    // Examples of RFC 7143 §4.2.7.4 to §4.2.7.6.
     #[test]
     fn name_examples_of_the_standard_are_names() {
         for name in [

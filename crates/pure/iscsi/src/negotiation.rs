@@ -1,6 +1,6 @@
-//! Operational parameters: which keys there are, who may send them when, and what comes of an offer.
+//! Negotiation of operational parameters: the table of keys, and the state machine for both roles.
 //!
-//! Every key is a row in one table ([`key`]); [`Parley`] plays either role over it.
+//! Every key is a row in one table ([`key`]); [`Parley`] negotiates them in either role.
 //!
 //! *Source*: RFC 7143 §6.2, §13.
 
@@ -18,9 +18,9 @@ pub use negotiated::{Identity, Negotiated, SessionType};
 pub use offer::{DigestOffer, Offer, OfferError};
 pub(crate) use parley::Parley;
 
-/// The answer to a key that is known and cannot be had as offered.
+/// Answer to a known key with an unacceptable value.
 pub(crate) const REJECT: &str = "Reject";
-/// The answer to a key that has no meaning here.
+/// Answer to a key that has no meaning in this session.
 pub(crate) const IRRELEVANT: &str = "Irrelevant";
-/// The answer to a key that is not known.
+/// Answer to an unknown key.
 pub(crate) const NOT_UNDERSTOOD: &str = "NotUnderstood";

@@ -1,8 +1,8 @@
-//! The wire format: one file per PDU, each a plain struct of its header's fields with the same pair,
-//! `parse` and `emit`.
+//! Wire format of iSCSI PDUs: one file per PDU, each a plain struct of the header fields with the same pair of
+//! functions, `parse` and `emit`.
 //!
-//! A header is 48 bytes ([`Bhs`]). What follows it (additional header segments, data) is described by
-//! [`SegmentLengths`] and never touched here. Reserved bits are ignored when parsed and zero when emitted.
+//! A header is 48 bytes ([`Bhs`]). The segments that follow it (additional header segments, data) are described by
+//! [`SegmentLengths`] and never accessed here. Reserved bits are ignored when parsed and zero when emitted.
 //!
 //! *Source*: RFC 7143 §11.
 
@@ -60,13 +60,13 @@ pub use text_response::TextResponse;
 
 use crate::Violation;
 
-/// How many bytes a basic header segment has.
+/// Length of a basic header segment in bytes.
 pub const BHS_BYTES: usize = 48;
 
-/// A basic header segment as it stands on the wire.
+/// Basic header segment in wire format.
 pub type Bhs = [u8; BHS_BYTES];
 
-/// The header of a PDU that an initiator sends.
+/// Header of a PDU that an initiator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitiatorPdu {
     /// §11.18
@@ -88,11 +88,12 @@ pub enum InitiatorPdu {
 }
 
 impl InitiatorPdu {
-    /// The header, judged as one that an initiator may send.
+    /// Parses a header that an initiator may send.
     ///
-    /// *Errors*: the rule that it breaks; an opcode that only targets send is one of them.
+    /// *Errors*: the violated rule; an opcode that only targets send is one of them.
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         let opcode = Opcode::of(header)?;
+        // Only a SCSI Command may have additional header segments (RFC 7143 §11.2.1.5).
         if opcode != Opcode::ScsiCommand {
             lengths::refuse_ahs(header)?;
         }
@@ -110,12 +111,12 @@ impl InitiatorPdu {
     }
 }
 
-/// ExpStatSN, which every PDU of an initiator carries in the same place.
+/// Returns ExpStatSN, which every PDU of an initiator carries at the same offset.
 pub(crate) fn exp_stat_sn(header: &Bhs) -> StatSn {
     StatSn(field::u32_at::<28>(header))
 }
 
-/// The header of a PDU that a target sends.
+/// Header of a PDU that a target sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetPdu {
     /// §11.19
@@ -141,10 +142,11 @@ pub enum TargetPdu {
 }
 
 impl TargetPdu {
-    /// The header, judged as one that a target may send.
+    /// Parses a header that a target may send.
     ///
-    /// *Errors*: the rule that it breaks; an opcode that only initiators send is one of them.
+    /// *Errors*: the violated rule; an opcode that only initiators send is one of them.
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
+        // A target never sends additional header segments.
         lengths::refuse_ahs(header)?;
         Ok(match Opcode::of(header)? {
             Opcode::DataIn => Self::DataIn(DataIn::parse(header)?),

@@ -1,54 +1,55 @@
-//! The bytes on their way in, cut into PDUs. Small PDUs are read where they lie in the buffer; a large
-//! payload is received straight into the memory that is meant for it.
+//! Receive path: splits the byte stream into PDUs and verifies digests. Small PDUs are parsed in place in the buffer; a
+//! large payload is received directly into its destination memory.
 
 use crate::Violation;
 use block::Buf;
 use simd::crc32c::{crc32c, crc32c_append};
 
-/// The basic header segment.
+/// Length of the basic header segment in bytes.
 pub(crate) const HEADER_BYTES: usize = 48;
-/// A payload that lacks so much is received into its own memory, not through the buffer.
+/// Minimum number of missing payload bytes for receiving into destination memory instead of the buffer.
 const PLACED_BYTES_MIN: usize = 8 << 10;
-/// After a payload of this size the next receive asks for little more than a header, so that the next
-/// large payload can be placed too.
+/// Payload size after which the next receive requests little more than a header, so that the next large payload can be
+/// placed as well.
 const BULK_BYTES_MIN: usize = 64 << 10;
-/// What the buffer offers once it was full, and after bulk.
+/// Offered buffer space once it was full, and after a bulk payload.
 const OFFER_BYTES_MIN: usize = 4 << 10;
-/// What a new or idle connection offers: room for a login, a ping or a few commands.
+/// Offered buffer space of a new or idle connection: enough for a login, a ping or a few commands.
 const OFFER_BYTES_IDLE: usize = 512;
 
-/// Which parts of a PDU carry a CRC32C.
+/// Digests (CRC32C) that PDUs carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digests {
     pub(crate) header: bool,
     pub(crate) data: bool,
 }
 
-/// Cuts a byte stream into PDUs.
+/// Splitter of a byte stream into PDUs.
 #[derive(Debug)]
 pub(crate) struct Receive {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// How far the next receive may fill the buffer. Follows the traffic: see [`Receive::adapt`].
+    /// Bytes that the next receive may add to the buffer. Adapts to the traffic: see [`Receive::adapt`].
     offer_bytes: usize,
     limits: Limits,
     stage: Stage,
-    /// The header of the payload that is being placed or skipped.
+    /// Header of the payload that is being placed or skipped.
     header: [u8; HEADER_BYTES],
-    /// True while the last header's digest was wrong: if the next one's is, too, its length was wrong as well.
+    /// True while the digest of the last header was wrong. If the next one is wrong, too, the length in the first was
+    /// wrong as well.
     lost: bool,
 }
 
-/// What the stream may bring.
+/// Limits on the received stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) digests: Digests,
-    /// Our MaxRecvDataSegmentLength.
+    /// MaxRecvDataSegmentLength that this side declared.
     pub(crate) data_segment_bytes_max: u32,
-    /// The largest size of the buffer.
+    /// Maximum size of the buffer in bytes.
     pub(crate) buffer_bytes_max: usize,
-    /// False before full feature phase: every PDU is read within the buffer.
+    /// False before full feature phase: every PDU is received into the buffer.
     pub(crate) places: bool,
     /// True above error recovery level 0: a wrong digest costs a PDU and not the connection.
     pub(crate) recovers: bool,
@@ -57,7 +58,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 enum Stage {
     Header,
-    /// A header was given out and its payload waits for [`Receive::place`] or [`Receive::skip`].
+    /// A header was returned, and its payload awaits [`Receive::place`] or [`Receive::skip`].
     Asked {
         data_bytes: usize,
     },
@@ -72,7 +73,7 @@ enum Stage {
         crc: u32,
         data_bytes: usize,
     },
-    /// The rest of a PDU whose header cannot be believed, but for its length.
+    /// Discards the rest of a PDU of whose header only the length is trusted.
     Dropping {
         left: usize,
     },
@@ -87,64 +88,66 @@ struct Placing {
     data_bytes: usize,
 }
 
-/// How far the PDU has come that is on its way in.
+/// Progress of the PDU that is being received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnderWay<'a> {
-    /// These are all of its bytes that have come, perhaps none.
+    /// All of its bytes received so far, possibly none.
     Begun(&'a [u8]),
-    /// So many of its bytes have not come.
+    /// Number of its bytes that are missing.
     Left(usize),
 }
 
-/// A header with its additional header segments.
+/// Basic header segment with its additional header segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) basic: &'a [u8; HEADER_BYTES],
     pub(crate) additional: &'a [u8],
 }
 
-/// What the stream has brought.
+/// Next element of the received stream.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
-    /// Not enough for another step.
+    /// More bytes are needed.
     Wait,
-    /// A whole PDU.
+    /// Complete PDU.
     Pdu { head: Head<'a>, data: &'a [u8] },
-    /// A header whose payload of `data_bytes` has not come; the caller says where it goes.
+    /// Header whose payload of `data_bytes` is incomplete; the caller must place or skip the payload.
     Head { head: Head<'a>, data_bytes: usize },
-    /// The payload of the last [`Step::Head`] is in its place, or skipped.
+    /// The payload of the last [`Step::Head`] is complete in its destination, or was skipped.
     Payload(Option<Buf>),
-    /// A whole PDU whose data digest is wrong; its header is right.
+    /// Complete PDU with a valid header and a wrong data digest.
     Damaged { header: [u8; HEADER_BYTES] },
-    /// The same of the payload of the last [`Step::Head`].
+    /// The payload of the last [`Step::Head`] has a wrong data digest.
     DamagedPayload { header: [u8; HEADER_BYTES], buf: Option<Buf> },
-    /// A PDU was lost of which nothing is known.
+    /// A PDU of unknown content was dropped.
     Lost,
 }
 
-/// The stream cannot be followed any more.
+/// Unrecoverable error of the stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) violation: Violation,
-    /// The header of the PDU, where it can be believed.
+    /// Header of the PDU, where it is trustworthy.
     pub(crate) header: Option<[u8; HEADER_BYTES]>,
 }
 
 impl Limits {
-    /// Before full feature phase: the default MaxRecvDataSegmentLength, no digests, and a small buffer.
+    /// Limits before full feature phase: the default MaxRecvDataSegmentLength of 8,192 bytes, no digests, and a small
+    /// buffer.
     pub(crate) fn login() -> Self {
         let digests = Digests { header: false, data: false };
         Self { digests, data_segment_bytes_max: 8192, buffer_bytes_max: 12 << 10, places: false, recovers: false }
     }
 
-    /// Padding and digest behind a payload.
+    /// Length of padding and digest behind a payload in bytes.
     #[inline]
     fn trailer_bytes(&self, data_bytes: usize) -> usize {
         let padding = data_bytes.next_multiple_of(4) - data_bytes;
+        // Each segment is padded to a multiple of four bytes (RFC 7143 §11.1).
         if self.digests.data && data_bytes > 0 { padding + 4 } else { padding }
     }
 
-    /// Judges padding and digest, given what the payload itself sums up to.
+    /// Verifies padding and digest, given the CRC of the payload.
     #[inline]
     fn check_digest(&self, crc: impl FnOnce() -> u32, data_bytes: usize, trailer: &[u8]) -> Result<(), Violation> {
         if self.digests.data && data_bytes > 0 { check_trailer(crc(), trailer) } else { Ok(()) }
@@ -165,13 +168,13 @@ impl Receive {
         }
     }
 
-    /// From the next PDU on, other limits hold.
+    /// Sets the limits from the next PDU on. Must be called between two PDUs.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         assert!(matches!(self.stage, Stage::Header), "limits change between two PDUs");
         self.limits = limits;
     }
 
-    /// Where the next received bytes belong; never empty.
+    /// Returns the memory for the next received bytes; never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if !matches!(self.stage, Stage::Placing(_)) {
             self.make_room();
@@ -182,7 +185,7 @@ impl Receive {
         }
     }
 
-    /// `len` bytes were received into [`Receive::space`].
+    /// Accepts `len` bytes that were received into [`Receive::space`].
     pub(crate) fn handle_filled(&mut self, len: usize) {
         match &mut self.stage {
             Stage::Placing(placing) => {
@@ -198,7 +201,7 @@ impl Receive {
         }
     }
 
-    /// The next step that the received bytes allow.
+    /// Returns the next step that the received bytes allow.
     pub(crate) fn poll(&mut self) -> Result<Step<'_>, Fault> {
         match &mut self.stage {
             Stage::Header => return self.poll_header(),
@@ -212,6 +215,7 @@ impl Receive {
                 }
             }
             Stage::Skipping { left, crc, data_bytes } => {
+                // The payload is discarded, but its CRC is computed: a damaged payload must be reported.
                 let here = (*left).min(self.end - self.start);
                 if self.limits.digests.data {
                     *crc = crc32c_append(*crc, &self.buffer[self.start..self.start + here]);
@@ -238,10 +242,11 @@ impl Receive {
         self.poll_trailer()
     }
 
-    /// The payload asked for goes into `buf` from `offset` on.
+    /// Directs the announced payload into `buf` from `offset` on.
     pub(crate) fn place(&mut self, mut buf: Buf, offset: usize) {
         let Stage::Asked { data_bytes } = self.stage else { panic!("a payload is placed once, after its header") };
         assert!(offset + data_bytes <= buf.len(), "a payload fits into its place");
+        // The part that arrived together with the header is copied once; the rest is received in place.
         let here = data_bytes.min(self.end - self.start);
         buf[offset..offset + here].copy_from_slice(&self.buffer[self.start..self.start + here]);
         self.start += here;
@@ -253,13 +258,13 @@ impl Receive {
         }
     }
 
-    /// The payload asked for is thrown away as it comes.
+    /// Discards the announced payload as it arrives.
     pub(crate) fn skip(&mut self) {
         let Stage::Asked { data_bytes } = self.stage else { panic!("a payload is skipped once, after its header") };
         self.stage = Stage::Skipping { left: data_bytes, crc: 0, data_bytes };
     }
 
-    /// The place of a payload that is on its way, which will not come.
+    /// Takes back the destination of a payload that is being received, when the connection ends.
     pub(crate) fn take_place(&mut self) -> Option<Buf> {
         match std::mem::replace(&mut self.stage, Stage::Header) {
             Stage::Placing(placing) => Some(placing.buf),
@@ -268,8 +273,9 @@ impl Receive {
         }
     }
 
-    /// Gives back memory that an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub(crate) fn shrink(&mut self) {
+        // A buffer with a partial PDU or a destination in use is kept.
         if self.start == self.end && !matches!(self.stage, Stage::Placing(_)) {
             (self.start, self.end) = (0, 0);
             self.offer_bytes = OFFER_BYTES_IDLE;
@@ -277,7 +283,7 @@ impl Receive {
         }
     }
 
-    /// How far the PDU has come that is on its way.
+    /// Returns the progress of the PDU that is being received.
     pub(crate) fn under_way(&self) -> UnderWay<'_> {
         let trailer = |data_bytes| self.limits.trailer_bytes(data_bytes);
         let here = &self.buffer[self.start..self.end];
@@ -289,28 +295,29 @@ impl Receive {
             Stage::Trailer { data_bytes, .. } => trailer(*data_bytes),
             Stage::Dropping { left } => *left,
         };
+        // Part of the trailer may already be in the buffer.
         UnderWay::Left(left - here.len().min(left))
     }
 
-    /// True when nothing has come behind the last step.
+    /// True when all received bytes have been consumed.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self.stage, Stage::Header) && self.start == self.end
     }
 
-    /// Memory of the buffer.
+    /// Allocated size of the buffer in bytes.
     #[cfg(test)]
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Forgets everything that has come.
+    /// Discards all received bytes.
     pub(crate) fn clear(&mut self) {
         self.stage = Stage::Header;
         (self.start, self.end) = (0, 0);
         self.shrink();
     }
 
-    /// A receive that fills the offer shows that more is coming than it takes.
+    /// Grows the offer when a receive has filled it: more bytes are waiting than it takes.
     fn adapt(&mut self, full: bool) {
         if full {
             self.offer_bytes = (self.offer_bytes * 4).min(self.limits.buffer_bytes_max);
@@ -319,10 +326,11 @@ impl Receive {
 
     fn make_room(&mut self) {
         if self.start > 0 {
-            // At most one PDU that is not whole remains: all others were taken.
+            // At most one incomplete PDU remains, so the copy is short: all others were consumed.
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
+        // Room for at least one header is always offered, even when the buffer is at its maximum.
         let wanted = (self.end + self.offer_bytes).min(self.limits.buffer_bytes_max.max(self.end + HEADER_BYTES));
         if self.buffer.capacity() < wanted {
             self.buffer.reserve_exact(wanted - self.buffer.len());
@@ -335,22 +343,28 @@ impl Receive {
         let bytes = &buffer[*start..*end];
         let Some((basic, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return Ok(Step::Wait) };
         let additional_bytes = usize::from(basic[4]) * 4;
+        // DataSegmentLength is a 24-bit field (RFC 7143 §11.2.1.6).
         let data_bytes = u32::from_be_bytes([0, basic[5], basic[6], basic[7]]);
         let digest_bytes = if limits.digests.header { 4 } else { 0 };
         let Some((additional, rest)) = rest.split_at_checked(additional_bytes) else { return Ok(Step::Wait) };
         let Some((digest, rest)) = rest.split_at_checked(digest_bytes) else { return Ok(Step::Wait) };
+        // The trailer counts as part of the payload, so that a PDU is complete with its digest.
         let trailer_bytes = limits.trailer_bytes(data_bytes as usize);
         let head_bytes = bytes.len() - rest.len();
+        // RFC 7143 §7.8: a wrong header digest may be recovered by dropping the PDU. Its length fields are trusted
+        // once; if the next header is wrong as well, the stream has lost PDU boundaries.
         if limits.digests.header && crc32c_append(crc32c(basic), additional).to_le_bytes() != *digest {
             let believable = limits.recovers && !*lost && data_bytes <= limits.data_segment_bytes_max;
             if !believable {
                 return Err(Fault { violation: Violation::HeaderDigestWrong, header: None });
             }
             *lost = true;
+            // The header itself cannot be trusted for anything but its length, so it is not reported.
             *stage = Stage::Dropping { left: head_bytes + data_bytes as usize + trailer_bytes };
             return Ok(Step::Lost);
         }
         *lost = false;
+        // Checked before the payload is awaited, so that no peer can make us buffer more than we declared.
         if data_bytes > limits.data_segment_bytes_max {
             return Err(Fault { violation: Violation::DataSegmentTooLong, header: Some(*basic) });
         }
@@ -360,9 +374,11 @@ impl Receive {
         let Some((payload, _)) = rest.split_at_checked(payload_bytes) else {
             let missing = payload_bytes - rest.len();
             let fits = head_bytes + payload_bytes <= limits.buffer_bytes_max;
+            // A PDU that is nearly complete, or small, is cheaper to receive through the buffer.
             if !limits.places || (missing < PLACED_BYTES_MIN && fits) {
                 return Ok(Step::Wait);
             }
+            // The header is consumed now; the payload follows in another stage.
             *start += head_bytes;
             *stage = Stage::Asked { data_bytes };
             *header = *basic;
@@ -372,6 +388,7 @@ impl Receive {
         let (data, trailer) = payload.split_at(data_bytes);
         match limits.check_digest(|| crc32c(data), data_bytes, trailer) {
             Ok(()) => Ok(Step::Pdu { head, data }),
+            // The header had its own digest, so it identifies the damaged PDU for the Reject (RFC 7143 §7.8).
             Err(_) if limits.recovers => Ok(Step::Damaged { header: *basic }),
             Err(violation) => Err(Fault { violation, header: Some(*basic) }),
         }
@@ -383,6 +400,7 @@ impl Receive {
         let buf = buf.take();
         let trailer_bytes = self.limits.trailer_bytes(data_bytes);
         let Some(trailer) = self.buffer[self.start..self.end].get(..trailer_bytes) else {
+            // The trailer is at most seven bytes, so it is received into the buffer.
             self.stage = Stage::Trailer { buf, crc, data_bytes };
             return Ok(Step::Wait);
         };
@@ -399,6 +417,7 @@ impl Receive {
 
 impl Placing {
     fn advance(&mut self, len: usize, digest: bool) {
+        // Computed as data arrives, while it is still in the CPU cache.
         if digest {
             self.crc = crc32c_append(self.crc, &self.buf[self.at..self.at + len]);
         }
@@ -407,8 +426,9 @@ impl Placing {
     }
 }
 
-/// Judges padding and digest behind a payload with this CRC.
+/// Verifies padding and digest behind a payload with this CRC.
 fn check_trailer(crc: u32, trailer: &[u8]) -> Result<(), Violation> {
+    // The digest covers the padding as well (RFC 7143 §13.1).
     let (padding, digest) = trailer.split_at(trailer.len() - 4);
     if crc32c_append(crc, padding).to_le_bytes() == *digest { Ok(()) } else { Err(Violation::DataDigestWrong) }
 }

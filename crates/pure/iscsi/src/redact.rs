@@ -1,14 +1,15 @@
-//! What of a login is not for others' eyes, taken out of a copy of what went over the wire.
+//! Redaction of CHAP responses in a copy of the traffic of a connection, for packet captures.
 
 use crate::pdu::{BHS_BYTES, Bhs, Opcode, SegmentLengths};
 
-/// Whoever has a response and its challenge can try secrets without asking us.
+/// Key to redact: with a response and its challenge, secrets can be guessed offline.
 const SECRET_KEY: &[u8] = b"CHAP_R=";
-/// The flag of a login PDU whose text goes on in the next one.
+/// C bit of a login PDU: the text continues in the next PDU.
 const CONTINUE: u8 = 0x40;
 
-/// One direction of a connection from its first byte on: the digits of each `CHAP_R` become zeros, and nothing else changes,
-/// no length either. Behind the login everything is let through: nothing is secret there but what hosts read and write.
+/// Redactor of one direction of a connection, from its first byte on. Replaces the digits of each `CHAP_R` by zeros and
+/// changes nothing else, not even a length. Behind the login all bytes pass: they hold no secrets but the data of
+/// hosts.
 ///
 /// *Source*: RFC 7143 §11.12, §11.13, §12.1.3.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ enum Stage {
         have: usize,
         text: Text,
     },
-    /// Additional headers, text, and padding, of which so many bytes have not come.
+    /// Missing bytes of additional header segments, text and padding.
     Segments {
         ahs: usize,
         data: usize,
@@ -32,31 +33,31 @@ enum Stage {
     FullFeature,
 }
 
-/// Where in its pairs a text is.
+/// Position within the key=value pairs.
 #[derive(Clone, Copy, Debug)]
 enum Text {
-    /// So many bytes are those of the secret key.
+    /// Number of bytes that match the secret key so far.
     Key(usize),
-    /// In the value of the secret key, behind so many bytes.
+    /// Number of bytes into the value of the secret key.
     Secret(usize),
     /// In another key, or its value.
     Other,
 }
 
 impl Redactor {
-    /// For a direction of which no byte has been sent.
+    /// Creates the redactor for a direction without any bytes sent.
     #[must_use]
     pub fn new() -> Self {
         Self(Stage::Header { header: [0; BHS_BYTES], have: 0, text: Text::Key(0) })
     }
 
-    /// True when the login is over.
+    /// True when the login phase is over.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.0, Stage::FullFeature)
     }
 
-    /// `bytes`, the next of this direction, have nothing secret in them any more.
+    /// Redacts `bytes`, the next ones of this direction, in place.
     pub fn redact(&mut self, bytes: &mut [u8]) {
         for byte in bytes {
             match &mut self.0 {
@@ -64,6 +65,7 @@ impl Redactor {
                 Stage::Header { header, have, text } => {
                     header[*have] = *byte;
                     *have += 1;
+                    // The header is complete, so the lengths of the segments are known.
                     if *have == BHS_BYTES {
                         self.0 = after(header, *text);
                     }
@@ -77,6 +79,7 @@ impl Redactor {
                     } else {
                         *padding -= 1;
                     }
+                    // A value may continue in the next PDU (C bit), so the position in the text is carried over.
                     if *ahs + *data + *padding == 0 {
                         self.0 = Stage::next(if *goes_on { *text } else { Text::Key(0) });
                     }
@@ -98,14 +101,16 @@ impl Stage {
     }
 }
 
-/// What follows a header.
+/// Returns the stage that follows a header.
 fn after(header: &Bhs, text: Text) -> Stage {
+    // The first other PDU ends the login phase of this direction.
     if !matches!(Opcode::of(header), Ok(Opcode::LoginRequest | Opcode::LoginResponse)) {
         return Stage::FullFeature;
     }
     let lengths = SegmentLengths::parse(header);
     let (ahs, data) = (lengths.ahs_bytes, lengths.data_bytes);
     if ahs + data == 0 {
+        // A PDU without segments also ends a text that was continued.
         return Stage::next(Text::Key(0));
     }
     let padding = lengths.padded_data_bytes() - data;
@@ -113,13 +118,15 @@ fn after(header: &Bhs, text: Text) -> Stage {
 }
 
 impl Text {
-    /// The byte that stands for `byte`, the next of the text.
+    /// Returns the replacement of `byte`, the next one of the text.
     fn redact(&mut self, byte: u8) -> u8 {
+        // A NUL byte ends every pair, and the next key starts.
         if byte == 0 {
             *self = Self::Key(0);
             return 0;
         }
         match *self {
+            // Keys are compared without case, so that a misspelled key cannot leak its value.
             Self::Key(matched) if byte.eq_ignore_ascii_case(&SECRET_KEY[matched]) => {
                 let matched = matched + 1;
                 *self = if matched == SECRET_KEY.len() { Self::Secret(0) } else { Self::Key(matched) };
@@ -131,7 +138,7 @@ impl Text {
             }
             Self::Secret(behind) => {
                 *self = Self::Secret(behind + 1);
-                // How it is written (0x, 0b) is left as it is.
+                // The base prefix (0x, 0b) is kept.
                 if behind == 1 && matches!(byte, b'x' | b'X' | b'b' | b'B') { byte } else { b'0' }
             }
         }
@@ -143,7 +150,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A login PDU that carries `text`.
+    /// Login PDU that carries `text`.
     fn login(opcode: Opcode, goes_on: bool, text: &[u8]) -> Vec<u8> {
         let mut pdu = vec![0; BHS_BYTES];
         pdu[0] = opcode as u8 | 0x40;

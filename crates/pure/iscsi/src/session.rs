@@ -1,4 +1,4 @@
-//! What belongs to a session and not to a connection: the order of its requests and the tasks that live.
+//! State of a session that is independent of its connections: command ordering and live tasks.
 
 pub(crate) mod slab;
 pub(crate) mod tasks;
@@ -11,31 +11,33 @@ use window::{Arrival, CommandWindow};
 
 pub use slab::TaskId;
 
-/// The command window and the tasks behind it. `H` is what waits for its turn, `T` a task.
+/// Command window and tasks of a session. `H` is a request held for its turn, `T` a task.
 #[derive(Debug)]
 pub(crate) struct Session<H, T> {
     pub(crate) window: CommandWindow<H>,
     tasks: Tasks<T>,
     ordered_max: u32,
     immediate_max: u32,
-    /// Tasks that came in the order of CmdSN; MaxCmdSN is counted from the places that they leave.
+    /// Number of tasks that arrived in CmdSN order; MaxCmdSN follows from the remaining places.
     ordered: u32,
     immediate: u32,
 }
 
 impl<H, T: Tagged> Session<H, T> {
-    /// The tasks that live.
+    /// Returns the live tasks.
     pub(crate) fn tasks(&self) -> &Tasks<T> {
         &self.tasks
     }
 
-    /// A session that expects `first` and has places for so many tasks of either kind.
+    /// Creates a session that expects CmdSN `first` and has the given places for ordered and immediate tasks.
     pub(crate) fn new(first: CmdSn, ordered_max: u32, immediate_max: u32) -> Self {
         let window = CommandWindow::new(first, ordered_max);
         Self { window, tasks: Tasks::new(), ordered_max, immediate_max, ordered: 0, immediate: 0 }
     }
 
-    /// The tag can be that of a new task, and there is a place for it.
+    /// Checks that a task may be created with this tag, and that an immediate one has a place.
+    ///
+    /// *Errors*: the violated rule.
     #[inline]
     pub(crate) fn admit(&self, tag: InitiatorTaskTag, immediate: bool) -> Result<(), Violation> {
         if tag.is_reserved() {
@@ -50,22 +52,22 @@ impl<H, T: Tagged> Session<H, T> {
         Ok(())
     }
 
-    /// True when the request with `cmd_sn` is the one whose turn it is, and none that came early waits for it.
+    /// True when the request with `cmd_sn` is the next in order, and no early request is held.
     #[inline]
     pub(crate) fn is_next(&self, cmd_sn: CmdSn) -> bool {
         self.window.judge(cmd_sn) == Arrival::Next && !self.window.holds_any()
     }
 
-    /// The request whose turn it is was dealt with, and never had a place.
+    /// Advances past a request that was answered without becoming a task.
     #[inline]
     pub(crate) fn pass(&mut self) {
         self.window.advance();
         self.open();
     }
 
-    /// The task lives.
+    /// Adds a task.
     ///
-    /// *Panics*: when [`Session::admit`] was not asked, or a task in order is outside the window.
+    /// *Panics*: when [`Session::admit`] was not called, or an ordered task is outside the window.
     pub(crate) fn insert(&mut self, task: T) -> TaskId {
         let count = if task.is_immediate() { &mut self.immediate } else { &mut self.ordered };
         *count += 1;
@@ -74,7 +76,7 @@ impl<H, T: Tagged> Session<H, T> {
         self.tasks.insert(task)
     }
 
-    /// The task is forgotten; its place is open again. True when it lived.
+    /// Removes a task and opens its place in the window. True when it existed.
     pub(crate) fn remove(&mut self, id: TaskId) -> bool {
         let Some(task) = self.tasks.find(id) else { return false };
         let count = if task.is_immediate() { &mut self.immediate } else { &mut self.ordered };
@@ -85,38 +87,38 @@ impl<H, T: Tagged> Session<H, T> {
         true
     }
 
-    /// The tag of the task is the initiator's again, though the task lives.
+    /// Frees the tag of a task, which remains.
     pub(crate) fn untag(&mut self, id: TaskId) {
         self.tasks.untag(id);
     }
 
-    /// MaxCmdSN follows the free places.
+    /// Raises MaxCmdSN to match the free places.
     #[inline]
     pub(crate) fn open(&mut self) {
         self.window.open(self.ordered_max - self.ordered);
     }
 
-    /// The task that `id` names, while it lives.
+    /// Returns the task of `id`, if it is live.
     pub(crate) fn find(&self, id: TaskId) -> Option<&T> {
         self.tasks.find(id)
     }
 
-    /// The task that `id` names, while it lives.
+    /// Returns the task of `id`, if it is live.
     pub(crate) fn find_mut(&mut self, id: TaskId) -> Option<&mut T> {
         self.tasks.find_mut(id)
     }
 
-    /// The task with `tag`.
+    /// Returns the task with `tag`.
     pub(crate) fn by_tag(&self, tag: InitiatorTaskTag) -> Option<TaskId> {
         self.tasks.by_tag(tag)
     }
 
-    /// The tasks for which `test` is true.
+    /// Returns the tasks that satisfy `test`.
     pub(crate) fn matching(&self, mut test: impl FnMut(&T) -> bool) -> Vec<TaskId> {
         self.tasks.iter().filter(|(_, task)| test(task)).map(|(id, _)| id).collect()
     }
 
-    /// How many tasks live.
+    /// Number of live tasks.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()

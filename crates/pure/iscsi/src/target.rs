@@ -1,4 +1,4 @@
-//! The target's side of a session and its connections.
+//! Target role: sessions and their connections.
 
 mod at_once;
 mod command;

@@ -1,4 +1,4 @@
-//! Both machines, driven from outside: transcripts as text, properties over splits and mutations, hostile input.
+//! Both state machines, driven from outside: transcripts as text, properties over splits and mutations, hostile input.
 
 mod at_once;
 mod connections;

@@ -1,4 +1,4 @@
-//! Text: the `key=value` pairs of login and text PDUs, their forms and their bounds.
+//! Text format: `key=value` pairs of login and text PDUs, forms of values, and limits.
 //!
 //! *Source*: RFC 7143 §6.1, §6.2.
 
@@ -15,7 +15,7 @@ pub use pairs::{PAIRS_MAX, Pairs};
 pub use value::{BINARY_BYTES_MAX, base64, binary, boolean, hexadecimal, list, number, range};
 pub use writer::{TextPart, TextWriter};
 
-/// The most text that one PDU carries while the login lasts: the default MaxRecvDataSegmentLength.
+/// Maximum text in one PDU during the login phase in bytes: the default MaxRecvDataSegmentLength.
 pub const LOGIN_SEGMENT_BYTES_MAX: usize = 8192;
-/// The most text that one exchange carries, and that a whole login does.
+/// Maximum text of one exchange, and of a whole login, in bytes.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;

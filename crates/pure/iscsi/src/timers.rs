@@ -1,70 +1,71 @@
-//! When a connection has been silent, stuck or slow for too long.
+//! Timers of a connection: login deadline, keep-alive pings, silent peers, and output that does not move.
 
 use crate::CloseReason;
 use shard::Time;
 use std::time::Duration;
 
-/// How patient a connection is.
+/// Timeouts of a connection in full feature phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// How long the peer may be silent before it is pinged.
+    /// Silence of the peer after which it is pinged.
     pub(crate) idle_interval: Duration,
-    /// How long a pinged peer may stay silent, and how long output may not move at all.
+    /// Maximum time for the answer to a ping, and maximum time without progress of queued output.
     pub(crate) answer_timeout: Duration,
 }
 
-/// What the clock is asked for.
+/// State of the timers of a connection.
 #[derive(Debug)]
 pub(crate) struct Timers {
     patience: Patience,
-    /// When the peer was last heard.
+    /// Time of the last reception.
     heard: Time,
-    /// When it was asked whether it is there, and has not been heard since.
+    /// Time of the ping that has not been answered by any reception since.
     pinged: Option<Time>,
-    /// When the connection ends, whatever comes, and why.
+    /// Time at which the connection ends unconditionally, and the reason.
     deadline: Option<(Time, CloseReason)>,
-    /// Since when output has been waiting at this count of transmitted bytes.
+    /// Time since which output is queued without progress, and the count of sent bytes at that time.
     stuck: Option<(Time, u64)>,
 }
 
-/// What is due.
+/// Action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
-    /// The peer has been silent for the idle interval.
+    /// Ping the peer, which has been silent for the idle interval.
     Ping,
     Close(CloseReason),
 }
 
-/// What the timers look at.
+/// Input of the timers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pulse {
     pub(crate) queued_bytes: usize,
     pub(crate) transmitted_bytes: u64,
-    /// False while nothing is received on purpose: then silence says nothing.
+    /// False while reception is paused on purpose: silence has no meaning then.
     pub(crate) listening: bool,
 }
 
 impl Timers {
-    /// The connection has until the deadline to log in.
+    /// Starts the timers with the login deadline.
     pub(crate) fn new(now: Time, patience: Patience, login_timeout: Duration) -> Self {
         let deadline = Some((now + login_timeout, CloseReason::LoginTimeout));
         Self { patience, heard: now, pinged: None, deadline, stuck: None }
     }
 
-    /// The connection ends at `at`, for `reason`, unless this changes. `None` ends only for silence.
+    /// Sets the deadline and the reason for ending the connection. With `None` only silence and stuck output end it.
     pub(crate) fn set_deadline(&mut self, deadline: Option<(Time, CloseReason)>) {
         self.deadline = deadline;
     }
 
-    /// The peer was heard.
+    /// Records a reception.
     pub(crate) fn handle_heard(&mut self, now: Time, pulse: Pulse) {
         self.heard = now;
+        // Any reception answers a ping.
         self.pinged = None;
         self.watch_output(now, pulse);
     }
 
-    /// When something is due at the earliest.
+    /// Returns the earliest time at which an action can be due.
     pub(crate) fn next(&self) -> Time {
         let silence = match self.pinged {
             Some(pinged) => pinged + self.patience.answer_timeout,
@@ -74,19 +75,22 @@ impl Timers {
         self.stuck.map_or(deadline, |(since, _)| deadline.min(since + self.patience.answer_timeout))
     }
 
-    /// What is due at `now`.
+    /// Returns the action that is due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Time, pulse: Pulse) -> Due {
         if let Some((_, reason)) = self.deadline.filter(|(at, _)| *at <= now) {
             return Due::Close(reason);
         }
         let stuck_before = self.stuck;
         self.watch_output(now, pulse);
+        // Only output that was stuck before this call and still is counts; progress in between restarts the timeout.
         if let (Some((since, _)), true) = (self.stuck, self.stuck == stuck_before)
             && since + self.patience.answer_timeout <= now
         {
             return Due::Close(CloseReason::OutputStuck);
         }
+        // Reception is paused, so silence is our own doing.
         if !pulse.listening {
+            // The idle interval restarts once reception resumes.
             self.heard = now;
             self.pinged = None;
             return Due::Nothing;

@@ -1,5 +1,5 @@
-//! The bytes on their way out: headers and small payloads lie contiguous in one run, large payloads are
-//! referenced where they are. One vectored send takes all of it.
+//! Transmit path: headers and small payloads are copied into one contiguous run, large payloads are sent by reference.
+//! One vectored send takes all of it.
 
 use crate::pdu::SegmentLengths;
 use crate::receive::Digests;
@@ -9,23 +9,24 @@ use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::ops::Range;
 
-/// Payloads up to this size are copied beside their header, which costs less than a reference of their own.
+/// Maximum payload size that is copied behind its header, which costs less than a reference.
 pub(crate) const INLINE_BYTES_MAX: usize = 2 << 10;
-/// A piece of a large payload below this size is copied all the same.
+/// Minimum size of a fragment of a large payload that is sent by reference.
 const REFERENCE_BYTES_MIN: usize = 1 << 10;
-/// Copied bytes up to which answers are queued; the rest waits in its tasks.
+/// Limit on copied bytes up to which responses are queued; further ones wait in their tasks.
 const ROOM_FLAT_BYTES: usize = 256 << 10;
-/// Bytes of all kinds up to which answers are queued: more than a socket takes at once.
+/// Limit on queued bytes of all kinds up to which responses are queued: more than a socket accepts at once.
 const ROOM_BYTES: usize = 4 << 20;
-/// Copied bytes from which nothing more is received: only answers that no task bounds (echoes, Rejects) come here.
+/// Limit on copied bytes from which nothing more is received. Only responses that no task bounds (NOP-In echoes,
+/// Rejects) can reach it.
 const FLOODED_FLAT_BYTES: usize = ROOM_FLAT_BYTES + (128 << 10);
-/// What an idle connection keeps of the contiguous run.
+/// Capacity of the contiguous run that an idle connection keeps, in bytes.
 const IDLE_BYTES: usize = 512;
 
-/// The pieces of one vectored send.
+/// Slices of one vectored send.
 pub type Gathered<'a> = SmallVec<[IoSlice<'a>; 128]>;
 
-/// Leaves the first pieces, until they have `bytes_max` together: the last of them may go beyond.
+/// Truncates `pieces` to about `bytes_max`: the last slice kept may exceed it.
 pub fn shorten(pieces: &mut Gathered<'_>, bytes_max: usize) {
     let mut left = bytes_max;
     let end = pieces.iter().position(|piece| {
@@ -36,24 +37,24 @@ pub fn shorten(pieces: &mut Gathered<'_>, bytes_max: usize) {
     pieces.truncate(end.unwrap_or(pieces.len()));
 }
 
-/// Output that was queued and not yet taken by the socket.
+/// Queue of output that the socket has not accepted yet.
 #[derive(Debug, Default)]
 pub(crate) struct Transmit {
-    /// Headers and small payloads in the order of sending; the bytes before `start` have left.
+    /// Headers and small payloads in sending order; the bytes before `start` have been sent.
     flat: Vec<u8>,
     start: usize,
-    /// Up to the last bytes that lie elsewhere, in the order of sending; those before `first` have left.
+    /// References in sending order, each with the copied bytes that precede it; those before `first` have been sent.
     pieces: Vec<Piece>,
     first: usize,
-    /// Bytes of the flat run behind them.
+    /// Copied bytes behind the last reference.
     tail_bytes: usize,
     queued_bytes: usize,
     transmitted_bytes: u64,
-    /// Which digests the PDUs carry from now on.
+    /// Digests of the PDUs queued from now on.
     pub(crate) digests: Digests,
 }
 
-/// Bytes of the flat run, perhaps none, and behind them bytes that lie elsewhere.
+/// Copied bytes, possibly none, followed by bytes sent by reference.
 #[derive(Debug, Default)]
 struct Piece {
     flat_bytes: usize,
@@ -61,40 +62,41 @@ struct Piece {
 }
 
 impl Transmit {
-    /// Bytes that were queued and have not left.
+    /// Number of queued bytes that have not been sent.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }
 
-    /// True while more answers may be queued.
+    /// True while further responses may be queued.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.flat.len() - self.start < ROOM_FLAT_BYTES && self.queued_bytes < ROOM_BYTES
     }
 
-    /// True when so many answers are queued that questions must wait.
+    /// True when so many responses are queued that no further requests are received.
     pub(crate) fn is_flooded(&self) -> bool {
         self.flat.len() - self.start >= FLOODED_FLAT_BYTES
     }
 
-    /// All bytes that ever left.
+    /// Number of bytes sent since the start.
     pub(crate) fn transmitted_bytes(&self) -> u64 {
         self.transmitted_bytes
     }
 
-    /// A PDU with `header` and a copy of `data` is queued.
+    /// Queues a PDU with `header` and a copy of `data`.
     pub(crate) fn push(&mut self, header: &[u8; 48], data: &[u8]) {
         self.push_header(header, &[], data.len());
         self.push_flat(data);
         self.push_trailer(data.len(), || crc32c(data));
     }
 
-    /// Bytes that were whole PDUs on another connection's way out are queued.
+    /// Queues bytes that are complete PDUs, taken over from the queue of another connection.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
+        // The bytes are complete PDUs with their digests, so nothing is added.
         self.push_flat(bytes);
     }
 
-    /// All that is queued, which nobody else sends any more.
+    /// Removes and returns all queued bytes, because another connection will send them.
     pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
         let mut slices = Gathered::new();
         let mut bytes = Vec::with_capacity(self.queued_bytes);
@@ -106,8 +108,8 @@ impl Transmit {
         bytes
     }
 
-    /// A PDU with `header`, `additional` header segments and the bytes of `data` in `range` is queued; large
-    /// bytes are not copied.
+    /// Queues a PDU with `header`, `additional` header segments and the bytes of `data` in `range`; large fragments are
+    /// sent by reference.
     pub(crate) fn push_rope(&mut self, header: &[u8; 48], additional: &[u8], data: &Rope, range: Range<usize>) {
         let len = range.len();
         self.push_header(header, additional, len);
@@ -123,6 +125,8 @@ impl Transmit {
             if self.digests.data {
                 crc = part.slice(from..to).crc32c_append(crc);
             }
+            // A small payload is copied whole. A large one is referenced fragment by fragment, except for short
+            // fragments.
             if len <= INLINE_BYTES_MAX || to - from < REFERENCE_BYTES_MIN {
                 self.push_flat(&part[from..to]);
             } else {
@@ -133,7 +137,7 @@ impl Transmit {
         self.push_trailer(len, || crc);
     }
 
-    /// A PDU with `header` and all of `data` is queued; large bytes are not copied.
+    /// Queues a PDU with `header` and all of `data`; large fragments are sent by reference.
     pub(crate) fn push_whole(&mut self, header: &[u8; 48], data: Rope) {
         let len = data.len();
         self.push_header(header, &[], len);
@@ -144,10 +148,11 @@ impl Transmit {
         self.push_trailer(len, || crc);
     }
 
-    /// Adds slices for what is queued, in order, until all is there or `into` has no place of its own left.
+    /// Appends slices of the queued output in order, until all are included or `into` would spill to the heap.
     pub(crate) fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
         let mut rest = &self.flat[self.start..];
         for Piece { flat_bytes, view } in &self.pieces[self.first..] {
+            // Two slices per piece: the copied bytes before it, and the piece itself.
             if into.len() + 2 > into.inline_size() {
                 return;
             }
@@ -163,7 +168,7 @@ impl Transmit {
         }
     }
 
-    /// The first `len` queued bytes are forgotten: they have left.
+    /// Removes the first `len` bytes from the queue: they have been sent.
     ///
     /// *Panics*: when fewer are queued.
     pub(crate) fn handle_transmitted(&mut self, mut len: usize) {
@@ -171,7 +176,7 @@ impl Transmit {
         self.queued_bytes -= len;
         self.transmitted_bytes += len as u64;
         if self.queued_bytes == 0 {
-            // Mostly a socket takes all.
+            // Common case: the socket accepted everything.
             self.pieces.clear();
             self.flat.clear();
             (self.first, self.start, self.tail_bytes) = (0, 0, 0);
@@ -187,44 +192,48 @@ impl Transmit {
             let view_bytes = len.min(front.view.len());
             len -= view_bytes;
             if front.flat_bytes == 0 && view_bytes == front.view.len() {
+                // The buffer of a sent payload is released here, not when the queue is compacted.
                 *front = Piece::default();
                 self.first += 1;
             } else if view_bytes > 0 {
                 front.view = front.view.slice(view_bytes..);
             }
         }
+        // The remaining bytes are copied bytes behind the last reference.
         self.tail_bytes -= len;
         self.start += len;
         self.reclaim();
     }
 
-    /// Gives back memory that an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub(crate) fn shrink(&mut self) {
         if self.queued_bytes == 0 {
+            // Capacity above this was needed by a burst; thousands of idle sessions must not keep it.
             self.flat.shrink_to(IDLE_BYTES);
             self.pieces.shrink_to(16);
         }
     }
 
-    /// Memory of the contiguous run.
+    /// Allocated size of the contiguous run in bytes.
     #[cfg(test)]
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.flat.capacity()
     }
 
-    /// Forgets everything that has not left.
+    /// Discards all unsent output.
     pub(crate) fn clear(&mut self) {
+        // The byte counter survives: the output timer compares its values.
         *self = Self { transmitted_bytes: self.transmitted_bytes, digests: self.digests, ..Self::default() };
     }
 
-    /// Forgets what has left.
+    /// Compacts the queue.
     fn reclaim(&mut self) {
         if self.first > self.pieces.len() / 2 {
             self.pieces.drain(..self.first);
             self.first = 0;
         }
         if self.start > self.flat.len() / 2 {
-            // What remains is smaller than what left since the last move, so a byte is moved once on average.
+            // The rest is smaller than the bytes sent since the last compaction, so each byte is moved once on average.
             self.flat.copy_within(self.start.., 0);
             self.flat.truncate(self.flat.len() - self.start);
             self.start = 0;
@@ -234,6 +243,7 @@ impl Transmit {
     #[inline]
     fn push_header(&mut self, header: &[u8; 48], additional: &[u8], data_bytes: usize) {
         let follows = SegmentLengths { ahs_bytes: additional.len(), data_bytes };
+        // A header that does not match its segments would desynchronize the stream at the peer.
         assert_eq!(SegmentLengths::parse(header), follows, "a header announces what follows it");
         self.push_flat(header);
         self.push_flat(additional);
@@ -246,12 +256,13 @@ impl Transmit {
         self.push_flat(&crc.to_le_bytes());
     }
 
-    /// The padding to a multiple of four bytes, and the digest over payload and padding.
+    /// Queues the padding to a multiple of four bytes, and the digest over payload and padding.
     #[inline]
     fn push_trailer(&mut self, data_bytes: usize, crc: impl FnOnce() -> u32) {
         const ZEROS: [u8; 4] = [0; 4];
         let padding = &ZEROS[..data_bytes.next_multiple_of(4) - data_bytes];
         self.push_flat(padding);
+        // An empty data segment has no digest (RFC 7143 §11.2.3).
         if self.digests.data && data_bytes > 0 {
             self.push_digest(crc32c_append(crc(), padding));
         }
@@ -267,7 +278,8 @@ impl Transmit {
         self.queued_bytes += bytes.len();
     }
 
-    /// The next piece of a payload of so many bytes; `crc` and its bytes, where somebody asks for that.
+    /// Queues the next fragment of a payload of `payload_bytes`; returns the CRC continued over it where data digests
+    /// are in use.
     #[inline]
     fn push_part(&mut self, payload_bytes: usize, part: View, crc: u32) -> u32 {
         let crc = if self.digests.data { part.crc32c_append(crc) } else { crc };
@@ -292,7 +304,7 @@ mod tests {
     use block::Buf;
     use proptest::prelude::*;
 
-    /// A header of these bytes that announces `data_bytes`.
+    /// Header with this first byte that announces `data_bytes`.
     fn header(byte: u8, data_bytes: usize) -> [u8; 48] {
         let mut header = [byte; 48];
         header[4..8].copy_from_slice(&u32::try_from(data_bytes).expect("it is short").to_be_bytes());

@@ -1,10 +1,10 @@
-//! What a peer can do wrong: one variant for each rule, its doc line the rule and where it stands.
+//! Protocol violations of a peer: one variant per rule, with the rule and its section in the doc line.
 //!
-//! The medium's errors are `block::IoError`, the operator's are sentences, ours are asserts.
+//! Errors of the medium are `block::IoError`, errors of the operator are sentences, errors of our own are asserts.
 
 use crate::pdu::RejectReason;
 
-/// A rule of the protocol that the peer has broken.
+/// Rule of the protocol that the peer has broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Violation {
     // ── Headers (RFC 7143 §11) ──
@@ -128,7 +128,7 @@ pub enum Violation {
     /// The version in force is one that both sides speak: 0 (§11.12.4, §11.13.2).
     #[error("no protocol version is common")]
     VersionUnknown,
-    /// Only who is asked to leave a stage leaves it, and for where it was asked to go (§6.3).
+    /// Only a side that was asked to leave a stage leaves it, and only for the requested stage (§6.3).
     #[error("the target left a stage that it was not asked to leave")]
     TransitUnasked,
     /// The last login response names the session (§11.13.3).
@@ -140,10 +140,10 @@ pub enum Violation {
     /// The chosen authentication method and algorithm are among the offered ones (§12.1, §12.1.3).
     #[error("an authentication was chosen that was not offered")]
     AuthNotOffered,
-    /// Nobody sends the other's challenge back (§9.2.1).
+    /// Neither side returns the challenge of the other (§9.2.1).
     #[error("our own challenge came back")]
     ChallengeReflected,
-    /// Who is asked to prove itself does (§12.1.3).
+    /// A side that is asked to authenticate does so (§12.1.3).
     #[error("the target did not prove that it knows its secret")]
     TargetNotProven,
 
@@ -157,13 +157,13 @@ pub enum Violation {
     /// A data segment is no longer than the receiver's MaxRecvDataSegmentLength (§13.12).
     #[error("a data segment is longer than its receiver takes")]
     DataSegmentTooLong,
-    /// A task has a tag, and the reserved one is none (§11.2.1.8).
+    /// The reserved tag 0xffffffff is not valid for a task (§11.2.1.8).
     #[error("a task has the reserved tag")]
     TaskTagReserved,
-    /// The tag of a task is unique while the task lives (§11.2.1.8).
+    /// The tag of a task is unique while the task is active (§11.2.1.8).
     #[error("a task has the tag of another one that lives")]
     TaskTagInUse,
-    /// What a target sends for a task names one that lives (§11.2.1.8).
+    /// A PDU that the target sends for a task has the tag of an active task (§11.2.1.8).
     #[error("there is no task with this tag")]
     TaskTagUnknown,
     /// The number of immediate requests at once is limited (§4.2.2.1).
@@ -214,10 +214,10 @@ pub enum Violation {
     /// A discovery session has text, pings and a logout only (§4.3).
     #[error("a discovery session was asked for more than discovery")]
     OnlyDiscovery,
-    /// There is no SNACK at ErrorRecoveryLevel 0 (§11.16).
+    /// SNACK is not permitted at ErrorRecoveryLevel 0 (§11.16).
     #[error("a SNACK came at ErrorRecoveryLevel 0")]
     SnackWithoutRecovery,
-    /// A SNACK asks for what was sent and not acknowledged (§11.16).
+    /// A SNACK requests only PDUs that were sent and are not acknowledged (§11.16).
     #[error("a SNACK asks for what was not sent, or is there no more")]
     SnackOfNothing,
     /// Data is acknowledged when the target asks for it (§11.16.1).
@@ -238,9 +238,9 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// True when the connection cannot go on: at error recovery level 0 whatever breaks the format or the
-    /// sequence of PDUs ends the session, and only what leaves both whole is answered with a Reject alone. A text exchange
-    /// that fails ends alone.
+    /// True when the connection cannot continue. At error recovery level 0, a violation of the format or the sequence
+    /// of PDUs ends the session; only one that leaves both intact is answered with a Reject alone. A failed text
+    /// exchange ends alone.
     ///
     /// *Source*: RFC 7143 §6.4, §7.3, §7.7, §7.11, §7.13.
     #[must_use]
@@ -259,14 +259,14 @@ impl Violation {
         )
     }
 
-    /// The rule as a sentence without its end that says what is so instead, and where it stands, where a login can break it.
+    /// Returns a clause that states the violation, with the section of the rule where a login can break it.
     #[must_use]
     pub fn rule(self) -> String {
         let section = self.section_of_login();
         section.map_or_else(|| self.to_string(), |section| format!("{self} (RFC 7143 §{section})"))
     }
 
-    /// Where the rules stand that a login can break.
+    /// Section of the rule, for violations that a login can commit.
     fn section_of_login(self) -> Option<&'static str> {
         Some(match self {
             Self::OpcodeUnknown | Self::OpcodeOfTheOtherRole => "11.2.1.2",
@@ -288,7 +288,7 @@ impl Violation {
         })
     }
 
-    /// The reason that a Reject in full feature phase gives for this.
+    /// Returns the reason code of the Reject in full feature phase.
     #[must_use]
     pub fn reject_reason(self) -> RejectReason {
         match self {

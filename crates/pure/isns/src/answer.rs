@@ -1,4 +1,4 @@
-//! What an iSNS server answers.
+//! Answers of an iSNS server.
 
 use crate::Violation;
 use crate::attribute::{Attributes, Tag, ip_of, number_of, text_of};
@@ -7,45 +7,46 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// How a request went. *Source*: RFC 4171 §5.4.
+/// Status of a request. *Source*: RFC 4171 §5.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u32);
 
-/// The answer to a request.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What it answers.
+    /// Function of the answer.
     pub function: Function,
-    /// The number of the request.
+    /// Transaction number of the request.
     pub transaction: u16,
-    /// How it went.
+    /// Status of the request.
     pub status: Status,
     attributes: Vec<u8>,
 }
 
-/// A target and a portal that leads to it, as the server has it.
+/// Target with a portal through which it is reachable, according to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// The iSCSI name of the target.
+    /// iSCSI name of the target.
     pub target: String,
-    /// Where the portal listens.
+    /// Address of the portal.
     pub portal: SocketAddr,
 }
 
-/// Takes what comes from the server, in pieces of any length.
+/// Parser of the server's byte stream, which arrives in pieces of any length.
 #[derive(Debug, Default)]
 pub struct Answers(Joiner);
 
 impl Answers {
-    /// The server has sent this.
+    /// Adds received bytes.
     pub fn handle(&mut self, bytes: &[u8]) {
         self.0.handle(bytes);
     }
 
-    /// The next answer, when all of it has come.
+    /// Returns the next answer once it is complete.
     ///
-    /// *Errors*: any [`Violation`]; nothing more can be read then.
+    /// *Errors*: any [`Violation`]; nothing more can be read after that.
     pub fn poll(&mut self) -> Result<Option<Answer>, Violation> {
+        // An answer begins with a four-byte status (RFC 4171 §5.7).
         let Some(message) = self.0.poll()? else { return Ok(None) };
         let (status, attributes) = message.payload.split_first_chunk::<4>().ok_or(Violation::StatusMissing)?;
         let (status, attributes) = (Status(u32::from_be_bytes(*status)), attributes.to_vec());
@@ -54,20 +55,21 @@ impl Answers {
 }
 
 impl Answer {
-    /// Its attributes, those of the message's key first.
+    /// Attributes of the answer, those of the message key first.
     #[must_use]
     pub fn attributes(&self) -> Attributes<'_> {
         Attributes(&self.attributes)
     }
 
-    /// True when an object of the answer has this attribute: behind the delimiter, and not as what was asked for.
+    /// True when an object of the answer has this attribute, behind the delimiter and with a value; the echoed
+    /// query does not count.
     ///
     /// *Errors*: [`Violation::AttributeCut`].
     pub fn tells(&self, wanted: Tag) -> Result<bool, Violation> {
         Ok(self.found()?.into_iter().any(|(tag, value)| tag == wanted && !value.is_empty()))
     }
 
-    /// The entity of an answer to [`crate::Request::Locate`], where it names one.
+    /// Returns the entity in an answer to [`crate::Request::Locate`], where it names one.
     ///
     /// *Errors*: [`Violation::AttributeCut`].
     pub fn entity(&self) -> Result<Option<String>, Violation> {
@@ -75,22 +77,25 @@ impl Answer {
         Ok(found.map(|(_, value)| text_of(value)))
     }
 
-    /// What an answer to [`crate::Request::Locate`] says: each target with each portal that leads to it. A portal group without a tag
-    /// leads nowhere (RFC 4171 §3.4), and one without a name or an address is none.
+    /// Returns each target of an answer to [`crate::Request::Locate`] with each portal through which it is
+    /// reachable.
     ///
-    /// *Errors*: [`Violation::AttributeCut`].
+    /// Portal groups without a tag are not reachable (RFC 4171 §3.4); those without a name or an address are
+    /// skipped. *Errors*: [`Violation::AttributeCut`].
     pub fn located(&self) -> Result<Vec<Located>, Violation> {
         let mut groups: Vec<Group> = Vec::new();
         for (tag, value) in self.found()? {
-            // The attributes of an object stand together, its key first (RFC 4171 §5.6.5.2).
+            // The attributes of an object are contiguous, its key first (RFC 4171 §5.6.5.2).
             if tag == Tag::PG_ISCSI_NAME {
                 groups.push(Group { target: text_of(value), ..Group::default() });
             }
             let Some(group) = groups.last_mut() else { continue };
             match tag {
                 Tag::PG_PORTAL_IP_ADDRESS => group.ip = ip_of(value),
-                // The upper half says whether it is UDP (RFC 4171 §6.3.2).
+                // The upper half tells whether the port is UDP (RFC 4171 §6.3.2).
                 Tag::PG_PORTAL_PORT => group.port = number_of(value).map(|port| (port & 0xffff) as u16),
+                // An attribute without a value is a null tag: not reachable through this portal (RFC 4171
+                // §3.4).
                 Tag::PORTAL_GROUP_TAG => group.has_tag = !value.is_empty(),
                 _ => {}
             }
@@ -98,17 +103,19 @@ impl Answer {
         Ok(groups.into_iter().filter_map(Group::located).collect())
     }
 
-    /// The attributes of the objects that were found: behind the delimiter.
+    /// Attributes of the objects found, behind the delimiter.
     fn found(&self) -> Result<Vec<(Tag, &[u8])>, Violation> {
         let all: Vec<(Tag, &[u8])> = self.attributes().collect::<Result<_, _>>()?;
+        // The message key before the delimiter only repeats the query.
         Ok(all.into_iter().skip_while(|(tag, _)| *tag != Tag::DELIMITER).skip(1).collect())
     }
 
-    /// The time in which the server wants to hear of us, where it says one.
+    /// Returns the registration period that the server demands, where it states one.
     ///
     /// *Errors*: [`Violation::AttributeCut`].
     pub fn period(&self) -> Result<Option<Duration>, Violation> {
         for attribute in self.attributes() {
+            // Servers may return another period than the one requested.
             if let (Tag::REGISTRATION_PERIOD, value) = attribute?
                 && let Some(seconds) = value.first_chunk()
             {
@@ -119,7 +126,7 @@ impl Answer {
     }
 }
 
-/// A portal group as its attributes come.
+/// Portal group, filled as its attributes arrive.
 #[derive(Default)]
 struct Group {
     target: String,
@@ -136,9 +143,9 @@ impl Group {
 }
 
 impl Status {
-    /// It was done.
+    /// Successful.
     pub const SUCCESSFUL: Self = Self(0);
-    /// There is no such thing.
+    /// No such entry.
     pub const NO_SUCH_ENTRY: Self = Self(9);
 }
 
@@ -193,7 +200,7 @@ mod tests {
         }
     }
 
-    /// The attributes of a request, as tags and values.
+    /// Attributes of a request, as tags and values.
     fn told(bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
         Attributes(&bytes[12..]).map(|it| it.expect("whole")).map(|(tag, value)| (tag.0, value.to_vec())).collect()
     }
@@ -269,7 +276,7 @@ mod tests {
                 it.portal(portal, address(at));
                 it.bytes(Tag::PORTAL_GROUP_TAG, tag);
             }
-            // One without an address.
+            // A portal group without an address.
             it.text(Tag::PG_ISCSI_NAME, "iqn.b");
             it.number(Tag::PORTAL_GROUP_TAG, 3);
         });
@@ -302,7 +309,7 @@ mod tests {
             answers.handle(&whole[..end]);
             assert_eq!(answers.poll().map(|answer| answer.is_some()), Ok(false), "{end} bytes on the wire");
         }
-        // The same, by a server that says that this is all.
+        // The same from a server that declares each truncated payload as complete.
         for end in 4..payload.0.len() {
             let cut = answered(|it| it.0.extend(&payload.0[4..end]));
             let read: Vec<_> = cut.attributes().collect();

@@ -1,11 +1,11 @@
-//! Attributes: a tag, a length and a value that fills whole words.
+//! Attributes: a tag, a length, and a value padded to whole words.
 //!
 //! *Source*: RFC 4171 §5.1 (format), §6 (tags).
 
 use crate::Violation;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// What an attribute is.
+/// Tag of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub u32);
 
@@ -25,13 +25,14 @@ impl Tag {
     pub const PORTAL_GROUP_TAG: Self = Self(51);
 }
 
-/// Attributes as they are sent.
+/// Encoder of attributes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
     pub(crate) fn bytes(&mut self, tag: Tag, value: &[u8]) {
         assert!(self.0.len().is_multiple_of(4), "attributes fill whole words (RFC 4171 §5.1.7)");
+        // The length field includes the padding.
         let padded = value.len().next_multiple_of(4);
         self.0.extend(tag.0.to_be_bytes());
         self.0.extend(u32::try_from(padded).expect("values are short").to_be_bytes());
@@ -39,7 +40,7 @@ impl Writer {
         self.0.resize(self.0.len() + padded - value.len(), 0);
     }
 
-    /// Text ends with a zero byte.
+    /// Appends a text with its terminating zero byte.
     pub(crate) fn text(&mut self, tag: Tag, value: &str) {
         assert!(!value.contains('\0'), "a text ends where its value does");
         self.bytes(tag, &[value.as_bytes(), &[0]].concat());
@@ -49,7 +50,7 @@ impl Writer {
         self.bytes(tag, &value.to_be_bytes());
     }
 
-    /// An address, IPv4 inside IPv6, and a TCP port.
+    /// Appends an address, IPv4 mapped to IPv6, and a TCP port.
     pub(crate) fn portal(&mut self, [ip, port]: [Tag; 2], address: SocketAddr) {
         let wide: Ipv6Addr = match address.ip() {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -60,23 +61,23 @@ impl Writer {
     }
 }
 
-/// Text that has come: it ends with a zero byte. What is no UTF-8 is replaced.
+/// Decodes a text up to its terminating zero byte. Invalid UTF-8 is replaced.
 pub(crate) fn text_of(value: &[u8]) -> String {
     let text = value.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// A number that has come; none where it has another length.
+/// Decodes a number; none unless it has four bytes.
 pub(crate) fn number_of(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_be_bytes)
 }
 
-/// An IP address that has come, IPv4 inside IPv6; none where it has another length.
+/// Decodes an IP address, unmapping IPv4 from IPv6; none unless it has 16 bytes.
 pub(crate) fn ip_of(value: &[u8]) -> Option<IpAddr> {
     <[u8; 16]>::try_from(value).ok().map(|octets| Ipv6Addr::from(octets).to_canonical())
 }
 
-/// Attributes that have come, each judged when it is reached. Ends behind the first violation.
+/// Iterator over received attributes, each validated when it is reached. It ends after the first violation.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a>(pub(crate) &'a [u8]);
 
@@ -84,6 +85,7 @@ impl<'a> Attributes<'a> {
     fn parse_next(&mut self) -> Option<(Tag, &'a [u8])> {
         let (tag, rest) = self.0.split_first_chunk::<4>()?;
         let (len, rest) = rest.split_first_chunk::<4>()?;
+        // Values fill whole words (RFC 4171 §5.1); any other length is a violation.
         let len = usize::try_from(u32::from_be_bytes(*len)).ok().filter(|len| len.is_multiple_of(4))?;
         let (value, rest) = rest.split_at_checked(len)?;
         self.0 = rest;
@@ -100,6 +102,7 @@ impl<'a> Iterator for Attributes<'a> {
         }
         let next = self.parse_next().ok_or(Violation::AttributeCut);
         if next.is_err() {
+            // Nothing behind a violation can be located, so the iterator ends.
             self.0 = &[];
         }
         Some(next)

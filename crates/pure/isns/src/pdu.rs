@@ -1,16 +1,16 @@
-//! The header of a PDU, and messages that are cut into several.
+//! PDU header, and fragmentation of messages into PDUs.
 //!
 //! *Source*: RFC 4171 §5.1.
 
 use crate::Violation;
 
-/// Bytes of a header.
+/// Length of a PDU header in bytes.
 pub const HEADER_BYTES: usize = 12;
-/// The longest message that is taken: far more than one entity needs.
+/// Maximum length of an accepted message in bytes: far more than one entity needs.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 const VERSION: u16 = 1;
-/// The most payload of one PDU: whole words, of a length that has 16 bits.
+/// Maximum payload of one PDU: whole words with a 16-bit length.
 const PAYLOAD_BYTES_MAX: usize = 0xfffc;
 
 const CLIENT: u16 = 0x8000;
@@ -18,7 +18,7 @@ pub(crate) const REPLACE: u16 = 0x1000;
 const LAST: u16 = 0x0800;
 const FIRST: u16 = 0x0400;
 
-/// What a message is about. An answer's number has its highest bit set.
+/// Function of a message. The function of an answer has its highest bit set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function(pub u16);
 
@@ -28,21 +28,23 @@ impl Function {
     pub const DEV_ATTR_QRY: Self = Self(0x0002);
     pub const DEV_DEREG: Self = Self(0x0004);
 
-    /// The function of the answer to this one.
+    /// Function of the answer to this one.
     #[must_use]
     pub const fn answer(self) -> Self {
         Self(self.0 | 0x8000)
     }
 }
 
-/// The PDUs of a request with this payload, which is whole words.
+/// Encodes a request with this payload, which is whole words, as PDUs.
 pub(crate) fn emit(function: Function, flags: u16, transaction: u16, payload: &[u8]) -> Vec<u8> {
+    // A message without payload is still one PDU.
     let pdus = payload.len().div_ceil(PAYLOAD_BYTES_MAX).max(1);
     let mut bytes = Vec::with_capacity(payload.len() + pdus * HEADER_BYTES);
     let mut rest = payload;
     for sequence in 0..pdus {
         let (part, after) = rest.split_at(rest.len().min(PAYLOAD_BYTES_MAX));
         rest = after;
+        // A message in a single PDU is both first and last.
         let place = if sequence == 0 { FIRST } else { 0 } | if sequence + 1 == pdus { LAST } else { 0 };
         let len = u16::try_from(part.len()).expect("it was cut to size");
         let sequence = u16::try_from(sequence).expect("messages have a bound");
@@ -55,7 +57,7 @@ pub(crate) fn emit(function: Function, flags: u16, transaction: u16, payload: &[
     bytes
 }
 
-/// A message that has come.
+/// Received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) function: Function,
@@ -63,11 +65,11 @@ pub(crate) struct Message {
     pub(crate) payload: Vec<u8>,
 }
 
-/// Joins what comes in pieces of any length to messages.
+/// Reassembly of messages from pieces of any length.
 #[derive(Debug, Default)]
 pub(crate) struct Joiner {
     bytes: Vec<u8>,
-    /// The message under way, and how many of its PDUs have come.
+    /// Message in progress and the number of its PDUs received.
     under_way: Option<(Message, u16)>,
 }
 
@@ -76,7 +78,7 @@ impl Joiner {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole message, when it has come.
+    /// Returns the next message once it is complete.
     ///
     /// *Errors*: [`Violation::Version`], [`Violation::Order`], [`Violation::TooLong`].
     pub(crate) fn poll(&mut self) -> Result<Option<Message>, Violation> {
@@ -85,9 +87,11 @@ impl Joiner {
             let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
             let (version, function, len) = (word(0), Function(word(2)), usize::from(word(4)));
             let (flags, transaction, sequence) = (word(6), word(8), word(10));
+            // Checked before the length is used: another version may have another header.
             if version != VERSION {
                 return Err(Violation::Version);
             }
+            // The rest of the PDU has not arrived yet.
             let Some(part) = rest.get(..len) else { return Ok(None) };
             let fresh = Message { function, transaction, payload: Vec::new() };
             let (mut message, pdus) = match self.under_way.take() {
@@ -95,10 +99,12 @@ impl Joiner {
                 Some((message, pdus)) if flags & FIRST == 0 && sequence == pdus => (message, pdus),
                 _ => return Err(Violation::Order),
             };
+            // The bound keeps a server from filling memory with a message that never ends.
             if message.payload.len() + len > MESSAGE_BYTES_MAX {
                 return Err(Violation::TooLong);
             }
             message.payload.extend_from_slice(part);
+            // Consumed only once the whole PDU has been accepted.
             self.bytes.drain(..HEADER_BYTES + len);
             if flags & LAST != 0 {
                 return Ok(Some(message));

@@ -1,66 +1,66 @@
-//! What a target asks of an iSNS server.
+//! Requests of a target to an iSNS server.
 
 use crate::attribute::{Tag, Writer};
 use crate::pdu::{Function, REPLACE, emit};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// iSCSI. *Source*: RFC 4171 §6.2.2.
+/// iSCSI entity protocol. *Source*: RFC 4171 §6.2.2.
 const PROTOCOL_ISCSI: u32 = 2;
-/// The bit of a target. *Source*: RFC 4171 §6.4.2.
+/// Node type bit of a target. *Source*: RFC 4171 §6.4.2.
 const NODE_TYPE_TARGET: u32 = 1;
 
-/// Everything that stands behind one network entity.
+/// Network entity with its portals and targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entity {
-    /// Its identifier, at most 255 bytes.
+    /// Identifier of the entity, at most 255 bytes.
     pub identifier: String,
-    /// A server that hears nothing for so long forgets it, in whole seconds.
+    /// Registration period in whole seconds: a server that receives nothing for so long removes the entity.
     pub period: Duration,
-    /// Its portals.
+    /// Portals of the entity.
     pub portals: Vec<Portal>,
-    /// Its targets, at least one: requests are asked in the name of the first.
+    /// Targets of the entity, at least one; requests are sent in the name of the first.
     pub targets: Vec<Target>,
 }
 
-/// A portal.
+/// Portal of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portal {
-    /// Where it listens, no wildcard.
+    /// Address on which it listens; never a wildcard.
     pub address: SocketAddr,
-    /// Its target portal group tag.
+    /// Target portal group tag.
     pub tag: u16,
 }
 
-/// A target.
+/// Target of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its iSCSI name.
+    /// iSCSI name.
     pub name: String,
-    /// The portal group tags through which it shows something; not to be reached through others.
+    /// Portal group tags through which the target is reachable; it is not reachable through others.
     pub tags: Vec<u16>,
 }
 
-/// What is asked.
+/// Request to an iSNS server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// This is the entity from now on, and what was registered of it before is not any more (DevAttrReg).
+    /// Registers the entity, replacing what was registered of it before (`DevAttrReg`).
     Register(&'a Entity),
-    /// Is the entity still known? To ask is a sign of life (DevAttrQry).
+    /// Queries whether the entity is still registered, which also renews its registration (`DevAttrQry`).
     Query(&'a Entity),
-    /// The entity is no more (DevDereg).
+    /// Deregisters the entity (`DevDereg`).
     Deregister(&'a Entity),
-    /// Through which portals is the target of this name reached, and which entity has it (DevAttrQry)?
+    /// Queries the portals through which a target is reachable, and its entity (`DevAttrQry`).
     Locate {
-        /// In whose name it is asked: a target of ours. A server answers those alone that it knows.
+        /// Source node: one of our targets. A server answers only nodes that it knows.
         asker: &'a str,
-        /// The target's iSCSI name.
+        /// iSCSI name of the target.
         name: &'a str,
     },
 }
 
 impl Request<'_> {
-    /// What it is about.
+    /// Function of the request.
     #[must_use]
     pub fn function(self) -> Function {
         match self {
@@ -70,7 +70,7 @@ impl Request<'_> {
         }
     }
 
-    /// The request as it is sent. Its answer has the same transaction number.
+    /// Encodes the request. Its answer has the same transaction number.
     ///
     /// *Panics*: when the entity has no target.
     ///
@@ -78,6 +78,7 @@ impl Request<'_> {
     #[must_use]
     pub fn emit(self, transaction: u16) -> Vec<u8> {
         let mut payload = Writer::default();
+        // Every request begins with the source attribute (RFC 4171 §5.6.1).
         payload.text(Tag::ISCSI_NAME, self.asker());
         match self {
             Self::Register(entity) => {
@@ -85,6 +86,7 @@ impl Request<'_> {
                 payload.bytes(Tag::DELIMITER, &[]);
                 entity.emit(&mut payload);
             }
+            // The message key selects the entity; empty attributes behind the delimiter are those asked for.
             Self::Query(entity) => {
                 payload.text(Tag::ENTITY_IDENTIFIER, &entity.identifier);
                 payload.bytes(Tag::DELIMITER, &[]);
@@ -103,11 +105,12 @@ impl Request<'_> {
                 }
             }
         }
+        // Replacement removes what an earlier configuration registered.
         let flags = if matches!(self, Self::Register(_)) { REPLACE } else { 0 };
         emit(self.function(), flags, transaction, &payload.0)
     }
 
-    /// The source attribute: the iSCSI node that asks. *Source*: RFC 4171 §5.6.1.
+    /// Source attribute: the iSCSI node that sends the request. *Source*: RFC 4171 §5.6.1.
     fn asker(&self) -> &str {
         match self {
             Self::Register(entity) | Self::Query(entity) | Self::Deregister(entity) => &entity.targets[0].name,
@@ -117,11 +120,13 @@ impl Request<'_> {
 }
 
 impl Entity {
-    /// The operating attributes: the entity, its portals, its targets, and through which portals they are to be reached.
+    /// Appends the operating attributes: entity, portals, targets, and the portals through which each target is
+    /// reachable.
     fn emit(&self, payload: &mut Writer) {
         payload.text(Tag::ENTITY_IDENTIFIER, &self.identifier);
         payload.number(Tag::ENTITY_PROTOCOL, PROTOCOL_ISCSI);
         payload.number(Tag::REGISTRATION_PERIOD, u32::try_from(self.period.as_secs()).unwrap_or(u32::MAX));
+        // An object follows its parent: portals and nodes after their entity.
         for portal in &self.portals {
             payload.portal([Tag::PORTAL_IP_ADDRESS, Tag::PORTAL_PORT], portal.address);
         }
@@ -133,7 +138,7 @@ impl Entity {
             for portal in &self.portals {
                 payload.text(Tag::PG_ISCSI_NAME, &target.name);
                 payload.portal([Tag::PG_PORTAL_IP_ADDRESS, Tag::PG_PORTAL_PORT], portal.address);
-                // A null tag: not through this portal (RFC 4171 §3.4).
+                // Null tag: not reachable through this portal (RFC 4171 §3.4).
                 let tag = u32::from(portal.tag).to_be_bytes();
                 let shows = target.tags.contains(&portal.tag);
                 payload.bytes(Tag::PORTAL_GROUP_TAG, if shows { &tag } else { &[] });

@@ -1,49 +1,50 @@
-//! Answers of the helper.
+//! Answers of the privileged helper.
 
 use crate::VERSION;
 use crate::fields::{Reader, Violation, put};
 
-/// The longest answer: a sentence of 512 bytes with its header.
+/// Maximum length of an answer in bytes: a header and a reason of 512 bytes.
 pub const ANSWER_BYTES_MAX: usize = 1024;
 
-/// The longest reason for a refusal; the rest is cut off.
+/// Maximum length of a refusal reason in bytes; longer ones are truncated.
 const WHY_BYTES_MAX: usize = 512;
 
-/// One answer. What it gives beside its bytes, a descriptor, travels with the packet.
+/// Answer to a request. A descriptor that it returns travels with the packet (`SCM_RIGHTS`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The number of the request.
+    /// Number of the request.
     pub number: u32,
-    /// How it ended.
+    /// Result of the request.
     pub outcome: Outcome,
 }
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done; `open` and `bind` have a descriptor with it.
+    /// Success; for `open` and `bind` with a descriptor.
     Done,
-    /// A program has run and ended with this exit code; its output is the descriptor.
+    /// Program finished with this exit code; its output is the descriptor.
     Ran {
-        /// The exit code; -1 after a signal.
+        /// Exit code; -1 when it was killed by a signal.
         code: i32,
     },
-    /// The policy of the helper forbids it.
+    /// Refusal by the helper's policy.
     Refused {
-        /// The rule, as a sentence.
+        /// Rule that was violated, as a sentence.
         why: String,
     },
-    /// The system refused it.
+    /// System call failed.
     Failed {
-        /// The error number.
+        /// Error number (`errno`).
         errno: i32,
     },
 }
 
 impl Answer {
-    /// The bytes of the answer.
+    /// Encodes the answer.
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
+        // Version and number come first, as in a request.
         let mut out = vec![VERSION];
         out.extend_from_slice(&self.number.to_le_bytes());
         match &self.outcome {
@@ -54,6 +55,7 @@ impl Answer {
             }
             Outcome::Refused { why } => {
                 out.push(2);
+                // Truncated at a character boundary: the daemon accepts only valid UTF-8.
                 put(&mut out, &why.as_bytes()[..why.floor_char_boundary(WHY_BYTES_MAX)]);
             }
             Outcome::Failed { errno } => {
@@ -65,9 +67,9 @@ impl Answer {
         out
     }
 
-    /// The answer that `bytes` are.
+    /// Parses an answer.
     ///
-    /// *Errors*: the rule that they break.
+    /// *Errors*: the rule that the bytes violate.
     pub fn parse(bytes: &[u8]) -> Result<Self, Violation> {
         if bytes.len() > ANSWER_BYTES_MAX {
             return Err(Violation::TooLong);
@@ -80,6 +82,7 @@ impl Answer {
         let number = u32::from_le_bytes(reader.array()?);
         let [status] = reader.array()?;
         let outcome = match status {
+            // Status codes are those of `emit`.
             0 => Outcome::Done,
             1 => Outcome::Ran { code: i32::from_le_bytes(reader.exact()?) },
             2 => Outcome::Refused { why: why(reader.field()?)? },
@@ -92,6 +95,7 @@ impl Answer {
 }
 
 fn why(field: &[u8]) -> Result<String, Violation> {
+    // The helper truncates its reasons, so a longer one is a violation.
     if field.len() > WHY_BYTES_MAX {
         return Err(Violation::Field);
     }

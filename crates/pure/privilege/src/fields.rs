@@ -1,64 +1,66 @@
-//! Fields with lengths: how they are written, and how they are read from bytes that nobody vouches for.
+//! Encoding of length-prefixed fields, and their parsing from untrusted bytes.
 
 use thiserror::Error;
 
-/// A rule that a message breaks.
+/// Protocol violation in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Violation {
-    /// The message ends inside its header or inside a field.
+    /// Truncated header or field.
     #[error("the message is truncated")]
     Truncated,
-    /// The message is longer than any valid one.
+    /// Message longer than any valid one.
     #[error("the message is too long")]
     TooLong,
-    /// The first byte is not [`VERSION`](crate::VERSION).
+    /// Version other than [`VERSION`](crate::VERSION).
     #[error("version {0} is unknown")]
     Version(u8),
-    /// No request has this verb, or no answer this status.
+    /// Unknown verb of a request or status of an answer.
     #[error("verb {0} is unknown")]
     Verb(u8),
-    /// A field has a length or a value that its verb does not allow.
+    /// Field with a length or value that its verb does not permit.
     #[error("a field has an invalid value")]
     Field,
-    /// Bytes follow the last field.
+    /// Bytes after the last field.
     #[error("bytes follow the last field")]
     LeftOver,
 }
 
 /// Appends a field.
 ///
-/// *Panics*: the field has 65,536 bytes or more.
+/// *Panics*: when the field has 65,536 bytes or more.
 pub(crate) fn put(out: &mut Vec<u8>, field: &[u8]) {
     let len = u16::try_from(field.len()).expect("a field of ours is shorter than 64 KiB");
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(field);
 }
 
-/// The bytes of a message that are not read yet.
+/// Unread bytes of a message.
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Violation> {
+        // No indexing: the bytes come from the other process and may end anywhere.
         let (first, rest) = self.0.split_first_chunk::<N>().ok_or(Violation::Truncated)?;
         self.0 = rest;
         Ok(*first)
     }
 
-    /// The next field.
+    /// Reads the next field.
     pub(crate) fn field(&mut self) -> Result<&'a [u8], Violation> {
+        // 16 bits of length, little-endian.
         let len = usize::from(u16::from_le_bytes(self.array()?));
         let (field, rest) = self.0.split_at_checked(len).ok_or(Violation::Truncated)?;
         self.0 = rest;
         Ok(field)
     }
 
-    /// The next field, which has exactly `N` bytes.
+    /// Reads the next field, which must have exactly `N` bytes.
     pub(crate) fn exact<const N: usize>(&mut self) -> Result<[u8; N], Violation> {
         self.field()?.try_into().map_err(|_| Violation::Field)
     }
 
-    /// The next field, which is one byte, 0 or 1.
+    /// Reads the next field as a flag: one byte, 0 or 1.
     pub(crate) fn flag(&mut self) -> Result<bool, Violation> {
         match self.exact::<1>()? {
             [0] => Ok(false),
@@ -67,8 +69,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing is left.
+    /// Verifies that no bytes are left.
     pub(crate) fn end(&self) -> Result<(), Violation> {
+        // Trailing bytes would mean that both sides disagree about the fields.
         if self.0.is_empty() { Ok(()) } else { Err(Violation::LeftOver) }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests of the daemon.
+//! Requests of the daemon to the privileged helper.
 
 use crate::VERSION;
 use crate::fields::{Reader, Violation, put};
@@ -7,105 +7,106 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The longest request: a path has at most 4,096 bytes.
+/// Maximum length of a request in bytes; a path has at most 4,096.
 pub const REQUEST_BYTES_MAX: usize = 8192;
 
-/// The longest path, without the zero that ends it (PATH_MAX).
+/// Maximum length of a path in bytes without its terminating zero (`PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4095;
 
-/// One request. Its answer has the same number.
+/// Request; its answer carries the same number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Chosen by the daemon; the helper only repeats it.
+    /// Number chosen by the daemon and repeated by the helper.
     pub number: u32,
-    /// What is asked for.
+    /// Requested operation.
     pub verb: Verb,
 }
 
-/// What the helper can do, each with its policy in ADR 19.
+/// Operation of the helper; ADR 19 has the policy of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Open a disk or a file that stands for one.
+    /// Open a disk, or a file that stands for one.
     Open {
-        /// Where it is.
+        /// Path of the disk or file.
         path: PathBuf,
-        /// How it is opened.
+        /// Open mode.
         mode: Mode,
     },
     /// Create a sparse file that stands for a disk or holds a volume.
     Create {
-        /// Where; nothing is there.
+        /// Path, which must not exist.
         path: PathBuf,
-        /// Its size in bytes.
+        /// Size in bytes.
         bytes: u64,
     },
     /// Remove a file that this helper created.
     Remove {
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
     },
     /// Listen on a TCP port.
     Bind {
-        /// The address with its port.
+        /// Address and port.
         address: SocketAddr,
-        /// An IPv6 socket also takes IPv4.
+        /// True when an IPv6 socket also accepts IPv4.
         takes_ipv4: bool,
     },
     /// Run `smartctl` on an open disk.
     Health {
-        /// The path that the disk was opened by.
+        /// Path by which the disk was opened.
         path: PathBuf,
     },
-    /// Switch the locate light of an open disk's slot.
+    /// Switch the locate LED of an open disk's slot.
     Locate {
-        /// The path that the disk was opened by.
+        /// Path by which the disk was opened.
         path: PathBuf,
-        /// On or off.
+        /// True for on.
         on: bool,
     },
     /// Run a program that recognizes signatures.
     Contents {
-        /// The device or file.
+        /// Path of the device or file.
         path: PathBuf,
-        /// Which program.
+        /// Program to run.
         program: Program,
     },
 }
 
-/// How a disk is opened. A block device is always opened exclusively.
+/// Open mode of a disk. A block device is always opened exclusively (`O_EXCL`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
-    /// For writing too.
+    /// True for reading and writing, false for reading.
     pub write: bool,
-    /// Past the page cache.
+    /// True for direct I/O, past the page cache (`O_DIRECT`).
     pub direct: bool,
 }
 
-/// A program that recognizes signatures.
+/// Program that recognizes signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// `wipefs --no-act --json`
+    /// Runs `wipefs --no-act --json`.
     Wipefs,
-    /// `blkid --probe --output export`
+    /// Runs `blkid --probe --output export`.
     Blkid,
 }
 
-/// A request that does not parse.
+/// Request that does not parse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// Its number, 0 where it does not reach so far.
+    /// Number of the request; 0 where the message is too short for one.
     pub number: u32,
-    /// The rule that it breaks.
+    /// Rule that it violates.
     pub violation: Violation,
 }
 
 impl Request {
-    /// The bytes of the request.
+    /// Encodes the request.
     ///
-    /// *Panics*: its path is longer than the system takes; callers check with [`Request::fits`].
+    /// *Panics*: when its path is longer than the system accepts; callers check with [`Request::fits`].
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         assert!(self.fits(), "a path is no longer than the system takes");
+        // The fixed part has the same layout for all verbs; the path, where there is one, is the first field.
         let mut out = vec![VERSION];
         out.extend_from_slice(&self.number.to_le_bytes());
         out.push(self.verb.code());
@@ -113,11 +114,13 @@ impl Request {
             put(&mut out, path.as_os_str().as_bytes());
         }
         match &self.verb {
+            // Bit 0: write, bit 1: direct.
             Verb::Open { mode, .. } => put(&mut out, &[u8::from(mode.write) | u8::from(mode.direct) << 1]),
             Verb::Create { bytes, .. } => put(&mut out, &bytes.to_le_bytes()),
             Verb::Remove { .. } | Verb::Health { .. } => {}
             Verb::Bind { address, takes_ipv4 } => {
                 match address.ip() {
+                    // The length of the field, 4 or 16 bytes, tells the address family.
                     IpAddr::V4(ip) => put(&mut out, &ip.octets()),
                     IpAddr::V6(ip) => put(&mut out, &ip.octets()),
                 }
@@ -131,16 +134,17 @@ impl Request {
         out
     }
 
-    /// True when its path, if it has one, is a path that the system would take.
+    /// True when its path, if it has one, is valid for the system.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.verb.path().is_none_or(|path| is_path(path.as_os_str().as_bytes()))
     }
 
-    /// The request that `bytes` are.
+    /// Parses a request.
     ///
-    /// *Errors*: the rule that they break, with the number as far as there is one.
+    /// *Errors*: the rule that the bytes violate, with the number as far as it can be read.
     pub fn parse(bytes: &[u8]) -> Result<Self, Damaged> {
+        // The number is read first, so that even an invalid request can be answered.
         let number = bytes.get(1..5).and_then(|number| number.try_into().ok()).map_or(0, u32::from_le_bytes);
         parse(bytes).map(|verb| Self { number, verb }).map_err(|violation| Damaged { number, violation })
     }
@@ -159,7 +163,7 @@ impl Verb {
         }
     }
 
-    /// The path that it is about.
+    /// Path of the operation, if it has one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -175,6 +179,7 @@ impl Verb {
 }
 
 fn parse(bytes: &[u8]) -> Result<Verb, Violation> {
+    // The socket keeps packet boundaries, so a longer packet is no part of another request.
     if bytes.len() > REQUEST_BYTES_MAX {
         return Err(Violation::TooLong);
     }
@@ -183,7 +188,9 @@ fn parse(bytes: &[u8]) -> Result<Verb, Violation> {
     if version != VERSION {
         return Err(Violation::Version(version));
     }
+    // Read by `Request::parse` already.
     let _number: [u8; 4] = reader.array()?;
+    // Each verb has its fields in the order in which `emit` writes them.
     let [code] = reader.array()?;
     let verb = match code {
         1 => Verb::Open { path: path(&mut reader)?, mode: mode(&mut reader)? },
@@ -200,6 +207,7 @@ fn parse(bytes: &[u8]) -> Result<Verb, Violation> {
 }
 
 fn is_path(bytes: &[u8]) -> bool {
+    // A path with a zero byte would be cut off by the kernel, and another path judged than opened.
     !bytes.is_empty() && bytes.len() <= PATH_BYTES_MAX && !bytes.contains(&0)
 }
 
@@ -210,6 +218,7 @@ fn path(reader: &mut Reader<'_>) -> Result<PathBuf, Violation> {
 
 fn mode(reader: &mut Reader<'_>) -> Result<Mode, Violation> {
     match reader.exact::<1>()? {
+        // Unknown bits are a violation: the helper must not open a disk in a mode that it does not understand.
         [bits @ 0..=3] => Ok(Mode { write: bits & 1 != 0, direct: bits & 2 != 0 }),
         _ => Err(Violation::Field),
     }

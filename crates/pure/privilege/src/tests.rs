@@ -1,4 +1,4 @@
-//! Every form of message goes there and back; every form of damage is the violation that it is.
+//! Round trips of all messages, and the violation that each kind of damage is.
 
 use super::*;
 use proptest::prelude::*;

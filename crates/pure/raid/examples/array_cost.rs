@@ -1,4 +1,6 @@
-//! Prints what an array itself costs per command, over members of memory: `cargo run --release -p raid --example array_cost`.
+//! Benchmark of the array's own cost per command, with members in memory.
+//!
+//! Run with `cargo run --release -p raid --example array_cost`.
 
 #![expect(clippy::disallowed_types, reason = "a measurement reads the clock")]
 
@@ -19,7 +21,7 @@ impl FailureLog for NoFailures {
     }
 }
 
-/// Memory is ready at the first poll, and so is an array of it.
+/// Polls a future once: memory is ready at the first poll, and so is an array of it.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
@@ -27,7 +29,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Nanoseconds of one `command`, the best of five rounds.
+/// Nanoseconds per `command`: the best of five rounds.
 fn cost(mut command: impl FnMut(u64)) -> u128 {
     const ROUND: u64 = 20_000;
     let round = |_| {
@@ -50,7 +52,7 @@ fn main() {
         let block = Buf::zeroed(4096).freeze();
         let stripe = Buf::zeroed(layout.stripe_blocks() as usize * 4096).freeze();
         let written = |written: Result<Written, IoError>| drop(written.expect("memory never fails"));
-        // The first pass takes the members' memory.
+        // The first pass faults in the members' memory.
         (0..layout.stripes()).for_each(|n| written(now(array.write(Lba(n * layout.stripe_blocks()), stripe.clone()))));
         let read = cost(|n| drop(now(array.read(Extent::new(n * 37 % blocks, 1))).expect("memory never fails")));
         let write = cost(|n| written(now(array.write(Lba(n * 37 % blocks), block.clone()))));

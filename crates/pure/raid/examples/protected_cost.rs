@@ -1,5 +1,6 @@
-//! Prints what protection costs beside a plain array and the bare members, all in memory, 32 commands at once:
-//! `cargo run --release -p raid --example protected_cost`.
+//! Benchmark of protection against a plain array and the bare members, all in memory, 32 commands at once.
+//!
+//! Run with `cargo run --release -p raid --example protected_cost`.
 
 use block::memory::Ram;
 use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written};
@@ -22,12 +23,13 @@ impl FailureLog for NoFailures {
     }
 }
 
-/// Members of memory that are all there from the beginning.
+/// Member in memory.
 fn ram() -> Rc<Ram> {
     Rc::new(Ram::new(4096, Blocks(MEMBER_BLOCKS)))
 }
 
-/// Runs `commands` of `one`, as many at once as the depth says; nanoseconds of CPU for each, the best of some rounds.
+/// Runs `commands` instances of `one` at queue depth `DEPTH`; returns CPU nanoseconds per command, the best of some
+/// rounds.
 fn measure<F: Future<Output = ()> + 'static>(commands: u64, one: impl Fn(u64) -> F + Clone + 'static) -> f64 {
     let round = |_| {
         let executor = Executor::new(Box::new(|| {}));
@@ -38,7 +40,7 @@ fn measure<F: Future<Output = ()> + 'static>(commands: u64, one: impl Fn(u64) ->
                 while next.get() < commands {
                     let n = next.replace(next.get() + 1);
                     one(n).await;
-                    // The next command of a host comes in another turn.
+                    // Hosts send the next command in another executor turn.
                     yield_now().await;
                 }
             });
@@ -52,13 +54,13 @@ fn measure<F: Future<Output = ()> + 'static>(commands: u64, one: impl Fn(u64) ->
     (0..ROUNDS).map(round).fold(f64::MAX, f64::min)
 }
 
-/// Nanoseconds that this thread has had a CPU: what else runs on the machine does not count.
+/// CPU time of this thread in nanoseconds, which other load on the machine does not change.
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     stat.split(' ').next().and_then(|word| word.parse().ok()).expect("the first word is a number")
 }
 
-/// Runs a command to its end.
+/// Runs a command to completion.
 fn run<T: 'static>(command: impl Future<Output = T> + 'static) -> T {
     let (executor, result) = (Executor::new(Box::new(|| {})), Rc::new(Cell::new(None)));
     let tell = result.clone();
@@ -86,7 +88,7 @@ fn protected(level: Level, members: usize) -> Made {
     (Rc::new(array.expect("memory is well")), disks)
 }
 
-/// Everything is written once, so that memory is taken and all blocks have sums.
+/// Writes everything once, so that memory is faulted in and all blocks have checksums.
 fn fill(array: &Rc<Array<Rc<Ram>>>) {
     let stripe = array.stripe_blocks();
     let data = filled(stripe);
@@ -173,7 +175,7 @@ fn stripes(level: Level, data: usize, parity: usize) {
                     drop(array.flush(Written::attest()).await.expect("memory is well"));
                 }
                 if forget {
-                    // What a volume does with stripes that it has given up.
+                    // Models a volume that discards stripes it has given up.
                     drop(array.discard(Extent::new((first + 16 * stripe) % (stripes * stripe), stripe)).await);
                 }
             }

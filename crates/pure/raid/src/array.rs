@@ -1,4 +1,7 @@
-//! The array as its owner and its hosts see it. Maintenance adds its own commands (`maintenance`, `open`).
+//! The array as seen by its owner and its hosts: construction, status, member changes, and the `BlockDevice`
+//! commands.
+//!
+//! Formatting and opening are in `open`, rebuild, scrub and growth in `maintenance`.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::error::{ArrayError, FailError, ReplaceError};
@@ -20,20 +23,21 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// Several devices that serve as one, and go on serving when some fail.
+/// RAID array: several devices that serve as one block device and keep serving when some of them fail.
 ///
-/// Lives on one shard; its operations run concurrently there. Members are best wrapped in
-/// [`shard::GroupCommit`], so that concurrent flushes share one.
+/// Lives on one shard; its operations run concurrently there. Members are best wrapped in [`shard::GroupCommit`], so
+/// that concurrent flushes share one.
 ///
-/// A stripe is protected once it was written whole or resynced: parity over blocks that nobody ever
-/// wrote is not believed, nor kept. Whoever hands out stripes writes zeros to them first.
+/// A stripe of a plain array is redundant only once it was written whole or resynced: parity over blocks that were
+/// never written is neither trusted nor maintained. The owner therefore writes zeros to new stripes before it hands
+/// them out.
 pub struct Array<D: BlockDevice + 'static>(pub(crate) Current<D>);
 
 impl<D: BlockDevice + 'static> Array<D> {
-    /// The array of these members, in the order of their places; a missing one is `None`.
+    /// Assembles a plain array from `members`, in the order of their places; a missing one is `None`.
     ///
-    /// *Errors*: a sentence for the operator, when a member does not fit the layout or too many are
-    /// missing. Nothing is read or written.
+    /// *Errors*: a sentence for the operator, when a member does not fit the layout or too many are missing. Nothing
+    /// is read or written.
     pub fn new(layout: Layout, members: Vec<Option<D>>, log: Rc<dyn FailureLog>) -> Result<Self, ArrayError> {
         if members.len() != usize::from(layout.members()) {
             return Err(ArrayError::MemberCount { expected: layout.members(), members: members.len() });
@@ -41,6 +45,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         for (member, device) in (0..).zip(&members) {
             device.as_ref().map_or(Ok(()), |device| admit(layout.member_blocks(), member, &device.geometry()))?;
         }
+        // Only survivable losses are accepted, so every later command can rely on enough members.
         let missing: MemberSet = (0..).zip(&members).filter(|(_, device)| device.is_none()).map(|(m, _)| m).collect();
         if !layout.survives(missing) {
             return Err(ArrayError::TooManyMissing { level: layout.level(), missing: usize::from(missing.len()) });
@@ -48,6 +53,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         let segments = Rc::new(Segments::plain());
         let places = members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect();
         let (background, changed) = (Rc::<Detached>::default(), Rc::<Signal>::default());
+        // A plain array has no log that could name missed regions, so an absent member is always rebuilt completely.
         let services = Services { log, missed: None, pause: None, background: background.clone(), changed };
         let members = Rc::new(Members::new(layout, places, services));
         let locks = Locks::new(layout.chunk_blocks(), background.clone());
@@ -59,12 +65,12 @@ impl<D: BlockDevice + 'static> Array<D> {
         Self(Rc::new(RefCell::new(path)))
     }
 
-    /// The array as it is now.
+    /// The path that a command starting now takes.
     pub(crate) fn path(&self) -> Path<D> {
         self.0.borrow().clone()
     }
 
-    /// The shape of the array.
+    /// Layout that hosts see; during a reshape the one before it.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.path().served()
@@ -76,25 +82,25 @@ impl<D: BlockDevice + 'static> Array<D> {
         self.path().served().stripe_blocks()
     }
 
-    /// Blocks that the array uses of each member: what a replacement needs.
+    /// Blocks that the array uses of each member: the minimum size of a replacement.
     #[must_use]
     pub fn member_blocks(&self) -> Blocks {
         self.path().member_blocks()
     }
 
-    /// How many members may fail, whichever they are.
+    /// Number of members that may fail in any combination.
     #[must_use]
     pub fn tolerates(&self) -> u16 {
         self.path().stripes().layout.level().tolerates(self.path().stripes().layout.members())
     }
 
-    /// The device in the place of `member`, failed or not.
+    /// The device in the place of `member`, failed or not; `None` where the place is unknown or empty.
     #[must_use]
     pub fn device(&self, member: u16) -> Option<Rc<D>> {
         self.path().members().find(member)?.device()
     }
 
-    /// What the array is and has done.
+    /// Returns a snapshot of the members' states, the counters and the progress of a reshape.
     #[must_use]
     pub fn status(&self) -> Status {
         let path = self.path();
@@ -105,13 +111,15 @@ impl<D: BlockDevice + 'static> Array<D> {
             stripes: layout.stripes(),
             reshape: path.reshaping().map(|array| array.progress()),
             stopped: members.stopped_by(),
+            // Every place, also that of a member that is still joining.
             members: members.places().iter().map(|member| member.status()).collect(),
             counters: tally.counters(),
             protection: path.protected().map(|array| array.protection_status()),
         }
     }
 
-    /// Where on each member a block of its data lies that findings number so: behind sums and log, where there are any.
+    /// Address on a member of block `block` of its data area, as findings number it; in a protected array the data
+    /// lies behind checksums and log.
     #[must_use]
     pub fn place_of_data(&self, block: u64) -> Lba {
         let path = self.path();
@@ -119,33 +127,38 @@ impl<D: BlockDevice + 'static> Array<D> {
         protected.checksums.pages.segments.runs(Extent::new(block, 1)).first().map_or(Lba(block), |run| run.1)
     }
 
-    /// Never ready; as long as it is polled, what commands have left to be done is done also when no command
-    /// comes: writes in place, checkpoints, the record of a failure.
+    /// Drives background work while it is polled; never completes.
+    ///
+    /// In-place writes, checkpoints and the recording of failures then make progress also when no command is running.
     pub async fn drive(&self) {
         let background = self.path().background().clone();
+        // Polling this future polls the background work; the future itself has nothing to wait for.
         background.until(|_| Poll::<()>::Pending).await;
     }
 
-    /// `member` is not used any more, and that is durable.
+    /// Marks `member` as failed and records that durably.
     ///
-    /// *Errors*: see [`FailError`]; the member stays in service unless it says `NotRecorded`.
+    /// *Errors*: see [`FailError`]; the member stays in service unless the error is `NotRecorded`.
     pub async fn fail(&self, member: u16) -> Result<(), FailError> {
         let path = self.path();
         let state = path.members().find(member).ok_or(FailError::NoSuchMember(member))?.state();
         match state {
             MemberState::Failed | MemberState::Missing => return Err(FailError::NotInService(member)),
+            // A member whose loss the array could not survive is never failed by command.
             MemberState::InService | MemberState::Rebuilding { .. } if !path.members().spares(member) => {
                 return Err(FailError::Needed(member));
             }
             MemberState::InService | MemberState::Rebuilding { .. } => {}
         }
         let everywhere = self.geometry().all();
+        // The failure takes effect before it is durable: from here on no command uses the member, and none is
+        // acknowledged before the owner has recorded the failure.
         path.members().lose(member, IoError::new(IoErrorKind::Gone, everywhere));
         path.members().failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
     }
 
-    /// 1 where any further member may be lost once `member` is not used, 0 where none may be; `None` where the array cannot
-    /// do without `member`, or does already.
+    /// Remaining redundancy without `member`: 1 where any further member may fail then, 0 where none may; `None`
+    /// where the array cannot serve without `member`, or already does.
     #[must_use]
     pub fn spare_without(&self, member: u16) -> Option<u16> {
         let path = self.path();
@@ -155,19 +168,20 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
     }
 
-    /// `member` is not used any more because it does not answer; that is durable before any command that it missed is
-    /// answered. Without effect on one that the array cannot do without.
+    /// Marks `member` as failed with `TimedOut` because it does not respond. The failure is durable before any
+    /// command that the member missed is acknowledged. No effect on a member that the array needs.
     ///
-    /// What is under way on its device goes on waiting: the caller interrupts it next.
+    /// In-flight operations on its device keep waiting: the caller interrupts the device next.
     pub fn give_up(&self, member: u16) {
+        // Decided again here: another member may have failed since the caller judged the silence.
         if self.spare_without(member).is_some() {
             self.path().members().lose(member, IoError::new(IoErrorKind::TimedOut, self.geometry().all()));
         }
     }
 
-    /// The array lets go of the device of a member that has failed, so that it can be opened again.
-    /// Without effect on one that is in use.
+    /// Drops the device of a failed or missing member, so that it can be opened again. No effect on a member in use.
     pub fn release(&self, member: u16) {
+        // A device in use stays: in-flight commands hold it.
         let path = self.path();
         if let Some(place) = path.members().find(member)
             && matches!(place.state(), MemberState::Failed | MemberState::Missing)
@@ -176,22 +190,22 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
     }
 
-    /// What went wrong in the place of `member` until now is not counted any more: it was another disk's.
+    /// Resets the error counters of the place of `member`; called when another disk has taken the place.
     pub fn forget_errors(&self, member: u16) {
         if let Some(place) = self.path().members().find(member) {
             place.forget_errors();
         }
     }
 
-    /// The array is no more: it lets go of all of its devices, and whatever is asked of it is an error.
+    /// Stops the array and drops all of its devices; every later command fails with `Gone`.
     pub fn dismantle(&self) {
         let path = self.path();
+        // Stopped first, so that no command starts on a device that is being dropped.
         path.members().stop(IoError::new(IoErrorKind::Gone, self.geometry().all()));
         path.members().places().iter().for_each(|place| place.release());
     }
 
-    /// `device` is in the place of `member`, which had failed or was missing, and waits for
-    /// [`Array::rebuild`].
+    /// Puts `device` into the place of the failed or missing `member`; [`Array::rebuild`] fills it.
     ///
     /// *Errors*: see [`ReplaceError`]; nothing has changed then.
     pub fn replace(&self, member: u16, device: D) -> Result<(), ReplaceError> {
@@ -200,6 +214,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         if path.is_reshaping() {
             return Err(ReplaceError::Reshaping);
         }
+        // A replaced place would be a third layout within one array.
         match place.state() {
             MemberState::InService | MemberState::Rebuilding { .. } => return Err(ReplaceError::InUse(member)),
             MemberState::Failed | MemberState::Missing => {}
@@ -209,10 +224,11 @@ impl<D: BlockDevice + 'static> Array<D> {
         Ok(())
     }
 
-    /// Until they are resynced, mirrors of `stripes` are read from the first copy only.
+    /// Restricts reads of the mirrors of `stripes` to the first copy until they are resynced.
     ///
-    /// For the owner, before it serves an array that was not closed cleanly: two copies may differ, and
-    /// a host must not read now one and now the other. [`Array::resync`] says it for its own stripes.
+    /// Called by the owner before it serves an array that was not closed cleanly: two copies may differ, and a host
+    /// must not read first one and then the other. [`Array::resync`] does it for its own stripes. No effect on a
+    /// protected array.
     pub fn mark_suspect(&self, stripes: Range<u64>) {
         let path = self.path();
         if path.protected().is_none() {
@@ -220,9 +236,9 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
     }
 
-    /// From now on reading `extent` of `member` is a medium error, until it is written.
+    /// Makes reads of `extent` of `member` fail with a medium error until it is written.
     ///
-    /// For the owner, to say again after a restart what [`Rebuilt::unreadable`] said.
+    /// The owner calls it after a restart with the blocks that [`Rebuilt::unreadable`] had listed.
     pub fn mark_unreadable(&self, member: u16, extent: Extent) {
         self.path().members().place(member).mark_unreadable(extent);
     }
@@ -230,7 +246,7 @@ impl<D: BlockDevice + 'static> Array<D> {
 
 impl<D: BlockDevice + 'static> Drop for Array<D> {
     fn drop(&mut self) {
-        // Work in the background holds the array, which holds the work.
+        // Background tasks hold the array, and the array holds the tasks; breaks this reference cycle.
         self.path().background().abandon();
     }
 }
@@ -246,6 +262,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
             zeroes &= member.discard_zeroes;
         }
         let stripe_bytes = layout.stripe_blocks() * u64::from(BLOCK_BYTES);
+        // A mirror has no preferred write size above its physical block.
         let optimal = if layout.columns() == 1 { physical } else { u32::try_from(stripe_bytes).unwrap_or(u32::MAX) };
         let is_protected = path.protected().is_some();
         Geometry {
@@ -253,9 +270,10 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
             blocks: layout.blocks(),
             physical_block_bytes: physical,
             optimal_bytes: optimal.max(physical),
-            // Fresh writes are in the log only after a flush.
+            // Fresh writes reach the log only with a flush.
             volatile_cache: volatile || is_protected,
-            // With parity, what is no whole stripe keeps its content, unless sums say what was never written.
+            // With parity a partial stripe keeps its content, unless checksums record which blocks were never
+            // written.
             discard_zeroes: is_protected || zeroes && !layout.has_parity(),
             prefers_fresh: is_protected && layout.has_parity(),
         }
@@ -272,7 +290,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
         admit_extent(&path, extent)?;
         match path {
             Path::Plain(array) => array.read_best(extent, rank).await,
-            // Checksums tell which copy is right.
+            // Checksums already decide which copy is right, so the ranking is not needed.
             path => {
                 let read: Result<Rope, IoError> = on_path!(&path, array => array.read(extent));
                 Ok(Best { content: read?.into_view(), repaired: 0 })
@@ -303,7 +321,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     }
 }
 
-/// The blocks that `data` fills from `start` on, where the array has them.
+/// Returns the extent that `data` covers from `start` on; `OutOfRange` for partial blocks or blocks beyond the array.
 fn extent_of<D: BlockDevice + 'static>(path: &Path<D>, start: Lba, data: &View) -> Result<Extent, IoError> {
     let blocks = (data.len() / BLOCK_BYTES as usize) as u64;
     match Extent::checked(start.0, blocks) {
@@ -312,7 +330,7 @@ fn extent_of<D: BlockDevice + 'static>(path: &Path<D>, start: Lba, data: &View) 
     }
 }
 
-/// Admits blocks that hosts see.
+/// Checks that `extent` lies within the blocks that hosts see.
 fn admit_extent<D: BlockDevice + 'static>(path: &Path<D>, extent: Extent) -> Result<(), IoError> {
     let all = Extent::new(0, path.served().blocks().0);
     if all.contains(extent) { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange, extent)) }

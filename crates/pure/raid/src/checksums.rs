@@ -1,7 +1,8 @@
-//! Checksums: an entry for every block of every member, in pages, and reads that are compared with them.
+//! Checksums: an entry for every block of every member, kept in pages, and reads verified against them.
 //!
-//! The pages are held in memory within a budget and come from two copies on the members. Changed pages are written by a
-//! checkpoint of the redo log; nothing here writes. Called by all that reads or changes a protected array.
+//! Pages are cached in memory within a budget and loaded from two copies on the members. Changed pages are written by
+//! a checkpoint of the redo log; nothing here writes. Called by all code that reads or changes a protected array. It
+//! must never evict a page that is dirty, pinned, or has entries that are not logged.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::checksums::cache::Cache;
@@ -25,39 +26,39 @@ mod reading;
 
 pub(crate) use reading::Written;
 
-/// The checksums as one layout of the array sees them.
+/// Checksums as one layout of the array uses them.
 pub(crate) struct Checksums<D> {
     members: Rc<Members<D>>,
     pub(crate) pages: Rc<Pages>,
 }
 
-/// The pages of an array, the same in all of its layouts.
+/// Pages of an array, shared by all of its layouts.
 pub(crate) struct Pages {
-    /// The array that they belong to.
+    /// Identity of the array that the pages belong to.
     pub(crate) id: [u8; 16],
-    /// What all checks of the array have in common.
+    /// Seed of all checks of the array, derived from its identity.
     seed: u64,
-    /// Where pages and data lie.
+    /// Addresses of pages and data.
     pub(crate) segments: Rc<Segments>,
     pub(crate) cache: Rc<RefCell<Cache>>,
-    /// One page is loaded by one command at a time.
+    /// Locks by page, so that a page is loaded by one command at a time.
     loading: RangeLocks,
     /// Regions whose pages are on disk.
     pub(crate) used: RefCell<Regions>,
-    /// The highest stamp of a page that was seen or given.
+    /// Highest stamp of a page seen or assigned.
     pub(crate) stamp: Cell<u64>,
-    /// The log is being replayed.
+    /// True while the log is replayed.
     pub(crate) recovering: Cell<bool>,
-    /// How far the array is reshaped, while it is.
+    /// State of the reshape, while one is unfinished.
     pub(crate) position: Cell<Option<Reshape>>,
-    /// Blocks of members that did not match, until it is known what came of it.
+    /// Blocks of members that did not match, until the cause is classified.
     pub(crate) mismatched: RefCell<BTreeSet<(u16, u64)>>,
-    /// Is told everything that is found wrong.
+    /// Callback for everything that is found wrong.
     findings: Option<Rc<dyn Fn(Finding)>>,
     zeros: View,
 }
 
-/// Bytes of zeros that are kept to be read.
+/// Size of the shared buffer of zeros, in bytes.
 const ZEROS_BYTES: usize = 1 << 20;
 
 impl<D: BlockDevice + 'static> Checksums<D> {
@@ -68,10 +69,11 @@ impl<D: BlockDevice + 'static> Checksums<D> {
 }
 
 impl Pages {
-    /// None of the pages is in memory; what exists of them the anchor says.
+    /// Creates an empty page cache; `anchor` names the pages that exist on disk.
     pub(crate) fn new(shape: &Shape, segments: Rc<Segments>, anchor: &Anchor, options: &Options) -> Self {
         let members = u16::try_from(shape.members).expect("the layout has judged the number of members");
         let budget = (options.page_bytes / BLOCK_BYTES as usize).max(4);
+        // Different arrays have different seeds, so a block of one never matches an entry of another.
         let seed = shape.id.as_chunks::<8>().0.iter().map(|half| u64::from_le_bytes(*half)).fold(0, |a, b| a ^ b);
         Self {
             id: shape.id,
@@ -84,28 +86,30 @@ impl Pages {
             position: Cell::new(anchor.reshape),
             mismatched: RefCell::default(),
             findings: options.findings.clone(),
+            // Small arrays need no larger buffer than their data.
             zeros: View::zeroed(ZEROS_BYTES.min(bytes(segments.data_blocks().0))),
             segments,
         }
     }
 
-    /// What a check of this block is bound to.
+    /// Binding of a block's check to its array, member and address.
     pub(crate) fn tie(&self, member: u16, block: u64) -> Tie {
         Tie::new(self.seed, member, block)
     }
 
-    /// True when pages of the region of this page were ever written.
+    /// True when pages of this page's region were ever written.
     pub(crate) fn is_used(&self, page: u64) -> bool {
         self.used.borrow().contains(page / self.segments.region_pages())
     }
 
+    /// Reports a finding to the owner's callback, if there is one.
     pub(crate) fn report(&self, finding: Finding) {
         if let Some(findings) = &self.findings {
             findings(finding);
         }
     }
 
-    /// The blocks match after all: they were being written.
+    /// Forgets mismatches of blocks that match after all: they were being written.
     pub(crate) fn forget_mismatches(&self, member: u16, extent: block::Extent) {
         let mut mismatched = self.mismatched.borrow_mut();
         if !mismatched.is_empty() {
@@ -113,12 +117,12 @@ impl Pages {
         }
     }
 
-    /// Zeros of `len` bytes, shared where they are few.
+    /// Zeros of `len` bytes; up to 1 MiB they share one buffer.
     pub(crate) fn zeros(&self, len: usize) -> View {
         if len <= self.zeros.len() { self.zeros.slice(..len) } else { View::zeroed(len) }
     }
 
-    /// Regions are of `factor` times as many pages from now on.
+    /// Changes to regions of `factor` times as many pages.
     pub(crate) fn coarsen(&self, factor: u64) {
         let coarse = self.used.borrow().coarsened(factor);
         self.used.replace(coarse);

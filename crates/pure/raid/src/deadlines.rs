@@ -1,69 +1,72 @@
-//! How long a member is waited for: a table of what its silence means.
+//! Deadlines of members that do not respond: a pure decision table, evaluated by the owner of the array.
 //!
-//! A member that neither answers nor errs must not stop the array, and one that is only slow must not cost the array its
-//! redundancy. What counts is how long the member has owed an answer beside how long the others have: when all are silent,
-//! the cause is common to them (a controller, a switch, an overload), and giving up one of them helps nobody.
+//! A member that neither completes nor fails operations must not stop the array, and one that is only slow must not
+//! cost the array its redundancy. The age of a member's pending operations is compared with that of the others: when
+//! all are silent, the cause is common to them (a controller, a switch, an overload), and failing one of them does
+//! not help (ADR 24).
 
 use shard::Silence;
 use std::time::Duration;
 
-/// The longest that a read waits for a member whose content can be had elsewhere; and, where the array keeps redundancy without
-/// it, a member altogether.
+/// Upper bound of the read deadline of a member whose content is available elsewhere; also the deadline of a member
+/// without which the array keeps redundancy.
 pub const FIRST_DEADLINE: Duration = Duration::from_secs(1);
-/// The shortest that a read waits: what a busy disk takes for a moment is no reason to ask the others.
+/// Lower bound of the read deadline: a short stall of a busy disk is no reason to read the others.
 pub const READ_DEADLINE_MIN: Duration = Duration::from_millis(200);
-/// The least for a member with several paths: a lost one is noticed after up to 10 s.
+/// Smallest deadline of a member with several paths: a lost path is noticed after up to 10 s.
 const PATHS_DEADLINE: Duration = Duration::from_secs(15);
-/// How many times longer than its neighbors a member must have been silent.
+/// Factor by which a member must have been silent longer than the median of its neighbors.
 const TIMES_OTHERS: u32 = 4;
 
-/// The deadlines of one member.
+/// Deadlines of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Reads are served from the others after this.
+    /// Reads are served from the other members after this.
     pub read: Duration,
-    /// The member is given up after this where redundancy is left without it.
+    /// The member is failed after this where redundancy is left without it.
     pub first: Duration,
-    /// The member is given up after this where no redundancy would be left without it.
+    /// The member is failed after this where no redundancy would be left without it.
     pub member: Duration,
 }
 
 impl Deadlines {
-    /// A member whose reads took no longer than `p999`, but for one in a thousand, and that is given up after `member`.
+    /// Deadlines of a member whose read latency has the 99.9th percentile `p999`, with `member` as the final
+    /// deadline.
     #[must_use]
     pub fn new(p999: Duration, member: Duration) -> Self {
         let first = FIRST_DEADLINE.min(member);
         Self { read: (2 * p999).clamp(READ_DEADLINE_MIN, FIRST_DEADLINE), first, member }
     }
 
-    /// The same for a member that is being filled: it protects nothing yet, and to fill it again would cost more than waiting.
+    /// Deadlines of a member that is being filled: it protects nothing yet, and filling it again would cost more than
+    /// waiting.
     #[must_use]
     pub fn while_filled(self) -> Self {
         Self { first: self.member, ..self }
     }
 
-    /// The same for a member that is reached over several paths, and silent while one of them takes over from another.
+    /// Deadlines of a member with several paths, which is silent during a path failover.
     #[must_use]
     pub fn with_paths(self) -> Self {
         Self { first: self.first.max(PATHS_DEADLINE), member: self.member.max(PATHS_DEADLINE), ..self }
     }
 }
 
-/// What the silence of a member means.
+/// Decision about a member that does not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// Keep waiting.
     Wait,
-    /// It is late: an operator is to know, and reads are served from the others.
+    /// Report the member as late; reads are served from the others.
     Late,
-    /// It is not waited for any longer.
+    /// Fail the member.
     GiveUp,
 }
 
-/// What the silence of a member means beside that of the `others` in service.
+/// Decides about a member from its own silence and that of the `others` in service.
 ///
-/// *Shape*: `spare` is how many further members may be lost once this one is; `None` where the array cannot do without it, which is
-/// never given up.
+/// *Shape*: `spare` is the number of further members that may fail once this one has; `None` where the array needs
+/// the member, which is then never failed.
 #[must_use]
 pub fn judge(silence: Silence, others: &[Silence], spare: Option<u16>, deadlines: &Deadlines) -> Verdict {
     let oldest = |silence: &Silence| silence.read.max(silence.change);
@@ -73,30 +76,34 @@ pub fn judge(silence: Silence, others: &[Silence], spare: Option<u16>, deadlines
         Some(0) => deadlines.member,
         Some(_) => deadlines.first,
     };
-    // An operation that has just come waits no longer than those before it when nothing at all is answered.
+    // When nothing completes at all, a new operation must not restart the clock, so the time without progress counts,
+    // too.
     let mute = silence.progress;
     let (usual_age, usual_mute) =
         (middle(others.iter().map(oldest)), middle(others.iter().map(|other| other.progress)));
+    // Compared with the median: one other slow member must not protect this one.
     let is_alone = |own: Duration, usual: Duration| own >= usual.saturating_mul(TIMES_OTHERS);
     if owed >= limit && is_alone(owed, usual_age) || mute >= limit && is_alone(mute, usual_mute) {
         return Verdict::GiveUp;
     }
+    // Late is reported whatever the others do; failing a member needs the comparison.
     if owed >= FIRST_DEADLINE || mute >= FIRST_DEADLINE { Verdict::Late } else { Verdict::Wait }
 }
 
-/// How many times slower than its neighbors a member is that is called slow, and below how many it is not any more.
+/// Factors over the median latency of the neighbors at which a member becomes slow, and below which it is no longer.
 const SLOW_TIMES: (u32, u32) = (8, 4);
-/// Nobody is slow who answers within this.
+/// A member with a mean latency below this is never slow.
 const SLOW_MIN: Duration = Duration::from_millis(20);
 
-/// Whether a member with a mean latency of `own` is slow beside `others`, which it was before or not.
+/// Returns true if a member with a mean latency of `own` is slow compared with `others`; `was_slow` adds hysteresis.
 #[must_use]
 pub fn is_slow(own: Duration, others: &[Duration], was_slow: bool) -> bool {
     let times = if was_slow { SLOW_TIMES.1 } else { SLOW_TIMES.0 };
+    // A single member has no neighbors to be compared with.
     !others.is_empty() && own >= SLOW_MIN && own >= middle(others.iter().copied()).saturating_mul(times)
 }
 
-/// The middle one, of an even number the smaller of both; zero of none.
+/// Median; of an even number the lower middle, and zero of none.
 fn middle(durations: impl Iterator<Item = Duration>) -> Duration {
     let mut all: Vec<Duration> = durations.collect();
     all.sort_unstable();

@@ -1,62 +1,62 @@
-//! What a protected array finds wrong on its members, told to its owner.
+//! Findings: damage that a protected array detects on its members and reports to its owner.
 
 use block::{Extent, Lba};
 
-/// Something was not as it should be on a member, and what came of it.
+/// Damage detected on a member, and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// On which member.
+    /// Number of the member.
     pub member: u16,
-    /// Which blocks of its data area; for a page, the blocks whose entries it holds.
+    /// Blocks of its data area; for a page, the blocks whose entries it holds.
     pub extent: Extent,
-    /// What was wrong.
+    /// Kind of damage.
     pub kind: FindingKind,
-    /// What came of it.
+    /// Outcome for the content.
     pub outcome: Outcome,
-    /// Which block of the array is lost, where `outcome` says that and the extent is one block of data.
+    /// Block of the array that is lost, where `outcome` says so and the extent is one block of data.
     pub lost: Option<Lba>,
 }
 
 impl Finding {
-    /// Something was wrong, and no block of the array is lost with it.
+    /// Creates a finding without a lost block of the array.
     pub(crate) fn new(member: u16, extent: Extent, kind: FindingKind, outcome: Outcome) -> Self {
         Self { member, extent, kind, outcome, lost: None }
     }
 
-    /// The same, of one block that `lba` of the array was on.
+    /// Adds the block of the array that this block of the member held; kept only if the outcome is `Lost`.
     pub(crate) fn of_lost(self, lba: Option<Lba>) -> Self {
         Self { lost: lba.filter(|_| self.outcome == Outcome::Lost), ..self }
     }
 }
 
-/// What was wrong.
+/// Kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
-    /// The device returned other bytes than were written last: rotten, torn, misdirected, lost or stale.
+    /// Content differs from what was written last: decayed, torn, misdirected, lost or stale.
     Mismatch,
     /// The device could not read the blocks.
     Unreadable,
-    /// Nothing was known of the blocks, for both copies of their page were gone.
+    /// The blocks have no known checksum, because both copies of their page were gone.
     Unknown,
-    /// A copy of a page of sums was not whole, or another.
+    /// A copy of a checksum page was damaged, or was another page.
     PageDamaged,
-    /// A copy of a page of sums was older than the other: its last write was lost.
+    /// A copy of a checksum page was older than the other: its last write was lost.
     PageStale,
-    /// Where the log begins was not said, or something old; the extent is that of the first block.
+    /// The anchors of a member were missing, damaged or old; the extent is the first block.
     Anchor,
-    /// A copy of a batch of the log was damaged; the extent is the batch in the ring.
+    /// A copy of a log batch was damaged; the extent is the batch in the ring.
     Log,
-    /// All blocks of a stripe were as written, and yet its parity was not that of its data.
+    /// All blocks of a stripe matched their checksums, but its parity or mirrors were inconsistent.
     Parity,
 }
 
-/// What came of a finding.
+/// Outcome of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It was put right.
+    /// Repaired.
     Healed,
-    /// The content was served from redundancy; the blocks are as they were.
+    /// Served from redundancy; the blocks on the member were not changed.
     Served,
-    /// Nobody can give the content back: a medium error until it is written.
+    /// Lost: the content cannot be restored, and reads are a medium error until it is rewritten.
     Lost,
 }

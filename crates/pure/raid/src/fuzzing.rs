@@ -1,4 +1,4 @@
-//! What the fuzz targets assert of single structures on a member, whatever their bytes are. Built for them alone.
+//! Assertions of the fuzz targets about single on-disk structures, for arbitrary bytes. Built for them only.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::on_disk::anchor::Anchor;
@@ -6,13 +6,13 @@ use crate::on_disk::batch::{HEADER_BYTES, Kind};
 use crate::on_disk::{batch, page};
 use block::View;
 
-/// An anchor is the same when it is written again.
+/// Asserts that a parsed anchor is unchanged when it is emitted and parsed again.
 pub fn anchor(blocks: &[u8]) {
     let Some(anchor) = Anchor::parse(blocks) else { return };
     assert!(Anchor::parse(&anchor.emit()).is_some_and(|again| again == anchor), "an anchor is written as it was read");
 }
 
-/// A page of checksums is the same when it is written again.
+/// Asserts that a parsed checksum page is unchanged when it is emitted and parsed again.
 pub fn page(block: &[u8]) {
     let Some(id) = block.get(16..32).and_then(|id| id.try_into().ok()) else { return };
     let Some((place, found)) = page::parse_any(block, id) else { return };
@@ -21,7 +21,7 @@ pub fn page(block: &[u8]) {
     assert!(of == place && again.stamp == found.stamp && again.has(found.entries()));
 }
 
-/// A batch is the same when it is written again, and its images lie in it.
+/// Asserts that a parsed batch is unchanged when it is emitted and parsed again, and that its images lie within it.
 pub fn batch(bytes: &[u8]) {
     let Some(header) = batch::parse_header(bytes) else { return };
     let Some(records) = batch::parse(bytes, &header) else { return };
@@ -35,7 +35,7 @@ pub fn batch(bytes: &[u8]) {
         images += if record.kind == Kind::Images { record.count } else { 0 };
     }
     assert_eq!(images, end - header.table_blocks(), "every image has its record");
-    // Larger ones are none of ours: the ring is shorter.
+    // Larger batches are never written; rebuilding them would only cost memory.
     if header.blocks > 64 {
         return;
     }

@@ -1,8 +1,8 @@
-//! Where every block lies: pure functions between the addresses of an array and those of its members.
+//! Address arithmetic: pure functions between the addresses of an array and those of its members.
 //!
-//! A stripe is one chunk of every member at the same address. Rows count blocks within a chunk. Data
-//! columns are numbered in the order of the array's addresses; P and Q rotate as in md's left-symmetric
-//! layout, and data begins behind them, so that consecutive chunks lie on consecutive members.
+//! A stripe is one chunk of every member at the same address. Rows count blocks within a chunk. Data columns are
+//! numbered in the order of the array's addresses; P and Q rotate as in md's left-symmetric layout, and data starts
+//! behind them, so that consecutive chunks lie on consecutive members.
 
 mod bands;
 mod set;
@@ -16,68 +16,68 @@ use crate::level::Level;
 use block::{Blocks, Extent, Lba};
 use std::ops::Range;
 
-/// A run of rows of one stripe: blocks within a chunk.
+/// Run of rows of one stripe; a row is the block at the same offset of each chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// The first row.
+    /// First row.
     pub start: u64,
-    /// The row behind the last.
+    /// Row behind the last.
     pub end: u64,
 }
 
-/// What a member's chunk of a stripe holds.
+/// Content of a member's chunk in a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The data column, and which of its copies.
+    /// Data.
     Data {
-        /// The column.
+        /// Data column, counted from 0.
         column: u16,
-        /// The copy, zero where there is only one.
+        /// Mirror copy; 0 where there is only one.
         copy: u16,
     },
-    /// The XOR of the data columns.
+    /// First parity: the XOR of the data columns.
     P,
-    /// The second parity of RAID-6.
+    /// Second parity (RAID-6): the sum of 2^i times column i over GF(2^8).
     Q,
 }
 
-/// Where a block of the array lies within its stripe.
+/// Position of a block of the array within its stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The stripe.
+    /// Stripe, counted from 0.
     pub stripe: u64,
-    /// The data column.
+    /// Data column, counted from 0.
     pub column: u16,
-    /// The row.
+    /// Row within the chunk.
     pub row: u64,
 }
 
-/// A run of blocks that is contiguous on the members that hold it.
+/// Run of blocks that is contiguous on the members that hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where its first block lies.
+    /// Position of its first block.
     pub place: Place,
-    /// How many blocks; more than the rest of the chunk only where consecutive chunks are contiguous.
+    /// Number of blocks; more than the rest of the chunk only where consecutive chunks are contiguous.
     pub blocks: u64,
-    /// Its first block, counted from the start of the extent that was cut.
+    /// Offset of the first block from the start of the extent that was split.
     pub at: u64,
 }
 
-/// The part of an extent that one lock covers: a stripe, or several where one column is all there is.
+/// Part of an extent that is locked as one: a stripe, or several where a stripe has a single column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The stripes.
+    /// Stripes that the part touches.
     pub stripes: Range<u64>,
-    /// The blocks of the array.
+    /// Blocks of the array.
     pub extent: Extent,
-    /// Its first block, counted from the start of the extent that was cut.
+    /// Offset of the first block from the start of the extent that was split.
     pub at: u64,
 }
 
-/// Bytes of each member that are worked on at a time.
+/// Bytes of each member that one step of a walk processes.
 const STEP_BYTES: u64 = 512 << 10;
 
-/// The shape of an array.
+/// Level, number of members, chunk size and number of stripes of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     level: Level,
@@ -86,7 +86,7 @@ pub struct Layout {
     stripes: u64,
 }
 
-/// How many blocks an array of `members` members of `member_blocks` blocks offers.
+/// Returns the number of blocks that an array of `members` members of `member_blocks` blocks offers.
 ///
 /// *Errors*: as [`Layout::new`].
 pub fn capacity(level: Level, members: usize, chunk_bytes: u32, member_blocks: Blocks) -> Result<Blocks, ArrayError> {
@@ -94,7 +94,7 @@ pub fn capacity(level: Level, members: usize, chunk_bytes: u32, member_blocks: B
 }
 
 impl Layout {
-    /// The shape of an array whose smallest member has `member_blocks` blocks of 4096 bytes.
+    /// Lays out an array whose smallest member has `member_blocks` blocks of 4096 bytes.
     ///
     /// *Errors*: a sentence that says which bound is broken.
     pub fn new(level: Level, members: usize, chunk_bytes: u32, member_blocks: Blocks) -> Result<Self, ArrayError> {
@@ -104,6 +104,7 @@ impl Layout {
         if members > usize::from(MEMBERS_MAX) {
             return Err(ArrayError::TooManyMembers { members });
         }
+        // RAID-10 consists of pairs.
         if level == Level::Raid10 && !members.is_multiple_of(2) {
             return Err(ArrayError::OddMembers { members });
         }
@@ -111,6 +112,7 @@ impl Layout {
             return Err(ArrayError::ChunkSize { chunk_bytes });
         }
         let chunk_blocks = u64::from(chunk_bytes / BLOCK_BYTES);
+        // Whole chunks only: a partial stripe at the end is left unused.
         let stripes = member_blocks.0 / chunk_blocks;
         if stripes == 0 {
             return Err(ArrayError::TooSmall { blocks: member_blocks.0, chunk_blocks });
@@ -119,13 +121,13 @@ impl Layout {
         Ok(Self { level, members, chunk_blocks, stripes })
     }
 
-    /// The level.
+    /// RAID level.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// How many members.
+    /// Number of members.
     #[must_use]
     pub fn members(&self) -> u16 {
         self.members
@@ -137,19 +139,19 @@ impl Layout {
         self.chunk_blocks
     }
 
-    /// How many stripes.
+    /// Number of stripes.
     #[must_use]
     pub fn stripes(&self) -> u64 {
         self.stripes
     }
 
-    /// How many data columns a stripe has.
+    /// Data columns of a stripe.
     #[must_use]
     pub fn columns(&self) -> u16 {
         (self.members - self.level.parities()) / self.copies()
     }
 
-    /// How many members hold each data column.
+    /// Members that hold each data column: 1 unless the level mirrors.
     #[must_use]
     pub fn copies(&self) -> u16 {
         self.level.copies(self.members)
@@ -167,13 +169,13 @@ impl Layout {
         Blocks(self.stripes * self.stripe_blocks())
     }
 
-    /// Blocks that the array uses of each member.
+    /// Blocks that the array uses of each member, in whole chunks.
     #[must_use]
     pub fn member_blocks(&self) -> Blocks {
         Blocks(self.stripes * self.chunk_blocks)
     }
 
-    /// The parities of a stripe.
+    /// Parities of a stripe, P first.
     pub(crate) fn parity_roles(&self) -> impl Iterator<Item = Role> + use<> {
         [Role::P, Role::Q].into_iter().take(usize::from(self.level.parities()))
     }
@@ -190,10 +192,11 @@ impl Layout {
             return lost.len() <= self.level.parities();
         }
         let copies = self.copies();
+        // Copies of a column lie on adjacent members, so each column needs one survivor among them.
         (0..self.columns()).all(|column| (0..copies).any(|copy| !lost.contains(column * copies + copy)))
     }
 
-    /// Where block `lba` of the array lies.
+    /// Position of block `lba` of the array.
     #[must_use]
     pub fn locate(&self, lba: Lba) -> Place {
         let (stripe, offset) = (lba.0 / self.stripe_blocks(), lba.0 % self.stripe_blocks());
@@ -201,14 +204,14 @@ impl Layout {
         Place { stripe, column, row: offset % self.chunk_blocks }
     }
 
-    /// The block of the array that lies at `place`; the inverse of [`Layout::locate`].
+    /// Block of the array at `place`; the inverse of [`Layout::locate`].
     #[must_use]
     pub fn lba_of(&self, place: Place) -> Lba {
         assert!(place.column < self.columns() && place.row < self.chunk_blocks, "a place is within its stripe");
         Lba(place.stripe * self.stripe_blocks() + u64::from(place.column) * self.chunk_blocks + place.row)
     }
 
-    /// The block of the array that `block` of a member's data holds; none for parity.
+    /// Block of the array that `block` of a member's data holds; `None` for parity.
     #[must_use]
     pub fn lba_on(&self, member: u16, block: u64) -> Option<Lba> {
         let (stripe, row) = (block / self.chunk_blocks, block % self.chunk_blocks);
@@ -218,7 +221,7 @@ impl Layout {
         }
     }
 
-    /// The member that has `role` in `stripe`.
+    /// Member that has `role` in `stripe`.
     #[must_use]
     pub fn member_of(&self, stripe: u64, role: Role) -> u16 {
         match role {
@@ -229,13 +232,14 @@ impl Layout {
         }
     }
 
-    /// What `member` holds in `stripe`; the inverse of [`Layout::member_of`].
+    /// Content of `member` in `stripe`; the inverse of [`Layout::member_of`].
     #[must_use]
     pub fn role_of(&self, stripe: u64, member: u16) -> Role {
         assert!(member < self.members, "only members of the layout hold a part of its stripes");
         if !self.has_parity() {
             return Role::Data { column: member / self.copies(), copy: member % self.copies() };
         }
+        // Distance behind P, around the members: P, then Q, then the data columns.
         let behind_p = (member + self.members - self.first_parity(stripe)) % self.members;
         match behind_p {
             0 => Role::P,
@@ -244,7 +248,7 @@ impl Layout {
         }
     }
 
-    /// The blocks of a member that hold `rows` of `stripe`.
+    /// Blocks of a member that hold `rows` of `stripe`.
     #[must_use]
     pub fn member_extent(&self, stripe: u64, rows: Rows) -> Extent {
         assert!(rows.end <= self.chunk_blocks, "rows are of one chunk");
@@ -257,13 +261,14 @@ impl Layout {
         Rows::new(0, self.chunk_blocks)
     }
 
-    /// Cuts `extent` into runs that are contiguous on the members, in order.
+    /// Splits `extent` into runs that are contiguous on the members, in order.
     pub fn pieces(&self, extent: Extent) -> impl Iterator<Item = Piece> + use<> {
         let layout = *self;
         let mut at = 0;
         std::iter::from_fn(move || {
             let rest = extent.len.0 - at;
             let place = layout.locate(Lba(extent.start.0 + at));
+            // With one column the chunks of consecutive stripes follow each other on every member.
             let contiguous = if layout.columns() == 1 { u64::MAX } else { layout.chunk_blocks - place.row };
             let piece = Piece { place, blocks: rest.min(contiguous), at };
             at += piece.blocks;
@@ -271,7 +276,7 @@ impl Layout {
         })
     }
 
-    /// Cuts `extent` into what is locked and written at a time, in order.
+    /// Splits `extent` into the parts that are locked and written as one, in order.
     pub fn spans(&self, extent: Extent) -> impl Iterator<Item = Span> + use<> {
         let layout = *self;
         let mut at = 0;
@@ -279,6 +284,7 @@ impl Layout {
             let (start, rest) = (extent.start.0 + at, extent.len.0 - at);
             let first = start / layout.stripe_blocks();
             let in_stripe = (first + 1) * layout.stripe_blocks() - start;
+            // With one data column there is no parity to keep, so one span may cover many stripes.
             let blocks = if layout.columns() == 1 { rest } else { rest.min(in_stripe) };
             let part = Extent::new(start, blocks);
             let stripes = first..part.end().0.div_ceil(layout.stripe_blocks());
@@ -288,9 +294,10 @@ impl Layout {
         })
     }
 
-    /// Cuts a range of stripes into what is worked on at a time.
+    /// Splits a range of stripes into the steps of a walk.
     pub(crate) fn steps(&self, stripes: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         let chunk_bytes = self.chunk_blocks * u64::from(BLOCK_BYTES);
+        // At least one stripe, also where a chunk is larger than a step.
         let step = (STEP_BYTES / chunk_bytes).max(1);
         let mut at = stripes.start;
         std::iter::from_fn(move || {
@@ -300,7 +307,7 @@ impl Layout {
         })
     }
 
-    /// P of stripe 0 lies on the last member and moves one to the front with every stripe.
+    /// Member that has P: the last one in stripe 0, one further to the front with every stripe.
     fn first_parity(&self, stripe: u64) -> u16 {
         let turn = u16::try_from(stripe % u64::from(self.members)).expect("a remainder is below the divisor");
         self.members - 1 - turn
@@ -315,7 +322,7 @@ impl Rows {
         Self { start, end }
     }
 
-    /// How many.
+    /// Number of rows.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "runs of rows are made to be worked on; none is empty")]
     pub fn len(self) -> u64 {
@@ -328,7 +335,7 @@ impl Rows {
         self.start <= other.start && other.end <= self.end
     }
 
-    /// The bytes of `part` in a buffer that holds these rows.
+    /// Byte range of `part` in a buffer that holds these rows.
     pub(crate) fn bytes_of(self, part: Self) -> Range<usize> {
         assert!(self.contains(part), "only rows that are there have bytes");
         bytes(part.start - self.start)..bytes(part.end - self.start)

@@ -1,20 +1,20 @@
-//! The RAID levels, and what sets them apart.
+//! RAID levels and their properties.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How an array keeps data: striped, mirrored, with parity.
+/// RAID level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Striped without redundancy.
+    /// Striping without redundancy.
     Raid0,
-    /// Every member holds everything.
+    /// Mirroring: every member holds everything.
     Raid1,
-    /// Striped with one rotating parity (P).
+    /// Striping with one rotating parity (P).
     Raid5,
-    /// Striped with two rotating parities (P and Q).
+    /// Striping with two rotating parities (P and Q).
     Raid6,
-    /// Striped over mirrored pairs (md's near layout with two copies).
+    /// Striping over mirrored pairs (md's near layout with two copies).
     Raid10,
 }
 
@@ -22,7 +22,7 @@ impl Level {
     /// All levels.
     pub const ALL: [Self; 5] = [Self::Raid0, Self::Raid1, Self::Raid5, Self::Raid6, Self::Raid10];
 
-    /// The fewest members that make an array of this level.
+    /// Smallest number of members of this level.
     #[must_use]
     pub fn members_min(self) -> u16 {
         match self {
@@ -33,7 +33,7 @@ impl Level {
         }
     }
 
-    /// How many members may fail, whichever they are. RAID-10 may survive more when their mirrors live.
+    /// Number of members that may fail in any combination. RAID-10 may survive more, one of each pair.
     #[must_use]
     pub fn tolerates(self, members: u16) -> u16 {
         match self {
@@ -44,7 +44,7 @@ impl Level {
         }
     }
 
-    /// How many chunks of a stripe are parity.
+    /// Parity chunks of a stripe.
     pub(crate) fn parities(self) -> u16 {
         match self {
             Self::Raid0 | Self::Raid1 | Self::Raid10 => 0,
@@ -53,7 +53,7 @@ impl Level {
         }
     }
 
-    /// How many members hold each data chunk.
+    /// Members that hold each data chunk.
     pub(crate) fn copies(self, members: u16) -> u16 {
         match self {
             Self::Raid0 | Self::Raid5 | Self::Raid6 => 1,
@@ -75,7 +75,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// No RAID level is called that.
+/// Error of parsing a RAID level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is no RAID level; the levels are 0, 1, 5, 6 and 10")]
 pub struct UnknownLevel(String);
@@ -83,7 +83,7 @@ pub struct UnknownLevel(String);
 impl FromStr for Level {
     type Err = UnknownLevel;
 
-    /// Understands `6`, `raid6` and `RAID-6`.
+    /// Parses `6`, `raid6` and `RAID-6`.
     fn from_str(text: &str) -> Result<Self, UnknownLevel> {
         let lower = text.to_ascii_lowercase();
         let number = lower.strip_prefix("raid").map_or(&*lower, |rest| rest.strip_prefix('-').unwrap_or(rest));

@@ -1,9 +1,16 @@
-//! Arrays: several member devices that are one [`BlockDevice`](block::BlockDevice), and survive the loss of some.
+//! RAID arrays: several member devices combined into one [`BlockDevice`](block::BlockDevice) that survives the loss
+//! of some of them.
 //!
-//! From the bottom up: `geometry` and [`plan`] are arithmetic; `on_disk` is the bytes of a protected array; `members` are the
-//! devices, `locks` the rows of stripes; `checksums` and `redo` make an array *protected*; `stripes` reads and plans with
-//! redundancy. On these stand the three ways to serve commands, `plain`, `protected` and `reshaping`, behind one `path`, and
-//! beside the commands `maintenance` and `recovery`. [`Array`] is the face of all. Each knows only those before it.
+//! From the bottom up: `geometry` and [`plan`] are arithmetic; `on_disk` is the byte layout of a protected array;
+//! `members` are the devices, `locks` the row locks of stripes; `checksums` and `redo` make an array *protected*;
+//! `stripes` reads and plans with redundancy. On these stand the three ways to serve commands, `plain`, `protected`
+//! and `reshaping`, behind one `path`, and beside the commands `maintenance` and `recovery`. [`Array`] is the public
+//! interface. Each module knows only those before it.
+//!
+//! The pool of the engine creates, opens and maintains arrays, and records durably which members are current
+//! ([`FailureLog`], [`RebuildOwner`]). An array must never acknowledge a write or a flush before the failure of every
+//! member that missed it is recorded, and a protected array must never return a block that does not match its
+//! checksum.
 //!
 //! docs/raid.md draws the layouts and says what a crash can leave.
 

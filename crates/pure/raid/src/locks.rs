@@ -1,4 +1,4 @@
-//! Locks on rows of stripes: who reads with redundancy, and who writes.
+//! Row locks of stripes: shared for reads with redundancy, exclusive for writes.
 
 use shard::{Detached, RangeGuard, RangeLocks};
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// One lock for each row of each stripe, the same in all layouts of an array: rows are counted over all stripes.
 ///
-/// Whoever waits drives the array's background work meanwhile: it may be what holds the lock.
+/// A waiting command drives the array's background work, because that may hold the lock.
 #[derive(Clone)]
 pub(crate) struct Locks {
     rows: RangeLocks,
@@ -17,34 +17,34 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Nothing is locked.
+    /// Creates the locks, none of which is held.
     pub(crate) fn new(chunk_blocks: u64, background: Rc<Detached>) -> Self {
         Self { rows: RangeLocks::new(), chunk_blocks, background }
     }
 
-    /// Keeps writers out of `stripes`.
+    /// Locks `stripes` against writers.
     pub(crate) async fn shared(&self, stripes: Range<u64>) -> RangeGuard {
         self.rows_shared(self.rows_of(stripes)).await
     }
 
-    /// Keeps everybody else out of `stripes`.
+    /// Locks `stripes` against readers and writers.
     pub(crate) async fn exclusive(&self, stripes: Range<u64>) -> RangeGuard {
         self.rows_exclusive(self.rows_of(stripes)).await
     }
 
-    /// As [`Locks::shared`], for rows.
+    /// Locks rows as [`Locks::shared`].
     pub(crate) async fn rows_shared(&self, rows: Range<u64>) -> RangeGuard {
         let mut acquire = pin!(self.rows.shared(rows));
         self.background.until(|cx| acquire.as_mut().poll(cx)).await
     }
 
-    /// As [`Locks::exclusive`], for rows.
+    /// Locks rows as [`Locks::exclusive`].
     pub(crate) async fn rows_exclusive(&self, rows: Range<u64>) -> RangeGuard {
         let mut acquire = pin!(self.rows.exclusive(rows));
         self.background.until(|cx| acquire.as_mut().poll(cx)).await
     }
 
-    /// Everybody who holds a lock now, or waits for one, has let go of it. Keeps nobody out.
+    /// Waits until every lock held or awaited now has been released. Locks nothing itself.
     pub(crate) async fn passed(&self) {
         let mut passed = pin!(self.rows.passed(0..u64::MAX));
         drop(self.background.until(|cx| passed.as_mut().poll(cx)).await);

@@ -1,7 +1,7 @@
-//! Maintenance while hosts are served: rebuild, scrub, resync, growth and reshape, and the return of a member.
+//! Maintenance during host I/O: rebuild, scrub, resync, growth, reshape, copying, and the return of a member.
 //!
-//! Every file adds its command to [`Array`](crate::Array) and does it beside the commands of hosts, a few stripes at a time under
-//! their locks. Nothing of the write path knows of it.
+//! Each file adds its command to [`Array`](crate::Array) and runs it beside host commands, a few stripes at a time
+//! under their locks. The pool calls them; the write path knows nothing of them.
 
 mod copy;
 mod grow;

@@ -1,7 +1,7 @@
-//! The members of an array: which there are, which of them can be used, and every operation on them.
+//! Members of an array: the devices, their states, and every operation on them.
 //!
-//! All that reads or writes a device goes through [`Members`], so that the failure of a member is noticed in one place and means
-//! the same everywhere (`failure`). The members know nothing of checksums, of the log or of commands.
+//! All reads and writes of a device go through [`Members`], so that the failure of a member is noticed in one place
+//! and means the same everywhere (`failure`). The members know nothing of checksums, of the log or of commands.
 
 mod absence;
 mod failure;
@@ -27,33 +27,33 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
 
-/// The members as one layout of the array has them. Commands keep those that they began with.
+/// Members as one layout of the array has them. A command keeps those that it started with.
 pub(crate) struct Members<D> {
-    /// Which losses the array survives, and where each stripe lies on the members.
+    /// Placement of stripes on the members, and the losses that the array survives.
     pub(crate) layout: Layout,
-    /// Every place that there is; the layout may have fewer of them.
+    /// Every place, in order; the layout may have fewer, while a member joins or before a reshape.
     places: Box<[Rc<Member<D>>]>,
     shared: Rc<Shared>,
 }
 
-/// What all layouts of one array have in common.
+/// State shared by all layouts of one array.
 struct Shared {
-    /// How many places count, in all layouts: one that is joining does not.
+    /// Number of places that count, in all layouts: a member that is joining does not.
     width: Cell<u16>,
-    /// Members that are not in service yet and take pages and the log already.
+    /// Members not in service that already take pages and log batches.
     joining: Cell<MemberSet>,
     failures: failure::Failures,
     log: Rc<dyn FailureLog>,
-    /// What absent members miss, where that is remembered.
+    /// Regions that absent members miss; `None` for a plain array.
     missed: Option<Rc<Missed>>,
-    /// Waits. With it, a write that a member refuses for want of space is tried again before that costs anything.
+    /// Timer. With it, a write that a member refuses for want of space is retried before the refusal counts.
     pause: Option<Pause>,
     background: Rc<Detached>,
-    /// Raised when the array stops, and when a layout is not used any more.
+    /// Raised when the array stops, and when a layout is no longer used.
     changed: Rc<Signal>,
 }
 
-/// What the members of an array use of their owner's.
+/// Services of the owner and of the array that members use.
 pub(crate) struct Services {
     pub(crate) log: Rc<dyn FailureLog>,
     pub(crate) missed: Option<Rc<Missed>>,
@@ -64,15 +64,15 @@ pub(crate) struct Services {
 
 impl<D> Drop for Members<D> {
     fn drop(&mut self) {
-        // Whoever waits for the last command of this layout looks again.
+        // Wakes a growth or reshape that waits for the last command of this layout.
         self.shared.changed.raise();
     }
 }
 
 impl<D: BlockDevice + 'static> Members<D> {
-    /// These members, all of which count.
+    /// Creates the members of a layout; all places count.
     ///
-    /// *Panics*: when the layout has more of them.
+    /// *Panics*: when the layout has more members than there are places.
     pub(crate) fn new(layout: Layout, places: Box<[Rc<Member<D>>]>, services: Services) -> Self {
         assert!(places.len() >= usize::from(layout.members()), "every member of the layout has a place");
         let Services { log, missed, pause, background, changed } = services;
@@ -82,13 +82,13 @@ impl<D: BlockDevice + 'static> Members<D> {
         Self { layout, places, shared: Rc::new(shared) }
     }
 
-    /// The members of the same array in another layout, or with more places.
+    /// The same members in another layout, or with more places.
     pub(crate) fn reshaped(&self, layout: Layout, places: Box<[Rc<Member<D>>]>) -> Self {
         assert!(places.len() >= usize::from(layout.members()), "every member of the layout has a place");
         Self { layout, places, shared: self.shared.clone() }
     }
 
-    /// Admits members' devices that are large enough for `needed` blocks of each.
+    /// Checks that every device has at least `needed` blocks.
     pub(crate) fn admit(&self, needed: Blocks) -> Result<(), ArrayError> {
         for (number, place) in (0..).zip(&self.places) {
             place.device().map_or(Ok(()), |device| admit(needed, number, &device.geometry()))?;
@@ -101,27 +101,27 @@ impl<D: BlockDevice + 'static> Members<D> {
         &self.places
     }
 
-    /// The place of a member that the caller knows to be there.
+    /// The place of a member known to exist.
     pub(crate) fn place(&self, member: u16) -> &Member<D> {
         &self.places[usize::from(member)]
     }
 
-    /// The place with the number that an operator has given, if there is one.
+    /// The place with a number given by an operator, if there is one.
     pub(crate) fn find(&self, member: u16) -> Option<&Member<D>> {
         self.places.get(usize::from(member)).map(|place| &**place)
     }
 
-    /// The geometry of each device that there is.
+    /// Geometry of each device present.
     pub(crate) fn geometries(&self) -> impl Iterator<Item = Geometry> {
         self.places.iter().filter_map(|place| place.device()).map(|device| device.geometry())
     }
 
-    /// How many members count.
+    /// Number of members that count.
     pub(crate) fn width(&self) -> u16 {
         self.shared.width.get()
     }
 
-    /// From now on `member`, which was joining, counts.
+    /// Makes `member`, which was joining, count.
     ///
     /// *Panics*: when it is not the next one.
     pub(crate) fn count_in(&self, member: u16) {
@@ -130,23 +130,23 @@ impl<D: BlockDevice + 'static> Members<D> {
         self.shared.width.set(member + 1);
     }
 
-    /// The members that count.
+    /// Members that count.
     pub(crate) fn all(&self) -> MemberSet {
         MemberSet::first(self.width())
     }
 
-    /// Members that are not in service yet and take pages and the log already.
+    /// Members not in service that already take pages and log batches.
     pub(crate) fn joining(&self) -> MemberSet {
         self.shared.joining.get()
     }
 
-    /// `member` takes pages and the log from now on.
+    /// Makes `member` take pages and log batches.
     pub(crate) fn begin_joining(&self, member: u16) {
         assert!(!self.in_service().contains(member), "a member in service has joined already");
         self.shared.joining.set(self.joining().with(member));
     }
 
-    /// These members are in service, or are not going to be.
+    /// Ends the joining of these members: they are in service, or have failed to join.
     pub(crate) fn end_joining(&self, members: MemberSet) {
         self.shared.joining.set(self.joining() - members);
     }
@@ -156,23 +156,24 @@ impl<D: BlockDevice + 'static> Members<D> {
         self.all() - self.not_in_service()
     }
 
-    /// The members that pages and the log are written to.
+    /// Members that pages and log batches are written to.
     pub(crate) fn in_use(&self) -> MemberSet {
         let takes = |member: &u16| match self.place(*member).state() {
             MemberState::InService => true,
+            // A replacement takes pages and batches only once its stripes are filled.
             MemberState::Rebuilding { .. } => self.joining().contains(*member),
             MemberState::Failed | MemberState::Missing => false,
         };
         (0..).zip(&self.places).map(|(member, _)| member).filter(takes).collect()
     }
 
-    /// Members that take no batch. One that is joining takes it, and counts as if it would stay: if it does not, the
-    /// others that have the batch suffice, and if it does, they would not have.
+    /// Members that take no batch. A joining member takes it and is counted as if it stayed: if it leaves, the others
+    /// with the batch suffice; if it stays and had not taken it, they would not.
     pub(crate) fn not_in_use(&self) -> MemberSet {
         if sabotage::is(Bug::JoiningWithoutLog) { self.not_in_service() } else { self.all() - self.in_use() }
     }
 
-    /// The members that hold what was written, also those that are being rebuilt.
+    /// Members that hold written data, including those being rebuilt.
     pub(crate) fn written(&self) -> MemberSet {
         let written = |member: &u16| {
             let state = self.place(*member).state();
@@ -181,7 +182,7 @@ impl<D: BlockDevice + 'static> Members<D> {
         self.all().iter().filter(written).collect()
     }
 
-    /// Which members can be used in `stripe`, as things stand.
+    /// Members that can be read, and that must be written, in `stripe`.
     pub(crate) fn usable(&self, stripe: u64) -> Usable {
         let mut usable = Usable { read: MemberSet::NONE, write: MemberSet::NONE };
         for (number, member) in (0..self.layout.members()).zip(&self.places) {
@@ -192,14 +193,16 @@ impl<D: BlockDevice + 'static> Members<D> {
         usable
     }
 
-    /// Members that are absent, if any are, miss these blocks, which are about to be written.
+    /// Notes that absent members miss these blocks, which are about to be written. No effect when none is absent.
     pub(crate) fn note_missed(&self, blocks: &[(u64, u64)]) {
+        // With all members in service nothing is missed; what they might lose with a failing cache is noted as
+        // recent.
         if let Some(missed) = self.shared.missed.as_ref().filter(|_| !self.not_in_service().is_empty()) {
             missed.add(blocks);
         }
     }
 
-    /// Reads from a member what is there.
+    /// Reads data blocks of a member, without verification.
     pub(crate) async fn read_data(
         self: &Rc<Self>,
         member: u16,
@@ -209,7 +212,7 @@ impl<D: BlockDevice + 'static> Members<D> {
         self.note_gone(member, self.place(member).read(extent, self.patience_with(member, patience))).await
     }
 
-    /// Reads blocks of the member that are not of its data: pages, anchors, the log.
+    /// Reads blocks outside of the data area: pages, anchors, the log.
     pub(crate) async fn read_beside_data(
         self: &Rc<Self>,
         member: u16,
@@ -219,17 +222,19 @@ impl<D: BlockDevice + 'static> Members<D> {
         self.note_gone(member, self.place(member).read_beside_data(extent, self.patience_with(member, patience))).await
     }
 
-    /// A member that the array cannot do without is waited for as long as it takes.
+    /// Patience for a read: a member that the array needs is waited for without a deadline.
     fn patience_with(&self, member: u16, patience: Patience) -> Patience {
+        // No other member has the content, so ending the read early would only turn silence into an error.
         if self.spares(member) { patience } else { Patience::Patient }
     }
 
-    /// What `read` of the member gives; one that is gone is lost.
+    /// Awaits a read of the member; fails a member that is gone.
     async fn note_gone(
         self: &Rc<Self>,
         member: u16,
         read: impl Future<Output = Result<Rope, IoError>>,
     ) -> Result<Rope, IoError> {
+        // The place may get another device during the read, which must not fail for the old one's error.
         let tenure = self.place(member).tenure.get();
         let result = read.await;
         if let Err(error) = result.as_ref()
@@ -240,11 +245,12 @@ impl<D: BlockDevice + 'static> Members<D> {
         result
     }
 
+    /// Flushes one member; a failed flush fails the member.
     pub(crate) async fn flush_member(self: &Rc<Self>, member: u16) -> Result<Stable, IoError> {
         let place = self.place(member);
         let tenure = place.tenure.get();
-        // The member may be busy with a flush that only our own work brings to its end: the record of a
-        // failure is written to the same disks.
+        // Drives the background work meanwhile: this flush may wait for a group commit that only that work completes,
+        // because the record of a failure goes to the same disks.
         let mut flush = pin!(place.flush());
         let flushed = self.shared.background.until(|cx| flush.as_mut().poll(cx)).await;
         if let Err(error) = flushed {
@@ -253,16 +259,18 @@ impl<D: BlockDevice + 'static> Members<D> {
         flushed
     }
 
-    /// What has ended on these members is durable, or they have failed and that is recorded.
+    /// Flushes those of the members that were written since their last flush; on return the data is durable, or their
+    /// failure is recorded.
     pub(crate) async fn flush_those(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
+        // A flush without new writes would cost latency and make nothing more durable.
         self.flush_all(members.iter().filter(|&member| self.place(member).needs_flush()).collect()).await
     }
 
-    /// As [`Members::flush_those`], also members that were not written since the array was opened.
+    /// Flushes as [`Members::flush_those`], also members not written since the array was opened.
     pub(crate) async fn flush_all(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
         let flush = |member| self.flush_member(member);
         for flushed in join_all(members.iter().map(flush)).await {
-            // A failed flush costs the member; whether the array can do without is judged below.
+            // A failed flush fails the member; whether the array can spare it is judged below.
             drop(flushed);
         }
         self.failures_recorded(Extent::default()).await

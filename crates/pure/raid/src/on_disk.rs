@@ -1,7 +1,7 @@
-//! The structures of a protected array on its members, byte for byte: parsing and emitting, no I/O and no state.
+//! On-disk structures of a protected array, byte for byte: parsing and emitting, no I/O and no state.
 //!
-//! docs/raid.md, "Protected arrays", draws all of them. Every parser takes any bytes and answers `None` to what an array
-//! cannot have written.
+//! docs/raid.md, "Protected arrays", draws all of them. Every parser takes any bytes and returns `None` for what an
+//! array cannot have written; it must never panic on foreign bytes.
 
 pub(crate) mod anchor;
 pub(crate) mod area;

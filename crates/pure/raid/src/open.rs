@@ -1,4 +1,7 @@
-//! A protected array's beginning, opening and end.
+//! Formatting, opening and closing of protected arrays.
+//!
+//! Opening decides from the anchors which devices are current members, then hands the array to `recovery`. A device
+//! that is refused is never written.
 
 use crate::array::Array;
 use crate::bounds::MEMBERS_MAX;
@@ -29,9 +32,10 @@ use std::cmp::Reverse;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Array<D> {
-    /// The members are a new protected array, all of which is unwritten: it reads as zeros.
+    /// Formats the members as a new protected array that is entirely unwritten: every block reads as zeros.
     ///
-    /// *Errors*: see [`OpenError`]; what was on the members is lost then. *Durability*: when it returns.
+    /// *Errors*: see [`OpenError`]; the previous content of the members is lost even then. *Durability*: when it
+    /// returns.
     pub async fn format(
         shape: &Shape,
         members: Vec<D>,
@@ -61,25 +65,26 @@ impl<D: BlockDevice + 'static> Array<D> {
         let array = Self::build(shape, members.into_iter().map(Some).collect(), log, options, anchor)?;
         let path = array.path();
         let Protected { members, log, .. } = &**path.protected().expect("it was just built so");
+        // A member may carry the log of an earlier array, whose anchors and first batch must not be found again.
         let wipe = |member| log.wipe(member);
         for wiped in join_all((0..members.width()).map(wipe)).await {
             wiped?;
         }
         log.write_anchor(1, Head { number: 1, at: 0 }).await?;
+        // A new array starts with all of its members in service, or not at all.
         if members.not_in_service().is_empty() {
             return Ok(array);
         }
         Err(OpenError::Io(IoError::new(IoErrorKind::Gone, Extent::default())))
     }
 
-    /// The array of these members, as it was when it was used last: its log is replayed.
+    /// Opens a protected array as it was last used, and replays its redo log.
     ///
-    /// A missing member is `None`, also one that the owner knows to have failed. Hosts may be served when it
-    /// returns; no resync is needed. Where [`Array::reshape`] had not ended, it is to be called again.
+    /// A missing member is `None`, also one that the owner knows to have failed. Hosts may be served as soon as this
+    /// returns; no resync is needed. Where [`Array::reshape`] had not finished, call it again.
     ///
     /// *Shape*: as the array was formatted; the members' size may also be one to which it grew, and the number of
-    /// members counts one that was to be added.
-    /// *Errors*: see [`OpenError`].
+    /// members includes one whose addition was recorded. *Errors*: see [`OpenError`].
     pub async fn open(
         shape: &Shape,
         mut members: Vec<Option<D>>,
@@ -95,20 +100,25 @@ impl<D: BlockDevice + 'static> Array<D> {
         let mut mended = disbelieve(&mut found);
         let first = |anchors: Vec<Anchor>| anchors.into_iter().next().ok_or(LeftOut::Blank);
         let mut looked: Vec<_> = found.into_iter().map(|of| of.map(|anchors| anchors.and_then(first))).collect();
+        // Of two anchors of equal age the one with fewer members wins: a failed `add_member` may have left the other
+        // one on the new member alone.
         let newest =
             looked.iter().flatten().flatten().max_by_key(|anchor| (anchor.age(), Reverse(anchor.shape[1]))).cloned();
         let mut opened = Opened::default();
         let mut shape = *shape;
         if let Some(newest) = &newest {
+            // The anchor decides: the owner may have recorded a later size, to which the array has grown since it was
+            // formatted.
             (shape.member_blocks, shape.ring_blocks) = (Blocks(newest.shape[3]), newest.shape[4]);
         }
         if newest.as_ref().is_some_and(|newest| newest.shape[1] < shape.members as u64) {
-            // The array never relied on it.
+            // An anchor without the new member is the newest, so the array never relied on that member.
             shape.members -= 1;
             members.truncate(shape.members);
             looked.truncate(shape.members);
             opened.not_joined = true;
         }
+        // Needed before the devices are judged: the pages that prove a member lie in these segments.
         let segments = newest.as_ref().map(|newest| segments_of(&shape, newest)).transpose()?;
         let known = newest.as_ref().zip(segments.as_ref());
         let mut taken = Vec::new();
@@ -123,6 +133,7 @@ impl<D: BlockDevice + 'static> Array<D> {
                 Some(Ok(Standing::Newest)) | None => {}
                 Some(Err(reason)) => opened.left_out.push((member, reason)),
             }
+            // Only members that passed are used; the devices of the others are dropped without a write.
             taken.push(device.filter(|_| matches!(judged, Some(Ok(_)))));
         }
         let layout = shape.layout()?;
@@ -132,14 +143,18 @@ impl<D: BlockDevice + 'static> Array<D> {
                 let missing = usize::from(missing.len());
                 return Err(ArrayError::TooManyMissing { level: shape.level, missing }.into());
             }
+            // Some devices were present but rejected; their reasons help more than a count of missing members.
             return Err(OpenError::LeftOut(opened.left_out));
         };
         let accept_log_loss = options.accept_log_loss;
+        // Only now may anything be written: before, an opening that fails must leave every device as it was.
         let array = Self::build(&shape, taken, log, options, newest)?;
         let path = array.path();
         let protected = path.protected().expect("it was just built so");
         Recovery::new(&path, accept_log_loss).replay(behind, &mut opened).await?;
         tell_of_anchors(&protected.checksums.pages, mended, &opened);
+        // Before hosts are served: the rows of this stripe lie in two layouts, and commands choose the layout by
+        // stripe.
         if let Some(reshaping) = path.reshaping() {
             reshaping.end_begun_stripe().await?;
         }
@@ -159,10 +174,12 @@ impl<D: BlockDevice + 'static> Array<D> {
         for (member, device) in (0..).zip(&members) {
             device.as_ref().map_or(Ok(()), |device| admit(segments.member_blocks(), member, &device.geometry()))?;
         }
+        // An unfinished reshape is opened with both layouts.
         let old = anchor.reshape.map(|reshape| layout(usize::from(reshape.from))).transpose()?;
         let places = members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect();
         let (background, changed) = (Rc::<Detached>::default(), Rc::<Signal>::default());
         let new = layout(shape.members)?;
+        // Regions missed before a restart stay missed.
         let missed = Rc::new(Missed::new(segments.clone(), anchor.missed.clone()));
         let pages = Rc::new(Pages::new(shape, segments, &anchor, &options));
         let log_state = Rc::new(LogState::new(shape, area, missed.clone(), anchor, changed.clone()));
@@ -180,11 +197,12 @@ impl<D: BlockDevice + 'static> Array<D> {
         }))
     }
 
-    /// What was written so far is in place, and the log begins behind it: opening would replay nothing of it.
+    /// Writes everything back and advances the log's tail, so that opening would replay nothing of it.
     ///
-    /// *Durability*: all that had ended before. *Errors*: `Gone` when the array has stopped.
+    /// *Durability*: every command that had ended before. *Errors*: `Gone` when the array has stopped.
     pub async fn checkpoint(&self) -> Result<Stable, IoError> {
         let path = self.path();
+        // Fresh writes are logged by the flush; a checkpoint covers only what is in the log.
         let stable = on_path!(&path, array => array.flush())?;
         if let Some(array) = path.protected() {
             array.log.checkpoint().await?;
@@ -192,19 +210,20 @@ impl<D: BlockDevice + 'static> Array<D> {
         Ok(stable)
     }
 
-    /// As [`Array::checkpoint`]; for an owner who has ended all commands and lets go of the array after this.
+    /// Checkpoints as [`Array::checkpoint`]; called by an owner that has ended all commands and drops the array next.
     pub async fn close(&self) -> Result<Stable, IoError> {
         self.checkpoint().await
     }
 
-    /// True for an array with sums and a log.
+    /// True for an array with checksums and a redo log.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.path().protected().is_some()
     }
 }
 
-/// The anchors of a device that is this member of this array, the newest first.
+/// Reads the anchors of a device, the newest first; refuses those of another array or another member. `None` without
+/// a device.
 async fn look_at<D: BlockDevice>(
     shape: &Shape,
     member: u16,
@@ -213,16 +232,18 @@ async fn look_at<D: BlockDevice>(
     let device = device?;
     let anchors = anchors_of(async |extent| device.read(extent).await).await;
     Some(anchors.and_then(|anchors| match &anchors[0] {
+        // The identity is compared before the number: a disk of another array may have any number.
         anchor if anchor.id != shape.id || !is_shape(anchor, shape) => Err(LeftOut::OtherArray),
         anchor if anchor.member != member => Err(LeftOut::OtherMember(anchor.member)),
         _ => Ok(anchors),
     }))
 }
 
-/// Takes away anchors that the array cannot have written; on which members.
+/// Removes anchors that the array cannot have written and returns the members that had one.
 ///
-/// Every member that counts is given every anchor, keeps the two last ones, and the next is not begun before. So one that is
-/// more than one ahead of all other members that it counts, beside none that is one before it, is damage, not news.
+/// Every counted member gets every anchor, keeps the last two, and no anchor is started before the previous one is
+/// stable. So an anchor that is more than one ahead of all other members that it counts, without its predecessor
+/// beside it, is damage and not the newest state.
 fn disbelieve(found: &mut [Option<Result<Vec<Anchor>, LeftOut>>]) -> MemberSet {
     let newest_of = |of: &Option<Result<Vec<Anchor>, LeftOut>>| match of {
         Some(Ok(anchors)) => anchors.first().map(|anchor| anchor.number),
@@ -234,10 +255,12 @@ fn disbelieve(found: &mut [Option<Result<Vec<Anchor>, LeftOut>>]) -> MemberSet {
         let Some(Ok(anchors)) = of else { continue };
         let newest = &anchors[0];
         let counted = (0..).zip(&numbers).filter(|&(other, _)| other != member && !newest.absent.contains(other));
+        // Members that this anchor counts as absent may be behind by any number of anchors.
         let others: Vec<u64> = counted.filter_map(|(_, number)| *number).collect();
         let is_ahead = !others.is_empty() && others.iter().all(|other| other.saturating_add(1) < newest.number);
         let has_before = anchors.iter().any(|anchor| anchor.number.checked_add(1) == Some(newest.number));
         if is_ahead && !has_before {
+            // The older slot, if it is valid, is used in its place.
             anchors.remove(0);
             disbelieved = disbelieved.with(member);
         }
@@ -245,15 +268,16 @@ fn disbelieve(found: &mut [Option<Result<Vec<Anchor>, LeftOut>>]) -> MemberSet {
     disbelieved
 }
 
-/// True for a member without an anchor that can be read, of which the others say that it counts, and that has the page that
-/// they say it was given: its anchors have decayed, and nothing else.
+/// True for a member without a readable anchor that the others count as current and that has the page that they say
+/// it was given last: only its anchors have decayed.
 async fn is_counted<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
     let (_, stamp) = newest.marks[usize::from(member)];
+    // Being counted is not enough: a blank replacement in the same place would be counted, too, but lacks the page.
     let counts = !newest.absent.contains(member) && newest.given[usize::from(member)] == newest.age();
     counts && stamp > 0 && marked_page(device, member, newest, segments).await.is_some_and(|found| found >= stamp)
 }
 
-/// The stamp of the page that the newest anchor says a member was given last, if it is there.
+/// Returns the stamp of the page that the newest anchor names as last given to a member, if the page is there.
 async fn marked_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> Option<u64> {
     let (page, copy, id) = marked(member, newest);
     if page >= segments.pages() {
@@ -263,8 +287,9 @@ async fn marked_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, s
     page::parse(&rope.into_view(), newest.id, id).map(|found| found.stamp())
 }
 
-/// Which page a member was given last: its number, which of its copies, and whose.
+/// Returns the page that a member was given last: its number, its copy (0 or 1), and its identity.
 fn marked(member: u16, newest: &Anchor) -> (u64, usize, PageId) {
+    // Encoded by `mark_of`: the page number, shifted by one, and the copy in the lowest bit.
     let (mark, _) = newest.marks[usize::from(member)];
     let (page, copy) = (mark >> 1, usize::from(mark & 1 != 0));
     let members = u16::try_from(newest.shape[1]).unwrap_or(MEMBERS_MAX);
@@ -272,17 +297,18 @@ fn marked(member: u16, newest: &Anchor) -> (u64, usize, PageId) {
     (page, copy, PageId { member: [member, before][copy], page })
 }
 
-/// True for an array of this shape, also where the owner says the size to which it grew, or counts a member that is to
-/// be added.
+/// True where the anchor describes an array of this shape; the owner may name a size to which the array grew, and
+/// count one member that is yet to join.
 fn is_shape(anchor: &Anchor, shape: &Shape) -> bool {
     let [level, members, chunk_bytes, member_blocks, ring_blocks] = shape.words();
     let is_size = (member_blocks, ring_blocks) == (anchor.shape[3], anchor.shape[4]);
+    // The owner records an additional member before `add_member`, so it may count one more than the anchor.
     (level, chunk_bytes) == (anchor.shape[0], anchor.shape[2])
         && (members == anchor.shape[1] || members == anchor.shape[1] + 1)
         && (is_size || member_blocks != 0 && anchor.sizes.contains(&member_blocks))
 }
 
-/// Where everything lies on members of an array that says this of itself.
+/// Returns the layout of data and pages on the members, from the shape and the growths listed in the anchor.
 fn segments_of(shape: &Shape, anchor: &Anchor) -> Result<Segments, ArrayError> {
     let segments = Segments::new(&shape.area()?, shape.member_blocks);
     for size in anchor.sizes.into_iter().filter(|&size| size != 0).map(Blocks) {
@@ -291,8 +317,8 @@ fn segments_of(shape: &Shape, anchor: &Anchor) -> Result<Segments, ArrayError> {
     Ok(segments)
 }
 
-/// True when a member that is one anchor behind does not have what it had been given before the newest one: its last
-/// writes were not interrupted, they are gone.
+/// True when a member that is one anchor behind lacks the page it had been given before the newest anchor: it has
+/// gone back in time, and was not merely interrupted.
 async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
     let (_, stamp) = newest.marks[usize::from(member)];
     let (page, copy, id) = marked(member, newest);
@@ -302,7 +328,8 @@ async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, se
     match device.read(Extent { start: segments.homes(page)[copy], len: Blocks(1) }).await {
         Ok(rope) => {
             let block = rope.into_view();
-            // What is a page no more has decayed; what never was one was written after this.
+            // A damaged page has decayed, which is repaired later; a block that never was a page was overwritten
+            // after this.
             let is_older = |found: page::Found| found.stamp() < stamp;
             page::parse(&block, newest.id, id).map_or_else(|| !page::is_meant(&block), is_older)
         }
@@ -310,18 +337,18 @@ async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, se
     }
 }
 
-/// How a device stands to the newest anchor.
+/// State of a device relative to the newest anchor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It has it.
+    /// The device has the newest anchor.
     Newest,
-    /// It has the one before.
+    /// The device has the anchor before it.
     Behind,
-    /// It has none that can be read, and is a member all the same: its anchors are written again.
+    /// The device has no readable anchor but is a member nevertheless: its anchors are written again.
     Mended,
 }
 
-/// Whether the array takes this device; none where there is no device.
+/// Decides whether the array accepts this device; `None` where there is no device.
 async fn judge_device<D: BlockDevice>(
     member: u16,
     device: Option<&D>,
@@ -337,10 +364,10 @@ async fn judge_device<D: BlockDevice>(
     })
 }
 
-/// Whether the anchor is the newest one, or the one before.
+/// Classifies an anchor as the newest one, the one before, or stale.
 fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<Standing, LeftOut> {
     let Some(newest) = newest else { return Err(LeftOut::Blank) };
-    // Every member that counts is given every anchor, and the next is not begun before it has it.
+    // Every counted member gets every anchor, and the next is not started before it is stable there.
     let is_behind = anchor.number + 1 < newest.number || newest.absent.contains(anchor.member);
     if is_behind && !sabotage::is(Bug::StaleMember) {
         return Err(LeftOut::Stale);
@@ -348,7 +375,7 @@ fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<Standing, LeftOut> 
     Ok(if anchor.age() == newest.age() { Standing::Newest } else { Standing::Behind })
 }
 
-/// Tells whose anchors were damaged, and are written again.
+/// Reports members whose anchors were damaged and are written again.
 fn tell_of_anchors(pages: &Pages, mended: MemberSet, opened: &Opened) {
     let is_in = |member: &u16| opened.left_out.iter().all(|(left_out, _)| left_out != member);
     for member in mended.iter().filter(is_in) {

@@ -1,4 +1,4 @@
-//! How an array serves its commands: as a plain array, a protected one, or one that is being reshaped.
+//! Dispatch of commands to the plain, protected or reshaping implementation of an array.
 
 use crate::geometry::Layout;
 use crate::members::Members;
@@ -11,20 +11,20 @@ use shard::{Detached, RangeGuard};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The way that commands take. They keep the one that they began with.
+/// Implementation that serves the commands of an array. A command keeps the one that it started with.
 pub(crate) enum Path<D> {
     Plain(Rc<Plain<D>>),
     Protected(Rc<Protected<D>>),
-    /// Commands are cut where the layouts meet, and boxed: only then a command is two.
+    /// Splits commands at the reshape position. Boxed, because only then a command consists of two.
     Reshaping(Rc<Reshaping<D>>),
 }
 
-/// The path that commands begin with; growth and reshape exchange it.
+/// The path that new commands take; growth and reshape replace it.
 pub(crate) type Current<D> = Rc<RefCell<Path<D>>>;
 
-/// What the command gives, of whichever array the path leads to: the only match on the path for commands.
+/// Runs a command on whichever array the path leads to: the only match on the path for commands.
 ///
-/// No function, for each level of futures within futures costs the compiler and the command.
+/// A macro and not a function: every level of futures within futures costs compile time and run time.
 macro_rules! on_path {
     ($path:expr, $array:ident => $command:expr) => {
         match $path {
@@ -47,7 +47,7 @@ impl<D> Clone for Path<D> {
 }
 
 impl<D: BlockDevice + 'static> Path<D> {
-    /// The stripes, as they are or will be laid out.
+    /// The stripes in the current layout, during a reshape in the new one.
     pub(crate) fn stripes(&self) -> &Rc<Stripes<D>> {
         match self {
             Self::Plain(array) => &array.stripes,
@@ -64,7 +64,7 @@ impl<D: BlockDevice + 'static> Path<D> {
         &self.stripes().background
     }
 
-    /// The array with checksums and log, as it is or will be laid out; none where it is plain.
+    /// The protected array, during a reshape in its new layout; `None` for a plain array.
     pub(crate) fn protected(&self) -> Option<&Rc<Protected<D>>> {
         match self {
             Self::Plain(_) => None,
@@ -77,12 +77,13 @@ impl<D: BlockDevice + 'static> Path<D> {
         if let Self::Reshaping(array) = self { Some(array) } else { None }
     }
 
-    /// The layout that hosts see: while the array is reshaped, the one that it had.
+    /// Layout that hosts see: during a reshape the old one.
     pub(crate) fn served(&self) -> Layout {
+        // The new size is announced only when the reshape has finished.
         self.reshaping().map_or(self.stripes().layout, |array| array.old.layout)
     }
 
-    /// True while members may not come and go, for the array takes another shape.
+    /// True while members may neither be added, replaced nor copied, because the array changes its shape.
     pub(crate) fn is_reshaping(&self) -> bool {
         self.reshaping().is_some() || self.protected().is_some_and(|array| array.commands.growing.get())
     }
@@ -93,7 +94,7 @@ impl<D: BlockDevice + 'static> Path<D> {
         self.protected().map_or(of_layout, |array| array.checksums.pages.segments.member_blocks())
     }
 
-    /// Nothing is moved as long as the result lives.
+    /// Prevents a reshape from moving blocks until the guard is dropped; `None` without a reshape.
     pub(crate) async fn hold_still(&self) -> Option<RangeGuard> {
         match self.reshaping() {
             Some(array) => Some(array.hold_still().await),

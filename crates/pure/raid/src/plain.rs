@@ -1,4 +1,4 @@
-//! A plain array keeps nothing on disk of its own: it stripes, mirrors and keeps parity, and trusts what its members return.
+//! Plain array: striping, mirroring and parity without any metadata on disk; it trusts what its members return.
 //!
 //! docs/raid.md, "What a crash can leave of a plain array", says what `resync` is for.
 
@@ -13,7 +13,7 @@ use std::rc::Rc;
 mod best;
 mod verify;
 
-/// A plain array.
+/// Plain array; all of its state is in the stripes.
 pub(crate) struct Plain<D> {
     pub(crate) stripes: Rc<Stripes<D>>,
 }
@@ -51,7 +51,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         self.stripes.carry_out(ops, guard, span.extent).await
     }
 
-    /// The writes to every copy, one for each run that is contiguous on a member.
+    /// Returns the writes to every copy, one for each run that is contiguous on a member.
     fn mirrored(&self, span: &Span, data: &View) -> Ops {
         let mut ops = Ops::new();
         for piece in self.stripes.layout.pieces(span.extent) {
@@ -60,6 +60,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
                 self.stripes.layout.member_extent(first, self.stripes.layout.all_rows()).start.0 + piece.place.row;
             for copy in 0..self.stripes.layout.copies() {
                 let member = self.stripes.layout.member_of(first, Role::Data { column: piece.place.column, copy });
+                // A member that is being rebuilt takes only the stripes behind its front.
                 for run in self.stripes.members.written_runs(member, Extent::new(first_row, piece.blocks)) {
                     let at = piece.at + run.start.0 - first_row;
                     ops.push(Op::write(member, run, data.slice(bytes(at)..bytes(at + run.len.0))));
@@ -69,7 +70,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         ops
     }
 
-    /// One flush for each member that was written since its last; a member whose flush fails has failed.
+    /// Flushes each member that was written since its last flush; a member whose flush fails is failed.
     pub(crate) async fn flush(&self) -> Result<Stable, IoError> {
         let everything = Extent { start: block::Lba(0), len: self.stripes.layout.blocks() };
         self.stripes.members.serving(everything)?;
@@ -77,14 +78,14 @@ impl<D: BlockDevice + 'static> Plain<D> {
             (0..self.stripes.layout.members()).filter(|&member| self.stripes.members.place(member).needs_flush());
         let flush = |member| self.stripes.members.flush_member(member);
         for flushed in join_all(members.map(flush)).await {
-            // A failed flush costs the member; whether the array can do without is judged below.
+            // A failed flush fails the member; whether the array can spare it is judged below.
             drop(flushed);
         }
         self.stripes.members.failures_recorded(everything).await?;
         Ok(Stable::attest())
     }
 
-    /// Passes on what leaves parity and mirrors right; keeps the content of everything else.
+    /// Passes a discard on where parity and mirrors stay consistent; elsewhere the content is kept.
     pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.stripes.members.serving(extent)?;
         if self.stripes.is_bare() || self.all_discard_to_zeros() {
@@ -94,7 +95,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         Ok(Written::attest())
     }
 
-    /// Zeros on all members are right parity, and equal mirrors.
+    /// True where a discard leaves zeros on all members: these are valid parity and equal mirrors.
     fn all_discard_to_zeros(&self) -> bool {
         self.stripes
             .members
@@ -105,11 +106,12 @@ impl<D: BlockDevice + 'static> Plain<D> {
     }
 
     async fn discard_span(&self, span: Span) -> Result<(), IoError> {
+        // Part of a stripe cannot become zeros without changing its parity.
         if self.stripes.layout.has_parity() && span.extent.len.0 < self.stripes.layout.stripe_blocks() {
             return Ok(());
         }
         if self.stripes.is_bare() {
-            // A hint that a member does not take costs nothing where nothing relies on it.
+            // RAID-0 relies on no content after a discard, so a member that does not support it costs nothing.
             return match self.stripes.carry_out_bare(self.each_copy(&span), span.extent).await {
                 Err(error) if error.kind == IoErrorKind::Unsupported => Ok(()),
                 result => result,

@@ -1,69 +1,69 @@
-//! How part of a stripe is written: pure choice of what must be read first.
+//! Choice of a write plan for part of a stripe: a pure function of what must be written and what can be read.
 //!
-//! Every plan writes the touched columns and the parities that are there; plans differ in what they
-//! read. The fewest member reads win; of equal ones the plan that trusts data rather than old parity.
+//! Every plan writes the touched columns and the parities that are present; plans differ in what they read. The
+//! fewest member reads win; of equal ones the plan that relies on data rather than old parity.
 
 use crate::geometry::{Band, Role, Rows};
 use smallvec::{SmallVec, smallvec};
 
-/// A way to keep parity right.
+/// Method of keeping parity consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Every column is written over all rows: parity comes from what is written, nothing is read.
+    /// Full-stripe write: every column is written over all rows, parity is computed from them, nothing is read.
     FullStripe,
-    /// What is not written is read, and parity computed anew.
+    /// Reconstruct-write: the columns not written are read, and parity is computed anew.
     Reconstruct,
-    /// What is overwritten and its parity are read, and parity changed by the difference.
+    /// Read-modify-write: the overwritten blocks and their parity are read, and parity is changed by the difference.
     ReadModifyWrite,
-    /// All that can be read is read, what is lost computed from it, and parity computed anew.
+    /// Degraded write: everything readable is read, lost columns are computed, and parity is computed anew.
     Restore,
-    /// No parity is left to keep: the data is written and nothing read.
+    /// Unprotected write: no parity is left, so only data is written and nothing read.
     Unprotected,
 }
 
-/// Each kind, in the order of its number.
+/// All kinds, in the order of their discriminants.
 pub const KINDS: [Kind; 5] =
     [Kind::FullStripe, Kind::Reconstruct, Kind::ReadModifyWrite, Kind::Restore, Kind::Unprotected];
 
-/// What can be done with one parity of a stripe.
+/// Availability of one parity of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parity {
-    /// Its member is lost, or the level does not have it.
+    /// Not present: its member is lost, or the level does not have it.
     Absent,
-    /// Its old content cannot be read; it is written.
+    /// Written, but its old content cannot be read.
     WriteOnly,
-    /// It is read and written.
+    /// Read and written.
     Readable,
 }
 
-/// What can be read of one stripe.
+/// Readable parts of one stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// How many data columns there are.
+    /// Number of data columns.
     pub columns: u16,
-    /// The columns whose old content cannot be read, as bits.
+    /// Bit mask of the columns whose old content cannot be read.
     pub lost: u64,
-    /// The first parity.
+    /// First parity.
     pub p: Parity,
-    /// The second parity.
+    /// Second parity.
     pub q: Parity,
 }
 
-/// One member read.
+/// Read of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Whose chunk.
+    /// Chunk to read.
     pub role: Role,
-    /// Which rows of it.
+    /// Rows of the chunk.
     pub rows: Rows,
 }
 
-/// What is read before a band is written.
+/// Reads that precede the write of a band.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// How parity is kept.
+    /// Method of keeping parity consistent.
     pub kind: Kind,
-    /// The member reads.
+    /// Member reads; empty where nothing needs to be read.
     pub reads: Reads,
 }
 
@@ -88,29 +88,33 @@ impl Plan {
     }
 }
 
-/// The cheapest way to write `band`, or `None` when what is lost leaves no way.
+/// Chooses the cheapest plan to write `band`; `None` when too much is lost.
 #[must_use]
 pub fn choose(band: &Band, sight: &Sight) -> Option<Plan> {
     if sight.parities().next().is_none() {
         return Some(Plan { kind: Kind::Unprotected, reads: Reads::new() });
     }
     let reconstruct = reconstruct(band, sight);
+    // No reads at all, so nothing can be cheaper.
     if let Some(Plan { kind: Kind::FullStripe, .. }) = reconstruct {
         return reconstruct;
     }
+    // The last resort, because it reads every column that can be read.
     let restore = || restore(sight, band.rows).map(|reads| Plan { kind: Kind::Restore, reads });
-    // `min_by_key` keeps the first of equal ones: data is trusted rather than parity.
+    // `min_by_key` keeps the first of equal plans: reconstruct-write, which relies on data rather than on parity.
     let cheapest = [reconstruct, read_modify_write(band, sight)].into_iter().flatten().min_by_key(Plan::cost);
     cheapest.or_else(restore)
 }
 
-/// The reads from which every data column of `rows` can be had, computing those that are lost.
+/// Returns the reads from which every data column of `rows` follows, the lost ones by computation; `None` when too
+/// much is lost.
 #[must_use]
 pub fn restore(sight: &Sight, rows: Rows) -> Option<Reads> {
     let mut reads: Reads =
         (0..sight.columns).filter(|&column| sight.sees(column)).map(|column| data(column, rows)).collect();
     let lost = usize::from(sight.columns) - reads.len();
     let readable = sight.parities().filter(|&(_, parity)| parity == Parity::Readable);
+    // One parity for each lost column, P before Q.
     reads.extend(readable.take(lost).map(|(role, _)| Read { role, rows }));
     (reads.len() == usize::from(sight.columns)).then_some(reads)
 }
@@ -119,6 +123,7 @@ fn reconstruct(band: &Band, sight: &Sight) -> Option<Plan> {
     let mut reads = Reads::new();
     for column in 0..sight.columns {
         let rest = untouched(band, column);
+        // A column that is lost and not written whole cannot be read for the new parity.
         if !rest.is_empty() && !sight.sees(column) {
             return None;
         }
@@ -129,6 +134,7 @@ fn reconstruct(band: &Band, sight: &Sight) -> Option<Plan> {
 }
 
 fn read_modify_write(band: &Band, sight: &Sight) -> Option<Plan> {
+    // A parity that cannot be read cannot be updated by a difference.
     if sight.parities().any(|(_, parity)| parity == Parity::WriteOnly) {
         return None;
     }
@@ -140,7 +146,7 @@ fn read_modify_write(band: &Band, sight: &Sight) -> Option<Plan> {
     Some(Plan { kind: Kind::ReadModifyWrite, reads })
 }
 
-/// The rows of the band that are not written in `column`.
+/// Rows of the band that are not written in `column`.
 fn untouched(band: &Band, column: u16) -> SmallVec<[Rows; 2]> {
     let Some(touch) = band.touches.iter().find(|touch| touch.column == column) else {
         return smallvec![band.rows];

@@ -1,7 +1,8 @@
-//! A protected array: what is there is changed through the log, what is not goes straight to the members.
+//! Protected array: existing content is changed through the redo log, unwritten blocks are written directly to the
+//! members.
 //!
-//! `change` logs a change and brings it into place, `fresh` writes whole stripes that nobody has written before, `discard`
-//! forgets. docs/raid.md, "Protected arrays", has the order of what is made durable.
+//! `change` logs a change and applies it in place, `fresh` writes whole stripes without logging their content,
+//! `discard` forgets blocks. docs/raid.md, "Protected arrays", has the order in which things become durable.
 
 mod change;
 mod discard;
@@ -26,19 +27,19 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Parts of one command that are written at once.
+/// Parts of one command that are written concurrently.
 const PARTS_AT_ONCE: usize = 16;
 
-/// What the caller of a write needs of the old content.
+/// Requirement of a writer on the old content of the blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Old {
-    /// Until the write is durable, a crash may bring it back.
+    /// A crash before the write is durable may leave the old content.
     Kept,
-    /// Nobody wants it.
+    /// The old content is dead: a crash may leave the blocks unwritten.
     Unwanted,
 }
 
-/// A protected array in one layout. Commands keep the one that they began with.
+/// Protected array in one layout. A command keeps the layout that it started with.
 pub(crate) struct Protected<D> {
     pub(crate) layout: Layout,
     pub(crate) members: Rc<Members<D>>,
@@ -50,7 +51,7 @@ pub(crate) struct Protected<D> {
     pub(crate) commands: Rc<Commands>,
 }
 
-/// What all layouts of a protected array share, beside their members.
+/// State shared by all layouts of a protected array, beside its members.
 pub(crate) struct Shared {
     pub(crate) pages: Rc<Pages>,
     pub(crate) log: Rc<LogState>,
@@ -60,46 +61,47 @@ pub(crate) struct Shared {
     pub(crate) commands: Rc<Commands>,
 }
 
-/// Commands of a protected array that have not come to their end.
+/// Bookkeeping of unfinished commands of a protected array.
 #[derive(Default)]
 pub(crate) struct Commands {
     fresh: fresh::Fresh,
-    /// Changes that were answered and are not in place yet.
+    /// Changes that were acknowledged from the log and are not in place yet.
     behind: Cell<u32>,
-    /// Nobody else makes the array larger meanwhile.
+    /// True while a growth or a new member changes the shape; only one may at a time.
     pub(crate) growing: Cell<bool>,
-    /// Runs a task beside the commands, to its end.
+    /// Spawns a detached task that runs to its end; from [`Options::spawn`].
     spawn: Option<Spawn>,
-    /// False where members without a volatile cache may tear a block.
+    /// False where members without a volatile cache may tear a block at a power cut.
     blocks_are_atomic: bool,
 }
 
 impl Commands {
-    /// None are under way.
+    /// No commands are in flight.
     pub(crate) fn new(options: &Options) -> Self {
         let (spawn, blocks_are_atomic) = (options.spawn.clone(), options.blocks_are_atomic);
         Self { spawn, blocks_are_atomic, ..Self::default() }
     }
 
-    /// How many stripes were written fresh, and are not in the log yet.
+    /// Stripes written fresh whose entries are not in the log yet.
     pub(crate) fn fresh_stripes(&self) -> u64 {
         self.fresh.len() as u64
     }
 }
 
 impl<D: BlockDevice + 'static> Protected<D> {
-    /// The array of these members.
+    /// The array of these members, with checksums and log for their layout.
     pub(crate) fn new(members: Members<D>, shared: Shared) -> Self {
         let Shared { pages, log, locks, background, tally, commands } = shared;
         let (layout, members) = (members.layout, Rc::new(members));
         let checksums = Rc::new(Checksums::new(members.clone(), pages));
         let log = Rc::new(RedoLog::new(members.clone(), checksums.clone(), background.clone(), log));
+        // Stripes verify and log through these, so reads with redundancy obey the same rules as writes.
         let protection = Protection { checksums: checksums.clone(), log: log.clone() };
         let stripes = Stripes::new(members.clone(), locks.clone(), background.clone(), tally, Some(protection));
         Self { layout, members, stripes: Rc::new(stripes), checksums, log, locks, background, commands }
     }
 
-    /// The same array in another layout, or with other places.
+    /// The same array in another layout, or with other places; shares pages, log, locks and counters.
     pub(crate) fn reshaped(&self, layout: Layout, places: Box<[Rc<Member<D>>]>) -> Self {
         let shared = Shared {
             pages: self.checksums.pages.clone(),
@@ -129,23 +131,26 @@ impl<D: BlockDevice + 'static> Protected<D> {
         }
     }
 
-    /// Every write so far is durable.
+    /// Makes every completed write durable.
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<Stable, IoError> {
         let everything = Extent { start: block::Lba(0), len: self.layout.blocks() };
         self.members.serving(everything)?;
-        // What was overwritten is in the log since its write ended; what is fresh comes there now.
+        // Overwrites are in the log since they completed; the entries of fresh writes are logged now.
         self.settle_fresh().await?;
+        // A member that failed before this flush must not return with data that this flush confirms as durable
+        // elsewhere.
         self.members.failures_recorded(everything).await?;
         Ok(Stable::attest())
     }
 
-    /// The writes are done through the log, under `guard`: a row at a time, for a stripe may be too much for a batch.
+    /// Logs and executes the writes row by row, under `guard`: a whole stripe may be too large for one batch.
     pub(crate) async fn change_rows(self: &Rc<Self>, part: &Span, ops: Ops, guard: RangeGuard) -> Result<(), IoError> {
         let mut pins = Pins::new(&self.checksums.pages.cache);
         let mut changes = Vec::new();
         for op in ops {
             self.checksums.hold_more(&mut pins, op.member, op.extent()).await;
             let extent = op.extent();
+            // Only writes have entries; a discard goes through `discard`.
             let Change::Write(content) = op.change else { continue };
             for n in 0..extent.len.0 {
                 let row =
@@ -156,6 +161,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         let own = self.clone();
         let work = async move {
             let mut done = Ok(());
+            // A failed row does not end the others: each row is consistent by itself.
             for change in changes {
                 done = done.and(own.carry_out_logged(change).await);
             }
@@ -175,6 +181,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         };
         let mut result = Ok(());
         if let Some(first) = parts.next() {
+            // The common case of one part needs no stream.
             if first.extent == extent {
                 result = write(first).await;
             } else {
@@ -190,10 +197,12 @@ impl<D: BlockDevice + 'static> Protected<D> {
         Ok(Written::attest())
     }
 
-    /// A span as it is if it is of whole stripes, else cut so that each part fits into a batch.
+    /// Splits a span into parts that fit into a batch; whole stripes stay together, because they may be written
+    /// fresh.
     fn parts(&self, span: Span) -> impl Iterator<Item = Span> + use<D> {
         let (stripe, chunk) = (self.layout.stripe_blocks(), self.layout.chunk_blocks());
         let ring = &self.log.state.ring;
+        // Whole stripes may be written fresh, which needs no batch for their content.
         let is_whole = (span.extent.start.0 % stripe, span.extent.end().0 % stripe) == (0, 0);
         let most = if is_whole { span.extent.len.0 } else { self.logged_blocks_max(ring.batch_blocks_max()) };
         let columns = self.layout.columns();
@@ -212,19 +221,20 @@ impl<D: BlockDevice + 'static> Protected<D> {
         })
     }
 
-    /// Blocks that can be written through one batch, with their parity or mirrors and their records.
+    /// Blocks of data that fit into one batch, together with their parity or mirrors and their records.
     fn logged_blocks_max(&self, batch_blocks: u64) -> u64 {
         let block = u64::from(BLOCK_BYTES);
         let (copies, parities) = (u64::from(self.layout.copies()), u64::from(self.layout.level().parities()));
-        // A record for each block and copy is the worst case.
+        // Worst case: a record for each block and copy.
         let each = (block + 32 * copies) * (1 + parities);
         ((batch_blocks - 3) * block / each).max(1)
     }
 
-    /// The rows that a part touches, in all columns, as the locks count them.
+    /// Rows to lock for a part, in all of its columns, counted as [`Locks`] counts them.
     fn rows_of_part(&self, part: &Span) -> Range<u64> {
         let chunk = self.layout.chunk_blocks();
         let first = self.layout.locate(part.extent.start);
+        // Within one column the rows are exact, so neighboring small writes do not exclude each other.
         let one_column = self.layout.columns() == 1 || first.row + part.extent.len.0 <= chunk;
         if one_column {
             let start = first.stripe * chunk + first.row;
@@ -238,15 +248,19 @@ impl<D: BlockDevice + 'static> Protected<D> {
         assert_eq!(data.len(), bytes(part.extent.len.0), "data fills its part");
         let guard = self.locks.rows_exclusive(self.rows_of_part(&part)).await;
         self.members.serving(part.extent)?;
+        // An overwrite must not be logged before the fresh entries it replaces.
         self.settle_stripes(&part.stripes).await?;
         let is_whole = part.extent.len.0 == (part.stripes.end - part.stripes.start) * self.layout.stripe_blocks();
         if is_whole {
             let pins = self.checksums.hold_stripes(&part.stripes).await;
+            // Decided with the rows locked and the pages pinned. There is no old content that a crash would have to
+            // preserve, so the new content need not be logged.
             if old == Old::Unwanted || self.checksums.is_unwritten(&part.stripes) {
                 return self.write_fresh_stripes(part, data, pins, guard).await;
             }
             drop(pins);
             if part.extent.len.0 > self.logged_blocks_max(self.log.state.ring.batch_blocks_max()) {
+                // The halves lock for themselves.
                 drop(guard);
                 return self.write_in_halves(part, data, old).await;
             }
@@ -254,8 +268,9 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.overwrite(&part, &data, guard).await
     }
 
-    /// A whole stripe, or some, whose images do not fit into one batch.
+    /// Splits whole stripes whose images do not fit into one batch.
     async fn write_in_halves(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+        // A crash between the halves leaves one of them written, as with any multi-block write.
         let half = part.extent.len.0 / 2;
         let stripe = self.layout.stripe_blocks();
         let of = |at: u64, len: u64| {
@@ -276,7 +291,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.write_part(part, data, old).await
     }
 
-    /// Fresh writes of these stripes are in the log. The caller holds the rows.
+    /// Logs pending fresh writes of these stripes. The caller holds the rows.
     pub(crate) async fn settle_stripes(self: &Rc<Self>, stripes: &Range<u64>) -> Result<(), IoError> {
         while self.commands.fresh.holds(stripes) && !sabotage::is(Bug::OverwriteBeforeFreshLogged) {
             self.settle_fresh().await?;
@@ -284,7 +299,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         Ok(())
     }
 
-    /// Changes blocks through the log. The guard travels with the work.
+    /// Changes blocks through the log. The guard is held until the change is in place.
     async fn overwrite(self: &Rc<Self>, part: &Span, data: &View, guard: RangeGuard) -> Result<(), IoError> {
         let mut pins = Pins::new(&self.checksums.pages.cache);
         let (mut ops, unknown) = if self.layout.has_parity() {
@@ -298,13 +313,14 @@ impl<D: BlockDevice + 'static> Protected<D> {
         if sabotage::is(Bug::WrongParity) {
             self.spoil_parity(&mut ops);
         }
+        // Entries are chosen with the rows locked, so no other change can take the same generation.
         let change = LoggedChange::new(self, part, ops, unknown);
         let own = self.clone();
         let work = async move { own.carry_out_behind(change, (pins, guard)).await };
         self.background.finish(work).await
     }
 
-    /// Changes a bit of every parity, for the tests that must notice.
+    /// Flips a bit of every parity; planted by tests that must detect it.
     fn spoil_parity(&self, ops: &mut Ops) {
         for op in ops {
             let role = self.layout.role_of(op.start.0 / self.layout.chunk_blocks(), op.member);
@@ -316,7 +332,8 @@ impl<D: BlockDevice + 'static> Protected<D> {
         }
     }
 
-    /// The writes of data and parity, for absent members too, and the parity that is not computed for them.
+    /// Returns the writes of data and parity, also for absent members, and the parity extents of absent members that
+    /// were not computed.
     async fn ops_with_parity(
         self: &Rc<Self>,
         part: &Span,
@@ -331,6 +348,8 @@ impl<D: BlockDevice + 'static> Protected<D> {
             for role in self.layout.parity_roles() {
                 let (member, extent) =
                     (self.layout.member_of(stripe, role), self.layout.member_extent(stripe, band.rows));
+                // The parity was not computed because its member is absent; without a record it would look current
+                // later.
                 if !ops.iter().any(|op| op.member == member && op.extent().overlaps(extent)) {
                     self.checksums.hold_more(pins, member, extent).await;
                     unknown.push((member, extent));
@@ -340,7 +359,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         Ok((ops, unknown))
     }
 
-    /// The writes to every copy, absent ones too.
+    /// Returns the writes to every copy, also of absent members: the log takes their entries.
     fn mirrored_all(&self, part: &Span, data: &View) -> Ops {
         let mut ops = Ops::new();
         for piece in self.layout.pieces(part.extent) {
@@ -353,13 +372,14 @@ impl<D: BlockDevice + 'static> Protected<D> {
         ops
     }
 
-    /// All chunks of whole stripes: what is written, and its parity.
+    /// Returns the writes of all chunks of whole stripes: data and parity.
     pub(crate) fn whole_ops(&self, part: &Span, data: &View) -> Ops {
         if !self.layout.has_parity() {
             return self.mirrored_all(part, data);
         }
         let (stripe, chunk) = (part.stripes.start, self.layout.chunk_blocks());
         let rows = Rows::new(0, chunk);
+        // Slices of the caller's buffer: data is never copied, only parity is new.
         let column = |n: u16| data.slice(bytes(u64::from(n) * chunk)..bytes(u64::from(n + 1) * chunk));
         let columns: Vec<View> = (0..self.layout.columns()).map(column).collect();
         let extent = self.layout.member_extent(stripe, rows);

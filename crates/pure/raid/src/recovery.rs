@@ -1,7 +1,8 @@
-//! Opening after a stop at any instant: the log is followed and applied, and nothing is left to be resynced.
+//! Crash recovery of a protected array: reads the redo log from the tail, applies it, and leaves nothing to resync.
 //!
-//! Every step may itself be interrupted: until the last anchor is written, the log is as it was, and the last record
-//! of a block decides.
+//! Called by `open` before hosts are served. Every step may itself be interrupted: until the last anchor is written,
+//! the log is unchanged, and the last record of a block decides. Nothing is written before it is known that the whole
+//! log can be read or that the owner accepts the loss.
 
 mod chain;
 mod find;
@@ -27,88 +28,96 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Blocks that are copied from the log in one go where they follow each other.
+/// Upper bound of adjacent blocks that are copied from the log in one operation.
 const RUN_BLOCKS: u64 = 64;
-/// Runs that are copied at once.
+/// Runs that are copied concurrently.
 const RUNS_AT_ONCE: usize = 16;
 
-/// The last that the log says of a block.
+/// Final state of a block according to the log.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     new: Entry,
-    /// The entry before, where the write was by sum and may not have ended.
+    /// The previous entry of a checksum-only write that may not have finished.
     old: Option<Entry>,
-    /// Where the content lies: on which lane, at which block of the ring.
+    /// Location of the content: the member, and the block of the ring.
     image: Option<(u16, u64)>,
 }
 
-/// By member and block.
+/// Final states by member and block.
 type Lasts = BTreeMap<(u16, u64), Last>;
 
-/// A run of images.
+/// Run of images that are adjacent both in the log and on their member.
 struct Run {
     member: u16,
     block: u64,
     lane: u16,
     at: u64,
     blocks: u64,
-    /// What the blocks must match.
+    /// Checksum entries that the blocks must match.
     entries: Vec<Entry>,
 }
 
-/// The recovery of one array.
+/// Crash recovery of one array.
 pub(crate) struct Recovery<'a, D> {
     path: &'a Path<D>,
     array: &'a Rc<Protected<D>>,
-    /// The owner accepts that batches of the log cannot be read.
+    /// Option [`accept_log_loss`](crate::Options::accept_log_loss): continue without batches that cannot be read.
     accept_log_loss: bool,
 }
 
 impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
-    /// Of the array that the path leads to.
+    /// Prepares the recovery of the protected array that the path leads to.
     pub(crate) fn new(path: &'a Path<D>, accept_log_loss: bool) -> Self {
         let array = path.protected().expect("only protected arrays are recovered");
         Self { path, array, accept_log_loss }
     }
 
-    /// The log is empty, everything that it said is so, and what was not found in it never will be. Those in `behind`
-    /// have not got the newest anchor.
+    /// Replays the redo log and truncates it; nothing that was not found in it can be found later. Members in
+    /// `behind` lack the newest anchor.
     ///
-    /// *Errors*: `Hole` where nobody knows what batches of the log have changed, unless the owner accepts that: nothing was
-    /// written then.
+    /// *Errors*: `LogDamaged` where it is not known which blocks unreadable batches had changed, unless the owner
+    /// accepts that; nothing was written then.
     pub(crate) async fn replay(&self, behind: MemberSet, opened: &mut Opened) -> Result<(), OpenError> {
         let anchor = self.array.log.state.anchor.borrow().clone();
-        // A daemon that was killed has left in the caches of disks what is believed from now on.
+        // A killed daemon may have left data in the disks' volatile caches; replay relies on all of it from here on.
         self.array.members.flush_all(self.array.members.in_use()).await?;
         let tail = Head { number: anchor.tail_number, at: anchor.tail_block };
+        // Differences between the copies of a page are what an interrupted checkpoint leaves; they are not findings.
         self.array.checksums.pages.recovering.set(true);
         let chain = self.follow(anchor.epoch, tail).await;
         self.array.members.serving(Extent::default())?;
+        // Without the table of a batch any block may be older than acknowledged, so none may be served.
         if !chain.holes.is_empty() && !self.accept_log_loss {
             return Err(OpenError::LogDamaged(chain.holes));
         }
         opened.holes.clone_from(&chain.holes);
         self.tell_of_log(&chain);
+        // Before anything reads pages or stripes: both depend on the position.
         self.note_moved(&chain);
-        // The next anchor takes the place of the one before the newest, which may be all that such a member has.
+        // The next anchor overwrites the slot of the one before the newest, which may be the only anchor such a
+        // member has.
         self.array.log.put_anchor(&anchor, behind).await?;
         self.restore_spared().await?;
         if chain.holes.last().is_some_and(|hole| hole.contains(&chain.head.number)) {
             self.clear_end(&chain).await;
         }
+        // From here on the log is applied; the last batch must be stable first.
         self.relog(&chain).await?;
         let mut lasts = lasts(&chain);
         opened.batches = chain.batches.len() as u64;
         let blocks: Vec<(u64, u64)> = lasts.keys().map(|&(_, block)| (block, 1)).collect();
+        // Absent members miss these blocks, too, and a member that fails from now on may lose them with its cache.
         self.array.members.note_missed(&blocks);
         self.array.log.state.missed.note_recent(&blocks);
         opened.judged = self.judge_unended(&mut lasts).await?;
         opened.images = self.copy_images(&lasts).await?;
+        // Images are in place and stable before any page says so.
         self.array.members.flush_those(self.array.members.in_use()).await?;
         for (&(member, block), last) in &lasts {
             let pins = self.array.checksums.hold_pages(member, Extent::new(block, 1)).await;
             self.array.checksums.pages.cache.borrow_mut().set(member, block, last.new);
             drop(pins);
+            // A long log may touch more pages than the budget holds, and dirty pages cannot be evicted.
             let is_full = self.array.checksums.pages.cache.borrow().dirty()
                 > self.array.checksums.pages.cache.borrow().dirty_max();
             if is_full {
@@ -116,26 +125,31 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
             }
         }
         self.array.log.write_pages().await?;
-        // Also where nothing was found: the next batch may be there, unread for now, and must not be found later.
+        // A new epoch even where nothing was replayed: a batch that could not be read this time must not be found
+        // next time.
         let is_kept = chain.batches.is_empty() && sabotage::is(Bug::EpochKept);
         let epoch = if is_kept { anchor.epoch } else { anchor.epoch + 1 };
         self.array.log.write_anchor(epoch, chain.head).await?;
         self.array.members.serving(Extent::default())?;
+        // The new epoch starts behind the old batches, which a search would otherwise take for its own.
         self.array.log.state.ring.restart(epoch, chain.head);
+        // Replayed regions are stable now, so both windows of recent writes start empty.
         self.array.log.state.missed.begin_window();
         self.array.log.state.missed.end_window();
         self.array.checksums.pages.recovering.set(false);
+        // Needs the array in service: it heals through the log.
         self.restore_missing(&chain).await?;
         Ok(())
     }
 
-    /// Blocks whose images have decayed are right in place, or come from redundancy, or it is told that they are lost.
+    /// Repairs blocks whose images have decayed: from their place, from redundancy, or they are reported as lost.
     async fn restore_missing(&self, chain: &Chain) -> Result<(), IoError> {
         let chunk = self.array.layout.chunk_blocks();
         let mut stripes = BTreeSet::new();
         for batch in chain.batches.iter().filter(|batch| !batch.is_whole()) {
             let images = batch.records.iter().filter_map(|record| Some((record, record.image?)));
             for (record, first) in images {
+                // The record names the blocks, so only these stripes have to be scrubbed.
                 let missing = (0..record.count).filter(|n| batch.place_of(first + n).is_none());
                 stripes.extend(missing.map(|n| (record.block + n) / chunk));
             }
@@ -146,24 +160,26 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         Ok(())
     }
 
-    /// A reshape has come as far as the log says.
+    /// Takes over the reshape position from the log.
     fn note_moved(&self, chain: &Chain) {
         let Some(reshape) = self.array.checksums.pages.position.get().filter(|_| !sabotage::is(Bug::PositionForgotten))
         else {
             return;
         };
         let moved = chain.batches.iter().flat_map(|batch| &batch.records).filter(|record| record.kind == Kind::Moved);
+        // The position only increases, so the highest record counts.
         let rows = moved.map(|record| record.block).fold(reshape.rows, u64::max);
         self.array.checksums.pages.position.set(Some(Reshape { rows, ..reshape }));
     }
 
-    /// The block where the log goes on can be read: the next opening must not take it once more for the batch whose loss was accepted.
+    /// Overwrites an unreadable block at the end of the log, so that the next opening does not take it again for the
+    /// batch whose loss was accepted.
     async fn clear_end(&self, chain: &Chain) {
         let end = Extent::new(self.array.log.state.area.ring.start.0 + chain.head.at, 1);
         for member in self.array.members.in_use().iter() {
             let found = self.array.members.read_beside_data(member, end, Patience::Patient).await;
             if found.is_err_and(|error| error.kind == IoErrorKind::Medium) {
-                // One that cannot be written is found out by the next batch.
+                // A member that cannot be written fails with the next batch.
                 let _ = self
                     .array
                     .members
@@ -174,14 +190,14 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         }
     }
 
-    /// The last batch may not have been stable; it is, before anything is done that relies on it.
+    /// Writes the last batch to every member that lacks it: it may not have been stable when the array stopped.
     async fn relog(&self, chain: &Chain) -> Result<(), IoError> {
         let Some(last) = chain.batches.last().filter(|_| !sabotage::is(Bug::NoRelog)) else { return Ok(()) };
         let extent = Extent::new(self.array.log.state.area.ring.start.0 + last.at, last.blocks);
-        // One that is damaged had been stable, and a later one is lost behind it.
+        // A damaged last batch had been stable; only one that may never have been is written again.
         let Some(bytes) = chain.last.clone() else { return Ok(()) };
         for member in self.array.members.in_use().iter() {
-            // A lane that has it is left alone: written again, it could be torn, and be the only one.
+            // A copy that is there is left alone: writing it again could tear the only one.
             if self
                 .array
                 .members
@@ -195,14 +211,14 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
                 Err(error) if error.kind != IoErrorKind::Medium || self.array.members.spares(member) => {
                     self.array.members.lose(member, error)
                 }
-                // What cannot be spared and cannot take the batch has others beside it that can.
+                // A needed member that refuses the batch is not given up: others have it.
                 _ => {}
             }
         }
         self.array.members.flush_those(self.array.members.in_use()).await
     }
 
-    /// Writes every image that is the last word on its block; how many blocks these are.
+    /// Writes every image that is the latest state of its block; returns the number of blocks.
     async fn copy_images(&self, lasts: &Lasts) -> Result<u64, IoError> {
         let mut runs: Vec<Run> = Vec::new();
         for (&(member, block), last) in lasts {
@@ -210,6 +226,7 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
             match runs.last_mut() {
                 Some(run)
                     if (run.member, run.lane) == (member, lane)
+                        // Adjacent on the member and in the log, so one read and one write suffice.
                         && (run.block + run.blocks, run.at + run.blocks) == (block, at)
                         && run.blocks < RUN_BLOCKS =>
                 {
@@ -229,11 +246,13 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
     }
 
     async fn copy_run(&self, run: Run) -> Result<(), IoError> {
+        // An absent member gets the content by its rebuild; its missed regions are noted already.
         if !self.array.members.in_use().contains(run.member) {
             return Ok(());
         }
         let content = self.read_images(&run).await?;
         match self.array.members.place(run.member).write(Lba(run.block), content).await {
+            // The block keeps an entry that it does not match, so reads of it fail instead of returning old data.
             Err(error) if error.kind == IoErrorKind::Medium && !self.array.members.spares(run.member) => Ok(()),
             Err(error) => {
                 self.array.members.lose(run.member, error);
@@ -243,12 +262,14 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         }
     }
 
-    /// The images as they were logged: they were found whole, and need not be when they are read again.
+    /// Reads the images of a run and verifies them again: they matched when the log was read, and may not on the
+    /// second read.
     async fn read_images(&self, run: &Run) -> Result<View, IoError> {
         if let Ok(images) = self.read_right(run, run.lane, 0..run.blocks).await {
             return Ok(images);
         }
         let mut images = Buf::zeroed(bytes(run.blocks));
+        // Block by block from any member: each may have a different block damaged.
         for (n, place) in (0..).zip(images.chunks_exact_mut(BLOCK_BYTES as usize)) {
             let mut found = Err(IoError::new(IoErrorKind::Medium, Extent::new(run.block + n, 1)));
             for lane in self.array.members.in_use().iter() {
@@ -262,7 +283,7 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         Ok(images.freeze())
     }
 
-    /// Some images of a run from one lane, where they are what was logged.
+    /// Reads `part` of a run of images from one lane; a medium error where they do not match.
     async fn read_right(&self, run: &Run, lane: u16, part: Range<u64>) -> Result<View, IoError> {
         let extent = Extent::new(self.array.log.state.area.ring.start.0 + run.at + part.start, part.end - part.start);
         let images = self.array.members.read_beside_data(lane, extent, Patience::Patient).await?.into_view();
@@ -277,11 +298,12 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
     }
 }
 
-/// The last word of the log on every block that it speaks of.
+/// Collects the latest record of every block in the log.
 fn lasts(chain: &Chain) -> Lasts {
     let mut lasts = Lasts::new();
     for batch in &chain.batches {
         for record in &batch.records {
+            // Batches before `settled` had ended in place, so only later ones are in doubt.
             let is_open = record.kind == Kind::Sums && batch.number >= chain.settled;
             for n in 0..record.count {
                 let at = n as usize;

@@ -1,8 +1,10 @@
-//! The redo log: what is changed is in the log first, so that a stop at any instant leaves no block in doubt.
+//! Redo log: changes are logged before they are made in place, so that a stop at any instant leaves no block in
+//! doubt.
 //!
-//! `commit` gathers records into batches and writes them to as many members as survive any loss that the array survives;
-//! `checkpoint` brings the pages to the members and lets the log forget; `ring` keeps account of the room. Called by the write
-//! paths, by maintenance and by recovery; knows the members and their checksums, and no command.
+//! `commit` gathers records into batches and writes them to as many members as survive any loss that the array
+//! survives; `checkpoint` writes the checksum pages and frees log space; `ring` accounts for the space. Called by the
+//! write paths, by maintenance and by recovery; knows the members and their checksums, and no command. It must never
+//! free a batch whose writes in place have not ended or whose entries are not in stable pages.
 
 use crate::checksums::Checksums;
 use crate::geometry::MemberSet;
@@ -21,7 +23,7 @@ pub(crate) mod checkpoint;
 mod commit;
 pub(crate) mod ring;
 
-/// The log as one layout of the array sees it.
+/// Redo log as used by one layout of the array.
 pub(crate) struct RedoLog<D> {
     members: Rc<Members<D>>,
     checksums: Rc<Checksums<D>>,
@@ -29,28 +31,28 @@ pub(crate) struct RedoLog<D> {
     pub(crate) state: Rc<LogState>,
 }
 
-/// The log of an array, the same in all of its layouts.
+/// State of the log, shared by all layouts of the array.
 pub(crate) struct LogState {
-    /// The array that it belongs to.
+    /// Identity of the array that the log belongs to.
     pub(crate) id: [u8; 16],
-    /// Where ring and spare lie.
+    /// Location of the ring and the spare area on each member.
     pub(crate) area: Area,
     pub(crate) ring: Rc<Ring>,
-    /// The anchor that was written last.
+    /// The anchor written last.
     pub(crate) anchor: RefCell<Anchor>,
-    /// What each member has been given last of its own pages.
+    /// For each member the page of its own that was last written to it, and the page's stamp.
     pub(crate) marks: RefCell<Marks>,
-    /// What absent members have missed.
+    /// Regions that absent members have missed.
     pub(crate) missed: Rc<Missed>,
-    /// Those of the joining members that have all of their pages: anchors count them.
+    /// Joining members that have all of their pages, so that anchors count them.
     pub(crate) admitted: Cell<MemberSet>,
     checkpointing: Cell<bool>,
-    /// How many checkpoints have ended.
+    /// Checkpoints that have ended.
     checkpoints: Cell<u64>,
 }
 
 impl<D: BlockDevice + 'static> RedoLog<D> {
-    /// The log of these members, whose pages a checkpoint writes.
+    /// The log of these members; a checkpoint writes the pages of `checksums`.
     pub(crate) fn new(
         members: Rc<Members<D>>,
         checksums: Rc<Checksums<D>>,
@@ -62,7 +64,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
 }
 
 impl LogState {
-    /// The log begins where the anchor says.
+    /// The state of a log that starts where `anchor` says.
     pub(crate) fn new(shape: &Shape, area: Area, missed: Rc<Missed>, anchor: Anchor, changed: Rc<Signal>) -> Self {
         let head = Head { number: anchor.tail_number, at: anchor.tail_block };
         let (admitted, checkpointing, checkpoints) = Default::default();
@@ -79,19 +81,20 @@ impl LogState {
         }
     }
 
-    /// Where the log begins, as the last anchor says.
+    /// Position of the log's tail according to the last anchor.
     pub(crate) fn anchor_head(&self) -> Head {
         let anchor = self.anchor.borrow();
         Head { number: anchor.tail_number, at: anchor.tail_block }
     }
 
+    /// Lets the next checkpoint start, and wakes commands that wait for log space.
     pub(crate) fn end_checkpoint(&self) {
         assert!(self.checkpointing.replace(false), "a checkpoint ends once");
         self.checkpoints.set(self.checkpoints.get() + 1);
         self.ring.wake();
     }
 
-    /// How many checkpoints have ended since the array was opened.
+    /// Checkpoints that have ended since the array was opened.
     pub(crate) fn checkpoints(&self) -> u64 {
         self.checkpoints.get()
     }

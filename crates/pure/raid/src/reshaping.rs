@@ -1,7 +1,8 @@
-//! An array that gets one member more: while blocks are moved to where the new layout has them, both layouts are served.
+//! Array during a reshape to one more member: both layouts are served while blocks move to the new one.
 //!
-//! Rows before the *position* are laid out over all members, the array's blocks with them; the others as they were. A
-//! new stripe lies where the old layout had blocks that were moved before it, so the position only goes up.
+//! Rows before the *position* are laid out over all members, and so are the array's blocks in them; the rest is in
+//! the old layout. A new stripe lies where the old layout had blocks that were moved earlier, so the position only
+//! increases.
 
 mod mover;
 mod placed;
@@ -17,45 +18,48 @@ use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
-/// An array that is being reshaped.
+/// Array that is being reshaped.
 pub(crate) struct Reshaping<D> {
-    /// As it will be laid out.
+    /// The array in its new layout.
     pub(crate) new: Rc<Protected<D>>,
-    /// As it was laid out.
+    /// The array in its old layout.
     pub(crate) old: Rc<Protected<D>>,
-    /// Locks on blocks of the array: commands hold theirs shared, for they choose the layout by the position.
+    /// Locks on blocks of the array: commands hold theirs shared, because the position selects their layout.
     blocks: RangeLocks,
-    /// True while somebody moves blocks.
+    /// True while [`Array::reshape`](crate::Array::reshape) moves blocks.
     pub(crate) runs: Cell<bool>,
-    /// A stripe was moved in part when the array stopped.
+    /// True where moving a stripe failed half way: its blocks cannot be served before the next opening.
     torn: Cell<bool>,
 }
 
 impl<D: BlockDevice + 'static> Reshaping<D> {
-    /// `new`, while blocks are moved to it from where they are in the layout `old`.
+    /// Serves both layouts while blocks move from `old` to `new`.
     pub(crate) fn new(new: Protected<D>, old: Layout) -> Self {
         assert!(old.members() < new.layout.members(), "a reshape adds a member");
+        // Shares pages, log and locks with the new layout, so a block has one entry and one lock in both.
         let old = Rc::new(new.reshaped(old, new.members.places().into()));
         let (runs, torn) = Default::default();
         Self { new: Rc::new(new), old, blocks: RangeLocks::new(), runs, torn }
     }
 
-    /// How far the array is reshaped.
+    /// Progress of the reshape, in stripes of the new layout.
     pub(crate) fn progress(&self) -> Progress {
         let done = self.moved_stripes();
         Progress { done, total: self.new.layout.stripes(), front_stripe: done }
     }
 
-    /// The layout that has this stripe; none where what was there has been moved and nothing has come yet.
+    /// Returns the layout that holds this stripe; `None` where its old content has been moved and no new one has
+    /// come.
     pub(crate) fn laid_out(&self, stripe: u64) -> Option<&Rc<Protected<D>>> {
         if stripe < self.moved_stripes() {
             return Some(&self.new);
         }
+        // The old stripe with blocks on both sides of the position stays whole, so its parity still serves.
         let is_old = stripe >= self.moved_blocks() / self.old.layout.stripe_blocks();
         is_old.then_some(&self.old)
     }
 
-    /// Nothing is moved as long as the result lives.
+    /// Prevents blocks from being moved until the guard is dropped.
     pub(crate) async fn hold_still(&self) -> RangeGuard {
         self.lock_blocks(0..u64::MAX, false).await
     }
@@ -76,6 +80,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         for (array, part) in [(&self.new, new), (&self.old, old)] {
             if !part.is_empty() {
                 let at = bytes(part.start.0 - extent.start.0);
+                // One part after the other: the command may fail between them, as any write of several stripes.
                 let _ = array.write(part, data.slice(at..at + bytes(part.len.0)), kept).await?;
             }
         }
@@ -96,14 +101,15 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         Ok(Written::attest())
     }
 
-    /// The stripes of this layout that hold what they should.
+    /// Stripes of the new layout that are complete.
     fn moved_stripes(&self) -> u64 {
         let reshape = self.new.checksums.pages.position.get();
         reshape.map_or(self.new.layout.stripes(), |reshape| reshape.rows / self.new.layout.chunk_blocks())
     }
 
-    /// The blocks of the array that this layout has.
+    /// Blocks of the array that are in the new layout.
     fn moved_blocks(&self) -> u64 {
+        // The new layout has more blocks than hosts see before the end of the reshape.
         (self.moved_stripes() * self.new.layout.stripe_blocks()).min(self.old.layout.blocks().0)
     }
 
@@ -113,8 +119,8 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         self.new.background.until(|cx| acquire.as_mut().poll(cx)).await
     }
 
-    /// The blocks stay in the layouts that the result says, as long as its guard lives: some in this one, the others
-    /// in the old one.
+    /// Splits an extent at the position into a part in the new layout and a part in the old one; both stay valid
+    /// until the guard is dropped.
     async fn split(&self, extent: Extent) -> Result<(RangeGuard, Extent, Extent), IoError> {
         let blocks = match sabotage::is(Bug::NoMovingLock) {
             true => 0..0,
@@ -122,6 +128,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         };
         let guard = self.lock_blocks(blocks, false).await;
         let moved = if sabotage::is(Bug::OldLayoutBelow) { 0 } else { self.moved_blocks() };
+        // The rows of this stripe are partly in each layout; the next opening completes it from the log.
         if self.torn.get() && extent.overlaps(Extent::new(moved, self.new.layout.stripe_blocks())) {
             return Err(IoError::new(IoErrorKind::Gone, extent));
         }

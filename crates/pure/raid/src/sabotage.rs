@@ -1,111 +1,114 @@
-//! Safety mechanisms broken on purpose, to see that the tests notice. Only with the feature `sabotage`.
+//! Planted bugs: safety mechanisms disabled on purpose, so that tests prove that they detect it. Only with the
+//! feature `sabotage`.
+//!
+//! `is` guards each mechanism; without the feature it is constant and costs nothing.
 
 #[cfg(feature = "sabotage")]
 use std::cell::Cell;
 
-/// A planted bug.
+/// Planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
-    /// A change stays in the log while its loss is logged: where the log is full, each waits for the other.
+    /// A change keeps its ticket while its loss is logged: with a full log each waits for the other.
     TicketHeldWhileLogging,
-    /// A write is acknowledged, and done in place, before its batch is stable.
+    /// A write is acknowledged and done in place before its batch is stable.
     AcknowledgeBeforeLog,
     /// The lanes of the log are not flushed.
     NoLaneFlush,
     /// A batch is written to one lane, whatever the level tolerates.
     OneLane,
-    /// Pages are written over without being put down in the spare area first.
+    /// Pages are overwritten without a copy in the spare area.
     PagesNotSpared,
     /// The anchor is written before the pages are stable.
     AnchorBeforePages,
-    /// The tail moves before what was written in place, and the pages, are flushed.
+    /// The log's tail advances before in-place writes and pages are flushed.
     TailBeforeFlush,
-    /// The tail moves before the writes in place have ended.
+    /// The log's tail advances before the writes in place have ended.
     TailBeforeInPlace,
     /// Fresh writes are logged before the members are flushed.
     FreshBeforeFlush,
-    /// Stripes with content are written fresh without forgetting the content first.
+    /// Written stripes are written fresh without logging them as unwritten first.
     FreshOverContent,
-    /// What is read is not compared with its check.
+    /// Content that is read is not verified.
     NoCompare,
-    /// What a block is healed from is not compared with its check.
+    /// The source of a repair is not verified.
     HealUnverified,
     /// Parity is computed wrongly, as by a flipped bit in memory.
     WrongParity,
     /// The address and the member are left out of the identity of a page.
     AnyPage,
-    /// Of two copies of a page the older one is taken.
+    /// The older of two copies of a page is used.
     OlderPageCopy,
-    /// The first record of a block wins at replay, not the last.
+    /// Replay keeps the first record of a block instead of the last.
     ReplayFirstWins,
     /// Batches of an earlier epoch are replayed.
     AnyEpoch,
-    /// A log that looks empty goes on in its epoch.
+    /// A log that seems empty keeps its epoch.
     EpochKept,
-    /// The images of a batch are not checked at replay.
+    /// The images of a batch are not verified when the log is read.
     TornBatch,
-    /// An image that was found whole is not compared when it is read again.
+    /// An image is not verified again when it is copied.
     ReplayUnseen,
     /// The last batch is replayed without being made stable first.
     NoRelog,
-    /// Both mirrors are written at once after their sums were logged.
+    /// Both mirrors are written concurrently after a checksum-only record.
     MirrorsAtOnce,
-    /// After a crash no copy is judged: the newest entry is believed.
+    /// After a crash copies are not compared: the newest entry is trusted.
     NoJudge,
     /// Parity is left out of the images.
     NoParityImage,
-    /// What a member misses while it is away is not remembered.
+    /// Regions that an absent member misses are not recorded.
     NothingMissed,
-    /// A member that was away is taken for current.
+    /// A member that was absent is taken for current.
     StaleMember,
-    /// A member that is one anchor behind is believed, whatever it lacks.
+    /// A member that is one anchor behind is accepted, whatever it lacks.
     BehindBelieved,
-    /// Overwriting a fresh stripe does not wait for its sums.
+    /// Overwriting a fresh stripe does not wait for its entries to be logged.
     OverwriteBeforeFreshLogged,
-    /// A change is answered from the log while its blocks still seem to be right as they are.
+    /// A change is acknowledged from the log while its old blocks still match their entries.
     AnsweredUnseen,
-    /// A change that was answered from the log does not keep its blocks locked.
+    /// A change acknowledged from the log does not keep its blocks locked.
     AnsweredUnlocked,
-    /// A member that is about to come into service gets its pages and not the log.
+    /// A member about to come into service gets its pages but no log batches.
     JoiningWithoutLog,
-    /// A member joins while a checkpoint is under way that does not write to it.
+    /// A member joins during a checkpoint that does not write to it.
     JoinsAmidCheckpoint,
-    /// Anchors count a member that has not got all of its pages.
+    /// Anchors count a member that lacks some of its pages.
     CountedBeforePages,
-    /// A member that has come back is rebuilt without waiting for commands that have left it out.
+    /// A returned member is rebuilt without waiting for commands that have left it out.
     LatecomersForgotten,
-    /// What a batch speaks of counts as covered by a checkpoint that began before the batch did.
+    /// Blocks of a batch count as covered by a checkpoint that started before the batch.
     WindowBeforeBatch,
     /// A write error on a lane is ignored.
     LaneErrorIgnored,
-    /// The anchor does not say that the array has grown.
+    /// The anchor does not contain the growth of the array.
     GrowthNotInAnchor,
-    /// Pages of a growth are not made where their region is used.
+    /// Pages of a growth are not created where their region is used.
     GrowthWithoutPages,
-    /// The others are told of a new member before it has all that belongs on it.
+    /// A new member is announced to the others before it has everything that belongs on it.
     OthersToldFirst,
-    /// A reshape's position is logged before what was moved is durable.
+    /// The position of a reshape is logged before the moved content is stable.
     MovedBeforeFlush,
-    /// Moved blocks are written over blocks that are not moved yet, without being in the log.
+    /// Blocks are moved over blocks not moved yet, without being logged.
     MovedWithoutImages,
     /// The entries of moved blocks are not logged with the position.
     MovedWithoutEntries,
     /// Commands below the position use the old layout.
     OldLayoutBelow,
-    /// Commands do not wait for the blocks that are being moved.
+    /// Commands do not wait for blocks that are being moved.
     NoMovingLock,
-    /// The position in the log is not taken over at opening.
+    /// The position in the log is ignored at opening.
     PositionForgotten,
-    /// A stripe that was moved in part is not ended at opening.
+    /// A partly moved stripe is not completed at opening.
     BegunStripeLeft,
-    /// What lies behind the moved blocks keeps its entries.
+    /// Space behind the moved blocks keeps its entries.
     TailNotCleared,
-    /// Commands that began before a reshape are not waited for.
+    /// Commands that started before a reshape are not drained.
     NotDrained,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs, in the order of the variants.
     pub const ALL: [Self; 48] = [
         Self::TicketHeldWhileLogging,
         Self::AcknowledgeBeforeLog,
@@ -163,7 +166,7 @@ thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-/// From now on arrays of this thread have `bug`, or none.
+/// Plants `bug` in the arrays of this thread, or removes it.
 #[cfg(feature = "sabotage")]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
@@ -175,7 +178,7 @@ pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
-/// True when `bug` is planted; nothing can be planted here.
+/// Always false: without the feature no bug can be planted.
 #[cfg(not(feature = "sabotage"))]
 pub(crate) const fn is(_: Bug) -> bool {
     false

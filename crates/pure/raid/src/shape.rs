@@ -1,4 +1,4 @@
-//! The shape of a protected array, and how it is run: what its owner says when it is formatted or opened.
+//! Shape and options of a protected array, given by its owner when it is formatted or opened.
 
 use crate::error::ArrayError;
 use crate::finding::Finding;
@@ -9,74 +9,76 @@ use block::Blocks;
 use shard::{Pause, Spawn};
 use std::rc::Rc;
 
-/// The identity and the shape of a protected array, as its owner remembers them.
+/// Identity and shape of a protected array, as its owner has recorded them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Of this array alone, for ever.
+    /// Unique identity of this array; never used again.
     pub id: [u8; 16],
-    /// The level.
+    /// RAID level.
     pub level: Level,
-    /// How many members.
+    /// Number of members.
     pub members: usize,
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
     /// Blocks of the smallest member.
     pub member_blocks: Blocks,
-    /// Blocks of the log on each member; [`ring_blocks`] unless for a test.
+    /// Blocks of the log on each member; [`ring_blocks`] except in tests.
     pub ring_blocks: u64,
 }
 
-/// How an array is run; nothing of it is on disk.
+/// Runtime options of an array; none of them is stored on disk.
 #[derive(Clone)]
 pub struct Options {
-    /// Bytes of memory for pages of sums; dirty ones and those in use may exceed it for a moment.
+    /// Memory budget for checksum pages, in bytes; dirty pages and those in use may exceed it for a short time.
     pub page_bytes: usize,
-    /// False where members without a volatile cache may tear a block of 4096 bytes at a power cut: then levels without
-    /// parity log what they write, as those with parity do.
+    /// False where members without a volatile cache may tear a block of 4096 bytes at a power cut: levels without
+    /// parity then log content, as levels with parity always do.
     pub blocks_are_atomic: bool,
-    /// The operator accepts that blocks are older than what was acknowledged, where batches of the log cannot be read and nobody
-    /// knows which blocks they had changed.
+    /// True if the operator accepts that blocks may be older than acknowledged, where log batches cannot be read and
+    /// it is not known which blocks they had changed.
     pub accept_log_loss: bool,
-    /// Is told everything that is found wrong.
+    /// Callback for everything that is found wrong.
     pub findings: Option<Rc<dyn Fn(Finding)>>,
-    /// Runs a task beside the commands, to its end. With it, a change that is in the log is answered before it is in place,
-    /// where nobody is absent.
+    /// Spawns a detached task that runs to its end. With it, a logged change is acknowledged before it is in place,
+    /// while no member is absent.
     pub spawn: Option<Spawn>,
-    /// Waits. With it, a write that a member refuses for want of space is tried again for a few seconds before that costs anything.
+    /// Timer. With it, a write that a member refuses for want of space is retried for a few seconds before the
+    /// refusal counts.
     pub pause: Option<Pause>,
 }
 
 impl Default for Options {
     fn default() -> Self {
+        // 64 MiB of pages hold the entries of 31.5 GiB of member blocks.
         let (page_bytes, blocks_are_atomic, accept_log_loss) = (64 << 20, true, false);
         Self { page_bytes, blocks_are_atomic, accept_log_loss, findings: None, spawn: None, pause: None }
     }
 }
 
 impl Shape {
-    /// The shape of an array of members of `member_blocks` blocks, with the log that belongs to that size.
+    /// The shape of an array of members of `member_blocks` blocks, with the default log size for them.
     #[must_use]
     pub fn new(id: [u8; 16], level: Level, members: usize, chunk_bytes: u32, member_blocks: Blocks) -> Self {
         Self { id, level, members, chunk_bytes, member_blocks, ring_blocks: ring_blocks(member_blocks) }
     }
 
-    /// Where everything lies on each member.
+    /// Lays out the areas of each member.
     ///
     /// *Errors*: a sentence that says which bound is broken.
     pub fn area(&self) -> Result<Area, ArrayError> {
-        // The layout of whole members judges level, members and chunk.
+        // A layout over whole members validates level, number of members and chunk size.
         let whole = Layout::new(self.level, self.members, self.chunk_bytes, self.member_blocks)?;
         Area::new(self.member_blocks, whole.chunk_blocks(), self.ring_blocks)
     }
 
-    /// The layout of the array's data, behind sums and log.
+    /// Lays out the array's data area, behind checksums and log.
     ///
     /// *Errors*: as [`Shape::area`].
     pub fn layout(&self) -> Result<Layout, ArrayError> {
         Layout::new(self.level, self.members, self.chunk_bytes, self.area()?.data.len)
     }
 
-    /// What anchors say of it.
+    /// Encodes the shape as stored in anchors.
     pub(crate) fn words(&self) -> [u64; 5] {
         let level = match self.level {
             Level::Raid0 => 0,

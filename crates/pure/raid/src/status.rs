@@ -1,4 +1,4 @@
-//! What an array says about itself.
+//! Status and counters of an array.
 
 use crate::level::Level;
 use crate::members::MemberStatus;
@@ -6,71 +6,71 @@ use crate::plan::{KINDS, Kind};
 use block::IoError;
 use std::cell::Cell;
 
-/// A snapshot of an array.
+/// Snapshot of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The level.
+    /// RAID level.
     pub level: Level,
     /// Blocks of a chunk.
     pub chunk_blocks: u64,
-    /// How many stripes.
+    /// Number of stripes.
     pub stripes: u64,
-    /// Why the array does not serve writes any more; absent while it does.
+    /// Error that stopped the array; `None` while it serves writes.
     pub stopped: Option<IoError>,
-    /// The members, in order.
+    /// Members, in order of their places.
     pub members: Vec<MemberStatus>,
-    /// What the array has done.
+    /// Counters since the array was assembled.
     pub counters: Counters,
-    /// Sums and log, where the array has them.
+    /// Checksums and redo log; `None` for a plain array.
     pub protection: Option<ProtectionStatus>,
-    /// How far it is reshaped, while it is.
+    /// Progress of the reshape, while one is unfinished.
     pub reshape: Option<Progress>,
 }
 
-/// How far a walk over stripes has come.
+/// Progress of a walk over stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Stripes that are done.
+    /// Stripes done.
     pub done: u64,
-    /// Stripes in all.
+    /// Stripes in total.
     pub total: u64,
-    /// The stripe behind the last that is done.
+    /// Stripe behind the last one done.
     pub front_stripe: u64,
 }
 
-/// What a walk over stripes has found.
+/// Result of a resync or of a check without repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Stripes that were compared.
     pub stripes: u64,
-    /// Of these, stripes whose parity or mirrors disagreed with the data.
+    /// Stripes among them whose parity or mirrors disagreed with the data.
     pub mismatches: u64,
-    /// Stripes that could not be compared because a member could not read them.
+    /// Stripes that could not be compared because of read errors.
     pub unreadable: u64,
-    /// Stripes that could not be compared because members are not in service.
+    /// Stripes that could not be compared because members are out of service.
     pub skipped: u64,
 }
 
-/// A snapshot of the sums and the log of an array.
+/// Snapshot of the checksums and the redo log of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtectionStatus {
     /// Blocks of the log.
     pub log_blocks: u64,
-    /// Of these, blocks that a crash would make to be replayed.
+    /// Blocks among them that would be replayed after a crash.
     pub log_filled_blocks: u64,
-    /// Batches that were ever written.
+    /// Log batches written since the array was formatted.
     pub batches: u64,
     /// Checkpoints since the array was opened.
     pub checkpoints: u64,
-    /// Pages of sums in memory.
+    /// Checksum pages in memory.
     pub pages_held: u64,
-    /// Of these, pages that have to be written.
+    /// Pages among them that are dirty.
     pub pages_dirty: u64,
-    /// Stripes written fresh, whose sums are not in the log yet.
+    /// Stripes written fresh whose checksums are not in the log yet.
     pub fresh_stripes: u64,
 }
 
-/// What an array has done since it was assembled.
+/// Counters of an array since it was assembled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Reads by the layer above.
@@ -79,16 +79,16 @@ pub struct Counters {
     pub writes: u64,
     /// Pieces of reads that were served from redundancy.
     pub degraded_reads: u64,
-    /// Times that unreadable blocks were written back from redundancy.
+    /// Writes that restored unreadable blocks from redundancy.
     pub heals: u64,
-    /// Writes of part of a stripe, by plan, in the order of [`KINDS`]; levels with parity only.
+    /// Partial-stripe writes by plan, in the order of [`KINDS`]; levels with parity only.
     pub plans: [PlanCount; KINDS.len()],
 }
 
-/// How often a plan was carried out, and what it cost.
+/// Use and cost of one plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanCount {
-    /// How often.
+    /// Number of times it was executed.
     pub times: u64,
     /// Member reads.
     pub reads: u64,
@@ -97,14 +97,14 @@ pub struct PlanCount {
 }
 
 impl Counters {
-    /// What `kind` has cost so far.
+    /// Use and cost of `kind` so far.
     #[must_use]
     pub fn plan(&self, kind: Kind) -> PlanCount {
         self.plans[kind as usize]
     }
 }
 
-/// The counters where they are counted.
+/// Mutable counters, shared by the layouts of an array.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Cell<Counters>);
 

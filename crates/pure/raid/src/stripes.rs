@@ -1,7 +1,9 @@
-//! Stripes: reading a block wherever it can be had, planning the writes that keep parity right, and carrying them out.
+//! Stripe I/O with redundancy: reading a block from any source, planning writes that keep parity consistent, and
+//! executing them.
 //!
-//! What plain and protected arrays have in common. Where the array keeps checksums, nothing is believed that they do not prove, and
-//! what is written back is logged; both are in `proof`.
+//! Shared by plain and protected arrays. In a protected array no content is used that its checksum does not prove,
+//! and what is written back is logged; both are in `proof`. It must never leave a stripe half written: member writes
+//! run to their end under the lock.
 
 use crate::checksums::{Checksums, Written};
 use crate::geometry::Layout;
@@ -27,29 +29,29 @@ mod restore;
 pub(crate) use blind::Blind;
 pub(crate) use restore::{parities_of, parity_of};
 
-/// The stripes of one layout of an array.
+/// Stripes of one layout of an array.
 pub(crate) struct Stripes<D> {
     pub(crate) layout: Layout,
     pub(crate) members: Rc<Members<D>>,
     pub(crate) locks: Locks,
     pub(crate) background: Rc<Detached>,
     pub(crate) tally: Rc<Tally>,
-    /// Checksums and log, where the array has them.
+    /// Checksums and redo log; `None` for a plain array.
     pub(crate) protection: Option<Protection<D>>,
-    /// Stripes whose mirrors may differ after an unclean stop.
+    /// Stripes whose mirrors may differ after an unclean stop; they are read from the first copy.
     pub(crate) suspect: RefCell<Vec<Range<u64>>>,
-    /// Whose turn it is among mirrors that are equally good to read from.
+    /// Round-robin counter for mirrors that are equally good to read from.
     turn: Cell<u16>,
 }
 
-/// What proves and remembers the content of a protected array's blocks.
+/// Checksums and redo log of a protected array.
 pub(crate) struct Protection<D> {
     pub(crate) checksums: Rc<Checksums<D>>,
     pub(crate) log: Rc<RedoLog<D>>,
 }
 
 impl<D: BlockDevice + 'static> Stripes<D> {
-    /// The stripes of these members.
+    /// The stripes of these members, in their layout.
     pub(crate) fn new(
         members: Rc<Members<D>>,
         locks: Locks,
@@ -61,10 +63,11 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         Self { layout: members.layout, members, locks, background, tally, protection, suspect, turn }
     }
 
-    /// Reads from a member, and compares: blocks that were never written are zeros, and those that do not match
-    /// are a medium error. A member that is gone is lost at once.
+    /// Reads from a member and verifies: blocks never written read as zeros, and blocks that do not match their
+    /// checksum are a medium error. A member that is gone is failed at once.
     ///
-    /// Whoever holds the lock of the stripe believes a mismatch; others ask again under it.
+    /// A mismatch is conclusive only under the stripe's lock; without it a write may be in progress, and the caller
+    /// reads again under the lock.
     pub(crate) async fn read_member(&self, member: u16, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
         let Some(Protection { checksums, .. }) = &self.protection else {
             return self.members.read_data(member, extent, patience).await;
@@ -72,6 +75,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         match checksums.written(member, extent).await {
             Written::All => checksums.read_compared(member, extent, patience).await,
             Written::None => checksums.read_unwritten(member, extent),
+            // Only the written runs go to the disk, which may hold anything elsewhere.
             Written::Some => {
                 let mut whole = Rope::new();
                 for (run, is_written) in checksums.runs(member, extent) {
@@ -85,7 +89,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         }
     }
 
-    /// True for a level of which nothing can be restored, and whose stripes need no lock.
+    /// True for RAID-0, which has no redundancy: nothing can be restored, and stripes need no lock.
     pub(crate) fn is_bare(&self) -> bool {
         self.layout.level() == Level::Raid0
     }

@@ -1,5 +1,5 @@
-//! Answers that need no unit: for a LUN where there is none (SPC-4 and SAM-5, incorrect logical unit selection), and for the
-//! list of those that are.
+//! Responses that need no logical unit: commands to a LUN without a unit (SPC-4 and SAM-5, incorrect logical unit
+//! selection), and the LUN inventory.
 
 use crate::cdb::Cdb;
 use crate::command::Outcome;
@@ -12,10 +12,10 @@ use crate::sense::{AdditionalSense, Sense};
 use crate::shape::Shape;
 use block::Rope;
 
-/// No unit can be here: peripheral qualifier 3, device type 1Fh.
+/// Peripheral qualifier 3 and device type 1Fh: no unit can be present at this LUN.
 const NO_UNIT: u8 = 0x7F;
 
-/// Nothing that reads or writes blocks is asked of a unit that is not there.
+/// Shape of a missing unit; no media access command is validated against it.
 const NO_SHAPE: Shape = Shape {
     block_bytes: 512,
     blocks: 0,
@@ -28,10 +28,10 @@ const NO_SHAPE: Shape = Shape {
     read_only: false,
 };
 
-/// Answers a command to a LUN that does not exist for the nexus, which sees `luns`.
+/// Executes a command addressed to a LUN that is not mapped for the nexus, whose inventory is `luns`.
 ///
-/// INQUIRY says that no unit can be there, REPORT LUNS lists those that are, REQUEST SENSE and
-/// everything else say 25/00.
+/// INQUIRY reports that no unit can be present, REPORT LUNS lists `luns`, and REQUEST SENSE and all other commands
+/// report 25/00.
 #[must_use]
 pub fn execute(cdb: Cdb, luns: &[Lun]) -> Outcome {
     let unsupported = Sense::illegal(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED);
@@ -42,7 +42,8 @@ pub fn execute(cdb: Cdb, luns: &[Lun]) -> Outcome {
     answer.map_or_else(Outcome::check, Outcome::good)
 }
 
-/// Answers a command to a LUN that is another unit than the nexus knew, which is told so: 3F/0E, where [`execute`] says 25/00.
+/// Executes a command addressed to a LUN that now denotes another unit than the nexus knew: reports 3F/0E where
+/// [`execute`] reports 25/00.
 #[must_use]
 pub fn replaced(cdb: Cdb, luns: &[Lun]) -> Outcome {
     match Operation::find(cdb, Offered::ALL) {
@@ -51,10 +52,10 @@ pub fn replaced(cdb: Cdb, luns: &[Lun]) -> Outcome {
     }
 }
 
-/// Answers REPORT LUNS (SPC-4) for a nexus that sees `luns`, through whichever LUN it asked.
+/// Executes REPORT LUNS (SPC-4) for a nexus with the inventory `luns`, addressed to any LUN.
 ///
-/// The caller tells the units of that nexus that it heard
-/// ([`LogicalUnit::lun_inventory_reported`](crate::LogicalUnit::lun_inventory_reported)).
+/// The caller must clear pending 3F/0E attentions of that nexus with
+/// [`LogicalUnit::lun_inventory_reported`](crate::LogicalUnit::lun_inventory_reported).
 #[must_use]
 pub fn report_luns(cdb: Cdb, luns: &[Lun]) -> Outcome {
     match luns_of(cdb, luns) {
@@ -83,7 +84,7 @@ fn inquiry_of_no_unit(cdb: Cdb, allocation: u64) -> Result<Rope, Sense> {
     let mut reply = Reply::new();
     match (vital, page) {
         (false, 0) => reply.bytes(&[NO_UNIT, 0, 0x06, 0x12, 31]).pad_to(36),
-        // The only page is the list of pages.
+        // The only VPD page is the list of supported pages.
         (true, 0) => reply.bytes(&[NO_UNIT, 0, 0, 1, 0]),
         _ => return Err(Sense::cdb_byte(2)),
     };
@@ -94,11 +95,12 @@ pub(crate) fn luns_of(cdb: Cdb, luns: &[Lun]) -> Result<Rope, Sense> {
     let request = request_of(Operation::find(cdb, Offered::ALL)?, cdb, &NO_SHAPE)?;
     let allocation = request.need.data_in;
     let luns = match cdb.u8_at(2) {
-        // All that are not well known, or all; and there are no well-known ones.
+        // SELECT REPORT 00h excludes well-known logical units and 02h includes them; there are none here.
         0x00 | 0x02 => luns,
         0x01 => &[],
         _ => return Err(Sense::cdb_byte(2)),
     };
+    // SPC-4 REPORT LUNS: an allocation length below 16 is an error.
     if allocation < 16 {
         return Err(Sense::cdb_byte(6));
     }

@@ -1,9 +1,9 @@
-//! Asymmetric logical unit access (SPC-4, target port group access states): through which target port groups a unit is
-//! served, how well, and what is answered through the others.
+//! Asymmetric logical unit access (SPC-4, target port group access states): access state of each target port group of a
+//! unit, and the commands served in each state.
 //!
-//! A target port group is a portal group: `PORTAL GROUP TAG` is `TARGET PORT GROUP` and the relative identifier of its one
-//! port. The owner of the unit says what holds (implicit), and a nexus may change it until the owner says something
-//! else (explicit); nothing of it is kept.
+//! A target port group is a portal group: the portal group tag is the TARGET PORT GROUP and the relative identifier of
+//! its only port. The owner of the unit sets states (implicit ALUA). A nexus may change a state until the owner sets
+//! another one (explicit ALUA); explicit changes are not persistent.
 
 mod report;
 mod set;
@@ -18,41 +18,42 @@ pub(crate) use set::check_list_length;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a unit is served through a target port group (SPC-4, ASYMMETRIC ACCESS STATE).
+/// Access state of a target port group (SPC-4, ASYMMETRIC ACCESS STATE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum AccessState {
-    /// As well as anywhere.
+    /// Active/optimized: full access on the best path.
     #[default]
     ActiveOptimized = 0x0,
-    /// Wholly, but better elsewhere.
+    /// Active/non-optimized: full access, but another path is better.
     ActiveNonOptimized = 0x1,
-    /// Not its blocks: it could be served here at once.
+    /// Standby: parameters and reservations only; access could start at once.
     Standby = 0x2,
-    /// Not its blocks, and not its parameters either.
+    /// Unavailable: neither data nor parameters.
     Unavailable = 0x3,
-    /// The port itself is out of service.
+    /// Offline: the port itself is out of service.
     Offline = 0xE,
-    /// On the way from one state to another.
+    /// Transitioning from one state to another.
     Transitioning = 0xF,
 }
 
 use AccessState::{ActiveNonOptimized, ActiveOptimized, Offline, Standby, Transitioning, Unavailable};
 
-/// A target port group, as the owner of a unit wants it.
+/// Target port group with the state that the owner of a unit wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortGroup {
-    /// TARGET PORT GROUP: the portal group tag.
+    /// TARGET PORT GROUP, equal to the portal group tag.
     pub id: u16,
-    /// How the unit is served there.
+    /// Access state of the group.
     pub state: AccessState,
-    /// PREF: hosts should choose it before others of the same state.
+    /// PREF: hosts should prefer the group to others in the same state.
     pub preferred: bool,
 }
 
 impl AccessState {
-    /// The state that a nexus may set with this code.
+    /// Returns the state for a code of SET TARGET PORT GROUPS, or `None` for a code that a nexus may not set.
     fn of(code: u8) -> Option<Self> {
+        // Transitioning is a result of a change and cannot be requested.
         [ActiveOptimized, ActiveNonOptimized, Standby, Unavailable, Offline].into_iter().find(|it| *it as u8 == code)
     }
 
@@ -61,7 +62,7 @@ impl AccessState {
         matches!(self, ActiveOptimized | ActiveNonOptimized)
     }
 
-    /// True when INQUIRY says that the unit is not there now (PERIPHERAL QUALIFIER 001b).
+    /// True when INQUIRY reports that the unit is not connected (PERIPHERAL QUALIFIER 001b).
     pub(crate) fn is_disconnected(self) -> bool {
         matches!(self, Unavailable | Offline)
     }
@@ -75,7 +76,7 @@ impl AccessState {
         }
     }
 
-    /// Why others are not.
+    /// Returns the NOT READY sense of commands that are not served, or `None` for an active state.
     pub(crate) fn sense(self) -> Option<Sense> {
         let code = match self {
             ActiveOptimized | ActiveNonOptimized => return None,
@@ -88,16 +89,16 @@ impl AccessState {
     }
 }
 
-/// Who changed the state of a group last (STATUS CODE).
+/// Origin of the last change of a group (STATUS CODE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 enum ChangedBy {
-    /// Nobody.
+    /// No change since the start.
     #[default]
     None = 0,
-    /// SET TARGET PORT GROUPS.
+    /// Explicit: SET TARGET PORT GROUPS.
     Explicit = 1,
-    /// The owner of the unit.
+    /// Implicit: the owner of the unit.
     Implicit = 2,
 }
 
@@ -106,19 +107,19 @@ struct Group {
     state: AccessState,
     preferred: bool,
     changed_by: ChangedBy,
-    /// What the owner said last.
+    /// State that the owner ordered last.
     ordered: AccessState,
 }
 
-/// The target port groups of one unit that are not as they all are at first: active/optimized.
+/// Target port groups of one unit that differ from the initial state, active/optimized.
 #[derive(Debug, Default)]
 pub(crate) struct PortGroups {
     groups: RefCell<BTreeMap<u16, Group>>,
-    /// False while every group is active: a command looks at this and no further.
+    /// False while every group is active: every command reads this cell and nothing more then.
     restricts: Cell<bool>,
 }
 
-/// Who uses the blocks that a change of access concerns.
+/// Context of an access change: nexuses and tasks that use the blocks.
 pub(crate) struct Using<'a> {
     pub nexuses: &'a Nexuses,
     pub tasks: &'a TaskSet,
@@ -131,20 +132,22 @@ impl PortGroups {
         self.groups.borrow().get(&id).copied().unwrap_or_default()
     }
 
-    /// How the unit is served through a group.
+    /// Returns the access state of a group.
     pub(crate) fn through(&self, group: u16) -> AccessState {
         self.of(group).state
     }
 
-    /// How `nexus` is served.
+    /// Returns the access state for `nexus`.
     pub(crate) fn state_of(&self, nexus: NexusId, nexuses: &Nexuses) -> AccessState {
+        // Common case: all groups are active.
         if !self.restricts.get() {
             return ActiveOptimized;
         }
+        // An unknown nexus has no group and is not restricted.
         nexuses.port(nexus).map_or(ActiveOptimized, |port| self.through(port.portal_group_tag))
     }
 
-    /// Refuses what is not served through the group of `nexus` now.
+    /// Refuses an operation that the group of `nexus` does not serve now.
     #[inline]
     pub(crate) fn check(&self, nexus: NexusId, operation: &Operation, nexuses: &Nexuses) -> Result<(), Sense> {
         if self.restricts.get() { self.check_group(nexus, operation, nexuses) } else { Ok(()) }
@@ -155,27 +158,32 @@ impl PortGroups {
         if state.serves(operation) { Ok(()) } else { state.sense().map_or(Ok(()), Err) }
     }
 
-    /// The groups are as the owner of the unit wants them: those that `wanted` does not name are active/optimized. True
-    /// when hosts have anything to hear of. The caller has its turn ([`ACCESS_TURN`](crate::task_set::ACCESS_TURN)).
+    /// Applies the states that the owner wants; groups that `wanted` does not list become active/optimized. Returns
+    /// true when hosts have to be notified. The caller must hold the serialization slot
+    /// [`ACCESS_TURN`](crate::task_set::ACCESS_TURN).
     pub(crate) async fn set_by_owner(&self, wanted: &[PortGroup], using: &Using<'_>) -> bool {
         let (changes, preference_changed) = self.order(wanted);
         self.change_access(&changes, ChangedBy::Implicit, using).await || preference_changed
     }
 
-    /// The states of the groups are these; true when one was another before. Nothing that was begun through a group
-    /// which has lost access touches a block any more when this returns.
+    /// Changes the states of the groups. Returns true when at least one differed. When it returns, no task that began
+    /// through a group that lost access touches a block any more.
     async fn change_access(&self, changes: &[(u16, AccessState)], by: ChangedBy, using: &Using<'_>) -> bool {
+        // A change to the present state has no effect and no unit attention.
         let changes: Vec<_> = changes.iter().filter(|(id, state)| self.of(*id).state != *state).collect();
         let losing = |(id, state): &&&(u16, AccessState)| self.of(*id).state.is_active() && !state.is_active();
         let losing: Vec<u16> = changes.iter().filter(losing).map(|(id, _)| *id).collect();
+        // Transitioning refuses new commands of these groups while the running ones are awaited.
         for &id in &losing {
             self.change(id, |group| group.state = Transitioning);
         }
         if !losing.is_empty() {
             let nexuses = using.nexuses.through(&losing);
+            // A part of a copy may have been ordered through any path, so it is always awaited.
             let loses = |claim: &Claim| claim.is_part || nexuses.contains(&claim.nexus);
             using.tasks.begun_ended(|claim| claim.extent.overlaps(using.blocks) && loses(claim)).await;
         }
+        // After the wait: none of the affected tasks is running any longer.
         for &&(id, state) in &changes {
             self.change(id, |group| (group.state, group.changed_by) = (state, by));
         }
@@ -185,13 +193,15 @@ impl PortGroups {
     fn change(&self, id: u16, change: impl FnOnce(&mut Group)) {
         let mut groups = self.groups.borrow_mut();
         change(groups.entry(id).or_default());
+        // A group in the initial state needs no entry.
         groups.retain(|_, group| *group != Group::default());
         self.restricts.set(groups.values().any(|group| !group.state.is_active()));
     }
 
-    /// Remembers what the owner wants; which states that changes, and whether hosts have anything to hear of.
+    /// Records the states that the owner wants. Returns the resulting changes, and whether a PREF bit changed.
     fn order(&self, wanted: &[PortGroup]) -> (Vec<(u16, AccessState)>, bool) {
         let known = self.groups.borrow().keys().copied().collect::<Vec<_>>();
+        // Groups that the owner no longer lists return to the initial state.
         let ids: BTreeSet<u16> = wanted.iter().map(|group| group.id).chain(known).collect();
         let (mut changes, mut preference_changed) = (Vec::new(), false);
         for id in ids {
@@ -199,6 +209,8 @@ impl PortGroups {
             let PortGroup { state, preferred, .. } = group.unwrap_or(PortGroup { id, ..PortGroup::default() });
             let before = self.of(id);
             preference_changed |= before.preferred != preferred;
+            // Compared with the last order and not with the state: an explicit state of a nexus stays until the owner's
+            // order changes.
             if before.ordered != state {
                 changes.push((id, state));
             }
@@ -209,7 +221,7 @@ impl PortGroups {
 }
 
 impl Default for PortGroup {
-    /// The group that nothing was said of.
+    /// Group without any setting: active/optimized.
     fn default() -> Self {
         Self { id: 1, state: ActiveOptimized, preferred: false }
     }

@@ -1,17 +1,17 @@
-//! Command descriptor blocks, and the fields in them. Nothing here can fail or index past an end.
+//! Command descriptor blocks and their fields. Accessors cannot fail and cannot index out of bounds.
 
-/// The longest command that any operation here has, in bytes.
+/// Maximum CDB length of the supported operations in bytes.
 pub(crate) const CDB_BYTES_MAX: usize = 16;
 
-/// A command descriptor block.
+/// Command descriptor block.
 ///
-/// No operation that is served has more than 16 bytes, so of a longer one (7Fh, up to 260 bytes) only
-/// the first 16 are kept: its operation code is refused. A shorter one is read as if zeros followed.
+/// No supported operation has more than 16 bytes, so only the first 16 bytes of a longer CDB (7Fh, up to 260 bytes) are
+/// kept; its operation code is refused. A shorter CDB reads as if padded with zeros.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Cdb(u128);
 
 impl Cdb {
-    /// The command in `bytes`.
+    /// Reads the CDB in `bytes`.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         let mut first = [0; CDB_BYTES_MAX];
@@ -21,13 +21,13 @@ impl Cdb {
         Self(u128::from_be_bytes(first))
     }
 
-    /// The first 16 bytes.
+    /// Returns the first 16 bytes.
     #[must_use]
     pub fn bytes(self) -> [u8; CDB_BYTES_MAX] {
         self.0.to_be_bytes()
     }
 
-    /// Which operation is asked for.
+    /// Returns the OPERATION CODE.
     #[must_use]
     pub fn operation_code(self) -> u8 {
         self.u8_at(0)
@@ -61,7 +61,7 @@ impl Cdb {
         (self.u8_at(byte) >> bit) & 1 == 1
     }
 
-    /// The `bytes` bytes from `byte` on as a big-endian number; both are constants of this crate.
+    /// Returns the `bytes` bytes from `byte` on as a big-endian number; both arguments are constants of this crate.
     const fn field(self, byte: u32, bytes: u32) -> u64 {
         assert!(bytes >= 1 && bytes <= 8 && byte + bytes <= CDB_BYTES_MAX as u32);
         ((self.0 << (8 * byte)) >> (128 - 8 * bytes)) as u64

@@ -1,125 +1,127 @@
-//! What a nexus asks of a logical unit, and what it is answered.
+//! Commands, their outcomes and task management functions as the transport passes them to a logical unit.
 
 use crate::cdb::Cdb;
 use crate::sense::Sense;
 use block::{Rope, View};
 
-/// One I_T nexus: the relation of an initiator port to a target port; for iSCSI, a session.
+/// Identifier of an I_T nexus: an initiator port and a target port; for iSCSI, a session.
 ///
-/// Chosen by the caller, unique among those attached to a logical unit and never used again; the highest number is nobody's.
+/// Assigned by the caller, unique among the nexuses attached to a logical unit and never reused. The highest value is
+/// reserved and denotes no nexus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NexusId(pub u64);
 
-/// The name of a task within its nexus; for iSCSI, the Initiator Task Tag.
+/// Tag of a task within its nexus; for iSCSI, the Initiator Task Tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskTag(pub u32);
 
-/// How a task is ordered among the others of its task set (SAM-5, task attributes).
+/// Task attribute: order of a task among the others of its task set (SAM-5, task attributes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskAttribute {
-    /// In any order among other simple tasks; also what an untagged task is.
+    /// Any order among SIMPLE tasks; also the attribute of an untagged task.
     #[default]
     Simple,
     /// After all earlier tasks and before all later ones.
     Ordered,
-    /// At once.
+    /// Before all tasks that have not begun.
     HeadOfQueue,
-    /// Only for auto contingent allegiance, which no logical unit here has: refused.
+    /// Auto contingent allegiance, which no logical unit here supports: refused.
     Aca,
 }
 
-/// One SCSI command, with all the data that it brings.
+/// SCSI command with its data-out.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// The task's name within its nexus.
+    /// Tag within its nexus.
     pub tag: TaskTag,
-    /// The task's place among others.
+    /// Task attribute.
     pub attribute: TaskAttribute,
-    /// What is asked.
+    /// Command descriptor block.
     pub cdb: Cdb,
-    /// The data that came: the first `min(data_out_expected, DataNeed::data_out)` bytes of what the
-    /// initiator has, or nothing when [`judge`](crate::judge) refused the command. More is ignored.
+    /// Data-out received: the first `min(data_out_expected, DataNeed::data_out)` bytes of the data of the initiator, or
+    /// nothing when [`judge`](crate::judge) refused the command. Further bytes are ignored.
     pub data_out: View,
-    /// How many bytes the initiator said that it has (iSCSI's expected data transfer length of a
-    /// write; 0 for a command that writes nothing).
+    /// Bytes that the initiator announced to send (iSCSI Expected Data Transfer Length of a write); 0 for a command
+    /// that writes nothing.
     pub data_out_expected: u64,
-    /// How many bytes the initiator said that it expects to get; 0 for a command that reads nothing.
+    /// Bytes that the initiator announced to expect; 0 for a command that reads nothing.
     pub data_in_expected: u64,
 }
 
-/// A command that may be done at once, with its data where it lies.
+/// Borrowed command for the fast path, with its data in place.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandRef<'a> {
-    /// The task's place among others.
+    /// Task attribute.
     pub attribute: TaskAttribute,
-    /// What is asked.
+    /// Command descriptor block.
     pub cdb: Cdb,
-    /// All data that the initiator has.
+    /// Complete data-out of the initiator.
     pub data_out: &'a [u8],
 }
 
 impl Command {
-    /// The command, to be looked at.
+    /// Returns the borrowed form of the command.
     #[must_use]
     pub fn borrowed(&self) -> CommandRef<'_> {
         CommandRef { attribute: self.attribute, cdb: self.cdb, data_out: &self.data_out }
     }
 }
 
-/// How a command ended.
+/// Completion of a command.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The status.
+    /// SCSI status.
     pub status: Status,
-    /// Why, where the status is [`Status::CheckCondition`].
+    /// Sense data, present where the status is [`Status::CheckCondition`].
     pub sense: Option<Box<Sense>>,
-    /// The answer; the transport cuts it to what the initiator expects and reports residuals. A READ that
-    /// ends with a medium error has the blocks before the bad one here.
+    /// Data-in. The transport truncates it to the expected length and reports residuals. For a READ with a medium
+    /// error: the blocks before the bad one.
     pub data_in: Rope,
 }
 
 impl Outcome {
-    /// GOOD, with `data_in` as the answer.
+    /// Completes with GOOD and `data_in`.
     #[must_use]
     pub fn good(data_in: Rope) -> Self {
         Self { status: Status::Good, sense: None, data_in }
     }
 
-    /// CHECK CONDITION for the reason in `sense`.
+    /// Completes with CHECK CONDITION and `sense`.
     #[must_use]
     pub fn check(sense: Sense) -> Self {
         Self { status: Status::CheckCondition, sense: Some(Box::new(sense)), data_in: Rope::new() }
     }
 
-    /// A status that says everything by itself.
+    /// Completes with a status that has no sense data.
     #[must_use]
     pub fn status(status: Status) -> Self {
         Self { status, sense: None, data_in: Rope::new() }
     }
 }
 
-/// A SCSI status (SAM-5, status).
+/// SCSI status code (SAM-5, status).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// The command did what was asked.
+    /// Completed without error.
     Good,
-    /// It did not; the sense data says why.
+    /// Failed; the sense data gives the reason.
     CheckCondition,
-    /// The logical unit cannot take the command now; ask again.
+    /// The logical unit cannot accept the command now; the initiator retries.
     Busy,
-    /// Another nexus holds a reservation.
+    /// A reservation of another nexus conflicts.
     ReservationConflict,
-    /// The task set has no room; ask again when a task has ended.
+    /// The task set is full; the initiator retries after a task has completed.
     TaskSetFull,
-    /// Another nexus ended the task, or its logical unit was removed (SAM-5, TAS is one). It may have been done in part.
+    /// Another nexus aborted the task with TAS at one, or its logical unit was removed. The command may have been
+    /// executed in part.
     TaskAborted,
-    /// Its own nexus ended the task, or another did while TAS was zero. *Never sent*: the caller drops the task without a
-    /// response.
+    /// The own nexus aborted the task, or another did while TAS was zero. *Never sent*: the caller drops the task
+    /// without a response.
     Unanswered,
 }
 
 impl Status {
-    /// The byte that goes on the wire.
+    /// Returns the status byte on the wire.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -133,35 +135,35 @@ impl Status {
     }
 }
 
-/// What a command is about to move.
+/// Transfer lengths of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataNeed {
-    /// Bytes that the command takes: what there is to solicit, and what residuals are counted against.
+    /// Bytes of data-out: the length to solicit and the base of the residual count.
     pub data_out: u64,
-    /// Bytes that the command answers at most.
+    /// Maximum bytes of data-in.
     pub data_in: u64,
 }
 
-/// The task management functions that a logical unit serves (SAM-5, task management functions).
+/// Task management functions of a logical unit (SAM-5, task management functions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskManagement {
-    /// Ends one task of the asking nexus.
+    /// Aborts one task of the asking nexus.
     AbortTask(TaskTag),
-    /// Ends all tasks of the asking nexus.
+    /// Aborts all tasks of the asking nexus.
     AbortTaskSet,
-    /// Ends all tasks of all nexuses.
+    /// Aborts all tasks of all nexuses.
     ClearTaskSet,
-    /// Ends all tasks and puts the logical unit into the state that it had when it came up.
+    /// Aborts all tasks and returns the logical unit to its state after power on.
     LogicalUnitReset,
-    /// The same, asked of the target as a whole; the caller asks it of each logical unit.
+    /// As `LogicalUnitReset`, ordered for the whole target; the caller applies it to each logical unit.
     TargetReset,
 }
 
-/// How a task management function ended.
+/// Result of a task management function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagementOutcome {
-    /// Done: no affected task runs, and none will be answered.
+    /// Function complete: no affected task is running, and none will be answered.
     Complete,
-    /// There is no such task: it was never here, or its outcome was given already.
+    /// No such task: unknown, or completed before.
     TaskDoesNotExist,
 }

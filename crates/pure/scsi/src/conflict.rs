@@ -1,22 +1,22 @@
-//! Who may do what under a reservation: the conflict tables of SPC-4 and SBC-3 as data.
+//! Conflict tables of SPC-4 and SBC-3 as data: access to a unit under a reservation.
 
 use crate::sense::Sense;
 
-/// The type of a persistent reservation (SPC-4, persistent reservation TYPE field).
+/// Type of a persistent reservation (SPC-4, persistent reservation TYPE field).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ReservationType {
-    /// Only the holder writes.
+    /// Write access for the holder only.
     WriteExclusive = 0x1,
-    /// Only the holder reads and writes.
+    /// Read and write access for the holder only.
     ExclusiveAccess = 0x3,
-    /// Only who is registered writes; one of them is the holder.
+    /// Write access for registrants only; one of them is the holder.
     WriteExclusiveRegistrantsOnly = 0x5,
-    /// Only who is registered reads and writes; one of them is the holder.
+    /// Read and write access for registrants only; one of them is the holder.
     ExclusiveAccessRegistrantsOnly = 0x6,
-    /// Only who is registered writes; all of them are holders.
+    /// Write access for registrants only; all of them are holders.
     WriteExclusiveAllRegistrants = 0x7,
-    /// Only who is registered reads and writes; all of them are holders.
+    /// Read and write access for registrants only; all of them are holders.
     ExclusiveAccessAllRegistrants = 0x8,
 }
 
@@ -26,7 +26,7 @@ use ReservationType::{
 };
 
 impl ReservationType {
-    /// Every type.
+    /// All types.
     pub const ALL: [Self; 6] = [
         WriteExclusive,
         ExclusiveAccess,
@@ -36,21 +36,21 @@ impl ReservationType {
         ExclusiveAccessAllRegistrants,
     ];
 
-    /// The type with this code.
+    /// Returns the type of a TYPE code, or `None` for an undefined code.
     #[must_use]
     pub fn of(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// The code that stands in CDBs and answers.
+    /// Returns the TYPE code of CDBs and parameter data.
     #[must_use]
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// The type that SCOPE and TYPE of a CDB name.
+    /// Parses SCOPE and TYPE of a CDB.
     ///
-    /// *Errors*: 24/00 at the scope, of which there is only that of the logical unit, or at the type.
+    /// *Errors*: 24/00 at the scope unless it is LU_SCOPE (0h), or at the type.
     pub(crate) fn of_cdb(byte: u8) -> Result<Self, Sense> {
         if byte >> 4 != 0 {
             return Err(Sense::cdb_bit(2, 7));
@@ -58,37 +58,37 @@ impl ReservationType {
         Self::of(byte & 0x0F).ok_or(Sense::cdb_bit(2, 3))
     }
 
-    /// True when others than those who share it may not even read.
+    /// True when nexuses without access may not even read (exclusive access types).
     pub(crate) fn excludes_reads(self) -> bool {
         matches!(self, ExclusiveAccess | ExclusiveAccessRegistrantsOnly | ExclusiveAccessAllRegistrants)
     }
 
-    /// True when everybody who is registered has the access that the holder has.
+    /// True when every registrant has the access of the holder.
     pub(crate) fn is_for_registrants(self) -> bool {
         !matches!(self, WriteExclusive | ExclusiveAccess)
     }
 
-    /// True when everybody who is registered is a holder.
+    /// True when every registrant is a holder (all registrants types).
     #[must_use]
     pub fn is_held_by_all(self) -> bool {
         matches!(self, WriteExclusiveAllRegistrants | ExclusiveAccessAllRegistrants)
     }
 }
 
-/// What a nexus is to a logical unit's persistent reservation.
+/// Role of a nexus with regard to the persistent reservation of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It has no key.
+    /// Not registered.
     #[default]
     Stranger,
-    /// It has a key, and does not hold the reservation.
+    /// Registered, not the holder.
     Registrant,
-    /// It holds the reservation.
+    /// Holder of the reservation.
     Holder,
 }
 
 impl Standing {
-    /// True when a reservation of this type keeps the nexus from nothing.
+    /// True when a reservation of this type does not restrict the nexus.
     pub(crate) fn shares(self, kind: ReservationType) -> bool {
         match self {
             Self::Stranger => false,
@@ -98,7 +98,7 @@ impl Standing {
     }
 }
 
-/// How an operation fares that is asked by a nexus which a reservation keeps out.
+/// Treatment of an operation from a nexus without access under a reservation.
 ///
 /// *Source*: SPC-4, "commands that are allowed in the presence of various reservations"; SBC-3, the same table for
 /// block commands; SPC-2 for the reservations of RESERVE (6) and (10).
@@ -108,23 +108,23 @@ pub(crate) enum Access {
     Always,
     /// Allowed under every persistent reservation, not under RESERVE.
     Persistent,
-    /// Allowed under write exclusive types alone.
+    /// Allowed under write exclusive types only.
     Reads,
-    /// Allowed under none.
+    /// Allowed under no reservation.
     Writes,
     /// START STOP UNIT: [`Access::Persistent`] when it starts the unit, else [`Access::Writes`].
     Starts,
-    /// PREVENT ALLOW MEDIUM REMOVAL: [`Access::Persistent`] when it allows it, else [`Access::Writes`].
+    /// PREVENT ALLOW MEDIUM REMOVAL: [`Access::Persistent`] when it allows removal, else [`Access::Writes`].
     Prevents,
-    /// PERSISTENT RESERVE IN and OUT: allowed under every persistent reservation, as far as the service action itself
-    /// allows it, and to nobody under RESERVE.
+    /// PERSISTENT RESERVE IN and OUT: allowed under every persistent reservation, subject to the checks of the service
+    /// action; refused to every nexus under RESERVE.
     Keys,
-    /// RESERVE and RELEASE: they look for themselves.
+    /// RESERVE and RELEASE, which check for conflicts themselves.
     Own,
 }
 
 impl Access {
-    /// True when the operation is done under a persistent reservation of this type that keeps the nexus out.
+    /// True when a nexus without access may execute the operation under a persistent reservation of this type.
     pub(crate) fn is_allowed_under(self, kind: ReservationType) -> bool {
         match self {
             Self::Always | Self::Persistent | Self::Keys | Self::Own => true,
@@ -133,7 +133,7 @@ impl Access {
         }
     }
 
-    /// True when the operation is done under RESERVE (6) or (10), of the asking nexus or of another.
+    /// True when the operation is executed under RESERVE (6) or (10); `is_own` tells whether the asking nexus holds it.
     pub(crate) fn is_allowed_under_reserve(self, is_own: bool) -> bool {
         match self {
             Self::Always | Self::Own => true,

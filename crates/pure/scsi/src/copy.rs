@@ -1,7 +1,8 @@
-//! Third-party copy (SPC-4): EXTENDED COPY, tokens, what is received of both, and what VPD page 8Fh says of them.
+//! Third-party copy (SPC-4): EXTENDED COPY, ROD tokens, the reports on both, and VPD page 8Fh.
 //!
-//! The copy manager of a unit copies between units that the asking nexus sees itself, and asks each of them as that nexus: what
-//! is reserved, write-protected or not served for it there stays so. Whatever else there is does not exist here.
+//! The copy manager of a unit copies between units that are mapped to the asking nexus, and accesses each of them as
+//! that nexus: reservations, write protection and access states apply. Units that are not mapped to the nexus do not
+//! exist for it.
 
 mod known;
 mod list;
@@ -28,82 +29,86 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a unit is asked for a copy, on its way.
+/// Future of an operation on another unit.
 pub type Copying<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// What a copy manager needs of the outside: which units a nexus sees, time, and chance.
+/// Environment of a copy manager: mapped units, time and randomness. Implemented by the front end.
 pub trait Neighbours {
-    /// The units that the nexus sees through its port, each once, the asking one among them.
+    /// Lists the units that are mapped to the nexus through its port, each once, including the asking one.
     fn of(&self, asker: &CopyAsker) -> Vec<Neighbour>;
 
-    /// How long it is since some instant.
+    /// Returns the time since a fixed but arbitrary instant.
     fn now(&self) -> Duration;
 
-    /// Fills `out` with what nobody can guess.
+    /// Fills `out` with cryptographically secure random bytes.
     fn random(&self, out: &mut [u8]);
 }
 
-/// A unit that a nexus sees.
+/// Unit that is mapped to a nexus.
 #[derive(Clone)]
 pub struct Neighbour {
-    /// Who it is.
+    /// Identity of the unit.
     pub identity: Identity,
-    /// True when the nexus may not write it.
+    /// True when the nexus has no write access.
     pub read_only: bool,
-    /// The unit, wherever it is.
+    /// Access to the unit on its home shard.
     pub unit: Rc<dyn CopyUnit>,
 }
 
 impl Neighbour {
-    /// What is said for a unit that is not there any more: COPY TARGET DEVICE NOT REACHABLE.
+    /// Sense for a unit that has been removed meanwhile: COPY TARGET DEVICE NOT REACHABLE (A/0D/02).
     pub const NOT_REACHABLE: Sense = Sense::new(SenseKey::CopyAborted, AdditionalSense::COPY_TARGET_NOT_REACHABLE);
 }
 
-/// Asks a unit for a copy: [`LogicalUnit::copy_read`](crate::LogicalUnit::copy_read) and its like, where it has its home.
+/// Access to a unit on behalf of a copy: [`LogicalUnit::copy_read`](crate::LogicalUnit::copy_read) and related
+/// functions, executed on the home shard of the unit.
 pub trait CopyUnit {
-    /// The shape of its device; `None` when it is not there any more.
+    /// Returns the geometry of its device, or `None` when the unit no longer exists.
     fn geometry(&self) -> Copying<'_, Option<Geometry>>;
 
-    /// What it has in `extent`, for `asker`.
+    /// Reads `extent` on behalf of `asker`.
     fn read(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Rope, Sense>>;
 
-    /// The run that `extent` begins with: blocks that have a place, or have none and read as zeros; for `asker`.
+    /// Returns the first run of `extent` on behalf of `asker`: blocks that are mapped, or blocks that are not and read
+    /// as zeros.
     fn run(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Run, Sense>>;
 
-    /// What it has in `extent` reads as zeros, and has no place where it need not have one; stable.
+    /// Makes `extent` read as zeros and frees its space where possible; stable.
     fn discard(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<(), Sense>>;
 
-    /// What `token` stands for, which is one of its own; `deletes` ends it.
+    /// Returns the extents that `token`, one of its own, represents; `deletes` invalidates it.
     fn token(&self, asker: CopyAsker, token: Box<[u8; 512]>, deletes: bool) -> Copying<'_, Result<Vec<Extent>, Sense>>;
 
-    /// It has `data` from `start` on, by order of `asker`; stable.
+    /// Writes `data` from `start` on, on behalf of `asker`; stable.
     fn write(&self, asker: CopyAsker, start: Lba, data: View) -> Copying<'_, Result<(), Sense>>;
 }
 
-/// For whom something is copied: the nexus at the copy manager, which need not have spoken to the other unit yet.
+/// Principal of a copy: the nexus at the copy manager, which need not be attached to the other unit.
 #[derive(Clone, Debug)]
 pub struct CopyAsker {
-    /// The nexus.
+    /// Nexus that issued the copy command.
     pub nexus: NexusId,
-    /// Where it comes from.
+    /// Initiator port of the nexus.
     pub initiator: InitiatorPort,
-    /// The port that it comes through.
+    /// Target port of the nexus.
     pub port: TargetPort,
-    /// True when it may not write the unit that is asked.
+    /// True when the nexus has no write access to the unit that is accessed.
     pub read_only: bool,
 }
 
-/// A third-party copy command that a unit processes.
+/// Third-party copy command in execution.
 pub(crate) struct Asked<'a> {
     pub job: &'a Job,
     pub ticket: &'a Ticket<'a>,
-    /// The unit that processes it.
+    /// Unit that executes it.
     pub identity: &'a Identity,
     pub nexuses: &'a Nexuses,
 }
 
 impl Asked<'_> {
-    /// For whom it copies.
+    /// Returns the principal of the copy.
+    ///
+    /// *Errors*: BUSY when the nexus is no longer attached.
     fn asker(&self) -> Result<CopyAsker, Status> {
         let nexus = self.job.nexus;
         let (name, port) = self.nexuses.names(nexus).ok_or(Status::Busy)?;

@@ -1,19 +1,19 @@
-//! READ DEFECT DATA (SBC-4): a volume has no sectors of its own, and so no defects.
+//! READ DEFECT DATA (SBC-4): both defect lists are empty, because a volume has no sectors of its own.
 
 use crate::cdb::Cdb;
 use crate::reply::Reply;
 use block::Rope;
 
-/// The lists that were asked for, both empty, in the format that was asked for.
+/// Returns the requested lists, both empty, in the requested format.
 pub(crate) fn read_defect_data(cdb: Cdb, allocation: u64) -> Rope {
     let is_short = cdb.operation_code() == 0x37;
     let mut reply = Reply::new();
-    // PLISTV and GLISTV stand where PLIST and GLIST did.
+    // PLISTV and GLISTV have the positions of REQ_PLIST and REQ_GLIST in the CDB.
     reply.u8(0).u8(cdb.u8_at(if is_short { 2 } else { 1 }));
     if is_short {
         reply.u16(0);
     } else {
-        // Its generation, and how long it is.
+        // GENERATION CODE and DEFECT LIST LENGTH.
         reply.u16(0).u32(0);
     }
     reply.cut(allocation)

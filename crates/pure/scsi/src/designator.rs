@@ -1,10 +1,10 @@
-//! Designators (SPC-4, designation descriptor): the names of a logical unit, a target port and a target device, as VPD page 83h,
-//! CSCD descriptors and ROD tokens carry them.
+//! Designation descriptors (SPC-4): names of a logical unit, a target port and a target device, as VPD page 83h, CSCD
+//! descriptors and ROD tokens contain them.
 
 use crate::identity::{Identity, TargetPort};
 use crate::reply::Reply;
 
-/// A UUID designator (SPC-5).
+/// Returns the UUID designator of a unit (SPC-5).
 pub(crate) fn uuid_designator(identity: &Identity) -> [u8; 18] {
     let mut designator = [0; 18];
     designator[0] = 0x10;
@@ -26,11 +26,11 @@ pub(crate) enum CodeSet {
     Utf8 = 3,
 }
 
-/// PROTOCOL IDENTIFIER 5h, which counts only together with PIV.
+/// PROTOCOL IDENTIFIER 5h (iSCSI), valid only together with PIV.
 const ISCSI: u8 = 0x50;
 const PROTOCOL_VALID: u8 = 0x80;
 
-/// One designation descriptor.
+/// Emits one designation descriptor.
 pub(crate) fn emit_designator(
     reply: &mut Reply,
     association: Association,
@@ -47,7 +47,7 @@ pub(crate) fn emit_designator(
     reply.u8(protocol | code_set as u8).u8(valid | association as u8 | kind).u8(0).u8(length).bytes(designator);
 }
 
-/// The designators of a target port, its group, and its target.
+/// Emits the designators of a target port, its target port group, and its target device.
 pub(crate) fn emit_port(reply: &mut Reply, port: &TargetPort) {
     let port_name = format!("{},t,0x{:04x}", port.target_name, port.portal_group_tag);
     let number = |number: u16| (u32::from(number)).to_be_bytes();
@@ -58,14 +58,15 @@ pub(crate) fn emit_port(reply: &mut Reply, port: &TargetPort) {
     reply.bytes(&target_device_designator(port));
 }
 
-/// The designator of the target that a port belongs to.
+/// Returns the designation descriptor of the target that `port` belongs to.
 pub(crate) fn target_device_designator(port: &TargetPort) -> Vec<u8> {
     let mut reply = Reply::new();
     emit_designator(&mut reply, Association::TargetDevice, CodeSet::Utf8, 0x8, &padded_name(&port.target_name));
     reply.as_bytes().to_vec()
 }
 
-/// A SCSI name string: ended by a zero, and a multiple of four bytes (SPC-4, SCSI name string designator).
+/// Returns a SCSI name string: null-terminated, with a length that is a multiple of four (SPC-4, SCSI name string
+/// designator).
 pub(crate) fn padded_name(name: &str) -> Vec<u8> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.resize((bytes.len() + 1).next_multiple_of(4), 0);

@@ -1,21 +1,21 @@
-//! Why a command did not end with GOOD, and the one place where a medium's errors become sense.
+//! Failure of a command, and the only mapping from device errors to sense data.
 
 use crate::command::{Outcome, Status};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use block::{Extent, IoError, IoErrorKind, Rope};
 
-/// A command that did not do what was asked.
+/// Reason why a command did not complete with GOOD.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     Check(Sense),
-    /// The blocks before the one that could not be read are sent all the same.
+    /// CHECK CONDITION with data: the blocks before the unreadable one are sent nevertheless.
     CheckBehind(Box<(Sense, Rope)>),
     Status(Status),
 }
 
 impl Failure {
-    /// The same of a unit whose acknowledged writes may be lost with its device: an initiator that repeated the command until it is
-    /// GOOD would believe in them.
+    /// Maps NOT READY to a hardware error for a unit whose acknowledged writes may be lost with its device: an initiator
+    /// that retried until GOOD would rely on them.
     pub(crate) fn with_writes_lost(self) -> Self {
         match self {
             Self::Check(sense) if sense.is_device_away() => {
@@ -25,7 +25,7 @@ impl Failure {
         }
     }
 
-    /// The outcome, with sense in the format that the control mode page asks for.
+    /// Returns the outcome, with sense data in the format that the control mode page selects.
     pub(crate) fn outcome(self, descriptor_format: bool) -> Outcome {
         match self {
             Self::Check(sense) => Outcome::check(Sense { descriptor_format, ..sense }),
@@ -50,30 +50,32 @@ impl From<Status> for Failure {
     }
 }
 
-/// The sense of an error on reading.
+/// Maps a read error to sense data.
 pub(crate) fn read_sense(error: IoError) -> Sense {
     sense_of(error, AdditionalSense::UNRECOVERED_READ_ERROR)
 }
 
-/// The failure of a command whose reading failed.
+/// Maps a read error to the failure of a command.
 pub(crate) fn read_failure(error: IoError) -> Failure {
     read_sense(error).into()
 }
 
-/// The failure of a command whose writing, flushing or discarding failed.
+/// Maps an error of a write, flush or discard to the failure of a command.
 pub(crate) fn write_failure(error: IoError) -> Failure {
     sense_of(error, AdditionalSense::WRITE_ERROR).into()
 }
 
-/// `error` on blocks of `asked`, so that the first of them is one that the command names.
+/// Restricts the extent of `error` to `asked`, so that INFORMATION names a block that the command named.
 pub(crate) fn within(asked: Extent, error: IoError) -> IoError {
     let named = asked.intersection(error.extent);
     error.at(if named.is_empty() { asked } else { named })
 }
 
-/// A device that is gone, or that failed a flush, is a hardware error and not "not ready": that would
-/// invite the initiator to ask again until it hears GOOD, over writes that are lost. A device that is [`IoErrorKind::Away`] has
-/// lost nothing that it acknowledged, and comes back.
+/// Maps a device error to sense data.
+///
+/// A device that is gone, or that failed a flush, is a hardware error and not NOT READY, which would invite the
+/// initiator to retry until GOOD, over lost writes. A device that is [`IoErrorKind::Away`] has lost nothing that it
+/// acknowledged, and comes back.
 fn sense_of(error: IoError, medium: AdditionalSense) -> Sense {
     let (key, code) = match error.kind {
         IoErrorKind::Medium => (SenseKey::MediumError, medium),

@@ -1,9 +1,9 @@
-//! Who a logical unit is, and how it is to behave.
+//! Identity and configuration of a logical unit, as its owner sets them.
 
-/// Who a logical unit is, on every path and after every restart.
+/// Identity of a logical unit, the same on every path and after every restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// T10 vendor identification, at most 8 ASCII characters; what is longer is cut.
+    /// T10 vendor identification, at most 8 ASCII characters; longer text is truncated.
     pub vendor: String,
     /// Product identification, at most 16 ASCII characters.
     pub product: String,
@@ -11,50 +11,51 @@ pub struct Identity {
     pub revision: String,
     /// Unit serial number, at most 64 ASCII characters.
     pub serial: String,
-    /// The world-wide name: an NAA designator of format 6 (the first four bits are 6h).
+    /// World-wide name: an NAA designator of format 6 (the first four bits are 6h).
     pub naa: [u8; 16],
-    /// The same unit's UUID.
+    /// UUID of the same unit.
     pub uuid: [u8; 16],
 }
 
-/// The target port through which a nexus reaches a logical unit.
+/// Target port of a nexus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetPort {
-    /// The iSCSI name of the target, "iqn.…".
+    /// iSCSI name of the target, "iqn.…".
     pub target_name: String,
-    /// The target portal group tag.
+    /// Target portal group tag.
     pub portal_group_tag: u16,
-    /// The relative target port identifier; 1 is the first.
+    /// Relative target port identifier, from 1.
     pub relative_port: u16,
 }
 
-/// Who keeps the space behind a logical unit's blocks, and what may be done about it.
+/// Logical block provisioning of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provisioning {
-    /// Every block always has its space; UNMAP is not offered (LBPME = 0).
+    /// Fully provisioned: every block has space, and UNMAP is not offered (LBPME = 0).
     #[default]
     Full,
-    /// Every block always has its space, and UNMAP is offered as a hint (LBPME = 1, type 1).
+    /// Resource provisioned: every block has space, and UNMAP is a hint (LBPME = 1, type 1).
     Resource,
-    /// Blocks have space once written, and UNMAP gives it back (LBPME = 1, type 2). Goes without saying for
-    /// a device that tells its space.
+    /// Thin provisioned: space is allocated when blocks are written, and UNMAP frees it (LBPME = 1, type 2). Implied by
+    /// a device that reports its space.
     Thin,
 }
 
-/// How a logical unit is to behave.
+/// Configuration of a logical unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// True when nothing may write (27/00, WP = 1).
+    /// True for a read-only unit (27/00, WP = 1).
     pub read_only: bool,
-    /// True when the medium spins: no rate is reported then, else "non-rotating".
+    /// True for a rotating medium: no rotation rate is reported then, else "non-rotating".
     pub rotational: bool,
-    /// True when the medium can be ejected, until [`LogicalUnit::set_removable`](crate::LogicalUnit::set_removable) says otherwise.
+    /// True when the medium can be ejected, until [`LogicalUnit::set_removable`](crate::LogicalUnit::set_removable)
+    /// changes it.
     pub removable: bool,
-    /// Whether UNMAP is offered.
+    /// Logical block provisioning, unless the device reports its space.
     pub provisioning: Provisioning,
-    /// The longest transfer of one command, in bytes; announced in VPD page B0.
+    /// Maximum transfer length of one command in bytes, reported in VPD page B0h. Default: 4 MiB.
     pub transfer_bytes_max: u32,
-    /// How many tasks the task set holds; one more is answered TASK SET FULL.
+    /// Capacity of the task set; a further task is answered with TASK SET FULL. Default: 4,096.
     pub tasks_max: usize,
 }
 

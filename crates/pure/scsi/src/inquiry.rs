@@ -1,4 +1,4 @@
-//! INQUIRY (SPC-4): what the unit is.
+//! INQUIRY (SPC-4): standard data and vital product data pages.
 
 mod vpd;
 
@@ -11,25 +11,25 @@ use crate::shape::Shape;
 use block::{Geometry, Rope, Space};
 use std::rc::Rc;
 
-/// The standards that the unit follows, as version descriptors: SAM-5, SPC-4, SBC-3, iSCSI.
+/// Version descriptors of the supported standards: SAM-5, SPC-4, SBC-3, iSCSI.
 const VERSIONS: [u16; 4] = [0x00A0, 0x0460, 0x04C0, 0x0960];
 
-/// Standard INQUIRY data with all eight version descriptors.
+/// Length of standard INQUIRY data with all eight version descriptors.
 const STANDARD_BYTES: usize = 96;
 
-/// A unit as INQUIRY describes it to one nexus.
+/// View of a unit that INQUIRY reports to one nexus.
 pub(crate) struct Described<'a> {
     pub identity: &'a Identity,
     pub options: &'a Options,
     pub provisioning: Provisioning,
     pub geometry: Geometry,
     pub shape: Shape,
-    /// True when the device tells its space, and what it tells now.
+    /// True when the device reports its space, and the report.
     pub tells_space: bool,
     pub space: Option<Space>,
-    /// The port through which the nexus asks; `None` when it is not attached.
+    /// Target port of the nexus; `None` when it is not attached.
     pub port: Option<Rc<TargetPort>>,
-    /// True when the unit is not connected through that port now.
+    /// True when the unit is not connected through that port now (ALUA).
     pub is_disconnected: bool,
 }
 
@@ -39,13 +39,14 @@ impl Described<'_> {
         let reply = match (cdb.bit(1, 0), page) {
             (true, page) => self.vital_page(page)?,
             (false, 0) => self.standard_inquiry(),
-            // A page code without EVPD asks for nothing.
+            // PAGE CODE must be zero without EVPD.
             (false, _) => return Err(Sense::cdb_byte(2).into()),
         };
         Ok(reply.cut(allocation))
     }
 
-    /// A direct access block device, which is here or, through this port, not connected now.
+    /// Peripheral qualifier and device type: direct access block device, connected (000b) or not connected (001b)
+    /// through this port.
     fn peripheral(&self) -> u8 {
         if self.is_disconnected { 0x20 } else { 0x00 }
     }
@@ -57,8 +58,8 @@ impl Described<'_> {
         reply.u8(0x06); // SPC-4
         reply.u8(0x10 | 0x02); // HISUP; response data format 2
         reply.u8((STANDARD_BYTES - 5) as u8);
-        reply.u8(0x30 | 0x08); // TPGS: access is changed by us and by SET TARGET PORT GROUPS; 3PC; no protection
-        reply.u8(0x10); // MULTIP: there may be several ports
+        reply.u8(0x30 | 0x08); // TPGS: implicit and explicit ALUA; 3PC; no protection information
+        reply.u8(0x10); // MULTIP: several target ports are possible
         reply.u8(0x02); // CMDQUE: the task set of SAM-5
         reply.text(&self.identity.vendor, 8).text(&self.identity.product, 16).text(&self.identity.revision, 4);
         reply.pad_to(58);

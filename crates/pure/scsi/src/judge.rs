@@ -1,4 +1,4 @@
-//! A CDB is judged: its operation, its blocks, what it moves, or why it is refused.
+//! Validation of a CDB: operation, blocks and transfer lengths, or the sense of its refusal.
 #![warn(clippy::arithmetic_side_effects)]
 
 use crate::alua;
@@ -14,10 +14,10 @@ use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::shape::{Shape, WRITE_SAME_BLOCKS_MAX};
 use block::Extent;
 
-/// Says what a command is about to move, from its CDB alone.
+/// Computes the data transfer of a command from its CDB alone.
 ///
-/// *Errors*: the sense of a command that cannot be done. Its data need not be waited for: it is
-/// executed without data, and answered with this sense or with what ranks before it (a unit attention).
+/// *Errors*: the sense of a command that cannot succeed. The caller need not solicit its data: it executes the command
+/// without data, and the unit answers with this sense or with a condition that ranks before it (a unit attention).
 pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
     let operation = Operation::find(cdb, shape.offered())?;
     if operation.writes() && shape.read_only {
@@ -26,10 +26,11 @@ pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
     request_of(operation, cdb, shape).map(|request| request.need)
 }
 
-/// The most data that a command takes whatever its unit is like, but for the size of its blocks: what an initiator has beyond
-/// that need not be asked for. For who has not the [`Shape`] at hand.
+/// Returns the largest data-out of a command for any unit with this block size. Data beyond it need not be solicited.
+/// For callers that do not have the [`Shape`] of the unit.
 #[must_use]
 pub fn data_out_bytes_max(cdb: Cdb, block_bytes: u32) -> u64 {
+    // An unknown operation takes no data.
     let Ok(operation) = Operation::find(cdb, Offered::ALL) else { return 0 };
     if !operation.data.goes_out() {
         return 0;
@@ -39,11 +40,12 @@ pub fn data_out_bytes_max(cdb: Cdb, block_bytes: u32) -> u64 {
     need_of(&request, block_bytes).data_out
 }
 
-/// Reads the CDB of `operation`.
+/// Parses the CDB of `operation`.
 ///
-/// *Errors*: 24/00 with a field pointer; 21/00 for blocks that the unit does not have.
+/// *Errors*: 24/00 with a field pointer; 21/00 for blocks beyond the capacity.
 #[inline]
 pub(crate) fn request_of(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Request, Sense> {
+    // Reserved bits rank before the other fields: one AND over the whole CDB.
     operation.check_reserved(cdb)?;
     match operation.verb {
         Verb::Read | Verb::Write => transfer(operation, cdb, shape),
@@ -70,10 +72,11 @@ fn other(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Reque
     Ok(request)
 }
 
-/// A READ or WRITE: it moves the blocks that it names, and has no other field.
+/// Parses a READ or WRITE: it transfers the blocks that it names and has no other field to check.
 #[inline]
 fn transfer(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Request, Sense> {
     let (lba, blocks, blocks_at) = address_of(operation, cdb);
+    // READ and WRITE of zero blocks at the end of the medium are valid.
     let extent = Extent::checked(lba, blocks).filter(|extent| extent.end().0 <= shape.blocks);
     let extent = extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
     if blocks > shape.transfer_blocks_max() {
@@ -98,14 +101,15 @@ fn check_fields(request: &Request, shape: &Shape) -> Result<(), Sense> {
         Verb::SendDiagnostic => check_self_test(request.cdb),
         Verb::StartStopUnit if !shape.removable => check_no_eject(request.cdb),
         Verb::SetTargetPortGroups => alua::check_list_length(request.cdb),
-        // Only a write without boundaries is whole.
+        // ATOMIC BOUNDARY must be zero: with a boundary the parts of the write would be atomic, not the whole.
         Verb::WriteAtomic if request.cdb.u16_at(10) != 0 => Err(Sense::cdb_byte(10)),
         Verb::WriteSame if request.unmaps() && !shape.unmap => Err(Sense::cdb_bit(1, 3)),
         _ => Ok(()),
     }
 }
 
-// Every command is judged: the one that asks without a unit must not cost the others a call.
+// Forced inline because every command comes through here: the second caller, which has no unit, must not turn this into
+// a call for all others.
 #[inline(always)]
 fn need_of(request: &Request, block_bytes: u32) -> DataNeed {
     let (one, all) = (u64::from(block_bytes), request.extent.len.bytes(block_bytes));
@@ -116,23 +120,26 @@ fn need_of(request: &Request, block_bytes: u32) -> DataNeed {
         Data::List { at, bytes } => (0, number_at(request.cdb, at, bytes)),
         Data::BlocksIn => (all, 0),
         Data::BlocksOut => (0, all),
+        // COMPARE AND WRITE: the blocks to compare, followed by the blocks to write (SBC-4).
         Data::BlocksTwice => (0, all.saturating_mul(2)),
         Data::ByteCheck => match request.byte_check() {
             1 => (0, all),
+            // BYTCHK 01b compares all blocks, 11b compares each with the same single block (SBC-4 VERIFY).
             3 if !request.extent.is_empty() => (0, one),
             _ => (0, 0),
         },
+        // NDOB: the block to write is implied to be zero (SBC-4 WRITE SAME).
         Data::OneBlock if request.has_no_data_out() => (0, 0),
         Data::OneBlock => (0, one),
     };
     DataNeed { data_out, data_in }
 }
 
-/// Refuses what only a unit with a removable medium understands of START STOP UNIT.
+/// Refuses the bits of START STOP UNIT that only a unit with a removable medium supports.
 fn check_no_eject(cdb: Cdb) -> Result<(), Sense> {
     match cdb.u8_at(4) & EJECT_BITS {
         0 => Ok(()),
-        // The highest bit of those that are set; of eight, so it fits.
+        // The pointer names the highest set bit; the byte has eight bits, so the index fits.
         bits => Err(Sense::cdb_bit(4, bits.ilog2() as u8)),
     }
 }
@@ -145,25 +152,27 @@ fn number_at(cdb: Cdb, at: u32, bytes: u32) -> u64 {
     }
 }
 
-/// Reads the blocks that a media CDB names, and admits only what the unit has and one command may name.
+/// Parses the blocks of a media access CDB and checks them against the capacity and the limit of one command.
 fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, Sense> {
     let (lba, blocks, blocks_at) = address_of(operation, cdb);
     let out_of_range = Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE);
-    // A command for no blocks may stand at the very end, not behind it.
+    // A command for zero blocks may start at the end of the medium, not beyond.
     let behind = shape.blocks.checked_sub(lba).ok_or(out_of_range)?;
     if blocks > behind {
         return Err(out_of_range);
     }
     let (blocks, blocks_max) = match operation.verb {
-        // WSNZ: no count does not mean all blocks to the end.
+        // WSNZ is one: zero blocks is not taken as "up to the last block".
         Verb::WriteSame if blocks == 0 => return Err(Sense::cdb_byte(blocks_at)),
         Verb::WriteSame => (blocks, WRITE_SAME_BLOCKS_MAX),
+        // A count of zero means all blocks up to the end of the medium (SBC-4 SYNCHRONIZE CACHE).
         Verb::SynchronizeCache if blocks == 0 => (behind, u64::MAX),
         Verb::SynchronizeCache | Verb::PreFetch => (blocks, u64::MAX),
         Verb::CompareAndWrite => (blocks, u64::from(shape.compare_blocks_max())),
         Verb::WriteAtomic => (blocks, u64::from(shape.atomic_blocks_max)),
         _ => (blocks, shape.transfer_blocks_max()),
     };
+    // Limits of the Block Limits VPD page.
     if blocks > blocks_max {
         return Err(Sense::cdb_byte(blocks_at));
     }
@@ -172,18 +181,18 @@ fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, S
     Ok(extent)
 }
 
-/// All blocks from `lba` on, of which there is at least one.
+/// Returns all blocks from `lba` to the end, at least one.
 fn blocks_from(lba: u64, shape: &Shape) -> Result<Extent, Sense> {
     let blocks = shape.blocks.checked_sub(lba).filter(|&blocks| blocks > 0);
     let extent = blocks.and_then(|blocks| Extent::checked(lba, blocks));
     extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))
 }
 
-/// The first block, the number of blocks, and the byte where that number begins.
+/// Returns the first block, the number of blocks, and the CDB byte where that number starts.
 fn address_of(operation: &Operation, cdb: Cdb) -> (u64, u64, u16) {
     match operation.cdb_bytes {
         6 => {
-            // A length of zero means 256 blocks here, and nowhere else.
+            // Zero means 256 blocks in 6-byte CDBs only.
             let blocks = match cdb.u8_at(4) {
                 0 => 256,
                 blocks => u64::from(blocks),

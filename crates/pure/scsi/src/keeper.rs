@@ -1,4 +1,5 @@
-//! Persistence: what a logical unit needs of its owner so that something survives power loss, and how what was kept is read.
+//! Persistence: the interface through which a logical unit stores state that survives power loss, and the reader of
+//! stored state.
 
 use crate::failure::Failure;
 use crate::identity::TargetPort;
@@ -9,39 +10,40 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// What is under way until something is kept.
+/// Future of a store operation.
 pub type Keeping<'a> = Pin<Box<dyn Future<Output = Result<(), NotKept>> + 'a>>;
 
-/// Why something was not kept.
+/// Reason why state was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
-    /// There is no room for so much; what was kept before still is.
+    /// No room for the new state; the previous state remains stored.
     Full,
-    /// Nothing can be kept any more.
+    /// The store has failed for the rest of the run.
     Gone,
 }
 
-/// The bytes are not what this program keeps. A unit whose reservations cannot be read must not serve: it would let in
-/// whom others have shut out. Nor must one that was being sanitized.
+/// Stored bytes that this version cannot parse. A unit with unreadable reservations must not be served: it would admit
+/// nexuses that a reservation excludes. Nor must a unit with an unreadable pending SANITIZE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotUnderstood;
 
-/// Keeps the reservations of one logical unit, and knows the ports that lead to it.
+/// Stores the persistent state of one logical unit, and enumerates its target ports. Implemented by the owner of the
+/// unit.
 pub trait Keeper {
-    /// True when [`Keeper::keep`] can be asked: persistence through power loss is offered then.
+    /// True when [`Keeper::keep`] may be called; the unit then offers persistence through power loss (PTPL_C).
     fn is_able(&self) -> bool;
 
-    /// `kept` is what [`Kept`](crate::Kept) is read from after any crash from now on; nothing is
-    /// kept when it is empty.
+    /// Replaces the stored state by `kept`, from which [`Kept`](crate::Kept) is parsed after any crash; empty bytes
+    /// erase it.
     ///
-    /// *Durability*: when it is ready. *Errors*: [`NotKept`].
+    /// *Durability*: durable when the future completes. *Errors*: [`NotKept`].
     fn keep(&self, kept: Vec<u8>) -> Keeping<'_>;
 
-    /// The target ports through which the unit can be reached.
+    /// Lists the target ports through which the unit can be reached.
     fn target_ports(&self) -> Vec<TargetPort>;
 }
 
-/// What a unit has to keep things with: its keeper, or one that keeps nothing.
+/// Store of a unit: its keeper, or one without persistence.
 pub(crate) struct Persistence(Rc<dyn Keeper>);
 
 impl Persistence {
@@ -49,17 +51,17 @@ impl Persistence {
         Self(keeper)
     }
 
-    /// True when what is to survive power loss has a place.
+    /// True when state can survive power loss.
     pub(crate) fn is_able(&self) -> bool {
         self.0.is_able()
     }
 
-    /// Has `kept` survive, where anything does.
+    /// Stores `kept` where persistence exists; succeeds without effect where it does not.
     pub(crate) async fn keep(&self, kept: Vec<u8>) -> Result<(), NotKept> {
         if self.0.is_able() { self.0.keep(kept).await } else { Ok(()) }
     }
 
-    /// The target ports that lead to the unit, but for `port`.
+    /// Lists the target ports of the unit except `port`.
     pub(crate) fn other_ports(&self, port: &TargetPort) -> Vec<TargetPort> {
         let name = |port: &TargetPort| (port.target_name.clone(), port.portal_group_tag);
         let mut ports = self.0.target_ports();
@@ -67,8 +69,8 @@ impl Persistence {
         ports
     }
 
-    /// The relative identifiers of the ports of the target that `port` belongs to, by their groups: a SCSI target device is an
-    /// iSCSI target.
+    /// Returns the relative port identifiers of the target that `port` belongs to, by target port group. A SCSI target
+    /// device is an iSCSI target.
     pub(crate) fn ports_beside(&self, port: &TargetPort) -> BTreeMap<u16, u16> {
         let others = self.0.target_ports().into_iter().filter(|other| other.target_name == port.target_name);
         others.chain([port.clone()]).map(|port| (port.portal_group_tag, port.relative_port)).collect()
@@ -87,7 +89,7 @@ impl fmt::Debug for Persistence {
     }
 }
 
-/// Keeps nothing and knows no ports.
+/// Store without persistence that knows no ports.
 struct Forgetful;
 
 impl Keeper for Forgetful {
@@ -104,7 +106,7 @@ impl Keeper for Forgetful {
     }
 }
 
-/// The failure of a command that needed something to be kept.
+/// Maps a failed store to the failure of the command that needed it.
 pub(crate) fn keeping_failure(why: NotKept) -> Failure {
     let sense = match why {
         NotKept::Full => Sense::illegal(AdditionalSense::INSUFFICIENT_REGISTRATION_RESOURCES),
@@ -113,7 +115,7 @@ pub(crate) fn keeping_failure(why: NotKept) -> Failure {
     sense.into()
 }
 
-/// Bytes that are not read yet.
+/// Cursor over unread bytes of stored state (little-endian).
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {

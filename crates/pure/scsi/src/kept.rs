@@ -1,18 +1,17 @@
-//! What of a unit survives power loss beside its blocks, as bytes: reservations, saved mode parameters, and a SANITIZE that is
-//! not done.
-//! `docs/on-disk.md` has the byte map.
+//! On-disk format of the persistent state of a unit beside its blocks: reservations, saved mode parameters, and an
+//! unfinished SANITIZE. `docs/on-disk.md` has the byte map.
 
 use crate::keeper::{NotUnderstood, Reader};
 use crate::mode::ModeParameters;
 use crate::reservation::State as Reserved;
 use crate::sanitize::State as Sanitize;
 
-/// Reservations alone begin with 1; what else there is comes before them, behind this.
+/// Tag of the SANITIZE section, which precedes the reservations (whose first byte is their version, 1).
 const WITH_SANITIZE: u8 = 2;
-/// And this comes first of all.
+/// Tag of the mode parameter section, which precedes all others.
 const WITH_MODE: u8 = 3;
 
-/// What a keeper has kept, understood.
+/// Parsed persistent state of a unit.
 #[derive(Debug, Default)]
 pub struct Kept {
     pub(crate) reservations: Reserved,
@@ -21,7 +20,9 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What is in `kept`; nothing in no bytes.
+    /// Parses stored bytes; no bytes are the state of a new unit.
+    ///
+    /// *Errors*: [`NotUnderstood`] for anything that [`Kept::emit`] does not produce.
     pub fn parse(kept: &[u8]) -> Result<Self, NotUnderstood> {
         let mut rest = Reader(kept);
         let mode = match rest.0.first() {
@@ -42,18 +43,18 @@ impl Kept {
         Ok(Self { reservations, sanitize, mode })
     }
 
-    /// True when `bytes` are what survives power loss of it.
+    /// True when `bytes` are the stored form of this state.
     #[must_use]
     pub fn is_kept_as(&self, bytes: &[u8]) -> bool {
         self.emit() == bytes
     }
 
-    /// What [`Kept::parse`] reads; no bytes where there is nothing to keep.
+    /// Emits the form that [`Kept::parse`] reads; empty where there is nothing to store.
     pub(crate) fn emit(&self) -> Vec<u8> {
         let section = |tag: u8, bytes: &[u8]| if bytes.is_empty() { Vec::new() } else { [&[tag], bytes].concat() };
         let (mode, sanitize) = (section(WITH_MODE, &self.mode.kept()), section(WITH_SANITIZE, &self.sanitize.kept()));
         let kept = [mode, sanitize, self.reservations.kept()].concat();
-        // Bytes that a restart refuses would keep the unit from serving.
+        // Bytes that cannot be parsed after a restart would take the unit out of service.
         assert!(Self::parse(&kept).is_ok(), "what is kept is understood");
         kept
     }

@@ -1,13 +1,14 @@
-//! The SCSI device server: SPC-4, SBC-4 and SAM-5 of a disk, over any [`block::BlockDevice`].
+//! SCSI device server of a direct-access block device (SPC-4, SBC-4, SAM-5) over any [`block::BlockDevice`].
 //!
-//! A [`LogicalUnit`] takes [`Command`]s and gives [`Outcome`]s; [`judge`] says before the data comes
-//! what a command moves, or that it is refused; [`absent`] answers for units that do not exist. One
-//! table, `operation.rs`, says what there is to be asked.
+//! The front end of a transport calls it; the crate itself knows no transport, does no I/O of its own and reads no
+//! clock. A [`LogicalUnit`] executes [`Command`]s and returns [`Outcome`]s. [`judge`] computes the data transfer of a
+//! command, or its refusal, before any data is solicited. [`absent`] answers for LUNs without a logical unit. One
+//! table, `operation.rs`, lists the supported operations.
 //!
-//! The modules stand in the order in which they use each other: a module imports from its own group and from those above it, and
-//! no two import each other in a circle.
+//! Modules are listed in dependency order: a module imports only from its own group and from the groups above it, and
+//! no two modules import each other in a circle.
 
-// Bytes and names.
+// Byte formats and names.
 mod cdb;
 mod designator;
 mod identity;
@@ -16,7 +17,7 @@ mod reply;
 mod sense;
 mod sensed;
 
-// A command: what is asked, what conflicts with what, and how it ends.
+// A command: operation, reservation conflicts, and completion.
 mod command;
 mod conflict;
 mod failure;
@@ -24,7 +25,7 @@ mod operation;
 mod request;
 mod shape;
 
-// State of a unit that needs no blocks.
+// State of a unit that does not touch blocks.
 mod keeper;
 mod log;
 mod nexus;
@@ -32,7 +33,7 @@ mod task_set;
 mod threshold;
 mod token;
 
-// The parts of a unit that carry out commands.
+// Components of a unit that execute commands.
 mod alua;
 mod copy;
 mod medium;
@@ -41,7 +42,7 @@ mod readiness;
 mod reservation;
 mod sanitize;
 
-// What is said of a unit, and before a command reaches one.
+// Data that a unit reports about itself, and checks that run before a command reaches a unit.
 pub mod absent;
 mod defects;
 mod inquiry;
@@ -49,7 +50,7 @@ mod judge;
 mod kept;
 mod report;
 
-// The composition.
+// The composition of the components into one logical unit.
 mod unit;
 
 #[cfg(test)]

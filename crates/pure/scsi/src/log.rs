@@ -1,4 +1,4 @@
-//! LOG SENSE (SPC-4, log parameters): counters that are counted, and nothing else.
+//! LOG SENSE (SPC-4, log parameters), limited to values that are actually counted.
 
 use crate::cdb::Cdb;
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ const BLOCK_PROVISIONING: u8 = 0x0C;
 const BACKGROUND_SCAN: u8 = 0x15;
 const STATISTICS: u8 = 0x19;
 const INFORMATIONAL_EXCEPTIONS: u8 = 0x2F;
-/// Every page, in ascending order.
+/// All pages, in ascending order.
 const PAGES: [u8; 7] = [
     SUPPORTED_PAGES,
     WRITE_ERRORS,
@@ -26,16 +26,16 @@ const PAGES: [u8; 7] = [
     INFORMATIONAL_EXCEPTIONS,
 ];
 
-/// A counter that target and initiator let run on, in binary (DU, TSD, FORMAT AND LINKING 00b).
+/// Control byte of a binary counter without thresholds (DU, TSD, FORMAT AND LINKING 00b).
 const COUNTER: u8 = 0x00;
-/// A binary list parameter.
+/// Control byte of a binary list parameter.
 const LIST: u8 = 0x03;
 
 /// SCOPE of a resource count.
 const DEDICATED: u8 = 0x01;
 const SHARED: u8 = 0x02;
 
-/// What a unit has done since it came up.
+/// Counters of a unit since it was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     reads: Cell<u64>,
@@ -47,20 +47,20 @@ pub(crate) struct Counters {
     conflicts: Cell<u64>,
 }
 
-/// What a unit has done since it came up, for its owner.
+/// Counters of a unit since it was opened, for management views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Commands that read.
+    /// Completed read commands.
     pub reads: u64,
-    /// Commands that wrote.
+    /// Completed write commands.
     pub writes: u64,
-    /// Bytes that they read.
+    /// Bytes read by them.
     pub read_bytes: u64,
-    /// Bytes that they wrote.
+    /// Bytes written by them.
     pub written_bytes: u64,
-    /// Reads and writes that the device did not do.
+    /// Reads and writes that the device failed.
     pub errors: u64,
-    /// Commands that were refused because another nexus has reserved the unit.
+    /// Commands that ended with RESERVATION CONFLICT.
     pub conflicts: u64,
 }
 
@@ -103,11 +103,11 @@ fn add(counter: &Cell<u64>, more: u64) {
     counter.set(counter.get().wrapping_add(more));
 }
 
-/// What log pages tell of a unit.
+/// Input of the log pages of a unit.
 pub(crate) struct Logged<'a> {
     pub counters: &'a Counters,
     pub block_bytes: u32,
-    /// True when the device tells its space.
+    /// True when the device reports its space.
     pub tells_space: bool,
     pub space: Option<Space>,
 }
@@ -116,7 +116,7 @@ impl Logged<'_> {
     pub(crate) fn sense(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
         let (control, page) = (cdb.u8_at(2) >> 6, cdb.u8_at(2) & 0x3F);
         let (subpage, pointer) = (cdb.u8_at(3), cdb.u16_at(5));
-        // Only cumulative values are kept: there are no thresholds and no defaults.
+        // Only cumulative values exist: there are no thresholds and no defaults.
         if control != 1 {
             return Err(Sense::cdb_bit(2, 7).into());
         }
@@ -126,8 +126,9 @@ impl Logged<'_> {
             (SUPPORTED_PAGES, 0x00) => {
                 reply.u8(page).u8(0).u16(0).bytes(&pages);
             }
-            // With subpages: the same pages, each with its subpage 0, and this one itself.
+            // With subpages: each page with its subpage 0, and this page itself.
             (SUPPORTED_PAGES, 0xFF) => {
+                // Subpage FFh of page 00h lists pages together with their subpages.
                 reply.u8(0x40 | page).u8(0xFF).u16(0).bytes(&[0, 0, 0, 0xFF]);
                 pages.iter().skip(1).for_each(|&page| {
                     reply.u8(page).u8(0);
@@ -135,10 +136,12 @@ impl Logged<'_> {
             }
             (page, 0) if pages.contains(&page) => {
                 let parameters = self.parameters(page);
+                // SPC-4: a PARAMETER POINTER beyond the last parameter is an error.
                 if parameters.last().is_none_or(|last| last.code < pointer) {
                     return Err(Sense::cdb_byte(5).into());
                 }
                 reply.u8(page).u8(0).u16(0);
+                // Only parameters from PARAMETER POINTER on are returned (SPC-4).
                 parameters.iter().filter(|parameter| parameter.code >= pointer).for_each(|p| p.emit(&mut reply));
             }
             (page, _) if pages.contains(&page) => return Err(Sense::cdb_byte(3).into()),
@@ -148,7 +151,7 @@ impl Logged<'_> {
         Ok(reply.cut(allocation))
     }
 
-    /// The pages that the unit has: one that does not tell its space has none about it.
+    /// Returns the supported pages; a device that does not report its space has no provisioning page.
     fn pages(&self) -> Vec<u8> {
         PAGES.into_iter().filter(|&page| self.tells_space || page != BLOCK_PROVISIONING).collect()
     }
@@ -156,34 +159,35 @@ impl Logged<'_> {
     fn parameters(&self, page: u8) -> Vec<Parameter> {
         let counters = self.counters;
         let block_bytes = u64::from(self.block_bytes);
-        // Total bytes processed, total uncorrected errors.
+        // 0005h: total bytes processed; 0006h: total uncorrected errors.
         let errors = |bytes, errors| vec![Parameter::counter(0x0005, bytes), Parameter::counter(0x0006, errors)];
         match page {
             WRITE_ERRORS => errors(counters.bytes_written.get(), counters.write_errors.get()),
             READ_ERRORS => errors(counters.blocks_read.get().wrapping_mul(block_bytes), counters.read_errors.get()),
             BLOCK_PROVISIONING => self.space.map_or_else(Vec::new, resource_parameters),
-            // No scan is active, and none was made: members are scrubbed below, out of sight of SCSI.
+            // No scan is active, and none was performed: members are scrubbed below the unit, invisible to SCSI.
             BACKGROUND_SCAN => vec![Parameter::list(0x0000, vec![0; 12])],
             STATISTICS => vec![Parameter::list(0x0001, self.statistics_parameter())],
-            // No exception; the temperature is not known.
+            // No exception; the temperature is unknown (FFh).
             INFORMATIONAL_EXCEPTIONS => vec![Parameter::list(0x0000, vec![0x00, 0x00, 0xFF, 0x00])],
             _ => Vec::new(),
         }
     }
 
-    /// General access statistics: commands and blocks; times are not kept, and zero.
+    /// General Access Statistics and Performance: command and block counts; times are not measured and zero.
     fn statistics_parameter(&self) -> Vec<u8> {
         let counters = self.counters;
         let block_bytes = u64::from(self.block_bytes);
         let blocks_written = counters.bytes_written.get() / block_bytes;
         let kept = [counters.reads.get(), counters.writes.get(), blocks_written, counters.blocks_read.get()];
         let mut values: Vec<u8> = kept.into_iter().flat_map(u64::to_be_bytes).collect();
+        // The remaining fields are times, which are reported as zero.
         values.resize(64, 0);
         values
     }
 }
 
-/// What is available, which other units share, and what is used, which is the unit's own.
+/// Returns the available space, which is shared with other units, and the used space, which is the unit's own.
 fn resource_parameters(space: Space) -> Vec<Parameter> {
     let Resources { available, used } = Resources::of(space);
     let resource = |code, count: u32, scope| {

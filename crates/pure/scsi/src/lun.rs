@@ -1,14 +1,15 @@
-//! Logical unit numbers and their addressing forms (SAM-5, logical unit number).
+//! Logical unit numbers and their addressing methods (SAM-5, logical unit number).
 
-/// A logical unit number as it stands in a PDU: eight bytes, four levels.
+/// Logical unit number as it appears in a PDU: eight bytes, four levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lun(pub u64);
 
 impl Lun {
-    /// The largest number that a single-level form can say.
+    /// Largest number that a single-level form can represent (14 bits).
     pub const NUMBER_MAX: u16 = 0x3FFF;
 
-    /// The form in which `number` is reported: peripheral addressing up to 255, flat space beyond.
+    /// Returns the form in which `number` is reported: peripheral device addressing up to 255, flat space addressing
+    /// above.
     ///
     /// *Panics*: when the number is above [`Lun::NUMBER_MAX`].
     #[must_use]
@@ -18,15 +19,15 @@ impl Lun {
         Self(u64::from(method | number) << 48)
     }
 
-    /// The number that the form says, or `None` when it says no number that a unit here can have:
-    /// another bus, a second level, a well-known unit, a reserved method.
+    /// Returns the number that the form represents, or `None` for a form that no unit here has: another bus, a second
+    /// level, a well-known logical unit, a reserved method.
     #[inline]
     #[must_use]
     pub fn number(self) -> Option<u16> {
         let [first, second, rest @ ..] = self.0.to_be_bytes();
         let number = u16::from_be_bytes([first, second]) & Self::NUMBER_MAX;
         match first >> 6 {
-            // Peripheral: a bus other than 0 is a level of its own.
+            // Peripheral device addressing: a bus other than 0 is a second level.
             0b00 if first == 0 && rest == [0; 6] => Some(number),
             0b01 if rest == [0; 6] => Some(number),
             0b11 => self.extended_flat(),
@@ -34,7 +35,7 @@ impl Lun {
         }
     }
 
-    /// Extended flat space addressing: method 11b, a length of one or two words, extended method 2h.
+    /// Parses extended flat space addressing: method 11b, a length of one or two words, extended method 2h.
     fn extended_flat(self) -> Option<u16> {
         let [method, number @ ..] = self.0.to_be_bytes();
         let number = match (method, number) {

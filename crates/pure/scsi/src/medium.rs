@@ -1,9 +1,10 @@
-//! The medium of a logical unit: its blocks are read and changed here. Only the work of SANITIZE goes past it, to the device.
+//! Medium of a logical unit: all reads and changes of its blocks. Only the work of SANITIZE bypasses it and uses the
+//! device.
 //!
-//! With every read and change goes what SCSI keeps of it: counters, ROD tokens that end when their blocks change, the
-//! thresholds of thin provisioning, WCE and FUA. The modules below are the commands on blocks, each a function on the medium.
-//! The unit has admitted them before: the medium knows no reservations, and must never be asked for blocks that the device
-//! does not have.
+//! With every read and change go the SCSI side effects: counters, ROD tokens that are canceled when their blocks
+//! change, the thresholds of thin provisioning, WCE and FUA. The modules below are the commands on blocks, each a
+//! function of the medium. The unit has admitted the command before: the medium does not check reservations, and must
+//! never be asked for blocks that the device does not have.
 
 pub(crate) mod capacity;
 pub(crate) mod compare;
@@ -23,25 +24,25 @@ use crate::token::Tokens;
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, View, Written};
 use std::rc::Rc;
 
-/// How many bad places a READ looks behind for blocks that it can still send.
+/// Limit on the bad blocks that a READ steps back over to find data that it can still send.
 const BAD_PLACES_MAX: usize = 8;
 
-/// The blocks of one logical unit.
+/// Blocks of one logical unit.
 #[derive(Debug)]
 pub(crate) struct Medium<D> {
     device: D,
     provisioning: Provisioning,
-    /// True when the device tells its space: a thin one, with thresholds.
+    /// True when the device reports its space: a thin unit, with thresholds.
     tells_space: bool,
     counters: Counters,
     tokens: Tokens,
     thresholds: ThresholdWatch,
     mode: Rc<ModePages>,
-    /// Who is told of a threshold.
+    /// Receivers of threshold unit attentions.
     nexuses: Rc<Nexuses>,
 }
 
-/// What was read is what was asked for.
+/// Asserts that the device returned exactly the requested bytes.
 #[inline]
 fn assert_whole(data: &Rope, extent: Extent, geometry: Geometry) {
     let bytes = extent.len.bytes(geometry.block_bytes);
@@ -49,10 +50,12 @@ fn assert_whole(data: &Rope, extent: Extent, geometry: Geometry) {
 }
 
 impl<D: BlockDevice> Medium<D> {
-    /// The medium on `device`. It is thin when the device tells its space, whatever `provisioning` says.
+    /// Creates the medium on `device`. A device that reports its space makes it thin provisioned, regardless of
+    /// `provisioning`.
     pub(crate) fn new(device: D, provisioning: Provisioning, mode: Rc<ModePages>, nexuses: Rc<Nexuses>) -> Self {
         assert!(device.geometry().block_bytes > 0, "a device has blocks of some size");
         let tells_space = device.space().is_some();
+        // A device that reports its space can run out of it, so hosts have to know that the unit is thin.
         let provisioning = if tells_space { Provisioning::Thin } else { provisioning };
         let (counters, tokens, thresholds) = (Counters::default(), Tokens::default(), ThresholdWatch::default());
         Self { device, provisioning, tells_space, counters, tokens, thresholds, mode, nexuses }
@@ -91,8 +94,9 @@ impl<D: BlockDevice> Medium<D> {
         self.provisioning != Provisioning::Full && geometry.discard_zeroes
     }
 
-    /// READ: the blocks of `extent`, or those before the first bad one with the sense of it.
+    /// READ: returns the blocks of `extent`, or the blocks before the first bad one with its sense.
     pub(crate) async fn read(&self, extent: Extent) -> Result<Rope, Failure> {
+        // The device is never asked for nothing.
         if extent.is_empty() {
             self.counters.count_read(0);
             return Ok(Rope::new());
@@ -103,24 +107,25 @@ impl<D: BlockDevice> Medium<D> {
                 self.counters.count_read(extent.len.0);
                 Ok(data)
             }
+            // Boxed, because the rare error path would enlarge the future of every READ.
             Err(error) if error.kind == IoErrorKind::Medium => Err(Box::pin(self.read_before(extent, error)).await),
             Err(error) => Err(read_failure(error)),
         }
     }
 
-    /// READ where the device does it without waiting; `None` when nothing was done.
+    /// READ for a device that completes synchronously; `None` when nothing was done.
     #[inline]
     pub(crate) fn read_at_once(&self, extent: Extent, geometry: Geometry) -> Option<Rope> {
         assert!(geometry.all().contains(extent), "a READ is admitted to blocks that are there");
-        // What is behind an error is found on the long way.
+        // An error is handled by the slow path, which reads again.
         let data = self.device.read_at_once(extent)?.ok()?;
         assert_whole(&data, extent, geometry);
         self.counters.count_read(extent.len.0);
         Some(data)
     }
 
-    /// Reads what of `extent` lies before the blocks that `error` names, which are then the first bad ones: an
-    /// initiator keeps what comes before the block that INFORMATION names.
+    /// Reads the part of `extent` before the blocks that `error` names, and steps back while that part is bad, too. An
+    /// initiator keeps the data before the block in INFORMATION, so all of it must be good.
     async fn read_before(&self, extent: Extent, mut error: IoError) -> Failure {
         for _ in 0..BAD_PLACES_MAX {
             let before = Extent { len: error.extent.start - extent.start, ..extent };
@@ -130,25 +135,25 @@ impl<D: BlockDevice> Medium<D> {
             let read = self.device.read(before).await;
             match self.check_read(before, read) {
                 Ok(data) => return Failure::CheckBehind(Box::new((read_sense(error), data))),
-                // Worse than it looked: there is a bad place before it, or no device.
+                // The part before has a bad block of its own, or the device has failed.
                 Err(earlier) => error = earlier,
             }
             if error.kind != IoErrorKind::Medium {
                 return read_failure(error);
             }
         }
-        // Nothing is sent, so no block may be taken for one that was read.
+        // No data is sent, so INFORMATION names the first block: no block may be taken for one that was read.
         read_failure(error.at(extent))
     }
 
-    /// Reads blocks, at least one, for a command other than READ.
+    /// Reads at least one block for a command other than READ.
     pub(crate) async fn read_blocks(&self, extent: Extent) -> Result<Rope, Failure> {
         assert!(!extent.is_empty(), "a device is not asked for nothing");
         let read = self.device.read(extent).await;
         self.check_read(extent, read).map_err(read_failure)
     }
 
-    /// What the device made of reading `extent`: counted, and placed within it.
+    /// Checks the result of reading `extent`: counts an error and restricts it to the extent.
     fn check_read(&self, extent: Extent, read: Result<Rope, IoError>) -> Result<Rope, IoError> {
         match read {
             Ok(data) => {
@@ -162,14 +167,16 @@ impl<D: BlockDevice> Medium<D> {
         }
     }
 
-    /// Writes `data` from `start` on and makes it stable, unless WCE is one and `fua` is not; counts it as a WRITE.
+    /// Writes `data` from `start` on and makes it stable unless WCE is one and `fua` is not set. Counted as a WRITE.
     pub(crate) async fn write(&self, start: Lba, data: View, fua: bool) -> Result<Rope, Failure> {
         let bytes = data.len();
         if bytes > 0 {
+            // Tokens are canceled before the change, so that no copy reads new blocks under an old token.
             self.about_to_write(start, bytes);
-            // Not by way of `write_blocks`, whose future would hold the data once more.
+            // Not through `write_blocks`: its future would hold the data a second time.
             let written = self.device.write(start, data).await;
             let written = self.check_written(start, bytes, written)?;
+            // Without WCE, GOOD promises stable data; FUA demands the same for one command.
             if fua || !self.mode.get().write_cache {
                 self.make_stable(written).await?;
             }
@@ -178,7 +185,7 @@ impl<D: BlockDevice> Medium<D> {
         Ok(Rope::new())
     }
 
-    /// WRITE of all of `extent` where the device does it without waiting; `None` when nothing was done.
+    /// WRITE of all of `extent` for a device that completes synchronously; `None` when nothing was done.
     #[inline]
     pub(crate) fn write_at_once(
         &self,
@@ -187,20 +194,24 @@ impl<D: BlockDevice> Medium<D> {
         fua: bool,
         geometry: Geometry,
     ) -> Option<Result<(), Failure>> {
+        // A flush would have to be awaited.
         if geometry.volatile_cache && (fua || !self.mode.get().write_cache) {
             return None;
         }
         assert!(geometry.all().contains(extent), "a WRITE is admitted to blocks that are there");
         assert_eq!(data.len() as u64, extent.len.bytes(geometry.block_bytes), "a WRITE fills all of its blocks");
         let written = self.device.write_at_once(extent.start, data)?;
+        // Canceled after the write here: it is synchronous, so no copy can read in between.
         self.about_to_write(extent.start, data.len());
         Some(self.check_changed(extent, written).map(|_written| self.counters.count_write(data.len())))
     }
 
-    /// WRITE ATOMIC (16) of SBC-4. The task set lets nobody else see its blocks meanwhile, and the device leaves them old or new.
+    /// WRITE ATOMIC (16) of SBC-4. The task set excludes other commands from its blocks, and the device leaves either
+    /// the old or the new content after a crash.
     pub(crate) async fn write_atomic(&self, extent: Extent, data: View, fua: bool) -> Result<Rope, Failure> {
         let bytes = data.len();
         if !extent.is_empty() {
+            // Canceled before the change, as for a WRITE.
             self.tokens.cancel(extent);
             let written = self.device.write_atomic(extent.start, data).await;
             let written = self.check_changed(extent, written)?;
@@ -212,7 +223,7 @@ impl<D: BlockDevice> Medium<D> {
         Ok(Rope::new())
     }
 
-    /// Writes blocks, at least one, for a command other than WRITE; stable when [`Medium::make_stable`] says so.
+    /// Writes at least one block for a command other than WRITE; stable after [`Medium::make_stable`].
     pub(crate) async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
         let bytes = data.len();
         assert!(bytes > 0, "a device is not given nothing");
@@ -221,15 +232,16 @@ impl<D: BlockDevice> Medium<D> {
         self.check_written(start, bytes, written)
     }
 
-    /// A token that stands for one of the blocks that `bytes` from `start` on fill is not valid any more.
+    /// Cancels ROD tokens that represent any of the blocks that `bytes` from `start` on cover.
     fn about_to_write(&self, start: Lba, bytes: usize) {
+        // Common case: no token exists, so the extent is not computed.
         if self.tokens.are_some_valid() {
             let blocks = bytes as u64 / u64::from(self.device.geometry().block_bytes);
             self.tokens.cancel(Extent { start, len: Blocks(blocks) });
         }
     }
 
-    /// What the device made of writing `bytes` from `start` on.
+    /// Checks the result of writing `bytes` from `start` on.
     fn check_written(&self, start: Lba, bytes: usize, written: Result<Written, IoError>) -> Result<Written, Failure> {
         let (bytes, block_bytes) = (bytes as u64, u64::from(self.device.geometry().block_bytes));
         let blocks = bytes / block_bytes;
@@ -237,7 +249,7 @@ impl<D: BlockDevice> Medium<D> {
         self.check_changed(Extent { start, len: Blocks(blocks) }, written)
     }
 
-    /// Frees the blocks of `extent`.
+    /// Discards the blocks of `extent`.
     pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, Failure> {
         assert!(!extent.is_empty(), "a device is not asked to discard nothing");
         self.tokens.cancel(extent);
@@ -245,26 +257,29 @@ impl<D: BlockDevice> Medium<D> {
         self.check_changed(extent, written)
     }
 
-    /// Frees the blocks of `extent` for UNMAP, which asks and does not demand: `None` where freeing them would take space (a
-    /// part of a granule that a snapshot shares). The blocks stay as they are then, and nobody is told that space is short.
+    /// Discards the blocks of `extent` for UNMAP, which is a request without guarantee: `None` where freeing them would
+    /// take space (a part of a granule that a snapshot shares). Their content is unchanged then, and the shortage is
+    /// not reported.
     pub(crate) async fn unmap(&self, extent: Extent) -> Result<Option<Written>, Failure> {
         assert!(!extent.is_empty(), "a device is not asked to discard nothing");
         self.tokens.cancel(extent);
         let written = self.device.discard(extent).await;
+        // SBC-4 UNMAP: the device server may leave blocks mapped.
         if written.as_ref().is_err_and(|error| error.kind == IoErrorKind::NoSpace) {
             return Ok(None);
         }
         self.check_changed(extent, written).map(Some)
     }
 
-    /// What the device made of writing or discarding `extent`: counted, placed within it, and held against the
-    /// thresholds.
+    /// Checks the result of changing `extent`: evaluates the thresholds, counts an error and restricts it to the
+    /// extent.
     fn check_changed(&self, extent: Extent, written: Result<Written, IoError>) -> Result<Written, Failure> {
+        // Space can be exhausted by any change, also by one that has failed.
         self.check_thresholds();
         written.map_err(|error| self.write_error(within(extent, error)))
     }
 
-    /// The run that `extent`, which is not empty, begins with.
+    /// Returns the first run of equal provisioning state in the non-empty `extent`.
     pub(crate) async fn run(&self, extent: Extent) -> Result<Run, Failure> {
         assert!(!extent.is_empty(), "a device is not asked about nothing");
         let run = self.device.run(extent).await.map_err(read_failure)?;
@@ -273,19 +288,20 @@ impl<D: BlockDevice> Medium<D> {
         Ok(run)
     }
 
-    /// What was written survives power loss.
+    /// Makes `written` survive power loss.
     pub(crate) async fn make_stable(&self, written: Written) -> Result<(), Failure> {
+        // A device without a volatile cache acknowledges only stable data.
         if self.device.geometry().volatile_cache { self.flush(written).await } else { Ok(()) }
     }
 
-    /// What commands that ended before have written survives power loss, where the device has a volatile cache.
+    /// Makes the writes of completed commands survive power loss, where the device has a volatile cache.
     pub(crate) async fn make_earlier_writes_stable(&self) -> Result<(), Failure> {
         self.make_stable(earlier_writes()).await
     }
 
-    /// SYNCHRONIZE CACHE (SBC-4). What was answered is stable already; the flush is for what
-    /// aborted commands left behind, and tells of a device that failed one. IMMED allows an early answer
-    /// and does not ask for one.
+    /// SYNCHRONIZE CACHE (SBC-4). Without WCE, acknowledged writes are stable already; the flush covers data that
+    /// aborted commands left behind and reports a device that failed a flush. IMMED permits an early response and does
+    /// not require one, so it is ignored.
     pub(crate) async fn synchronize_cache(&self) -> Result<Rope, Failure> {
         self.flush(earlier_writes()).await?;
         Ok(Rope::new())
@@ -303,8 +319,8 @@ impl<D: BlockDevice> Medium<D> {
         write_failure(error)
     }
 
-    /// Every nexus will be told of each threshold of a host's that was reached since the last look, once per crossing (38/07).
-    /// Costs nothing while no host has enabled a threshold.
+    /// Establishes 38/07 for every nexus for each host threshold that was crossed since the last check, once per
+    /// crossing. Costs nothing while no host has enabled a threshold.
     pub(crate) fn check_thresholds(&self) {
         let crossed = self.thresholds.check(self.mode.get().thresholds, || self.device.space());
         if crossed.available {
@@ -315,15 +331,16 @@ impl<D: BlockDevice> Medium<D> {
         }
     }
 
-    /// Thresholds that MODE SELECT changed are armed anew: one that is reached already is told.
+    /// Re-arms the thresholds that MODE SELECT changed: one that is exceeded already is reported at once.
     pub(crate) fn rearm_thresholds(&self, before: Thresholds) {
         assert!(self.tells_space || before == self.mode.get().thresholds, "only a thin unit has thresholds");
+        // Re-armed before the check, so that a threshold that is exceeded already is reported.
         self.thresholds.rearm(before, self.mode.get().thresholds);
         self.check_thresholds();
     }
 }
 
-/// Stands for the writes of commands that ended before: the device accepted them then.
+/// Represents the writes of completed commands, which the device accepted earlier.
 fn earlier_writes() -> Written {
     Written::attest()
 }

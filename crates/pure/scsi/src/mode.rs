@@ -19,7 +19,7 @@ use std::cell::Cell;
 const WRITE_PROTECTED: u8 = 0x80;
 const DPO_FUA: u8 = 0x10;
 
-/// Which values MODE SENSE asks for.
+/// PAGE CONTROL of MODE SENSE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageControl {
     Current,
@@ -28,7 +28,7 @@ pub(crate) enum PageControl {
     Saved,
 }
 
-/// The two forms of the mode parameter header.
+/// Mode parameter header of the 6-byte and of the 10-byte commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     Short,
@@ -37,6 +37,7 @@ pub(crate) enum Header {
 
 impl Header {
     pub(crate) fn of(cdb: Cdb) -> Self {
+        // The operation codes of the 6-byte commands are below 20h.
         if cdb.operation_code() < 0x20 { Self::Short } else { Self::Long }
     }
 
@@ -48,19 +49,19 @@ impl Header {
     }
 }
 
-/// The mode parameters of a unit: those in force, and those that a reset and a restart bring back.
+/// Mode parameters of a unit: current values, and saved values, which a reset or a restart restores.
 #[derive(Debug, Default)]
 pub(crate) struct ModePages {
     current: Cell<ModeParameters>,
     saved: Cell<ModeParameters>,
 }
 
-/// What MODE SENSE and MODE SELECT must know of the unit beside its mode parameters.
+/// Properties of the unit that MODE SENSE and MODE SELECT depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
-    /// The device tells its space, so there is a page of thresholds.
+    /// True when the device reports its space: the page of thresholds exists.
     pub tells_space: bool,
-    /// SP of MODE SELECT is known: what hosts set has a place that survives power loss.
+    /// True when SP of MODE SELECT is supported: the unit has a keeper.
     pub can_save: bool,
 }
 
@@ -83,26 +84,26 @@ impl ModePages {
         self.saved.set(parameters);
     }
 
-    /// `parameters` were kept: they are in force and saved.
+    /// Makes `parameters`, which were read from the keeper, current and saved.
     pub(crate) fn restore(&self, parameters: ModeParameters) {
         assert!(!parameters.write_cache, "WCE is the owner's and is not saved");
         self.current.set(parameters);
         self.saved.set(parameters);
     }
 
-    /// The saved parameters are in force. WCE stays: the owner of the unit decides on it.
+    /// Makes the saved parameters current. WCE stays, because the owner of the unit sets it.
     pub(crate) fn reset(&self) {
         self.current.set(ModeParameters { write_cache: self.current.get().write_cache, ..self.saved.get() });
     }
 
-    /// WCE is so; true when that is new.
+    /// Sets WCE; true when it changed.
     pub(crate) fn set_write_cache(&self, enabled: bool) -> bool {
         let before = self.current.get();
         self.current.set(ModeParameters { write_cache: enabled, ..before });
         before.write_cache != enabled
     }
 
-    /// Answers MODE SENSE of a nexus that may not write if `is_read_only`.
+    /// Executes MODE SENSE; `is_read_only` sets WP.
     pub(crate) fn sense(&self, job: &Job, setting: Setting, is_read_only: bool) -> Result<Rope, Failure> {
         let (cdb, allocation, geometry) = (job.request.cdb, job.request.need.data_in, job.geometry);
         let header = Header::of(cdb);
@@ -110,18 +111,22 @@ impl ModePages {
             0 => PageControl::Current,
             1 => PageControl::Changeable,
             2 => PageControl::Default,
+            // Page control 11b: saved values exist only if they can be stored.
             _ if setting.can_save => PageControl::Saved,
             _ => return Err(Sense::illegal(AdditionalSense::SAVING_PARAMETERS_NOT_SUPPORTED).into()),
         };
         let pages = pages_of(cdb, setting.tells_space)?;
+        // DBD: the initiator does not want the block descriptor.
         let descriptor = if cdb.bit(1, 3) {
             Vec::new()
         } else {
+            // LLBAA permits the long block descriptor, in the 10-byte command only.
             let long = header == Header::Long && cdb.bit(1, 4);
             block_descriptor(geometry, long)
         };
         let current = self.current.get();
         let parameters = match control {
+            // WCE is not saved, so the saved page reports its current value.
             PageControl::Saved => ModeParameters { write_cache: current.write_cache, ..self.saved.get() },
             _ => current,
         };
@@ -158,7 +163,9 @@ fn with_header(is_protected: bool, header: Header, descriptor: &[u8], body: &Rep
     reply
 }
 
-/// The pages that MODE SENSE asks for.
+/// Returns the pages that MODE SENSE requests.
+///
+/// *Errors*: 24/00 for an unknown page or subpage.
 fn pages_of(cdb: Cdb, tells_space: bool) -> Result<Vec<&'static Page>, Sense> {
     let (code, subpage) = (cdb.u8_at(2) & 0x3F, cdb.u8_at(3));
     let mut pages: Vec<_> = pages::pages(tells_space).filter(|page| code == ALL_PAGES || page.code == code).collect();
@@ -166,7 +173,7 @@ fn pages_of(cdb: Cdb, tells_space: bool) -> Result<Vec<&'static Page>, Sense> {
         return Err(Sense::cdb_bit(2, 5));
     }
     pages.retain(|page| subpage == ALL_SUBPAGES || page.subpage == subpage);
-    // "All pages" goes with all subpages or with none.
+    // "All pages" is valid with subpage 00h or FFh only.
     if pages.is_empty() || (code == ALL_PAGES && !matches!(subpage, 0 | ALL_SUBPAGES)) {
         return Err(Sense::cdb_byte(3));
     }
@@ -176,13 +183,13 @@ fn pages_of(cdb: Cdb, tells_space: bool) -> Result<Vec<&'static Page>, Sense> {
 pub(crate) const SHORT_DESCRIPTOR_BYTES: usize = 8;
 pub(crate) const LONG_DESCRIPTOR_BYTES: usize = 16;
 
-/// The mode parameter block descriptor: how many blocks, of how many bytes.
+/// Returns the mode parameter block descriptor: number of blocks and block length.
 pub(crate) fn block_descriptor(geometry: Geometry, long: bool) -> Vec<u8> {
     let mut descriptor = Reply::new();
     if long {
         descriptor.u64(geometry.blocks.0).u32(0).u32(geometry.block_bytes);
     } else {
-        // The length of a block has three bytes here, below a reserved one.
+        // LOGICAL BLOCK LENGTH has three bytes here, below a reserved one.
         descriptor.u32(u32::try_from(geometry.blocks.0).unwrap_or(u32::MAX)).u32(geometry.block_bytes);
     }
     descriptor.as_bytes().to_vec()

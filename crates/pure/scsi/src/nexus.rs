@@ -1,5 +1,4 @@
-//! The I_T nexuses of a logical unit: their names and ports, the unit attentions that each has pending, whether it may write, and
-//! its commands that wait for data.
+//! I_T nexuses of a logical unit: port names, pending unit attentions, write protection, and commands awaiting data.
 
 mod attention;
 mod incoming;
@@ -19,13 +18,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Who reaches the unit.
+/// Nexuses attached to the unit.
 #[derive(Debug, Default)]
 pub(crate) struct Nexuses {
     known: RefCell<BTreeMap<NexusId, Known>>,
-    /// How many of them have something to be told: a command looks at this and, when it is zero, no further.
+    /// Number of nexuses with a pending unit attention. Every command reads this cell and searches the map only when it
+    /// is not zero.
     untold: Cell<usize>,
-    /// How many of them may not write: as cheap to look at.
+    /// Number of write-protected nexuses, for the same reason.
     readers: Cell<usize>,
 }
 
@@ -41,6 +41,7 @@ struct Known {
 
 impl Nexuses {
     pub(crate) fn attach(&self, nexus: NexusId, name: Rc<ItNexus>, port: Rc<TargetPort>, standing: Standing) {
+        // A nexus identifier that is attached again starts without the unit attentions of its previous session.
         self.detach(nexus);
         let known = Known { port, name, standing, pending: Pending::default(), read_only: false, incoming: None };
         let before = self.known.borrow_mut().insert(nexus, known);
@@ -65,15 +66,15 @@ impl Nexuses {
         }
     }
 
-    /// Commands of `nexus` that wait for their data are counted there.
+    /// Sets the counter of commands of `nexus` that await their data.
     pub(crate) fn set_incoming(&self, nexus: NexusId, incoming: Arc<Incoming>) {
         if let Some(known) = self.known.borrow_mut().get_mut(&nexus) {
             known.incoming = Some(incoming);
         }
     }
 
-    /// Commands of those that `concerned` picks which wait for their data are cleared, and are answered with TASK ABORTED
-    /// where `is_told` says so; those who had some.
+    /// Clears the commands awaiting data of all nexuses that `concerned` selects; they end with TASK ABORTED where
+    /// `is_told` is set. Returns the nexuses that had such commands.
     pub(crate) fn clear_incoming(&self, is_told: bool, concerned: impl Fn(NexusId) -> bool) -> BTreeSet<NexusId> {
         let known = self.known.borrow();
         let some = known.iter().filter_map(|(&nexus, known)| Some((nexus, known.incoming.as_ref()?)));
@@ -81,29 +82,29 @@ impl Nexuses {
         cleared.inspect(|(_, incoming)| incoming.clear(is_told)).map(|(nexus, _)| nexus).collect()
     }
 
-    /// True when `nexus` may not write.
+    /// True when `nexus` is write protected.
     pub(crate) fn is_read_only(&self, nexus: NexusId) -> bool {
         self.readers.get() > 0 && self.known.borrow().get(&nexus).is_some_and(|known| known.read_only)
     }
 
-    /// The port through which `nexus` comes.
+    /// Returns the target port of `nexus`.
     pub(crate) fn port(&self, nexus: NexusId) -> Option<Rc<TargetPort>> {
         self.known.borrow().get(&nexus).map(|known| known.port.clone())
     }
 
-    /// Those who come through ports of these groups.
+    /// Returns the nexuses that are logged in through ports of these groups.
     pub(crate) fn through(&self, groups: &[u16]) -> BTreeSet<NexusId> {
         let known = self.known.borrow();
         let comes = |(_, known): &(&NexusId, &Known)| groups.contains(&known.port.portal_group_tag);
         known.iter().filter(comes).map(|(&nexus, _)| nexus).collect()
     }
 
-    /// What `nexus` is called, and the port through which it comes.
+    /// Returns the names of the two ports of `nexus`, and its target port.
     pub(crate) fn names(&self, nexus: NexusId) -> Option<(Rc<ItNexus>, Rc<TargetPort>)> {
         self.known.borrow().get(&nexus).map(|known| (known.name.clone(), known.port.clone()))
     }
 
-    /// Those of `named` that are logged in, with what stands beside their names.
+    /// Resolves names to attached nexuses and returns each with the value paired with its name.
     pub(crate) fn called<T: Copy>(&self, named: &[(Rc<ItNexus>, T)]) -> Vec<(NexusId, T)> {
         let count = named.len();
         let named: BTreeMap<&ItNexus, T> = named.iter().map(|(name, beside)| (&**name, *beside)).collect();
@@ -112,17 +113,17 @@ impl Nexuses {
         known.iter().filter_map(|(&nexus, known)| Some((nexus, *named.get(&*known.name)?))).collect()
     }
 
-    /// The initiator ports that are logged in.
+    /// Returns the initiator ports that are logged in.
     pub(crate) fn initiators(&self) -> BTreeSet<InitiatorPort> {
         self.known.borrow().values().map(|known| known.name.initiator.clone()).collect()
     }
 
-    /// What `nexus` is to the persistent reservation.
+    /// Returns the role of `nexus` with regard to the persistent reservation.
     pub(crate) fn standing(&self, nexus: NexusId) -> Standing {
         self.known.borrow().get(&nexus).map_or(Standing::Stranger, |known| known.standing)
     }
 
-    /// Looks anew what everybody is to the persistent reservation.
+    /// Recomputes the reservation role of every nexus.
     pub(crate) fn set_standings(&self, standing: impl Fn(&ItNexus) -> Standing) {
         self.known.borrow_mut().values_mut().for_each(|known| known.standing = standing(&known.name));
     }
@@ -131,7 +132,7 @@ impl Nexuses {
         self.untold.get() == 0
     }
 
-    /// Takes what `nexus` is to be told first.
+    /// Takes the pending unit attention of `nexus` with the highest precedence.
     pub(crate) fn take(&self, nexus: NexusId) -> Option<UnitAttention> {
         let mut taken = None;
         self.change(nexus, |pending| taken = pending.take());
@@ -150,7 +151,7 @@ impl Nexuses {
         self.establish_for_others(None, attention);
     }
 
-    /// Establishes `attention` for all but `one`.
+    /// Establishes `attention` for all nexuses except `one`.
     pub(crate) fn establish_for_others(&self, one: Option<NexusId>, attention: UnitAttention) {
         let nexuses: Vec<_> = self.known.borrow().keys().copied().filter(|&nexus| Some(nexus) != one).collect();
         nexuses.into_iter().for_each(|nexus| self.establish(nexus, attention));
@@ -159,6 +160,7 @@ impl Nexuses {
     fn change(&self, nexus: NexusId, change: impl FnOnce(&mut Pending)) {
         let mut known = self.known.borrow_mut();
         let Some(Known { pending, .. }) = known.get_mut(&nexus) else { return };
+        // The counter follows transitions between none and some pending, not the number of attentions.
         let before = usize::from(!pending.is_empty());
         change(pending);
         let after = usize::from(!pending.is_empty());

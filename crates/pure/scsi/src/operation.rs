@@ -1,12 +1,12 @@
-//! The one table of what a logical unit can be asked: it drives dispatch, the check of reserved bits,
-//! what a command moves, and REPORT SUPPORTED OPERATION CODES.
+//! Table of the supported operations. It drives dispatch, the check of reserved bits, the computation of transfer
+//! lengths, and REPORT SUPPORTED OPERATION CODES.
 
 use crate::cdb::{CDB_BYTES_MAX, Cdb};
 use crate::conflict::Access;
 use crate::sense::{AdditionalSense, Sense};
 use std::fmt;
 
-/// What an operation does; the lengths of a CDB are variants of one verb.
+/// Function of an operation; CDBs of different lengths share one verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     CompareAndWrite,
@@ -50,61 +50,61 @@ pub(crate) enum Verb {
     WriteUsingToken,
 }
 
-/// What an operation moves, and where its CDB says how much.
+/// Data transfer of an operation, and the position of its length in the CDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
     None,
-    /// An answer of at most the allocation length in the `bytes` bytes at `at`.
+    /// Data-in of at most the allocation length, which is in the `bytes` bytes at `at`.
     Answer {
         at: u32,
         bytes: u32,
     },
-    /// An answer of one length.
+    /// Data-in of a fixed length.
     FixedAnswer(u8),
-    /// A parameter list of the length in the `bytes` bytes at `at`.
+    /// Parameter list of the length in the `bytes` bytes at `at`.
     List {
         at: u32,
         bytes: u32,
     },
-    /// The blocks of the extent, to the initiator.
+    /// Blocks of the extent to the initiator.
     BlocksIn,
-    /// The blocks of the extent, from the initiator.
+    /// Blocks of the extent from the initiator.
     BlocksOut,
-    /// The blocks of the extent twice: to compare with, and to write.
+    /// Blocks of the extent twice from the initiator: to compare, and to write.
     BlocksTwice,
-    /// What BYTCHK says: nothing, the blocks, or one block.
+    /// As BYTCHK selects: no data, the blocks, or one block.
     ByteCheck,
-    /// One block, or none where NDOB is set.
+    /// One block, or no data where NDOB is set.
     OneBlock,
 }
 
 impl Data {
-    /// The initiator's, or some of it is where the CDB says so.
+    /// True when the initiator sends data, at least with some values of the CDB.
     pub(crate) fn goes_out(&self) -> bool {
         !matches!(self, Self::None | Self::Answer { .. } | Self::FixedAnswer(_) | Self::BlocksIn)
     }
 }
 
-/// Which operations there are only for some units, and whether this is one of them.
+/// Optional features of a unit on which operations depend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offered {
-    /// UNMAP, and what unmaps.
+    /// UNMAP and operations that unmap.
     pub unmap: bool,
     /// WRITE ATOMIC.
     pub atomic: bool,
-    /// SANITIZE.
+    /// SANITIZE, except CRYPTOGRAPHIC ERASE.
     pub sanitize: bool,
-    /// CRYPTOGRAPHIC ERASE.
+    /// SANITIZE, CRYPTOGRAPHIC ERASE.
     pub key: bool,
-    /// What ejects and loads.
+    /// Removable medium: PREVENT ALLOW MEDIUM REMOVAL, LOEJ.
     pub removable: bool,
 }
 
 impl Offered {
-    /// Every operation.
+    /// All features, so that every row of the table is known.
     pub(crate) const ALL: Self = Self { unmap: true, atomic: true, sanitize: true, key: true, removable: true };
 
-    /// The flags of operations that there are not.
+    /// Returns the flags of operations that the unit does not offer.
     fn missing(self) -> u16 {
         let Self { unmap, atomic, sanitize, key, removable } = self;
         let conditions =
@@ -113,68 +113,68 @@ impl Offered {
     }
 }
 
-/// Operations that not every unit has.
+/// Flags of operations that depend on a feature of the unit.
 const CONDITIONAL: u16 = UNMAPS | ATOMIC | SANITIZES | KEYED | REMOVABLE;
 
-/// One row of the table.
+/// Row of the table of operations.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub name: &'static str,
     pub verb: Verb,
-    /// How it fares when another nexus has reserved the unit.
+    /// Treatment when another nexus holds a reservation.
     pub access: Access,
     pub data: Data,
     pub cdb_bytes: u8,
     flags: u16,
-    /// The CDB usage data of REPORT SUPPORTED OPERATION CODES: ones where a bit is looked at.
+    /// CDB usage data of REPORT SUPPORTED OPERATION CODES: ones for bits that are evaluated.
     usage: [u8; CDB_BYTES_MAX],
-    /// Ones where a bit may be anything.
+    /// Mask of the bits that may have any value: evaluated or ignored ones.
     free: u128,
 }
 
-/// Not served while the unit is stopped, or its medium is not there.
+/// Needs the medium: NOT READY while the unit is stopped or the medium is absent.
 const MEDIUM: u16 = 1;
-/// Refused while the unit is write-protected.
+/// Refused while the unit is write protected.
 const WRITES: u16 = 2;
-/// The operation code has service actions.
+/// One of several service actions of its operation code.
 const ACTION: u16 = 4;
-/// Answered although a unit attention is pending, which stays pending.
+/// Executed despite a pending unit attention, which stays pending.
 const QUIET: u16 = 8;
-/// Known only where UNMAP is offered.
+/// Supported only where UNMAP is offered.
 const UNMAPS: u16 = 16;
 /// Runs alone on its blocks.
 const ALONE: u16 = 32;
-/// Served through a target port group that is in standby (SPC-4, standby state).
+/// Supported through a target port group in standby (SPC-4, standby state).
 const STANDBY: u16 = 64;
-/// Served through every target port group (SPC-4, unavailable state).
+/// Supported through every target port group (SPC-4, unavailable state).
 const EVERYWHERE: u16 = 128;
-/// Known only where the device writes atomically.
+/// Supported only where the device writes atomically.
 const ATOMIC: u16 = 256;
 
-/// Known only where the unit can be sanitized.
+/// Supported only where the unit can be sanitized.
 const SANITIZES: u16 = 512;
-/// Served while the unit is being sanitized, and when that has failed (SBC-4, performing a sanitize operation).
+/// Supported while a SANITIZE is running or has failed (SBC-4, performing a sanitize operation).
 const MEANWHILE: u16 = 1024;
-/// Known only where the medium is removable.
+/// Supported only where the medium is removable.
 const REMOVABLE: u16 = 2048;
-/// Known only where what is written is encrypted.
+/// Supported only on an encrypted volume.
 const KEYED: u16 = 4096;
 
-/// FUA_NV of SBC-2: without meaning where every acknowledged block is stable.
+/// FUA_NV of SBC-2. Ignored: every acknowledged block is stable.
 const FUA_NV: (usize, u8) = (1, 0x02);
-/// SYNC_NV of SBC-2.
+/// SYNC_NV of SBC-2. Ignored for the same reason.
 const SYNC_NV: (usize, u8) = (1, 0x04);
-/// The group number of CDBs of 10, 12 and 16 bytes: groups are not counted.
+/// GROUP NUMBER of CDBs of 10, 12 and 16 bytes. Ignored: no statistics are kept per group.
 const GROUP_10: (usize, u8) = (6, 0x3F);
 const GROUP_12: (usize, u8) = (10, 0x3F);
 const GROUP_16: (usize, u8) = (14, 0x3F);
-/// SCOPE and TYPE of PERSISTENT RESERVE OUT, where the service action has no use for them.
+/// SCOPE and TYPE of PERSISTENT RESERVE OUT, ignored by service actions that do not use them.
 const SCOPE_TYPE: (usize, u8) = (2, 0xFF);
 
 use Access::{Always, Keys, Own, Persistent, Prevents, Reads, Starts, Writes};
 use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, List, None as Nothing, OneBlock};
 
-/// In order of operation code and service action. The last column lists the bits that are ignored.
+/// All operations in order of operation code and service action. The last column lists the ignored bits.
 #[rustfmt::skip]
 pub(crate) static OPERATIONS: [Operation; 74] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
@@ -272,11 +272,11 @@ const fn row(
         byte += 1;
     }
     while byte < CDB_BYTES_MAX {
-        // What follows the CDB in its 16-byte place is padding of the transport.
+        // Bytes behind the CDB in the 16-byte field are padding of the transport.
         free[byte] = 0xFF;
         byte += 1;
     }
-    // The operation code and the service action were looked at to find the row.
+    // Operation code and service action were evaluated to find the row.
     free[0] = 0xFF;
     if flags & ACTION != 0 {
         free[1] |= 0x1F;
@@ -290,11 +290,12 @@ const fn row(
     Operation { name, verb, access, data, cdb_bytes: used.len() as u8, flags, usage, free: u128::from_be_bytes(free) }
 }
 
-/// The first row of each operation code, or 255.
+/// Index of the first row of each operation code; 255 for an unknown code.
 static FIRST_ROW: [u8; 256] = {
     let mut rows = [0xFF; 256];
     let mut at = OPERATIONS.len();
     assert!(OPERATIONS.len() < 0xFF, "255 stands for no row");
+    // Filled from the last row to the first, so that the first row of a code wins.
     while at > 0 {
         at -= 1;
         rows[OPERATIONS[at].usage[0] as usize] = at as u8;
@@ -303,13 +304,13 @@ static FIRST_ROW: [u8; 256] = {
 };
 
 impl Operation {
-    /// The row that `cdb` asks for.
+    /// Finds the row for `cdb`.
     ///
-    /// *Errors*: 20/00 for an unknown operation code; 24/00 at the service action, where only that is unknown.
+    /// *Errors*: 20/00 for an unknown operation code; 24/00 at the service action field for an unknown service action.
     #[inline]
     pub(crate) fn find(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
         match OPERATIONS.get(usize::from(FIRST_ROW[usize::from(cdb.operation_code())])) {
-            // The only one of its code, and every unit has it.
+            // Fast path: the row is the only one of its code, and every unit supports it.
             Some(row) if row.flags & (ACTION | CONDITIONAL) == 0 => Ok(row),
             _ => Self::find_among(cdb, offered),
         }
@@ -324,7 +325,7 @@ impl Operation {
         rows.find(|row| row.action().is_none_or(|own| own == action)).ok_or(Sense::cdb_bit(1, 4))
     }
 
-    /// The rows of an operation code: one, or one for each service action.
+    /// Iterates over the rows of an operation code: one, or one for each service action.
     pub(crate) fn of_code(code: u8, offered: Offered) -> impl Iterator<Item = &'static Self> {
         let first = usize::from(FIRST_ROW[usize::from(code)]);
         let rows = OPERATIONS.get(first..).unwrap_or_default().iter();
@@ -343,12 +344,12 @@ impl Operation {
         self.has(MEDIUM)
     }
 
-    /// True when the operation tells how large the medium is.
+    /// True when the operation reports the capacity.
     pub(crate) fn tells_size(&self) -> bool {
         matches!(self.verb, Verb::ReadCapacity10 | Verb::ReadCapacity16)
     }
 
-    /// True when the operation is served while the device of the unit is absent: what it tells is known without.
+    /// True when the operation is executed while the device is absent, because its data does not come from the device.
     pub(crate) fn is_served_without_device(&self) -> bool {
         matches!(
             self.verb,
@@ -377,7 +378,8 @@ impl Operation {
         self.has(STANDBY | EVERYWHERE)
     }
 
-    /// True when the operation is served through groups that do not even serve parameters.
+    /// True when the operation is executed through groups that serve neither data nor parameters (unavailable, offline,
+    /// transitioning).
     pub(crate) fn is_served_without_access(&self) -> bool {
         self.has(EVERYWHERE)
     }
@@ -386,7 +388,7 @@ impl Operation {
         self.verb == Verb::Sanitize
     }
 
-    /// True when the operation is served while the unit is being sanitized.
+    /// True when the operation is executed while a SANITIZE is running.
     pub(crate) fn is_served_meanwhile(&self) -> bool {
         self.has(MEANWHILE)
     }
@@ -395,21 +397,22 @@ impl Operation {
         self.has(ALONE)
     }
 
-    /// True when the operation exists for a unit that offers so much.
+    /// True when a unit with these features supports the operation.
     pub(crate) fn is_known(&self, offered: Offered) -> bool {
         !self.has(CONDITIONAL) || !self.has(offered.missing())
     }
 
-    /// Refuses a CDB with a bit set that nobody looks at, pointing at the first such bit.
+    /// Refuses a CDB with a reserved bit set; the field pointer names the first such bit.
     #[inline]
     pub(crate) fn check_reserved(&self, cdb: Cdb) -> Result<(), Sense> {
         let reserved = cdb.word() & !self.free;
         if reserved == 0 { Ok(()) } else { Err(first_bit(reserved)) }
     }
 
-    /// The CDB usage data, as long as the CDB.
+    /// Returns the CDB usage data, with the length of the CDB.
     pub(crate) fn usage(&self, offered: Offered) -> Vec<u8> {
         let mut usage = self.usage[..usize::from(self.cdb_bytes)].to_vec();
+        // Bits that only optional features define are reserved where the feature is absent.
         if self.verb == Verb::WriteSame && !offered.unmap {
             usage[1] &= !UNMAP_BIT;
         }
@@ -419,7 +422,7 @@ impl Operation {
         usage
     }
 
-    /// How long an initiator should wait for it, in seconds; 0 is no advice.
+    /// Recommended command timeout in seconds; 0 is no recommendation.
     pub(crate) fn timeout_s(&self) -> u32 {
         if self.has(MEDIUM) { 60 } else { 0 }
     }
@@ -430,7 +433,7 @@ impl Operation {
 }
 
 impl Cdb {
-    /// What the standards call the operation, or "unknown operation".
+    /// Returns the name of the operation in the standards, or "unknown operation".
     #[must_use]
     pub fn operation_name(self) -> &'static str {
         Operation::find(self, Offered::ALL).map_or("unknown operation", |operation| operation.name)
@@ -452,7 +455,7 @@ fn first_bit(reserved: u128) -> Sense {
 
 /// UNMAP in byte 1 of WRITE SAME.
 const UNMAP_BIT: u8 = 0x08;
-/// LOEJ and the power condition in byte 4 of START STOP UNIT: taken from those who can eject the medium.
+/// LOEJ and POWER CONDITION in byte 4 of START STOP UNIT: reserved unless the medium is removable.
 pub(crate) const EJECT_BITS: u8 = 0xF2;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether a unit is ready: its device and its medium are there, and START STOP UNIT has not stopped it.
+//! Readiness of a unit: presence of device and medium, and the start/stop state of START STOP UNIT.
 
 mod power;
 
@@ -9,12 +9,12 @@ use crate::sense::{AdditionalSense, Sense, SenseKey};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-/// Why the device of a unit is absent, as far as an initiator is concerned.
+/// Reason for the absence of the device of a unit, as reported to initiators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
-    /// It is waited for, and the unit becomes ready by itself (04/01): initiators repeat their commands.
+    /// Expected to return without intervention (04/01 BECOMING READY): initiators retry.
     BecomingReady,
-    /// Nothing changes without an operator (04/03).
+    /// Returns only after intervention of an operator (04/03 MANUAL INTERVENTION REQUIRED).
     NeedsOperator,
 }
 
@@ -28,20 +28,21 @@ impl Absence {
     }
 }
 
-/// A medium that is there, unless it is removable and was ejected, and a unit that is started, unless it was stopped.
+/// Readiness state of one unit. The medium is present unless it is removable and was ejected; the unit is started
+/// unless it was stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
-    /// None while the device is there.
+    /// `None` while the device is present.
     absence: Cell<Option<Absence>>,
     removable: Cell<bool>,
     ejected: Cell<bool>,
     stopped: Cell<bool>,
-    /// PREVENT ALLOW MEDIUM REMOVAL of these says that the medium stays where it is.
+    /// Nexuses that prevent removal of the medium (PREVENT ALLOW MEDIUM REMOVAL).
     kept_by: RefCell<BTreeSet<NexusId>>,
 }
 
 impl Readiness {
-    /// A started unit with its medium.
+    /// Creates the state of a started unit with its medium.
     pub(crate) fn new(removable: bool) -> Self {
         Self { removable: Cell::new(removable), ..Self::default() }
     }
@@ -50,7 +51,7 @@ impl Readiness {
         self.removable.get()
     }
 
-    /// The medium can be ejected and loaded from now on, or not any more, and is there; true when that is new.
+    /// Sets whether the medium is removable and marks it as loaded; true when that changed.
     pub(crate) fn set_removable(&self, removable: bool) -> bool {
         let is_new = self.removable.replace(removable) != removable;
         if is_new {
@@ -60,7 +61,7 @@ impl Readiness {
         is_new
     }
 
-    /// The device is absent for this reason from now on, or is there.
+    /// Marks the device as absent for the given reason, or as present.
     pub(crate) fn set_absence(&self, absence: Option<Absence>) {
         self.absence.set(absence);
     }
@@ -69,18 +70,18 @@ impl Readiness {
         self.absence.get().is_some()
     }
 
-    /// Whatever `nexus` has said of the medium holds no more.
+    /// Drops the prevention of removal by `nexus`.
     pub(crate) fn forget(&self, nexus: NexusId) {
         self.kept_by.borrow_mut().remove(&nexus);
     }
 
-    /// The unit is started, and nobody has said anything of the medium.
+    /// Starts the unit and drops all preventions of removal (LOGICAL UNIT RESET).
     pub(crate) fn reset(&self) {
         self.stopped.set(false);
         self.kept_by.take();
     }
 
-    /// PREVENT ALLOW MEDIUM REMOVAL (SPC-4): holds until the nexus allows it, is lost, or the unit is reset.
+    /// PREVENT ALLOW MEDIUM REMOVAL (SPC-4): in effect until the nexus allows removal, is lost, or the unit is reset.
     pub(crate) fn prevent_allow(&self, nexus: NexusId, cdb: Cdb) {
         let mut kept_by = self.kept_by.borrow_mut();
         if cdb.bit(4, 0) {
@@ -90,8 +91,8 @@ impl Readiness {
         };
     }
 
-    /// Refuses what needs the medium while it cannot be reached: a stopped unit still tells its size, and so does one whose
-    /// device is absent.
+    /// Refuses operations that need the medium while it is not accessible. A stopped unit still reports its capacity,
+    /// and so does one whose device is absent.
     #[inline]
     pub(crate) fn check(&self, operation: &Operation) -> Result<(), Sense> {
         if let Some(absence) = self.absence.get() {
@@ -99,12 +100,13 @@ impl Readiness {
         }
         match self.sense() {
             Some(sense) if operation.needs_medium() => Err(sense),
+            // An ejected medium has no capacity, a stopped one has.
             Some(sense) if operation.tells_size() && self.ejected.get() => Err(sense),
             _ => Ok(()),
         }
     }
 
-    /// Why the medium cannot be reached, if so.
+    /// Returns the NOT READY sense of the unit, if it is not ready.
     pub(crate) fn sense(&self) -> Option<Sense> {
         let not_ready = |code| Some(Sense::new(SenseKey::NotReady, code));
         if let Some(absence) = self.absence.get() {

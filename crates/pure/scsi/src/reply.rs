@@ -1,8 +1,8 @@
-//! Small answers, byte by byte. Nothing leaves that was not written here.
+//! Builder of parameter data in big-endian byte order. Only bytes written here are returned to initiators.
 
 use block::{Buf, Rope};
 
-/// An answer under construction.
+/// Parameter data under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Reply(Vec<u8>);
 
@@ -36,21 +36,22 @@ impl Reply {
         self
     }
 
-    /// ASCII in a field of `width` bytes: cut or padded with blanks; what may not stand in one is a blank.
+    /// Appends ASCII in a field of `width` bytes, truncated or padded with blanks; characters that are not printable
+    /// become blanks.
     pub(crate) fn text(&mut self, text: &str, width: usize) -> &mut Self {
         let printable = text.bytes().map(|byte| if (0x20..=0x7E).contains(&byte) { byte } else { b' ' });
         self.0.extend(printable.chain(std::iter::repeat(b' ')).take(width));
         self
     }
 
-    /// Zeros up to a length of `len` bytes.
+    /// Appends zeros up to a length of `len` bytes.
     pub(crate) fn pad_to(&mut self, len: usize) -> &mut Self {
         assert!(self.0.len() <= len, "what was written ends before the next field begins");
         self.0.resize(len, 0);
         self
     }
 
-    /// Writes at `at` how many bytes follow the two there.
+    /// Sets the 16-bit length field at `at` to the number of bytes that follow it.
     pub(crate) fn set_length16(&mut self, at: usize) -> &mut Self {
         assert!(self.0.len() >= at + 2, "a length stands in what was written");
         let follow = self.0.len() - at - 2;
@@ -63,7 +64,7 @@ impl Reply {
         &self.0
     }
 
-    /// The answer, cut to the allocation length.
+    /// Returns the data, truncated to the allocation length.
     pub(crate) fn cut(&self, allocation: u64) -> Rope {
         let len = usize::try_from(allocation).unwrap_or(usize::MAX).min(self.0.len());
         if len == 0 { Rope::new() } else { Buf::copy_of(&self.0[..len]).into() }

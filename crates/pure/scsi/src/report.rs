@@ -1,4 +1,4 @@
-//! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS of SPC-4.
+//! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-4).
 
 use crate::cdb::Cdb;
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use crate::sense::Sense;
 use block::Rope;
 
 const TIMEOUTS_BYTES: u16 = 10;
-/// SUPPORT: the command is not supported, or as the standard says.
+/// SUPPORT: not supported, or supported in conformance with the standard.
 const NOT_SUPPORTED: u8 = 1;
 const SUPPORTED: u8 = 3;
 
@@ -21,13 +21,13 @@ pub(crate) fn report_operations(offered: Offered, cdb: Cdb, allocation: u64) -> 
     let of_action = |row: &&Operation| row.action().is_none_or(|own| u16::from(own) == action);
     let reply = match cdb.u8_at(2) & 0x07 {
         0 => all_operations(offered, timeouts),
-        // By operation code alone: not for one that has service actions.
+        // REPORTING OPTIONS 001b, by operation code, is an error for a code with service actions.
         1 if with_actions => return Err(Sense::cdb_bit(2, 2).into()),
         1 => one_operation(first, offered, timeouts),
-        // By service action: not for a code that has none.
+        // REPORTING OPTIONS 010b, by service action, is an error for a code without any.
         2 if first.is_some() && !with_actions => return Err(Sense::cdb_bit(2, 2).into()),
         2 => one_operation(rows.find(of_action), offered, timeouts),
-        // Whichever it has; without service actions only action 0 is meant.
+        // REPORTING OPTIONS 011b covers both; a code without service actions matches action 0 only.
         3 if !with_actions => one_operation(first.filter(|_| action == 0), offered, timeouts),
         3 => one_operation(rows.find(of_action), offered, timeouts),
         _ => return Err(Sense::cdb_bit(2, 2).into()),
@@ -43,7 +43,7 @@ pub(crate) fn report_task_management(cdb: Cdb, allocation: u64) -> Result<Rope, 
     // ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
     reply.u8(0x80 | 0x40 | 0x10 | 0x08 | 0x02);
     if cdb.bit(2, 7) {
-        // The extended form has time-outs behind; there is no advice in them.
+        // The extended form (REPD) adds timeouts, which are zero: no recommendation.
         reply.bytes(&[0, 0, 12]).pad_to(16);
     } else {
         reply.pad_to(4);
@@ -80,7 +80,7 @@ fn one_operation(row: Option<&Operation>, offered: Offered, timeouts: bool) -> R
     reply
 }
 
-/// The command timeouts descriptor: no advice on the nominal time, and the recommended one.
+/// Emits the command timeouts descriptor: no nominal processing time, and the recommended timeout.
 fn emit_timeouts(reply: &mut Reply, row: &Operation) {
     reply.u16(TIMEOUTS_BYTES).u16(0).u32(0).u32(row.timeout_s());
 }

@@ -1,6 +1,6 @@
-//! A command that was judged and found possible: its operation and its blocks, and the data that came with it.
+//! Validated command: operation, blocks, and the data that came with it.
 //!
-//! Plain data: `judge.rs` makes a [`Request`] of a CDB, and the module of each operation carries out a [`Job`].
+//! Plain data: `judge.rs` makes a [`Request`] of a CDB, and the module of each operation executes a [`Job`].
 
 use crate::cdb::Cdb;
 use crate::command::{DataNeed, NexusId, Status, TaskTag};
@@ -9,12 +9,12 @@ use crate::operation::{Operation, Verb};
 use crate::sense::{AdditionalSense, Sense};
 use block::{Extent, Geometry, View};
 
-/// One command, understood.
+/// Parsed and validated CDB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub operation: &'static Operation,
     pub cdb: Cdb,
-    /// The blocks that it names; empty where it names none.
+    /// Blocks that the CDB names; empty where it names none.
     pub extent: Extent,
     pub need: DataNeed,
 }
@@ -25,7 +25,7 @@ impl Request {
         (self.cdb.u8_at(1) >> 1) & 0x03
     }
 
-    /// FUA of a WRITE. It is in the second byte of every one but WRITE (6), whose second byte is of its address.
+    /// FUA of a WRITE: in byte 1 of every CDB but WRITE (6), where byte 1 is part of the address.
     pub(crate) fn is_forced(&self) -> bool {
         self.cdb.operation_code() >= 0x20 && self.cdb.bit(1, 3)
     }
@@ -35,13 +35,13 @@ impl Request {
         self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 3)
     }
 
-    /// NDOB of WRITE SAME (16): no data comes, and zeros are meant.
+    /// NDOB of WRITE SAME (16): no data-out, and zeros are written.
     pub(crate) fn has_no_data_out(&self) -> bool {
         self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 0)
     }
 }
 
-/// A command that is neither READ nor WRITE, on its way.
+/// Command other than READ and WRITE, on its way through the task set.
 pub(crate) struct Job {
     pub nexus: NexusId,
     pub tag: TaskTag,
@@ -51,10 +51,10 @@ pub(crate) struct Job {
     pub geometry: Geometry,
 }
 
-/// The data that came with a command which needs `need` bytes: as much of it as the initiator has.
+/// Returns the data-out of a command that takes `need` bytes, as far as the initiator has it.
 ///
-/// *Errors*: BUSY when data that the initiator has was not brought along (it was judged against an
-/// older shape of the unit): nothing is done, and the initiator asks again.
+/// *Errors*: BUSY when data that the initiator has was not transferred, because the command was validated against a
+/// stale shape of the unit. Nothing is done, and the initiator retries.
 pub(crate) fn data_of(data_out: View, expected: u64, need: u64) -> Result<View, Failure> {
     let given = usize::try_from(need.min(expected)).map_err(|_| Status::Busy)?;
     if data_out.len() < given {
@@ -63,9 +63,10 @@ pub(crate) fn data_of(data_out: View, expected: u64, need: u64) -> Result<View, 
     Ok(if data_out.len() == given { data_out } else { data_out.slice(..given) })
 }
 
-/// The blocks that came: all of them, or the first when the initiator has fewer than it names.
+/// Returns the data-out of a write command: all blocks, or the first ones when the initiator has fewer than the CDB
+/// names.
 ///
-/// *Errors*: 0E/03 when what it has is no whole number of blocks; nothing is written then.
+/// *Errors*: 0E/03 unless the data is a whole number of blocks; nothing is written then.
 pub(crate) fn blocks_of(data_out: View, expected: u64, need: u64, geometry: Geometry) -> Result<View, Failure> {
     let data = data_of(data_out, expected, need)?;
     if data.len().is_multiple_of(geometry.block_bytes as usize) {
@@ -76,7 +77,7 @@ pub(crate) fn blocks_of(data_out: View, expected: u64, need: u64, geometry: Geom
 }
 
 impl Job {
-    /// The whole parameter list or data, exactly as long as the CDB says.
+    /// Returns the complete parameter list or data, with exactly the length of the CDB.
     ///
     /// *Errors*: 0E/03 when the initiator has less.
     pub(crate) fn whole_data(&self) -> Result<View, Failure> {

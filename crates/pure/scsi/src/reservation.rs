@@ -1,8 +1,8 @@
-//! Reservations of a logical unit: who may do what while somebody has reserved it (SPC-4, SPC-2).
+//! Reservations of a logical unit (SPC-4, SPC-2) and the check of commands against them.
 //!
-//! `state.rs` is what each service action makes of the registrations; `out.rs` reads its parameter list; `report.rs` answers
-//! PERSISTENT RESERVE IN. Which operations conflict with which types is in the tables of `conflict.rs`. The unit has a change kept,
-//! installs it and tells the others: nothing here waits.
+//! `state.rs` is the transition of each service action; `out.rs` parses its parameter list; `report.rs` answers
+//! PERSISTENT RESERVE IN. The tables of conflicts are in `conflict.rs`. The unit persists a change, installs it and
+//! establishes unit attentions: nothing here waits.
 
 mod kept;
 mod out;
@@ -21,53 +21,54 @@ pub(crate) use state::{Change, State};
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
-/// The reservations of one logical unit.
+/// Reservations of one logical unit.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     state: RefCell<State>,
-    /// Who has reserved the unit with RESERVE (6) or (10).
+    /// Holder of an SPC-2 reservation, made with RESERVE (6) or (10).
     reserved_by: Cell<Option<NexusId>>,
-    /// False while nobody has reserved the unit: a command looks at this and no further.
+    /// False while there is no reservation: every command reads this cell and nothing more then.
     restricts: Cell<bool>,
 }
 
-/// The reservations of a logical unit, for its owner.
+/// Reservation status of a logical unit for management views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReservationStatus {
     /// PRgeneration.
     pub generation: u32,
-    /// True when it all survives power loss.
+    /// True when registrations and reservation survive power loss (APTPL).
     pub persists: bool,
-    /// The type of the persistent reservation, if there is one.
+    /// Type of the persistent reservation, if there is one.
     pub kind: Option<ReservationType>,
-    /// Who is registered.
+    /// Registered nexuses.
     pub registrations: Vec<RegistrationStatus>,
-    /// Who has reserved the unit with RESERVE (6) or (10), and through which target.
+    /// Holder of an SPC-2 reservation (RESERVE), and the target that it used.
     pub reserved_by: Option<(InitiatorPort, String)>,
 }
 
-/// One registration, for the owner of the unit.
+/// Registration for management views.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistrationStatus {
-    /// Who is registered.
+    /// Registered initiator port.
     pub initiator: InitiatorPort,
-    /// The target through which it is.
+    /// Target through which it is registered.
     pub target_name: String,
-    /// The reservation key.
+    /// Reservation key.
     pub key: u64,
-    /// True when it holds the reservation.
+    /// True for a holder of the persistent reservation.
     pub is_holder: bool,
 }
 
 impl Reservations {
-    /// What is registered, and who holds the persistent reservation.
+    /// Registrations and the persistent reservation.
     pub(crate) fn state(&self) -> Ref<'_, State> {
         self.state.borrow()
     }
 
     pub(crate) fn install(&self, state: State) {
         state.assert_sound();
-        // RESERVE does nothing where there are registrations, and PERSISTENT RESERVE OUT conflicts with it.
+        // RESERVE has no effect while registrations exist (CRH), and PERSISTENT RESERVE OUT conflicts with a RESERVE
+        // reservation.
         assert!(
             self.reserved_by.get().is_none() || state.registrations.is_empty(),
             "only one kind of reservation at a time"
@@ -76,7 +77,7 @@ impl Reservations {
         self.look_for_restrictions();
     }
 
-    /// Who has reserved the unit with RESERVE (6) or (10).
+    /// Holder of an SPC-2 reservation.
     pub(crate) fn reserved_by(&self) -> Option<NexusId> {
         self.reserved_by.get()
     }
@@ -96,7 +97,7 @@ impl Reservations {
         self.state.borrow().standing(nexus)
     }
 
-    /// Who has reserved the unit, and who is registered.
+    /// Returns the reservation status for management views.
     pub(crate) fn status(&self, nexuses: &Nexuses) -> ReservationStatus {
         let state = self.state();
         let registration = |(nexus, registration): (&Rc<ItNexus>, &state::Registration)| RegistrationStatus {
@@ -115,7 +116,7 @@ impl Reservations {
         }
     }
 
-    /// Refuses what `nexus` may not do while another has reserved the unit.
+    /// Refuses a command of `nexus` that conflicts with a reservation.
     #[inline]
     pub(crate) fn check(&self, nexus: NexusId, access: Access, cdb: Cdb, nexuses: &Nexuses) -> Result<(), Status> {
         if self.restricts.get() { self.check_reserved(nexus, access, cdb, nexuses) } else { Ok(()) }
@@ -123,7 +124,7 @@ impl Reservations {
 
     fn check_reserved(&self, nexus: NexusId, access: Access, cdb: Cdb, nexuses: &Nexuses) -> Result<(), Status> {
         let access = match access {
-            // START without a power condition.
+            // START with POWER CONDITION zero (SPC-4: allowed; any other START STOP UNIT conflicts).
             Access::Starts if cdb.bit(4, 0) && cdb.u8_at(4) >> 4 == 0 => Access::Persistent,
             Access::Prevents if !cdb.bit(4, 0) => Access::Persistent,
             access => access,
@@ -132,7 +133,7 @@ impl Reservations {
         if is_kept_out { Err(Status::ReservationConflict) } else { Ok(()) }
     }
 
-    /// True when another has reserved the unit against what the nexus of this standing is about to do.
+    /// True when a reservation conflicts with `access` of a nexus in this role.
     pub(crate) fn is_kept_out(&self, nexus: NexusId, access: Access, standing: impl Fn() -> Standing) -> bool {
         let is_allowed = match self.reserved_by() {
             Some(holder) => access.is_allowed_under_reserve(holder == nexus),

@@ -1,4 +1,4 @@
-//! A logical unit over a small disk of memory that can be made to wait and to fail, for tests.
+//! Test rig: a logical unit over a small memory disk that can be delayed and made to fail.
 
 mod owner;
 mod thin;
@@ -24,12 +24,12 @@ pub(crate) const BLOCKS: u64 = 256;
 pub(crate) const HOST: NexusId = NexusId(1);
 pub(crate) const OTHER: NexusId = NexusId(2);
 
-/// What the device was asked to do.
+/// Operation that the device received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Read(u64, u64),
     Write(u64, u64),
-    /// The next write is atomic.
+    /// Announces that the next write is atomic.
     WriteAtomic(u64, u64),
     Flush,
     Discard(u64, u64),
@@ -39,18 +39,18 @@ pub(crate) struct Bench {
     pub geometry: Cell<Geometry>,
     pub bytes: RefCell<Vec<u8>>,
     pub ops: RefCell<Vec<Op>>,
-    /// How many operations may still go through before the others wait.
+    /// Number of operations that may still proceed; the others wait.
     pub permits: Cell<usize>,
     pub failure: Cell<Option<IoErrorKind>>,
-    /// True when what needs no permit that is not there is done at once.
+    /// True when operations that need not wait for a permit complete synchronously.
     pub at_once: Cell<bool>,
-    /// Blocks that cannot be read until they are written.
+    /// Blocks that are unreadable until they are written.
     pub bad: RefCell<BTreeSet<u64>>,
-    /// Which of several bad blocks an error names.
+    /// Selects the block that an error names when several are bad: the last instead of the first.
     pub names_last_bad: Cell<bool>,
-    /// The longest atomic write in bytes; there is none when this is zero.
+    /// Maximum length of an atomic write in bytes; 0 disables them.
     pub atomic_bytes: Cell<u32>,
-    /// What has a place, where the disk is thin.
+    /// Mapped granules of a thin disk.
     pub thin: Option<Thin>,
 }
 
@@ -115,7 +115,7 @@ impl BlockDevice for Bench {
             return Err(IoError::new(IoErrorKind::Medium, Extent::new(named, 1)));
         }
         let bytes = self.bytes.borrow();
-        // In two pieces, so that nobody relies on one.
+        // Two parts, so that no caller relies on contiguous data.
         let bytes = &bytes[self.range(extent)];
         let mut rope = Rope::new();
         rope.push(Buf::copy_of(&bytes[..bytes.len() / 3]).freeze());
@@ -194,7 +194,7 @@ pub(crate) fn initiator(number: u16) -> InitiatorPort {
     InitiatorPort { name: format!("iqn.2026-01.example:host{number}"), isid: [0x80, 0, 0, 0, 0, 1] }
 }
 
-/// A unit of 256 blocks that HOST and OTHER reach, with their first unit attentions told.
+/// Creates a unit of 256 blocks that HOST and OTHER are attached to, with their first unit attentions reported.
 pub(crate) fn unit() -> LogicalUnit<Bench> {
     unit_with(Options::default())
 }
@@ -203,14 +203,14 @@ pub(crate) fn unit_with(options: Options) -> LogicalUnit<Bench> {
     unit_over(Bench::new(BLOCK as u32, BLOCKS), options)
 }
 
-/// A unit over a thin disk of 256 blocks whose granules of `granule_blocks` have places for `granules`.
+/// Creates a unit over a thin disk of 256 blocks with granules of `granule_blocks`, of which `granules` can be mapped.
 pub(crate) fn thin_unit(granule_blocks: u64, granules: usize) -> LogicalUnit<Bench> {
     let mut bench = Bench::new(BLOCK as u32, BLOCKS);
     bench.thin = Some(Thin::new(granule_blocks, granules));
     unit_over(bench, Options::default())
 }
 
-/// The thin disk below a unit.
+/// Returns the thin disk below a unit.
 pub(crate) fn thin_of(unit: &LogicalUnit<Bench>) -> &Thin {
     unit.device().thin.as_ref().expect("the disk is thin")
 }
@@ -240,7 +240,7 @@ pub(crate) fn now<F: Future>(future: F) -> F::Output {
     future.now_or_never().expect("nothing here has to wait")
 }
 
-/// Runs one command as a transport does: what was judged to be refused brings no data.
+/// Executes one command as a transport does: a command that is refused before its data is solicited brings no data.
 pub(crate) fn run(unit: &LogicalUnit<Bench>, nexus: NexusId, cdb: &[u8], data: &[u8]) -> Outcome {
     let mut command = command(cdb, data);
     match judge(command.cdb, &unit.shape()) {
@@ -266,7 +266,7 @@ pub(crate) fn run(unit: &LogicalUnit<Bench>, nexus: NexusId, cdb: &[u8], data: &
     }
 }
 
-/// The answer to a command that ends with GOOD.
+/// Returns the data-in of a command that ends with GOOD.
 pub(crate) fn ask(unit: &LogicalUnit<Bench>, cdb: &[u8]) -> Vec<u8> {
     good(run(unit, HOST, cdb, &[]))
 }
@@ -280,7 +280,7 @@ pub(crate) fn good(outcome: Outcome) -> Vec<u8> {
     outcome.data_in.into_view().to_vec()
 }
 
-/// Key, code and qualifier of a command that ends with CHECK CONDITION.
+/// Returns sense key, code and qualifier of a command that ends with CHECK CONDITION.
 pub(crate) fn sense(outcome: &Outcome) -> (u8, u8, u8) {
     assert_eq!(outcome.status, Status::CheckCondition);
     let &Sense { key, code, .. } = outcome.sense.as_deref().expect("CHECK CONDITION comes with sense");
@@ -291,7 +291,7 @@ pub(crate) fn refused(unit: &LogicalUnit<Bench>, cdb: &[u8], data: &[u8]) -> (u8
     sense(&run(unit, HOST, cdb, data))
 }
 
-/// Byte and bit that the sense of a refused command points at.
+/// Returns the byte and bit of the field pointer of a refused command.
 pub(crate) fn pointed(unit: &LogicalUnit<Bench>, cdb: &[u8], data: &[u8]) -> (u16, Option<u8>) {
     let outcome = run(unit, HOST, cdb, data);
     let field = outcome.sense.as_deref().and_then(|sense| sense.field).expect("the sense points at a field");
@@ -308,7 +308,7 @@ pub(crate) fn ops(unit: &LogicalUnit<Bench>) -> Vec<Op> {
     std::mem::take(&mut *unit.device().ops.borrow_mut())
 }
 
-/// A CDB of 16 bytes with the usual places: flags, LBA, number of blocks.
+/// Builds a 16-byte CDB with the usual fields: flags, LBA, number of blocks.
 pub(crate) fn cdb16(code: u8, flags: u8, lba: u64, count: u32) -> [u8; 16] {
     let mut cdb = [0; 16];
     cdb[0] = code;

@@ -1,7 +1,9 @@
-//! SANITIZE (SBC-4): everything that the unit holds is made unreadable, behind the command and whatever becomes of it.
+//! SANITIZE (SBC-4): makes all content of the unit unrecoverable, in the background and regardless of the fate of the
+//! command.
 //!
-//! `order.rs` reads what is asked, and is what survives power loss; `erase.rs` does it. While it is done the unit serves next to
-//! nothing, and when it has failed neither. Who owns the unit says whether it may be, and runs the work ([`Sanitizer`]).
+//! `order.rs` parses the order and defines its stored form; `erase.rs` does the work. While it runs, and after it has
+//! failed, the unit serves almost no command. The owner of the unit decides whether it is permitted and runs the work
+//! ([`Sanitizer`]).
 
 mod erase;
 mod order;
@@ -27,41 +29,43 @@ use std::task::{Poll, Waker};
 
 const EXIT_FAILURE_MODE: u8 = 0x1F;
 
-/// The key of a unit on its way out.
+/// Future of a key replacement.
 pub type Replacing<'a> = Pin<Box<dyn Future<Output = Result<(), IoError>> + 'a>>;
 
-/// Who has a unit sanitized.
+/// Owner's side of SANITIZE: permission, encryption key, and the task that does the work.
 pub trait Sanitizer {
-    /// True when nothing that the unit holds would stay readable elsewhere.
+    /// True when no data of the unit would remain readable elsewhere (snapshots, clones).
     fn admits(&self) -> bool;
 
-    /// True when what is written to the unit is encrypted, and its key can be replaced.
+    /// True when the unit is encrypted and its key can be replaced.
     fn has_key(&self) -> bool;
 
-    /// Nobody can read any more what was written to the unit so far, and what reads find is anything until it is discarded.
+    /// Replaces the encryption key: data written so far becomes unreadable for good. Reads return undefined data until
+    /// blocks are discarded.
     ///
-    /// *Durability*: when it is ready.
+    /// *Durability*: durable when the future completes.
     fn replace_key(&self) -> Replacing<'_>;
 
-    /// [`LogicalUnit::carry_out_sanitize`](crate::LogicalUnit::carry_out_sanitize) is run from now on, whatever becomes of who asked for it.
+    /// Starts a task that runs [`LogicalUnit::carry_out_sanitize`](crate::LogicalUnit::carry_out_sanitize), independent
+    /// of the command that ordered it.
     fn begin(&self);
 }
 
-/// Whether a unit is being sanitized.
+/// SANITIZE state of a unit.
 #[derive(Default)]
 pub(crate) struct Sanitize {
     sanitizer: Option<Rc<dyn Sanitizer>>,
     state: RefCell<State>,
-    /// False while nothing is to be said: a command looks at this and no further.
+    /// False while the state is idle: every command reads this cell and nothing more then.
     restricts: Cell<bool>,
-    /// True while the work is done, and true when that is to end.
+    /// True while the work runs, and true when it has been asked to stop.
     at_work: Cell<bool>,
     stopping: Cell<bool>,
-    /// Those who wait for an end.
+    /// Wakers of futures that await the end.
     watchers: RefCell<Vec<Waker>>,
 }
 
-/// Lives while the work is done.
+/// Guard that is alive while the work runs.
 struct AtWork<'a>(&'a Sanitize);
 
 impl Drop for AtWork<'_> {
@@ -76,7 +80,7 @@ pub(crate) enum State {
     #[default]
     Idle,
     Running(Sanitizing),
-    /// `exits` is AUSE: EXIT FAILURE MODE ends it.
+    /// Failed; `exits` is AUSE: EXIT FAILURE MODE may clear the failure.
     Failed {
         exits: bool,
     },
@@ -89,7 +93,7 @@ impl fmt::Debug for Sanitize {
 }
 
 impl Sanitize {
-    /// A unit that `sanitizer` has sanitized.
+    /// Creates the state of a unit with a sanitizer.
     pub(crate) fn by(sanitizer: Rc<dyn Sanitizer>) -> Self {
         Self { sanitizer: Some(sanitizer), ..Self::default() }
     }
@@ -98,7 +102,7 @@ impl Sanitize {
         self.sanitizer.is_some()
     }
 
-    /// True when CRYPTOGRAPHIC ERASE is known.
+    /// True when CRYPTOGRAPHIC ERASE is supported.
     pub(crate) fn has_key(&self) -> bool {
         self.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.has_key())
     }
@@ -107,8 +111,9 @@ impl Sanitize {
         self.state.borrow().clone()
     }
 
-    /// The state is another; who waits for the end looks again.
+    /// Sets the state and wakes the commands that await the end.
     pub(crate) fn install(&self, state: State) {
+        // Cached in a cell: this check is on the path of every command.
         self.restricts.set(state != State::Idle);
         self.state.replace(state);
         self.wake();
@@ -120,6 +125,7 @@ impl Sanitize {
 
     fn begin_work(&self) -> AtWork<'_> {
         self.at_work.set(true);
+        // A stop of an earlier operation must not end this one.
         self.stopping.set(false);
         AtWork(self)
     }
@@ -140,7 +146,7 @@ impl Sanitize {
         .await;
     }
 
-    /// What runs is so far.
+    /// Publishes the progress of the running operation.
     fn advance(&self, order: &Sanitizing) {
         assert!(self.is_running(), "what runs runs until its work ends");
         self.state.replace(State::Running(order.clone()));
@@ -150,8 +156,9 @@ impl Sanitize {
         matches!(*self.state.borrow(), State::Failed { .. })
     }
 
-    /// Why a unit of so many `blocks` does not serve, if it is being sanitized or that has failed.
+    /// Returns the sense of a unit of `blocks` blocks that is being sanitized or whose sanitize operation has failed.
     pub(crate) fn sense(&self, blocks: impl FnOnce() -> Blocks) -> Option<Sense> {
+        // Common case, without a borrow of the state.
         if !self.restricts.get() {
             return None;
         }
@@ -165,7 +172,7 @@ impl Sanitize {
         }
     }
 
-    /// Refuses what is not served while the unit is being sanitized, or when that has failed.
+    /// Refuses operations that are not served while a sanitize operation is running or has failed.
     ///
     /// *Errors*: 2/04/1B with the progress; 3/31/03.
     #[inline]
@@ -175,11 +182,12 @@ impl Sanitize {
 
     fn check_served(&self, operation: &Operation, blocks: impl FnOnce() -> Blocks) -> Result<(), Sense> {
         let Some(sense) = self.sense(blocks) else { return Ok(()) };
+        // SBC-4: after a failure, another SANITIZE is accepted.
         let retries = operation.is_sanitize() && !self.is_running();
         if retries || operation.is_served_meanwhile() { Ok(()) } else { Err(sense) }
     }
 
-    /// Carries out the command SANITIZE up to its status. `keep` has what is to survive power loss survive.
+    /// Executes the SANITIZE command up to its status. `keep` persists the state of the unit.
     pub(crate) async fn order<D: BlockDevice>(
         &self,
         job: &Job,
@@ -191,23 +199,28 @@ impl Sanitize {
         let (action, immediate, exits) = (cdb.u8_at(1) & 0x1F, cdb.bit(1, 7), cdb.bit(1, 5));
         let is_restricted = self.state() == State::Failed { exits: false };
         if action == EXIT_FAILURE_MODE {
-            // Only another one that succeeds ends what was begun in the restricted completion mode.
+            // SBC-4: a failure in restricted completion mode (AUSE zero) is cleared only by another SANITIZE that
+            // succeeds.
             return if is_restricted { Err(Sense::cdb_bit(1, 4).into()) } else { self.exit_failure_mode(keep).await };
         }
         let method = Method::parse(action, &job.whole_data()?, job.geometry.block_bytes)?;
+        // Nor may a SANITIZE with AUSE lift that restriction.
         if is_restricted && exits {
             return Err(Sense::cdb_bit(1, 5).into());
         }
         check_space_for(&method, medium)?;
         let sanitizer = self.sanitizer.as_ref().ok_or(Status::Busy)?;
+        // Snapshots and clones would keep the content readable.
         if !sanitizer.admits() {
             return Err(Sense::illegal(AdditionalSense::COMMAND_SEQUENCE_ERROR).into());
         }
+        // Tokens must not deliver content that is about to be erased.
         medium.tokens().cancel(EVERYTHING);
         assert!(!self.is_running(), "a second order is refused while one runs");
         self.install_kept(State::Running(Sanitizing::new(method, exits)), keep).await?;
-        // Others need not wait for the end to hear that there is something to wait for.
+        // Other commands are refused at once with the progress, and do not wait for the end.
         ticket.stand_aside();
+        // Started after the state is durable, so that a restart resumes the operation.
         sanitizer.begin();
         if immediate {
             return Ok(Rope::new());
@@ -216,7 +229,7 @@ impl Sanitize {
         if self.has_failed() { Err(failed().into()) } else { Ok(Rope::new()) }
     }
 
-    /// What has failed counts as done, though the unit may hold what it held.
+    /// EXIT FAILURE MODE: clears the failure, although the unit may still hold its old content.
     async fn exit_failure_mode(&self, keep: impl AsyncFnOnce() -> Result<(), NotKept>) -> Result<Rope, Failure> {
         if self.state() != State::Idle {
             self.install_kept(State::Idle, keep).await?;
@@ -224,9 +237,10 @@ impl Sanitize {
         Ok(Rope::new())
     }
 
-    /// The state is another and survives power loss, or is the one before.
+    /// Installs a state and persists it, or restores the previous one if that fails.
     async fn install_kept(&self, state: State, keep: impl AsyncFnOnce() -> Result<(), NotKept>) -> Result<(), Failure> {
         let before = self.state();
+        // Installed before it is durable, so that `keep` stores it together with the other state.
         self.install(state);
         let kept = keep().await;
         kept.map_err(|why| {
@@ -239,12 +253,13 @@ impl Sanitize {
         matches!(*self.state.borrow(), State::Running(_))
     }
 
-    /// Is ready when nothing is under way, or the task of `ticket` was aborted.
+    /// Waits until no operation is running, or the task of `ticket` is aborted.
     async fn ended(&self, ticket: &Ticket<'_>) {
         poll_fn(|cx| {
             if !self.is_running() {
                 return Poll::Ready(());
             }
+            // The waker of the abort is stored by the ticket.
             self.watchers.borrow_mut().push(cx.waker().clone());
             ticket.poll_aborted(cx)
         })
@@ -252,9 +267,10 @@ impl Sanitize {
     }
 }
 
-/// Refuses a pattern that fills blocks which have no place and would get none.
+/// Refuses a pattern that would have to allocate more space than is available.
 fn check_space_for<D: BlockDevice>(method: &Method, medium: &Medium<D>) -> Result<(), Sense> {
     let Some(space) = medium.space().filter(|_| !erase::keeps_holes(method, medium)) else { return Ok(()) };
+    // A pattern cannot be discarded, so every block must be allocated.
     if space.mapped_bytes.saturating_add(space.free_bytes) < medium.geometry().bytes() {
         return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED));
     }

@@ -1,34 +1,34 @@
-//! Sense data: why a command ended as it did (SPC-4, sense data).
+//! Sense data of this target (SPC-4, sense data), built here and emitted in fixed or descriptor format.
 
 use smallvec::SmallVec;
 
-/// The kind of trouble (SPC-4, sense key descriptions).
+/// Sense key (SPC-4, sense key descriptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SenseKey {
-    /// Nothing to report.
+    /// NO SENSE: nothing to report.
     NoSense = 0x0,
-    /// The logical unit does not take media commands now.
+    /// NOT READY: media access commands are not accepted now.
     NotReady = 0x2,
-    /// The blocks cannot be read or written.
+    /// MEDIUM ERROR: blocks cannot be read or written.
     MediumError = 0x3,
-    /// The device failed.
+    /// HARDWARE ERROR: the device failed.
     HardwareError = 0x4,
-    /// The command asks for what cannot be asked.
+    /// ILLEGAL REQUEST: invalid CDB, parameter list or LUN.
     IllegalRequest = 0x5,
-    /// Something changed that the nexus has not been told yet.
+    /// UNIT ATTENTION: a change not yet reported to the nexus.
     UnitAttention = 0x6,
-    /// The blocks may not be written.
+    /// DATA PROTECT: blocks may not be written.
     DataProtect = 0x7,
-    /// A copy could not be made.
+    /// COPY ABORTED: a third-party copy failed.
     CopyAborted = 0xA,
-    /// The command was given up.
+    /// ABORTED COMMAND: the command was aborted.
     AbortedCommand = 0xB,
-    /// The blocks differ from the data that came.
+    /// MISCOMPARE: stored blocks differ from the data sent.
     Miscompare = 0xE,
 }
 
-/// An additional sense code and its qualifier, as in "21/00".
+/// Additional sense code and qualifier, as in "21/00".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AdditionalSense(pub u8, pub u8);
 
@@ -88,35 +88,35 @@ impl AdditionalSense {
     pub(crate) const INSUFFICIENT_RESOURCES_FOR_TOKEN: Self = Self(0x55, 0x0D);
 }
 
-/// Where the wrong field is (SPC-4, field pointer sense key specific data).
+/// Field pointer to the invalid field (SPC-4, field pointer sense key specific data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldPointer {
     /// True for the CDB, false for the parameter list.
     pub in_cdb: bool,
-    /// Which byte the field begins in.
+    /// Offset of the first byte of the field.
     pub byte: u16,
-    /// The leftmost bit of the field in that byte, where the field does not begin with the byte.
+    /// Most significant bit of the field in that byte; `None` when the field begins with the byte.
     pub bit: Option<u8>,
 }
 
-/// Sense data, before it is bytes.
+/// Sense data in structured form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
-    /// The kind of trouble.
+    /// Sense key.
     pub key: SenseKey,
-    /// What it is.
+    /// Additional sense code and qualifier.
     pub code: AdditionalSense,
-    /// Which block, or which byte of the data for a miscompare of COMPARE AND WRITE.
+    /// INFORMATION: the block, or for a miscompare of COMPARE AND WRITE the byte of the data.
     pub information: Option<u64>,
-    /// Which field, for an illegal request.
+    /// Field pointer of an illegal request.
     pub field: Option<FieldPointer>,
-    /// How much of what keeps the unit from serving is done, in 65,536ths.
+    /// Progress of the operation that keeps the unit not ready, in 65,536ths.
     pub progress: Option<u16>,
-    /// True when the nexus is to get it in descriptor format (D_SENSE of the control mode page).
+    /// True for descriptor format (D_SENSE of the control mode page), false for fixed format.
     pub descriptor_format: bool,
 }
 
-/// Sense data as it goes on the wire.
+/// Sense data in wire format.
 pub type SenseBytes = SmallVec<[u8; 32]>;
 
 impl Sense {
@@ -124,7 +124,7 @@ impl Sense {
         Self { key, code, information: None, field: None, progress: None, descriptor_format: false }
     }
 
-    /// True where a device of which everything acknowledged is kept is away, and is expected back.
+    /// True for NOT READY of a device that is temporarily away without loss of acknowledged writes.
     pub(crate) fn is_device_away(&self) -> bool {
         (self.key, self.code) == (SenseKey::NotReady, AdditionalSense::BECOMING_READY)
     }
@@ -133,7 +133,7 @@ impl Sense {
         Self::new(SenseKey::IllegalRequest, code)
     }
 
-    /// 24/00, pointing at the field that begins at `bit` of `byte`.
+    /// Returns 24/00 with a pointer to the field that begins at `bit` of `byte` in the CDB.
     pub(crate) const fn cdb_bit(byte: u16, bit: u8) -> Self {
         assert!(bit < 8, "a byte has eight bits");
         let mut sense = Self::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
@@ -141,14 +141,14 @@ impl Sense {
         sense
     }
 
-    /// 24/00, pointing at the field that begins with `byte`.
+    /// Returns 24/00 with a pointer to the field that begins with `byte` of the CDB.
     pub(crate) const fn cdb_byte(byte: u16) -> Self {
         let mut sense = Self::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
         sense.field = Some(FieldPointer { in_cdb: true, byte, bit: None });
         sense
     }
 
-    /// 26/00, pointing at `byte` (and `bit`) of the parameter list.
+    /// Returns 26/00 with a pointer to `byte` (and `bit`) of the parameter list.
     pub(crate) const fn parameter(byte: u16, bit: Option<u8>) -> Self {
         let mut sense = Self::illegal(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
         sense.field = Some(FieldPointer { in_cdb: false, byte, bit });
@@ -160,7 +160,7 @@ impl Sense {
         self
     }
 
-    /// The bytes that the initiator gets, in the format that it asked for.
+    /// Emits the wire format that the initiator selected.
     #[must_use]
     pub fn emit(&self) -> SenseBytes {
         if self.descriptor_format { self.emit_descriptor() } else { self.emit_fixed() }
@@ -169,11 +169,12 @@ impl Sense {
     fn emit_fixed(&self) -> SenseBytes {
         let mut bytes = SenseBytes::from_slice(&[0; 18]);
         let AdditionalSense(code, qualifier) = self.code;
-        // Fixed format has 32 bits for the information; what does not fit is not valid.
+        // INFORMATION has 32 bits in fixed format; a larger value is reported as not valid (VALID is zero).
         let information = self.information.and_then(|information| u32::try_from(information).ok());
         bytes[0] = 0x70 | if information.is_some() { 0x80 } else { 0 };
         bytes[2] = self.key as u8;
         bytes[3..7].copy_from_slice(&information.unwrap_or(0).to_be_bytes());
+        // ADDITIONAL SENSE LENGTH: 18 bytes in all.
         bytes[7] = 10;
         bytes[12] = code;
         bytes[13] = qualifier;
@@ -185,10 +186,12 @@ impl Sense {
         let AdditionalSense(code, qualifier) = self.code;
         let mut bytes = SenseBytes::from_slice(&[0x72, self.key as u8, code, qualifier, 0, 0, 0, 0]);
         if let Some(information) = self.information {
+            // Information sense data descriptor.
             bytes.extend_from_slice(&[0x00, 0x0A, 0x80, 0]);
             bytes.extend_from_slice(&information.to_be_bytes());
         }
         if self.field.is_some() || self.progress.is_some() {
+            // Sense key specific sense data descriptor.
             bytes.extend_from_slice(&[0x02, 0x06, 0, 0]);
             bytes.extend_from_slice(&self.key_specific());
             bytes.push(0);
@@ -198,7 +201,7 @@ impl Sense {
         bytes
     }
 
-    /// SENSE KEY SPECIFIC: a field pointer, or a progress indication.
+    /// SENSE KEY SPECIFIC: a field pointer or a progress indication, with SKSV set; zeros where there is neither.
     fn key_specific(&self) -> [u8; 3] {
         assert!(self.field.is_none() || self.progress.is_none(), "a sense key has one meaning of its specific bytes");
         if let Some(progress) = self.progress {
@@ -207,6 +210,7 @@ impl Sense {
         }
         let Some(FieldPointer { in_cdb, byte, bit }) = self.field else { return [0; 3] };
         let [high, low] = byte.to_be_bytes();
+        // C/D and BPV: in the CDB, and bit pointer valid.
         let pointed = 0x80 | if in_cdb { 0x40 } else { 0 };
         [pointed | bit.map_or(0, |bit| 0x08 | (bit & 7)), high, low]
     }

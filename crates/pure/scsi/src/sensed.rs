@@ -1,4 +1,4 @@
-//! Sense data as whoever asked reads it (SPC-4, sense data): of this target, or of any other.
+//! Parser of sense data of any target (SPC-4, sense data), for initiators and test tools.
 #![warn(clippy::arithmetic_side_effects)]
 
 use crate::sense::{AdditionalSense, FieldPointer};
@@ -7,24 +7,24 @@ const NO_SENSE: u8 = 0x0;
 const NOT_READY: u8 = 0x2;
 const ILLEGAL_REQUEST: u8 = 0x5;
 
-/// What sense data of either format says.
+/// Parsed sense data of either format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sensed {
-    /// The sense key, of four bits: also one that is no [`crate::SenseKey`] of this target.
+    /// Sense key, four bits; possibly not one of [`crate::SenseKey`].
     pub key: u8,
-    /// What it is.
+    /// Additional sense code and qualifier.
     pub code: AdditionalSense,
-    /// INFORMATION, where it is valid.
+    /// INFORMATION, where VALID is set.
     pub information: Option<u64>,
-    /// Which field is meant, for an illegal request.
+    /// Field pointer of an illegal request.
     pub field: Option<FieldPointer>,
-    /// How much of what keeps the unit from serving is done, in 65,536ths.
+    /// Progress indication in 65,536ths, for NO SENSE and NOT READY.
     pub progress: Option<u16>,
 }
 
 impl Sensed {
-    /// What `sense` says, current or deferred; `None` without a sense key, or in a format that is neither fixed nor descriptor.
-    /// A code that is cut off reads as zero, anything else that is cut off as not there.
+    /// Parses `sense`, current or deferred. Returns `None` without a sense key, or in a format that is neither fixed
+    /// nor descriptor. A truncated code reads as zero; other truncated fields read as absent.
     ///
     /// *Source*: SPC-4, response codes 70h to 73h.
     #[must_use]
@@ -36,7 +36,7 @@ impl Sensed {
         }
     }
 
-    /// The key, the additional sense code and its qualifier.
+    /// Returns sense key, additional sense code and qualifier.
     #[must_use]
     pub const fn triple(&self) -> (u8, u8, u8) {
         let AdditionalSense(code, qualifier) = self.code;
@@ -76,9 +76,10 @@ impl Sensed {
         Self { key: key & 0x0F, code, information: None, field: None, progress: None }
     }
 
-    /// Takes SENSE KEY SPECIFIC for what it is under this key.
+    /// Interprets SENSE KEY SPECIFIC, which means different things under different sense keys.
     fn specify(&mut self, specific: Option<&[u8]>) {
         let Some(&[flags, high, low]) = specific else { return };
+        // SKSV is zero: the bytes are not valid.
         if flags & 0x80 == 0 {
             return;
         }
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn sensed_keeps_keys_that_this_target_never_sends() {
-        // RECOVERED ERROR, with an actual retry count where an illegal request has a field.
+        // RECOVERED ERROR with an actual retry count, in the bytes where an illegal request has a field pointer.
         let sense = [0x70, 0, 0x01, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x17, 1, 0, 0x80, 0, 3];
         let expected = Sensed { key: 1, code: AdditionalSense(0x17, 1), field: None, ..POINTED };
         assert_eq!(Sensed::parse(&sense), Some(expected));

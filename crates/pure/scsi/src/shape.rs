@@ -1,48 +1,49 @@
-//! The shape of a unit: what CDBs are judged against, and the limits that VPD page B0h announces.
+//! Limits of a unit that CDBs are validated against and that VPD page B0h (Block Limits) announces.
 
 use crate::operation::Offered;
 
-/// The most blocks that one UNMAP may name, over all of its descriptors.
+/// Maximum number of blocks of one UNMAP, summed over its descriptors.
 pub(crate) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
-/// The most descriptors in one UNMAP.
+/// Maximum number of descriptors of one UNMAP.
 pub(crate) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
-/// The most blocks that one COMPARE AND WRITE can name.
+/// Maximum number of blocks of one COMPARE AND WRITE: its length field has one byte.
 pub(crate) const COMPARE_BLOCKS_MAX: u32 = 255;
-/// The most blocks that one WRITE SAME may name: what its short form can also say. A longer one would
-/// hold up its task set; and from 65,536 on, libiscsi's suite expects as long a WRITE to be taken.
+/// Maximum number of blocks of one WRITE SAME: the range of the 16-bit length of WRITE SAME (10). A longer one would
+/// block its task set; and from 65,536 blocks on, the libiscsi test suite expects a WRITE of that length to be
+/// accepted.
 pub(crate) const WRITE_SAME_BLOCKS_MAX: u64 = 65_535;
 
-/// What a CDB is judged against. A copy may be kept where the unit itself is not at hand: one that is
-/// out of date costs the initiator a retry, never data.
+/// Limits and features that a CDB is validated against. A copy may be cached away from the unit: a stale one costs the
+/// initiator a retry, never data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of one logical block.
+    /// Bytes per logical block.
     pub block_bytes: u32,
-    /// How many logical blocks the unit has.
+    /// Number of logical blocks.
     pub blocks: u64,
-    /// The longest transfer of one command, in bytes.
+    /// Maximum transfer length of one command in bytes.
     pub transfer_bytes_max: u32,
-    /// True when UNMAP is offered.
+    /// True when UNMAP is supported.
     pub unmap: bool,
-    /// The most blocks of WRITE ATOMIC; it is not offered where there are none.
+    /// Maximum length of WRITE ATOMIC in blocks; 0 where it is not supported.
     pub atomic_blocks_max: u32,
-    /// True when the unit can be sanitized.
+    /// True when SANITIZE is supported.
     pub sanitize: bool,
-    /// True when what is written to the unit is encrypted, and its key can be lost.
+    /// True when the volume is encrypted and its key can be destroyed (CRYPTOGRAPHIC ERASE).
     pub key: bool,
     /// True when the medium can be ejected.
     pub removable: bool,
-    /// True when the unit never takes writes.
+    /// True when the unit never accepts writes.
     pub read_only: bool,
 }
 
 impl Shape {
-    /// The most blocks that one command may move.
+    /// Maximum number of blocks that one command may transfer.
     pub(crate) fn transfer_blocks_max(&self) -> u64 {
         u64::from(self.transfer_bytes_max).checked_div(u64::from(self.block_bytes)).unwrap_or(0)
     }
 
-    /// What of the table of operations there is.
+    /// Features that select the supported rows of the table of operations.
     pub(crate) fn offered(&self) -> Offered {
         Offered {
             unmap: self.unmap,
@@ -53,7 +54,7 @@ impl Shape {
         }
     }
 
-    /// The most blocks that one COMPARE AND WRITE may name: its data holds each of them twice.
+    /// Maximum length of COMPARE AND WRITE in blocks: its data contains each block twice.
     pub(crate) fn compare_blocks_max(&self) -> u32 {
         let fit = u32::try_from(self.transfer_blocks_max() / 2).unwrap_or(u32::MAX);
         COMPARE_BLOCKS_MAX.min(fit)

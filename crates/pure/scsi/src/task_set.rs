@@ -1,9 +1,9 @@
-//! The task set: which tasks are under way, which must wait for which, and which are aborted (SAM-5, task set management).
+//! Task set: ordering, mutual exclusion on blocks, and abort of the tasks of a unit (SAM-5, task set management).
 //!
-//! There is one task set for all nexuses (TST = 0). A task waits for others for two reasons: its task
-//! attribute, and its blocks, where it or the other runs alone on them. A task that has begun waits for
-//! nobody, a head-of-queue task only for what has begun and for earlier ones of its kind, and any other for
-//! those and for earlier tasks: no two ever wait for each other.
+//! All nexuses share one task set (TST = 0). A task is blocked for two reasons: its task attribute, and blocks on which
+//! it or another task runs alone. A task that has begun waits for no other. A HEAD OF QUEUE task waits only for tasks
+//! that have begun and for earlier tasks of its kind. Any other task waits for those and for earlier tasks. Hence no
+//! two tasks ever wait for each other, and there is no deadlock.
 
 use crate::command::{NexusId, Status, TaskAttribute, TaskTag};
 use crate::failure::Failure;
@@ -13,14 +13,15 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
-/// Every block, and every place where tasks wait for their turn.
+/// All blocks and all serialization slots beyond them.
 pub(crate) const EVERYTHING: Extent = Extent { start: Lba(0), len: Blocks(u64::MAX) };
-/// No block, and the place where changes of what survives power loss wait for each other: reservations, saved mode parameters.
+/// Serialization slot for changes of persistent state (reservations, saved mode parameters). An extent behind every
+/// possible block, so that it contends with no I/O.
 pub(crate) const TURN: Extent = Extent { start: Lba(u64::MAX - 1), len: Blocks(1) };
-/// No block, and the place where changes of access through target port groups wait for each other.
+/// Serialization slot for changes of ALUA access states.
 pub(crate) const ACCESS_TURN: Extent = Extent { start: Lba(u64::MAX - 2), len: Blocks(1) };
 
-/// The tasks of one logical unit.
+/// Tasks of one logical unit.
 #[derive(Debug)]
 pub(crate) struct TaskSet {
     tasks: RefCell<Tasks>,
@@ -32,49 +33,50 @@ struct Tasks {
     places: Vec<Option<Task>>,
     free: Vec<usize>,
     arrivals: u64,
-    /// Tasks that others may have to wait for: ordered, head of queue, alone on their blocks.
+    /// Number of tasks that may block others: ORDERED, HEAD OF QUEUE, or alone on their blocks. While it is zero, new
+    /// tasks begin without a search.
     restraining: usize,
     waiting: usize,
-    /// Those who wait for tasks to end.
+    /// Wakers of futures that await the end of tasks.
     watchers: Vec<Waker>,
 }
 
-/// What a task asks of the task set.
+/// Scheduling parameters of a task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub nexus: NexusId,
     pub tag: TaskTag,
     pub attribute: TaskAttribute,
-    /// The blocks that it touches; empty when none.
+    /// Blocks that the task touches; empty when none.
     pub extent: Extent,
-    /// True when nobody else may touch them meanwhile.
+    /// True when no other task may touch the blocks while this one runs.
     pub alone: bool,
-    /// True for a part of a task that has begun elsewhere: the attributes of others do not hold it back.
+    /// True for a part of a task that has begun at another unit: task attributes of others do not block it.
     pub is_part: bool,
 }
 
-/// A task of a logical unit, as whoever looks on sees it.
+/// Snapshot of a task for management views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskStanding {
-    /// Whose it is.
+    /// Nexus that issued the task.
     pub nexus: NexusId,
-    /// What the initiator calls it.
+    /// Tag that the initiator assigned.
     pub tag: TaskTag,
-    /// The blocks that it touches; empty when none.
+    /// Blocks that the task touches; empty when none.
     pub extent: Extent,
-    /// False while it waits for others before it begins.
+    /// False while the task is blocked by others.
     pub has_begun: bool,
 }
 
-/// How an aborted task ends.
+/// Completion of an aborted task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aborted {
-    /// Without an answer: its own initiator ended it, or TAS is zero.
+    /// No response: the own initiator aborted it, or TAS is zero.
     Unanswered,
-    /// With TASK ABORTED: somebody else ended it, and TAS is one.
+    /// TASK ABORTED: another nexus or the owner aborted it, and TAS is one.
     Told,
-    /// With COPY ABORTED: COPY OPERATION ABORT ended it. To the transport its command is as open as before, so its initiator
-    /// waits for an answer; and TASK ABORTED invites hosts to start the copy again.
+    /// COPY ABORTED: COPY OPERATION ABORT ended it. The transport still holds the command open, so its initiator awaits
+    /// a response, and TASK ABORTED would invite hosts to restart the copy.
     Copy,
 }
 
@@ -99,12 +101,12 @@ struct Task {
     waker: Option<Waker>,
 }
 
-/// Which tasks a task management function means.
+/// Scope of an abort.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Affected {
     One(NexusId, TaskTag),
     OfNexus(NexusId),
-    /// All of a nexus but one.
+    /// All tasks of a nexus except one.
     OthersOf(NexusId, TaskTag),
     All,
 }
@@ -114,30 +116,34 @@ impl TaskSet {
         Self { tasks: RefCell::default(), tasks_max }
     }
 
-    /// Takes a task in. It has begun at once unless others restrain it.
+    /// Adds a task. It begins at once unless other tasks block it.
     ///
     /// *Errors*: `TaskSetFull`.
     pub(crate) fn enter(&self, claim: Claim) -> Result<Ticket<'_>, Status> {
+        // The limit applies to commands alone; the parts of copies and the owner use `enter_anyway`.
         if self.tasks.borrow().count() >= self.tasks_max {
             return Err(Status::TaskSetFull);
         }
         Ok(self.enter_anyway(claim))
     }
 
-    /// True when a simple task that ends before anything else happens need not be taken in.
+    /// True when a SIMPLE task that completes synchronously may bypass the task set.
     pub(crate) fn lets_pass(&self) -> bool {
         let tasks = self.tasks.borrow();
+        // A synchronous task never occupies a place, but must not exceed the limit that others observe.
         tasks.restraining == 0 && tasks.count() < self.tasks_max
     }
 
-    /// Takes a task in, however many there are.
+    /// Adds a task without regard to the limit on their number.
     pub(crate) fn enter_anyway(&self, claim: Claim) -> Ticket<'_> {
         let mut tasks = self.tasks.borrow_mut();
         let arrival = tasks.arrivals;
         tasks.arrivals += 1;
         let restrains = claim.restrains();
+        // A part waits for a task elsewhere; if it could block others, two copies could block each other.
         assert!(!(claim.is_part && restrains), "a part of a copy holds no other task back");
         let mut task = Task { claim, arrival, begun: true, aborted: None, waker: None };
+        // Common case: no task restrains another, so the search is skipped.
         if restrains || tasks.restraining > 0 {
             task.begun = !Restraints::of(&tasks).hold(&task, &tasks);
         }
@@ -146,39 +152,43 @@ impl TaskSet {
         Ticket { set: self, place: tasks.put(task) }
     }
 
-    /// The owner's turn at a place where tasks wait for each other. A function that ends all tasks does not end this one.
+    /// Acquires a serialization slot for the owner. The abort of all tasks does not end the wait.
     pub(crate) async fn owner_turn(&self, place: Extent) -> Ticket<'_> {
         assert!(place == TURN || place == ACCESS_TURN, "the owner does not wait for blocks");
         let attribute = TaskAttribute::Simple;
         let claim =
+            // The highest nexus number is never assigned, so no abort of a nexus covers this task.
             Claim { nexus: NexusId(u64::MAX), tag: TaskTag(0), attribute, extent: place, alone: true, is_part: false };
         let mut turn = self.enter_anyway(claim);
+        // CLEAR TASK SET and resets abort every task, also this one. The owner is no initiator, so it enters again.
         while poll_fn(|cx| turn.poll_begun(cx)).await.is_err() {
             turn = self.enter_anyway(claim);
         }
         turn
     }
 
-    /// Marks the affected tasks as aborted: those that wait end now, those that have begun when they come to their end.
-    /// Each ends as `how` says for its nexus. True when there was one.
+    /// Marks the affected tasks as aborted: blocked tasks end now, running tasks at their completion. `how` gives the
+    /// completion by nexus. Returns true when at least one task was affected.
     pub(crate) fn abort(&self, affected: Affected, how: impl Fn(NexusId) -> Aborted) -> bool {
         let mut wakers = Vec::new();
         let mut any = false;
         for task in self.tasks.borrow_mut().places.iter_mut().flatten() {
             if affected.covers(&task.claim) {
                 any = true;
-                // Its own initiator does not expect an answer any more, whoever aborted it before.
+                // An abort by its own initiator is final: that initiator does not expect a response, whoever else
+                // aborts the task.
                 if task.aborted != Some(Aborted::Unanswered) {
                     task.aborted = Some(how(task.claim.nexus));
                 }
                 wakers.extend(task.waker.take());
             }
         }
+        // Woken after the borrow has ended: a waker may run code that borrows the task set again.
         wakers.into_iter().for_each(Waker::wake);
         any
     }
 
-    /// All tasks, in no order.
+    /// Lists all tasks, in no particular order.
     pub(crate) fn standing(&self) -> Vec<TaskStanding> {
         let tasks = self.tasks.borrow();
         let standing = |task: &Task| {
@@ -188,30 +198,32 @@ impl TaskSet {
         tasks.places.iter().flatten().map(standing).collect()
     }
 
-    /// The nexuses that have a task.
+    /// Lists the nexuses that have a task; a nexus may be listed more than once.
     pub(crate) fn nexuses(&self) -> Vec<NexusId> {
         self.tasks.borrow().places.iter().flatten().map(|task| task.claim.nexus).collect()
     }
 
-    /// Is ready when none of the affected tasks that are here now is here any more.
+    /// Waits until every affected task that is present now has left. Later arrivals are not awaited.
     pub(crate) async fn ended(&self, affected: Affected) {
+        // Later arrivals are excluded, so that the wait ends although new tasks keep coming.
         let before = self.tasks.borrow().arrivals;
         self.gone(|task| task.arrival < before && affected.covers(&task.claim)).await;
     }
 
-    /// Is ready when none of the tasks that are meant and have begun now is here any more.
+    /// Waits until every matching task that has begun by now has left.
     pub(crate) async fn begun_ended(&self, is_meant: impl Fn(&Claim) -> bool) {
         let before = self.tasks.borrow().arrivals;
         self.gone(|task| task.arrival < before && task.begun && is_meant(&task.claim)).await;
     }
 
-    /// Is ready when no such task is here.
+    /// Waits until no task matches `remains`.
     async fn gone(&self, remains: impl Fn(&Task) -> bool) {
         poll_fn(|cx| {
             let mut tasks = self.tasks.borrow_mut();
             if !tasks.places.iter().flatten().any(&remains) {
                 return Poll::Ready(());
             }
+            // A watcher is registered once per waker, however often its future is polled.
             if !tasks.watchers.iter().any(|watcher| watcher.will_wake(cx.waker())) {
                 tasks.watchers.push(cx.waker().clone());
             }
@@ -223,11 +235,13 @@ impl TaskSet {
     fn stand_aside(&self, place: usize) {
         let mut wakers = Vec::new();
         {
+            // The inner scope ends the borrow before any waker runs.
             let mut tasks = self.tasks.borrow_mut();
             let task = tasks.at(place);
             assert!(task.begun, "a task that waits has nobody behind it to let pass");
             let claim = &mut task.claim;
             let restrained = claim.restrains();
+            // An empty extent of a SIMPLE task restrains nothing, yet the task stays counted and can still be aborted.
             *claim = Claim { attribute: TaskAttribute::Simple, extent: Extent::default(), alone: false, ..*claim };
             tasks.restraining -= usize::from(restrained);
             if tasks.waiting > 0 {
@@ -242,10 +256,12 @@ impl TaskSet {
         {
             let mut tasks = self.tasks.borrow_mut();
             let task = tasks.take(place);
+            // A task that was aborted while blocked leaves without having begun.
             tasks.waiting -= usize::from(!task.begun);
             tasks.restraining -= usize::from(task.claim.restrains());
             let count = tasks.count();
             assert!(tasks.waiting <= count && tasks.restraining <= count, "only tasks that are here are counted");
+            // Watchers are woken for every task that leaves; each evaluates its own condition again.
             wakers.append(&mut tasks.watchers);
             if tasks.waiting > 0 {
                 tasks.begin_unrestrained(&mut wakers);
@@ -261,6 +277,7 @@ impl Tasks {
     }
 
     fn put(&mut self, task: Task) -> usize {
+        // Places are reused, so that the memory is bounded by the highest number of tasks at one time.
         match self.free.pop() {
             Some(place) => {
                 assert!(self.places[place].is_none(), "no task is in a free place");
@@ -295,12 +312,12 @@ impl Tasks {
             wakers.extend(task.waker.take());
             self.waiting -= 1;
         }
-        // The first of those that wait, by attribute and arrival, can only wait for one that has begun.
+        // The first blocked task by attribute and arrival can only be blocked by one that has begun.
         assert!(self.waiting == 0 || self.waiting < self.count(), "tasks do not wait for each other alone");
     }
 }
 
-/// What holds tasks back, gathered in one walk so that each waiting task is judged by comparison alone.
+/// Blocking conditions, gathered in one pass so that each blocked task is evaluated by comparison alone.
 struct Restraints {
     head_of_queue: bool,
     oldest: u64,
@@ -323,12 +340,14 @@ impl Restraints {
         found
     }
 
-    /// True when `task`, which has not begun, must wait.
+    /// True when `task`, which has not begun, is blocked.
     fn hold(&self, task: &Task, tasks: &Tasks) -> bool {
         let by_attribute = match task.claim.attribute {
             _ if task.claim.is_part => false,
             TaskAttribute::HeadOfQueue => false,
+            // ORDERED: also blocked by every earlier task (SAM-5).
             TaskAttribute::Ordered => self.head_of_queue || self.oldest < task.arrival,
+            // SIMPLE: blocked by any HEAD OF QUEUE task, and by an earlier ORDERED task.
             TaskAttribute::Simple | TaskAttribute::Aca => self.head_of_queue || self.oldest_ordered < task.arrival,
         };
         by_attribute || ((task.claim.alone || self.any_alone) && tasks.contend_for_blocks(task))
@@ -336,12 +355,13 @@ impl Restraints {
 }
 
 impl Tasks {
-    /// True when a task that has begun, or one that goes first, is on blocks of `task`.
+    /// True when a task that has begun, or one with precedence, holds blocks that `task` needs.
     fn contend_for_blocks(&self, task: &Task) -> bool {
         let is_head = |task: &Task| task.claim.attribute == TaskAttribute::HeadOfQueue;
-        // Who waits may wait for the task that this is a part of.
+        // A part of a copy never waits for blocked tasks: those may wait for the very task that it is a part of.
         let goes_first = |other: &Task| !task.claim.is_part && other.arrival < task.arrival;
         self.places.iter().flatten().any(|other| {
+            // The task itself is in the table as well.
             other.arrival != task.arrival
                 && (other.begun || (goes_first(other) && (is_head(other) || !is_head(task))))
                 && (task.claim.alone || other.claim.alone)
@@ -367,7 +387,7 @@ impl Affected {
     }
 }
 
-/// A task's place in the task set; dropping it ends the task.
+/// Membership of a task in the task set; dropping it removes the task.
 #[derive(Debug)]
 #[must_use = "the task is in the task set only while its ticket lives"]
 pub(crate) struct Ticket<'a> {
@@ -376,18 +396,20 @@ pub(crate) struct Ticket<'a> {
 }
 
 impl Ticket<'_> {
-    /// Is ready when the task may run.
+    /// Ready when the task may run.
     ///
-    /// *Errors*: how it ends, when it was aborted before.
+    /// *Errors*: the completion of the task, if it was aborted before.
     pub(crate) fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<Result<(), Aborted>> {
         let mut tasks = self.set.tasks.borrow_mut();
         let task = tasks.at(self.place);
+        // Checked first: an abort also ends the wait of a blocked task.
         if let Some(how) = task.aborted {
             return Poll::Ready(Err(how));
         }
         if task.begun {
             return Poll::Ready(Ok(()));
         }
+        // A stored waker is replaced only if the task has moved to another one.
         if !task.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             task.waker = Some(cx.waker().clone());
         }
@@ -399,7 +421,7 @@ impl Ticket<'_> {
         self.set.tasks.borrow_mut().at(self.place).begun
     }
 
-    /// Is ready when the task was aborted.
+    /// Ready when the task is aborted.
     pub(crate) fn poll_aborted(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut tasks = self.set.tasks.borrow_mut();
         let task = tasks.at(self.place);
@@ -410,12 +432,14 @@ impl Ticket<'_> {
         Poll::Pending
     }
 
-    /// The task, which has begun, holds nobody back from now on.
+    /// Releases the claims of a running task: it blocks no other task from now on.
     pub(crate) fn stand_aside(&self) {
         self.set.stand_aside(self.place);
     }
 
-    /// Refuses to go on with a task that was aborted.
+    /// Checks that the task was not aborted.
+    ///
+    /// *Errors*: the completion of the aborted task.
     pub(crate) fn check_live(&self) -> Result<(), Aborted> {
         self.set.tasks.borrow_mut().at(self.place).aborted.map_or(Ok(()), Err)
     }

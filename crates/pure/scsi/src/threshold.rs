@@ -1,29 +1,28 @@
-//! Logical block provisioning thresholds (SBC-4, logical block provisioning thresholds): hosts hear of
-//! a pool that fills before it is full.
+//! Logical block provisioning thresholds (SBC-4): hosts are notified of a filling pool before it is full.
 //!
-//! There are two kinds. The operator's are judged by whoever keeps the space, which then says
-//! `LogicalUnit::soft_threshold_reached`. Those that a host sets with MODE SELECT (page 1Ch/02h) are judged
-//! here, against what the device says of its space.
+//! There are two kinds. The thresholds of the operator are evaluated by the owner of the space, which then calls
+//! `LogicalUnit::soft_threshold_reached`. Those that a host sets with MODE SELECT (page 1Ch/02h) are evaluated here,
+//! against the space that the device reports.
 
 use block::Space;
 use std::cell::Cell;
 
-/// Bytes of a threshold set, the unit in which thresholds and log page 0Ch count. No capacity counts
-/// 2^32 of them.
+/// Threshold set size in bytes, the unit of thresholds and of log page 0Ch. Counts fit 32 bits for every possible
+/// capacity.
 const SET_BYTES: u64 = 1 << 20;
 
-/// Where the threshold descriptors stand in the logical block provisioning mode page (1Ch/02h); INFORMATION of the unit
-/// attention for a threshold is the same figure.
+/// Offsets of the threshold descriptors in the logical block provisioning mode page (1Ch/02h), also used as INFORMATION
+/// of the unit attention.
 pub(crate) const AVAILABLE_DESCRIPTOR_AT: usize = 16;
 pub(crate) const USED_DESCRIPTOR_AT: usize = 24;
 
-/// THRESHOLD EXPONENT: how many blocks a threshold set has, as a power of two.
+/// THRESHOLD EXPONENT: blocks per threshold set, as a power of two.
 pub(crate) fn threshold_exponent(block_bytes: u32) -> u8 {
     let blocks = SET_BYTES.checked_div(u64::from(block_bytes)).unwrap_or(1).max(1);
     blocks.ilog2() as u8
 }
 
-/// LBA mapping resources, in threshold sets.
+/// LBA mapping resources in threshold sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resources {
     pub available: u32,
@@ -31,30 +30,30 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// Whole sets that are free, and sets that are used if only in part.
+    /// Converts the reported space: free space is rounded down, used space is rounded up.
     pub(crate) fn of(space: Space) -> Self {
         let count = |sets| u32::try_from(sets).unwrap_or(u32::MAX);
         Self { available: count(space.free_bytes / SET_BYTES), used: count(space.mapped_bytes.div_ceil(SET_BYTES)) }
     }
 }
 
-/// One threshold as MODE SELECT sets it.
+/// Threshold as MODE SELECT sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Threshold {
     pub enabled: bool,
     pub count: u32,
 }
 
-/// The thresholds that hosts may set.
+/// Thresholds that hosts may set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Thresholds {
-    /// Armed decreasing: reached when no more than its count is available.
+    /// Armed decreasing: reached when at most this count is available.
     pub available: Threshold,
-    /// Armed increasing: reached when at least its count is used.
+    /// Armed increasing: reached when at least this count is used.
     pub used: Threshold,
 }
 
-/// Which thresholds were reached and have not been armed again since.
+/// Thresholds that were reached and have not been re-armed since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub available: bool,
@@ -66,8 +65,8 @@ impl Thresholds {
         self.available.enabled || self.used.enabled
     }
 
-    /// What is reached now, after `before`. What was reached stays so until the count is back by a
-    /// sixteenth, so that a pool at the border is not told of again and again.
+    /// Evaluates the thresholds with hysteresis: one that was reached stays so until the count has receded by a
+    /// sixteenth, so that a pool at the border does not report again and again.
     fn judge(self, resources: Resources, before: Reached) -> Reached {
         let slack = |threshold: Threshold, was: bool| if was { threshold.count / 16 } else { 0 };
         let Self { available, used } = self;
@@ -80,15 +79,15 @@ impl Thresholds {
     }
 }
 
-/// Which thresholds of hosts were reached at the last look.
+/// Result of the last evaluation of the host thresholds.
 #[derive(Debug, Default)]
 pub(crate) struct ThresholdWatch {
     reached: Cell<Reached>,
 }
 
 impl ThresholdWatch {
-    /// Which of `thresholds` were reached since the last look, in the space that `space` gives. It is asked for only while one
-    /// of them is enabled.
+    /// Returns the thresholds that were crossed since the last check. `space` is called only while one of them is
+    /// enabled.
     #[inline]
     pub(crate) fn check(&self, thresholds: Thresholds, space: impl FnOnce() -> Option<Space>) -> Reached {
         if !thresholds.are_enabled() {
@@ -102,7 +101,7 @@ impl ThresholdWatch {
         Reached { available: after.available && !before.available, used: after.used && !before.used }
     }
 
-    /// A threshold that differs in `now` from what it was `before` counts as not reached.
+    /// Re-arms each threshold that differs between `before` and `now`.
     pub(crate) fn rearm(&self, before: Thresholds, now: Thresholds) {
         let mut reached = self.reached.get();
         reached.available &= now.available == before.available;

@@ -1,7 +1,8 @@
-//! ROD tokens (SPC-4, ROD token format): a token stands for blocks of a unit as they are when it is made, until one of them is
-//! changed (point in time copy, change vulnerable).
+//! ROD tokens (SPC-4, ROD token format) of the type point in time copy, change vulnerable: a token represents blocks as
+//! they are when it is created, and is canceled when one of them changes.
 //!
-//! Whoever shows all of its bytes may read the blocks, if it sees the unit and may read it; half of them are random.
+//! A nexus that presents all bytes of a token may read its blocks, provided that the unit is mapped to it and it has
+//! read access. Half of the bytes are random, so tokens cannot be guessed. Tokens are kept in memory only.
 
 use crate::designator::target_device_designator;
 use crate::identity::{Identity, TargetPort};
@@ -13,39 +14,39 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) const TOKEN_BYTES: usize = 512;
-/// The bytes of a token that nobody can guess.
+/// Number of random bytes in a token.
 pub(crate) const SECRET_BYTES: usize = 256;
 
 /// ROD TYPE: point in time copy, change vulnerable.
 pub(crate) const CHANGE_VULNERABLE: u32 = 0x0080_0001;
-/// The block device zero ROD token (SBC-3).
+/// ROD TYPE of the block device zero ROD token (SBC-3).
 pub(crate) const ZERO: u32 = 0xFFFF_0001;
-/// ROD TOKEN LENGTH of both.
+/// ROD TOKEN LENGTH of both types.
 const LENGTH: u16 = (TOKEN_BYTES - 8) as u16;
 
-/// How long a token lasts that nobody uses: where nobody says, and at the most, in seconds.
+/// Inactivity timeout of a token in seconds: default and maximum.
 pub(crate) const INACTIVITY_DEFAULT_S: u32 = 60;
 pub(crate) const INACTIVITY_MAX_S: u32 = 600;
-/// Tokens of one unit that are valid, and those of which it is known why they are not.
+/// Maximum number of valid tokens of one unit, and of ended tokens whose reason is remembered.
 const TOKENS_MAX: usize = 256;
 const ENDED_MAX: usize = 256;
 
-/// Where the creator's designator stands, behind its length.
+/// Offset of the length of the creator's designator, which follows it.
 const CREATOR_LENGTH_AT: usize = 16 + 7;
 const DESIGNATOR_BYTES_MAX: usize = 20;
 const TARGET_AT: usize = 128;
 const TARGET_BYTES: usize = 128;
 
-/// A token as it is sent.
+/// Token in wire format.
 pub(crate) type TokenBytes = Box<[u8; TOKEN_BYTES]>;
 
-/// The tokens that stand for blocks of one unit.
+/// ROD tokens of one unit.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     made: RefCell<BTreeMap<u64, Token>>,
-    /// How many were made.
+    /// Number of tokens created so far.
     count: Cell<u64>,
-    /// How many may be valid: a write looks at this and, when it is zero, no further.
+    /// Number of valid tokens: every write reads this cell and searches the map only when it is not zero.
     valid: Cell<usize>,
 }
 
@@ -55,11 +56,11 @@ struct Token {
     extents: Vec<Extent>,
     inactivity: Duration,
     used: Duration,
-    /// Why it is not valid any more.
+    /// Reason for its end; `None` while it is valid.
     ended: Option<AdditionalSense>,
 }
 
-/// What a token is to stand for.
+/// Data that a new token represents.
 pub(crate) struct Represented<'a> {
     pub identity: &'a Identity,
     pub port: &'a TargetPort,
@@ -68,9 +69,9 @@ pub(crate) struct Represented<'a> {
 }
 
 impl Tokens {
-    /// A new token, of `secret` and what everybody may know.
+    /// Creates a token from `secret` and the public fields.
     ///
-    /// *Errors*: 55/0D when there are as many as there may be.
+    /// *Errors*: 55/0D when the limit on valid tokens is reached.
     pub(crate) fn make(
         &self,
         represented: Represented<'_>,
@@ -94,9 +95,9 @@ impl Tokens {
         Ok(bytes)
     }
 
-    /// What the token stands for, and it is in use now; when it is `deleted`, it is not valid any more.
+    /// Returns the extents that the token represents and restarts its inactivity timeout; `deleted` invalidates it.
     ///
-    /// *Errors*: 23/04 for what never was one of ours, 23/07 to 23/09 for what is not any more.
+    /// *Errors*: 23/04 for a token that this unit did not create, 23/07 to 23/09 for one that has ended.
     pub(crate) fn open(&self, bytes: &[u8; TOKEN_BYTES], deleted: bool, now: Duration) -> Result<Vec<Extent>, Sense> {
         self.expire(now);
         let unknown = Sense::illegal(AdditionalSense::TOKEN_UNKNOWN);
@@ -114,12 +115,12 @@ impl Tokens {
         Ok(extents)
     }
 
-    /// False where a write concerns no token.
+    /// True when a write may affect a token.
     pub(crate) fn are_some_valid(&self) -> bool {
         self.valid.get() > 0
     }
 
-    /// Blocks of `extent` are about to be changed: what stands for one of them is not valid any more.
+    /// Cancels the tokens that represent any block of `extent`. Must be called before the blocks are changed.
     pub(crate) fn cancel(&self, extent: Extent) {
         if !self.are_some_valid() {
             return;
@@ -146,7 +147,7 @@ impl Tokens {
         }
     }
 
-    /// Forgets the oldest of those that have ended, when there are many.
+    /// Drops the oldest ended tokens beyond the limit.
     fn forget_ended(&self) {
         let mut made = self.made.borrow_mut();
         while made.len() - self.valid.get() >= ENDED_MAX {
@@ -157,15 +158,17 @@ impl Tokens {
     }
 }
 
-/// What a token says of itself, to whoever has it.
+/// Content of a token, parsed from its public fields.
 pub(crate) enum Kind {
-    /// All zeros, of no unit.
+    /// Zero ROD token: all zeros, without a source unit.
     Zero,
     /// Blocks of the unit with this NAA designator.
     Blocks { naa: Vec<u8> },
 }
 
-/// *Errors*: 23/0A for another length, 23/01 for another type, 23/05 for a creator that is none.
+/// Parses the type and creator of a token.
+///
+/// *Errors*: 23/0A for a wrong length, 23/01 for an unsupported type, 23/05 for an invalid creator.
 pub(crate) fn kind_of(bytes: &[u8; TOKEN_BYTES]) -> Result<Kind, Sense> {
     let [a, b, c, d, _, _, high, low, ..] = *bytes;
     if u16::from_be_bytes([high, low]) != LENGTH {
@@ -187,7 +190,7 @@ fn number_of(bytes: &[u8; TOKEN_BYTES]) -> u64 {
     bytes[8..].first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
-/// Takes as long wherever the two differ.
+/// Compares two tokens in constant time, so that timing does not reveal a matching prefix.
 fn is_same(one: &[u8; TOKEN_BYTES], other: &[u8; TOKEN_BYTES]) -> bool {
     one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
@@ -203,6 +206,7 @@ fn emit(number: u64, of: &Represented<'_>, secret: &[u8; SECRET_BYTES]) -> Token
     // Device type specific data: LOGICAL BLOCK LENGTH IN BYTES.
     token.pad_to(96).u32(of.block_bytes).pad_to(TARGET_AT);
     let target = target_device_designator(of.port);
+    // A target name that does not fit is omitted; the field is informative.
     if target.len() <= TARGET_BYTES {
         token.bytes(&target);
     }

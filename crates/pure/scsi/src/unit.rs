@@ -1,4 +1,4 @@
-//! A logical unit: a block device as initiators see it.
+//! Logical unit: a block device as initiators address it, composed of the components of this crate.
 
 mod at_once;
 mod copied;
@@ -27,36 +27,36 @@ use block::{BlockDevice, Geometry};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The device server and the task set of one logical unit (SAM-5, logical unit), over any block device.
+/// Device server and task set of one logical unit (SAM-5, logical unit) over any block device.
 ///
-/// It belongs to one shard. It is composed of parts that do not know it: each keeps one thing that SCSI knows of the unit, and
-/// is given what it needs of the others.
+/// Owned by one shard and never shared between threads. The components do not know the unit: each holds one part of the
+/// SCSI state and is given references to the others as a command needs them.
 #[derive(Debug)]
 pub struct LogicalUnit<D> {
     identity: Identity,
     options: Options,
-    /// Its blocks.
+    /// Block device, with geometry, ROD tokens and counters.
     medium: Medium<D>,
-    /// Who reaches it, and which unit attentions each has pending.
+    /// Attached I_T nexuses and the pending unit attentions of each.
     nexuses: Rc<Nexuses>,
-    /// Which tasks there are, and which of them wait.
+    /// Tasks that have been accepted and have not completed.
     tasks: TaskSet,
     mode: Rc<ModePages>,
-    /// Whether it is started, and its medium is there.
+    /// Start/stop state and presence of the medium.
     readiness: Readiness,
     reservations: Reservations,
-    /// Through which target port groups it is served, and how well.
+    /// Access state of each target port group (ALUA).
     port_groups: PortGroups,
-    /// What its copy manager knows of copies.
+    /// State of the copy manager: third-party copies and ROD tokens.
     copies: Copies,
     sanitize: Sanitize,
-    /// What keeps its reservations, saved mode parameters and sanitize operation through power loss.
+    /// Store that keeps reservations, saved mode parameters and the sanitize operation through power loss.
     persistence: Persistence,
 }
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// A logical unit that no nexus reaches yet. It is thin when the device tells its space, whatever the
-    /// options say.
+    /// Creates a logical unit without attached nexuses. A device that reports its space makes the unit thin
+    /// provisioned, regardless of `options`.
     #[must_use]
     pub fn new(device: D, identity: Identity, options: Options) -> Self {
         let (mode, nexuses) = (Rc::<ModePages>::default(), Rc::<Nexuses>::default());
@@ -76,59 +76,62 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// The unit, whose reservations `keeper` keeps and knows the ports for.
+    /// Sets the `keeper`, which persists reservations and enumerates the target ports of the unit.
     #[must_use]
     pub fn with_keeper(self, keeper: Rc<dyn Keeper>) -> Self {
         Self { persistence: Persistence::by(keeper), ..self }
     }
 
-    /// The unit, whose nexuses see what `neighbours` says. Without, they see nothing to copy from or to.
+    /// Sets the `neighbours`, which resolve the units that a nexus may copy from and to. Without them, no unit can be
+    /// named in a third-party copy.
     #[must_use]
     pub fn with_neighbours(self, neighbours: Rc<dyn Neighbours>) -> Self {
         Self { copies: Copies::between(neighbours), ..self }
     }
 
-    /// The unit, which `sanitizer` has sanitized; without one SANITIZE is not known.
+    /// Sets the `sanitizer`, which carries out SANITIZE. Without one, SANITIZE is an unknown operation.
     #[must_use]
     pub fn with_sanitizer(self, sanitizer: Rc<dyn Sanitizer>) -> Self {
         Self { sanitize: Sanitize::by(sanitizer), ..self }
     }
 
-    /// The unit is as its keeper has kept it last. Nobody has reached it yet.
+    /// Restores the state that the keeper stored last. Must be called before any nexus is attached.
     pub fn restore(&self, kept: Kept) {
+        // No nexus is attached yet, so no command can observe an intermediate state.
         self.reservations.install(kept.reservations);
         self.sanitize.install(kept.sanitize);
         self.mode.restore(kept.mode);
     }
 
-    /// What is to be [restored](Self::restore) in the unit that takes the place of this one in the same run of its owner:
-    /// registrations, too, that do not survive power loss.
+    /// Returns the state to [restore](Self::restore) in the unit that replaces this one within the same process. It
+    /// includes registrations that do not survive power loss (APTPL is zero).
     pub fn handed_over(&self) -> Kept {
         self.kept()
     }
 
-    /// What survives power loss as it is now.
+    /// Collects the persistent state as it is now.
     fn kept(&self) -> Kept {
         let reservations = self.reservations.state().clone();
         Kept { reservations, sanitize: self.sanitize.state(), mode: self.mode.saved() }
     }
 
-    /// `kept` survives power loss, where anything does. The caller has its turn ([`TURN`](crate::task_set::TURN)).
+    /// Makes `kept` durable, where there is a keeper. The caller must hold the serialization slot
+    /// [`TURN`](crate::task_set::TURN).
     async fn keep(&self, kept: Kept) -> Result<(), NotKept> {
         self.persistence.keep(kept.emit()).await
     }
 
-    /// The device below.
+    /// Returns the block device below the unit.
     pub fn device(&self) -> &D {
         self.medium.device()
     }
 
-    /// Who the unit is.
+    /// Returns the identity that the unit reports (VPD pages, serial number, vendor).
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What CDBs are judged against now. It changes when the device grows.
+    /// Returns the limits that CDBs are validated against. They change when the device grows.
     pub fn shape(&self) -> Shape {
         self.shape_of(self.medium.geometry())
     }
@@ -147,45 +150,52 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// No more than WRITE ATOMIC (16) can name and one command may move.
+    /// Returns the maximum length of WRITE ATOMIC (16) in blocks: bounded by the device, by the transfer length limit
+    /// and by the 16-bit field of the CDB. Zero where the device does not write atomically.
     fn atomic_blocks_max(&self, geometry: Geometry) -> u32 {
         let bytes = self.medium.device().atomic_bytes_max().min(self.options.transfer_bytes_max);
+        // The device may support larger atomic writes than one command can express.
         bytes.checked_div(geometry.block_bytes).unwrap_or(0).min(u32::from(u16::MAX))
     }
 
-    /// `nexus`, which comes from `initiator`, reaches the unit through `port` from now on, and will be told once that
-    /// everything it knew of the unit may be wrong (29/00). What the two ports are registered for holds again.
+    /// Attaches `nexus`, which connects `initiator` with `port`, and establishes a unit attention (29/00 POWER ON,
+    /// RESET, OR BUS DEVICE RESET OCCURRED). A persistent registration of the same two ports applies again.
     pub fn attach(&self, nexus: NexusId, initiator: InitiatorPort, port: Rc<TargetPort>) {
+        // The highest number is used for the owner's own tasks.
         assert_ne!(nexus, NexusId(u64::MAX), "the highest number is nobody's");
         let name = Rc::new(ItNexus::new(initiator, &port));
+        // Registrations are bound to port names, so a new session of a registered initiator port is a registrant at
+        // once.
         let standing = self.reservations.standing(&name);
         self.nexuses.attach(nexus, name, port, standing);
     }
 
-    /// Commands of `nexus` that wait for their data are counted in `incoming`: what clears its tasks clears these.
+    /// Sets the counter of commands of `nexus` that await their data: an operation that clears tasks of the nexus
+    /// clears these commands, too.
     pub fn set_incoming(&self, nexus: NexusId, incoming: Arc<Incoming>) {
         incoming.tell_block_bytes(self.medium.geometry().block_bytes);
         self.nexuses.set_incoming(nexus, incoming);
     }
 
-    /// `nexus` may not write from now on, or may again; others are not concerned.
+    /// Sets or lifts write protection for `nexus` alone.
     pub fn set_read_only(&self, nexus: NexusId, read_only: bool) {
         self.nexuses.set_read_only(nexus, read_only);
     }
 
-    /// `nexus` is lost (SAM-5, I_T nexus loss): its tasks are aborted, what it was to be told is forgotten, and what it
-    /// reserved with RESERVE is free. Its registration stays.
+    /// Handles the loss of `nexus` (SAM-5, I_T nexus loss): aborts its tasks, drops its pending unit attentions and
+    /// releases its RESERVE reservation. Its persistent registration stays.
     ///
-    /// Its tasks that have begun still run to their end, which comes as
-    /// [`Status::Unanswered`](crate::Status::Unanswered): keep polling them, so that no write of an
-    /// old session lands after those of its successor.
+    /// Tasks that have begun still run to completion, with [`Status::Unanswered`](crate::Status::Unanswered). The
+    /// caller must keep polling them, so that no write of an old session lands after those of its successor.
     pub fn detach(&self, nexus: NexusId) {
         self.end_nexus(nexus, Aborted::Unanswered);
     }
 
-    /// The unit is removed from what `nexus` sees, which goes on: as [`LogicalUnit::detach`], but the initiator waits for its
-    /// commands, so they end with TASK ABORTED. TAS does not matter: there is no unit any more that could tell otherwise.
+    /// Removes the unit from the view of `nexus`, whose session continues. As [`LogicalUnit::detach`], but the
+    /// initiator still awaits its commands, so they end with TASK ABORTED. The TAS bit is not consulted: no unit
+    /// remains that could report a unit attention instead.
     pub fn withdraw(&self, nexus: NexusId) {
+        // Commands that still await their data have not reached the task set, so they are cleared separately.
         self.nexuses.clear_incoming(true, |one| one == nexus);
         self.end_nexus(nexus, Aborted::Told);
     }

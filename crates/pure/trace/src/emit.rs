@@ -1,10 +1,11 @@
-//! A trace becomes bytes.
+//! Encoding of a trace file.
 
 use crate::{CHECKSUM_BYTES, COMMAND_BYTES, HEADER_BYTES, MAGIC, VERSION, place};
 use model::{Traced, TracedCommand};
 
-/// The file of `traced`, whose commands may stand in any order. In the file they stand in the order in which they began,
-/// and those of one nanosecond in that of their numbers.
+/// Encodes `traced` as a file; its commands may be in any order.
+///
+/// In the file they are ordered by start time, and within a nanosecond by number.
 #[must_use]
 pub fn emit(mut traced: Traced) -> Vec<u8> {
     traced.commands.sort_by_key(place);
@@ -13,6 +14,7 @@ pub fn emit(mut traced: Traced) -> Vec<u8> {
     let mut file = Vec::with_capacity(len);
     file.extend(MAGIC);
     file.extend(VERSION.to_le_bytes());
+    // Where the commands begin; names have no fixed length.
     file.extend(count(HEADER_BYTES + names.len()).to_le_bytes());
     let of_trace = [traced.commands.len() as u64, traced.overwritten, traced.unended];
     let of_time = [traced.begun_unix_ns, traced.span_ns, traced.blocks];
@@ -22,6 +24,7 @@ pub fn emit(mut traced: Traced) -> Vec<u8> {
     file.extend(names);
     assert_eq!(len - file.len(), traced.commands.len() * COMMAND_BYTES + CHECKSUM_BYTES, "the header says its length");
     traced.commands.iter().for_each(|command| put(&mut file, command));
+    // The checksum covers everything before it.
     let checksum = simd::crc32c::crc32c(&file);
     file.extend(checksum.to_le_bytes());
     assert_eq!(file.len(), len, "a file is as long as its header, its names and its commands");
@@ -38,11 +41,12 @@ fn put(file: &mut Vec<u8>, command: &TracedCommand) {
     file.extend(sense);
 }
 
-/// The volume's name, then those of the sessions; each with its length before it.
+/// Name of the volume, then those of the sessions; each preceded by its length.
 fn names(traced: &Traced) -> Vec<u8> {
     let volume = traced.volume.to_string();
     let mut names = Vec::new();
     for name in std::iter::once(&volume).chain(&traced.sessions) {
+        // The format has 16 bits for a length; iSCSI names are much shorter.
         let len = u16::try_from(name.len()).expect("names have a few hundred bytes at most");
         names.extend(len.to_le_bytes());
         names.extend(name.as_bytes());

@@ -1,12 +1,12 @@
-//! Bytes become a trace, or it is said what is wrong with them.
+//! Parsing and validation of a trace file.
 
 use crate::{CHECKSUM_BYTES, COMMAND_BYTES, Flaw, HEADER_BYTES, MAGIC, VERSION, place};
 use model::{Traced, TracedCommand, VolumeName};
 
-/// The trace in the file `bytes`, with its commands in the order in which they began.
+/// Parses the trace in the file `bytes`; its commands are ordered by start time.
 ///
-/// *Errors*: the first flaw that is found. Nothing is believed before the checksum is right, and no more memory is used than the
-/// file has bytes for.
+/// *Errors*: the first flaw found. Nothing is trusted before the checksum was verified, and memory is bounded
+/// by the size of the file.
 pub fn parse(bytes: &[u8]) -> Result<Traced, Flaw> {
     let header = check_frame(bytes)?;
     let (front, commands) = split(bytes, header.front_bytes);
@@ -16,10 +16,12 @@ pub fn parse(bytes: &[u8]) -> Result<Traced, Flaw> {
     for _ in 0..header.sessions {
         sessions.push(names.next().ok_or(Flaw::Names)?.to_owned());
     }
+    // The names must fill exactly the space between header and commands.
     if !names.0.is_empty() {
         return Err(Flaw::Names);
     }
     let Header { blocks, block_bytes, .. } = header;
+    // The size in bytes must fit in 64 bits: readers multiply without a check.
     if blocks == 0 || block_bytes == 0 || blocks.checked_mul(block_bytes.into()).is_none() {
         return Err(Flaw::Volume { blocks, block_bytes });
     }
@@ -30,21 +32,23 @@ pub fn parse(bytes: &[u8]) -> Result<Traced, Flaw> {
 }
 
 struct Header {
-    /// Bytes of the header with its names.
+    /// Length of the header with its names in bytes.
     front_bytes: usize,
-    /// Overwritten, unended, begun, span.
+    /// Numbers of overwritten and unfinished commands, start time and duration.
     told: [u64; 4],
     blocks: u64,
     block_bytes: u32,
     sessions: u32,
 }
 
-/// The header of a file that is as long as it says and has the right checksum.
+/// Parses the header of a file whose length and checksum are right.
 fn check_frame(bytes: &[u8]) -> Result<Header, Flaw> {
     let (has, mut fields) = (bytes.len() as u64, Fields(bytes));
+    // The true length is unknown while the header is incomplete: at least one byte more.
     let short = Flaw::Short { has, needs: has.saturating_add(1) };
     match fields.bytes::<8>() {
         Some(MAGIC) => {}
+        // A beginning of the magic is a truncated trace rather than a foreign file.
         None if !bytes.is_empty() && MAGIC.starts_with(bytes) => return Err(short),
         _ => return Err(Flaw::Foreign),
     }
@@ -55,12 +59,13 @@ fn check_frame(bytes: &[u8]) -> Result<Header, Flaw> {
         let front_bytes = usize::try_from(front_bytes).ok()?;
         Some((version, commands, Header { front_bytes, told, blocks, block_bytes, sessions }))
     })();
-    // The version stands where it does in every format to come.
+    // The version is at the same offset in all formats, so it is checked even when the rest cannot be read.
     if let Some(version) = Fields(bytes.get(MAGIC.len()..).unwrap_or_default()).u32().filter(|&it| it != VERSION) {
         return Err(Flaw::Version(version));
     }
     let Some((_, commands, header)) = header else { return Err(short) };
     let ends = (header.front_bytes + CHECKSUM_BYTES) as u64;
+    // The command count is not trusted yet, so its product is checked for overflow.
     let needs = commands.checked_mul(COMMAND_BYTES as u64).and_then(|bytes| bytes.checked_add(ends));
     let needs = needs.unwrap_or(u64::MAX);
     if has < needs {
@@ -69,6 +74,7 @@ fn check_frame(bytes: &[u8]) -> Result<Header, Flaw> {
     if has > needs {
         return Err(Flaw::Long { has, needs });
     }
+    // Only after the length was checked: a truncated file is reported as such, not as damaged.
     let (summed, sum) = split(bytes, bytes.len().saturating_sub(CHECKSUM_BYTES));
     if sum != simd::crc32c::crc32c(summed).to_le_bytes() {
         return Err(Flaw::Checksum);
@@ -87,6 +93,7 @@ fn check_commands(commands: &[TracedCommand], sessions: u32) -> Result<(), Flaw>
     if let Some(stray) = commands.iter().find(|command| command.session >= sessions) {
         return Err(Flaw::Session { command: stray.number, session: stray.session });
     }
+    // Readers rely on the order, for instance to replay with the recorded timing.
     let falls = |pair: &&[TracedCommand]| matches!(pair, [before, behind] if place(behind) < place(before));
     match commands.windows(2).find(falls) {
         Some([_, behind]) => Err(Flaw::Order { command: behind.number }),
@@ -102,7 +109,7 @@ fn command(bytes: &[u8]) -> Option<TracedCommand> {
     Some(TracedCommand { number, began_ns, took_ns, cdb, session, data_out_bytes, data_in_bytes, status, sense })
 }
 
-/// Numbers, one after the other.
+/// Sequence of little-endian numbers.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -121,7 +128,7 @@ impl Fields<'_> {
     }
 }
 
-/// Texts with their lengths before them, one after the other.
+/// Sequence of strings, each preceded by its length.
 struct Names<'a>(&'a [u8]);
 
 impl<'a> Names<'a> {

@@ -30,7 +30,7 @@ fn traced(commands: Vec<TracedCommand>) -> Traced {
     }
 }
 
-/// The file with these bytes at `at`, and a checksum that is right.
+/// Replaces the bytes at `at` and updates the checksum.
 fn patched(mut file: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     file[at..at + bytes.len()].copy_from_slice(bytes);
     let summed = file.len() - CHECKSUM_BYTES;
@@ -45,7 +45,7 @@ fn file_has_the_commands_in_the_order_in_which_they_began() {
     assert_eq!(parse(&file), Ok(traced(vec![command(1, 10, 0), command(2, 10, 1), command(3, 20, 0)])));
 }
 
-/// What is written today is read for ever.
+/// Today's format stays readable.
 #[test]
 fn file_of_format_1_is_read() {
     let file = emit(traced(vec![command(1, 10, 0)]));
@@ -118,7 +118,7 @@ proptest! {
         prop_assert_eq!(read, Ok(traced));
     }
 
-    /// Whatever stands in it, a file with the right checksum is a trace or has a flaw that is named.
+    /// Any content under a right checksum is a trace or has a named flaw.
     #[test]
     fn file_of_any_bytes_is_judged(changes in proptest::collection::vec((8usize..200, any::<u8>()), 0..8)) {
         let mut file = emit(traced(vec![command(1, 10, 0), command(2, 11, 1)]));

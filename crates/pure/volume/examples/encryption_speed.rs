@@ -1,4 +1,4 @@
-//! What encryption costs, over memory: `cargo run --release -p volume --example encryption_speed`.
+//! Cost of encryption, measured over memory: `cargo run --release -p volume --example encryption_speed`.
 
 #![expect(clippy::disallowed_types, reason = "a measurement needs a clock; nothing here is reproduced from a seed")]
 
@@ -14,7 +14,7 @@ use volume::{CreatePool, GroupPlan, NewDisk, NewKey, Pool, PoolKey, Provisioning
 type Disk = Rc<Ram>;
 type TestVolume = Rc<ThinVolume<Disk, Disk>>;
 
-/// Blocks of a volume: 64 MiB.
+/// Size of a volume in blocks: 64 MiB.
 const BLOCKS: u64 = 16 << 10;
 const ROUNDS: usize = 9;
 
@@ -63,7 +63,7 @@ fn create(pool: &Pool<Disk, Disk>, number: u128, encryption: Option<NewKey>) -> 
     block_on(pool.create_thin_volume(plan)).expect("there is room")
 }
 
-/// Nanoseconds of an operation on each run of `blocks` of the volume, the median of all rounds.
+/// Median over all rounds, in nanoseconds, of an operation on each run of `blocks` of the volume.
 fn median_ns(blocks: u64, mut operate: impl FnMut(u64)) -> f64 {
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|_| {

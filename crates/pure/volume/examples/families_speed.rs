@@ -1,4 +1,4 @@
-//! What a family's map costs, over memory: `cargo run --release -p volume --example families_speed`.
+//! Cost of a family's map, measured over memory: `cargo run --release -p volume --example families_speed`.
 
 #![expect(clippy::disallowed_types, reason = "a measurement needs a clock; nothing here is reproduced from a seed")]
 
@@ -15,7 +15,7 @@ use volume::{
 
 const MIB: u64 = 256;
 
-/// A group that keeps maps, and data only if it shall.
+/// Group that stores maps, and data only when `keeps_data` is set.
 struct Group {
     ram: Ram,
     keeps_data: bool,
@@ -29,6 +29,7 @@ impl BlockDevice for Group {
         self.ram.read(extent).await
     }
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        // All map blocks begin with this magic; data of the measurement does not.
         if self.keeps_data || data.starts_with(b"BLKYD") {
             self.ram.write(start, data).await
         } else {
@@ -110,7 +111,7 @@ fn snapshot(pool: &TestPool, number: u128) {
     block_on(pool.create_snapshots(&[plan])).expect("there is room");
 }
 
-/// Nanoseconds of a random 4 KiB write, the median of nine rounds.
+/// Median of nine rounds, in nanoseconds, of a random 4 KiB write.
 fn write_ns(device: &impl BlockDevice, blocks: u64, count: u64, seed: &mut u64) -> f64 {
     let data = Buf::copy_of(&[7; 4096]).freeze();
     let mut rounds: Vec<f64> = (0..9)
@@ -157,7 +158,7 @@ fn random_writes() {
     let volume = create(&pool, mib);
     fill(&volume, mib);
     let (blocks, count, mut seed) = (mib * MIB, 20_000, 1);
-    // Memory that was touched, as the volume's is.
+    // The reference memory is touched first, as the volume's is.
     let bare = Ram::new(4096, Blocks(blocks));
     write_ns(&bare, blocks, blocks, &mut seed);
     let below = write_ns(&bare, blocks, count, &mut seed);

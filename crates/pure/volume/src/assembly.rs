@@ -1,5 +1,7 @@
-//! Which pools a set of disks holds, and which disk may be believed: the decision table of
-//! `docs/on-disk.md` as a pure function. Nothing here reads or writes.
+//! Pool assembly: groups probed disks into pools and decides which members are up to date.
+//!
+//! Implements the decision tables of `docs/on-disk.md`, *Finding a pool again*, as a pure function; called for
+//! every import and at daemon start. It never reads or writes a disk: probes go in, a [`Survey`] comes out.
 
 mod damage;
 pub(crate) mod parts;
@@ -15,220 +17,224 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What a set of disks holds.
+/// Result of assembling a set of probed disks.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// The pools, by identity.
+    /// Pools found, ordered by UUID.
     pub pools: Vec<FoundPool>,
-    /// The disks that belong to none of them, each by its place among the probes, and why.
+    /// Disks that belong to no pool found, by index among the probes, with the reason.
     pub refused: Vec<(usize, DiskRefusal)>,
-    /// The pools of which disks were found, and no catalog that can be read on any of them.
+    /// Pools with disks present but no readable catalog on any of them.
     pub unreadable: Vec<UnreadablePool>,
 }
 
-/// A pool that its disks name, none of which bears a catalog that can be read.
+/// Pool named by disk labels, none of whose present disks has a readable catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadablePool {
-    /// Which pool.
+    /// Pool UUID.
     pub pool: Uuid,
-    /// What its labels call it.
+    /// Pool name, as in its labels.
     pub name: String,
-    /// Its disks, by their places among the probes.
+    /// Indices of its disks among the probes.
     pub disks: Vec<usize>,
 }
 
-/// One pool as its disks tell it.
+/// Pool reconstructed from the metadata on its disks.
 #[derive(Clone, Debug)]
 pub struct FoundPool {
-    /// What its newest catalog says.
+    /// Newest catalog.
     pub catalog: Rc<Catalog>,
-    /// Which commit that is.
+    /// Generation of that catalog.
     pub generation: u64,
-    /// Its groups, as in the catalog.
+    /// Groups, in catalog order.
     pub groups: Vec<FoundGroup>,
-    /// Why nothing of it may be used, if so.
+    /// Reason why the pool must not be opened; none when nothing forbids it.
     pub refusal: Option<PoolRefusal>,
-    /// The bytes of the newest catalog.
+    /// Encoded bytes of the newest catalog.
     pub(crate) body: View,
-    /// The slots that lack the newest commit, by disk, in the order in which they are to be written.
+    /// Catalog slots that lack the newest commit, per disk, in the order in which they are written.
     pub(crate) behind: Vec<(Uuid, &'static [usize])>,
-    /// The labels of which not all copies are whole.
+    /// Labels with at least one damaged copy.
     pub(crate) torn_labels: Vec<Label>,
-    /// Who had it last, as each of its disks that was found tells it.
+    /// Newest owner mark of each member found.
     pub(crate) marks: Vec<(Uuid, Claim)>,
-    /// What is damaged of its metadata.
+    /// Damaged metadata of participating members.
     damage: Vec<Damage>,
-    /// The parts that went on without each other, where there are several: the one of the newest commit first.
+    /// Parts of a split pool, the one with the newest commit first; empty where the pool is not split.
     pub parts: Vec<FoundPart>,
-    /// The newest commit of disks that are not believed, where that is not older than the pool's.
+    /// Highest generation on disks that are not trusted, where it is not older than the pool's own. Opening
+    /// commits past it.
     pub(crate) outlives: Option<u64>,
-    /// True when an operator has given up the other parts.
+    /// True when an operator has discarded the other parts of a split pool.
     pub(crate) gives_up_others: bool,
-    /// True when whoever opens it announces writes.
+    /// True when the next opening announces writes.
     pub(crate) announces_writes: bool,
-    /// A claim has a higher number than this.
+    /// Epoch that the next claim must exceed.
     pub(crate) claims_above: u64,
 }
 
-/// One of several parts of a pool that were written without each other.
+/// Part of a split pool: disks that were written without the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundPart {
-    /// Its disks, by their places among the probes.
+    /// Indices of its disks among the probes.
     pub probes: Vec<usize>,
-    /// Its newest commit.
+    /// Generation of its newest commit.
     pub generation: u64,
-    /// When it was opened last, and until when it was in use then, in seconds since 1970; zero where no disk tells.
+    /// Time when it was last claimed and time of its last heartbeat, in seconds since 1970; zero where no disk
+    /// has a mark.
     pub used: (u64, u64),
 }
 
-/// A pool is brought past other parts of it by at most so many commits.
+/// Maximum number of commits by which a pool is brought past its other parts.
 pub const OUTLIVE_MAX: u64 = 1 << 16;
 
-/// The positions of one group.
+/// Member positions of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundGroup {
-    /// One for each member that the catalog names.
+    /// One position for each member in the catalog.
     pub positions: Vec<Position>,
 }
 
-/// Who is at one position of a group.
+/// Disk found at one position of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Which disk belongs there.
+    /// UUID of the disk that the catalog expects.
     pub disk: Uuid,
-    /// Its place among the probes, when it was found there; with it the standing tells what it is good for.
+    /// Index among the probes when the disk was found; its standing tells whether it can be used.
     pub probe: Option<usize>,
-    /// Whether it may be believed.
+    /// State of the disk, as judged by the decision table.
     pub standing: Standing,
 }
 
-/// Whether the disk at a position may be believed.
+/// State of the disk at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It holds all that it should.
+    /// Up to date.
     Current,
-    /// It was being filled, and holds what it should below `front`.
+    /// Being rebuilt; its content is valid below `front`.
     Rebuilding {
-        /// In blocks of the member's data area.
+        /// Rebuild progress in blocks of the member's data area.
         front: Blocks,
     },
-    /// It takes part by the catalog, but was not found.
+    /// Participating according to the catalog, but not found.
     Missing,
-    /// The catalog says that it failed or was missing before: what it holds is old.
+    /// Marked failed or missing in the catalog; its content is outdated.
     Failed,
-    /// It takes part by the catalog, but its own catalogs are older than they can be, or damaged on a disk of a group without
-    /// checksums, of which nothing else tells how old it is: what it holds may be old.
+    /// Participating according to the catalog, but possibly outdated.
+    ///
+    /// Its own catalogs are older than a crash can leave them, or damaged on a disk of a group without
+    /// checksums, where nothing else tells its age.
     Stale,
-    /// Somebody else wrote over its head, so what it holds cannot be believed.
+    /// Overwritten at its head or end by another program; its content cannot be trusted.
     Overwritten,
-    /// It is smaller than when it was labelled.
+    /// Smaller than when it was labeled.
     Shrunk,
 }
 
 impl Standing {
-    /// True when the disk serves its group: it is read, written, and gets every catalog.
+    /// True when the disk is in use by its group: it is read and written, and gets every commit.
     #[must_use]
     pub fn takes_part(self) -> bool {
         matches!(self, Self::Current | Self::Rebuilding { .. })
     }
 }
 
-/// Why a disk belongs to no pool that was found. It is left untouched.
+/// Reason why a disk belongs to no pool found. The disk is left untouched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskRefusal {
-    /// Nothing is on it.
+    /// Disk without content.
     #[error("the disk is blank")]
     Blank,
-    /// It holds something that is not ours.
+    /// Data of another system, such as a file system or a partition table.
     #[error("the disk holds {0}")]
     Foreign(&'static str),
-    /// It is a newer version's.
+    /// Format of a newer version.
     #[error("{0}")]
     Newer(String),
-    /// It was ours, but every copy of its label is damaged.
+    /// Pool member with all copies of its label damaged.
     #[error("every copy of the disk's label is damaged")]
     Damaged,
-    /// It cannot be read.
+    /// I/O error while probing.
     #[error("the disk cannot be read: {0}")]
     Unreadable(IoError),
-    /// Another disk bears the same identity and is newer, or as new.
+    /// Copy of a member: another disk has the same UUID and is newer or equally new.
     #[error("the disk is a copy: disk {0} was found twice, and this is not the newer one")]
     Duplicate(Uuid),
-    /// Its pool does not know it, or does not know it any more.
+    /// Disk that the pool's catalog does not list, or no longer lists.
     #[error("the disk has a label of pool \"{0}\", which does not count it among its members")]
     NotMember(String),
-    /// No disk of its pool bears a whole catalog.
+    /// Member of a pool without an intact catalog on any of its disks.
     #[error(
         "no disk of pool \"{0}\" that is attached bears a catalog that can be read; attach the other disks of the pool"
     )]
     NoCatalog(String),
 }
 
-/// Why a pool that was found may not be used. Its disks are left untouched.
+/// Reason why a pool must not be opened. Its disks are left untouched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolRefusal {
-    /// It was never made to the end.
+    /// Creation was interrupted.
     #[error("the making of pool \"{0}\" was interrupted, so there is no such pool; its disks may be used again")]
     Unfinished(String),
-    /// A newer version has begun to change its format.
+    /// Metadata of a newer version on one of its disks.
     #[error("{0}")]
     Newer(String),
-    /// It was being destroyed.
+    /// Destroyed, but not all disks were wiped.
     #[error("pool \"{0}\" was destroyed; its disks may be used again")]
     Destroyed(String),
-    /// One disk was found twice, and nobody can tell which is the copy.
+    /// Disk found twice, both copies equally new.
     #[error("disk {0} of the pool was found twice, and both are as new; detach the copy")]
     Twins(Uuid),
-    /// Two parts of the pool have been used without each other.
+    /// Split: two parts of the pool were written without each other.
     #[error(
         "the pool was used in two parts without each other: disk {ours} went on when {theirs} was away, and the other \
          way round; detach the part that is to be given up"
     )]
     Split {
-        /// A disk of one part.
+        /// UUID of a disk of the newest part.
         ours: Uuid,
-        /// A disk of the other part.
+        /// UUID of a disk of the other part.
         theirs: Uuid,
     },
-    /// Somebody has it open.
+    /// Open on another daemon or node.
     #[error(
         "pool \"{pool_name}\" is in use by {} {node_name}; {}", if *is_us { "another daemon of node" } else { "node" },
         if *is_us { "stop that first" } else { "export it there first" }
     )]
     Owned {
-        /// What the pool is called.
+        /// Pool name.
         pool_name: String,
-        /// Who has it.
+        /// Name of the owner's node.
         node_name: String,
-        /// True when that calls itself the same node.
+        /// True when the owner has the same node identity.
         is_us: bool,
     },
-    /// Another node had it open, did not let go of it, and is silent now.
+    /// Last used by another node, which did not release it and is silent now.
     #[error(
         "pool \"{pool_name}\" was in use by node {node_name}, which did not let go of it and is silent now; if that node is \
          surely down, import the pool with --force"
     )]
     NotReleased {
-        /// What the pool is called.
+        /// Pool name.
         pool_name: String,
-        /// Who had it.
+        /// Name of the last owner's node.
         node_name: String,
     },
-    /// A group has lost more members than it bears.
+    /// Group with more members lost than its RAID level tolerates.
     #[error("group {group} of pool \"{pool_name}\" cannot serve: {present} of its {members} members can be believed")]
     Incomplete {
-        /// What the pool is called.
+        /// Pool name.
         pool_name: String,
-        /// Which group, by its place.
+        /// Index of the group.
         group: usize,
-        /// How many members can be believed.
+        /// Number of members that are up to date.
         present: usize,
-        /// How many members it has.
+        /// Number of members of the group.
         members: usize,
     },
 }
 
-/// Which pools the disks behind `probes` hold, in whatever order and under whatever names they were found.
+/// Assembles the pools on the probed disks; the order and names of the disks do not matter.
 #[must_use]
 pub fn assemble(probes: &[Probe]) -> Survey {
     let mut survey = Survey { pools: Vec::new(), refused: Vec::new(), unreadable: Vec::new() };
@@ -242,10 +248,12 @@ pub fn assemble(probes: &[Probe]) -> Survey {
             Err(refusal) => survey.refused.push((index, refusal)),
         }
     }
+    // Each pool is decided by itself: disks of one pool never influence another.
     for candidates in by_pool.into_values() {
         gather(candidates, &mut survey);
     }
-    // Without its newer disks a pool would look as if it had lost them.
+    // A pool with disks of a newer format is refused whole: assembled without them it would look as if they had
+    // failed.
     for pool in &mut survey.pools {
         let newer = probes.iter().find_map(|probe| match &probe.contents {
             Contents::Newer { pool: id, sentence } if *id == pool.catalog.pool => Some(sentence),
@@ -253,22 +261,23 @@ pub fn assemble(probes: &[Probe]) -> Survey {
         });
         pool.refusal = newer.map(|sentence| PoolRefusal::Newer(sentence.clone())).or(pool.refusal.take());
     }
+    // In probe order, whatever the order of pools.
     survey.refused.sort_by_key(|(index, _)| *index);
     survey
 }
 
-/// A disk that says that it belongs to the pool at hand.
+/// Disk with a label of the pool being assembled.
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
     index: usize,
     blocks: Blocks,
     member: &'a Member,
-    /// So many of its catalogs, from the newest on, no commit can have written.
+    /// Number of its catalogs, from the newest on, that no commit can have written; they are ignored.
     disbelieved: usize,
 }
 
 impl<'a> Candidate<'a> {
-    /// The catalogs that count, the newest first.
+    /// Returns the trusted catalogs, newest first.
     fn catalogs(&self) -> &'a [FoundCatalog] {
         self.member.catalogs.get(self.disbelieved..).unwrap_or_default()
     }
@@ -281,25 +290,27 @@ impl<'a> Candidate<'a> {
         self.catalogs().first().map(|found| found.generation)
     }
 
-    /// True when one of its slots holds exactly this commit.
+    /// True when one of its slots holds exactly this commit (generation and checksum).
     fn holds(&self, commit: (u64, u32)) -> bool {
         self.catalogs().iter().any(|found| found.is(commit))
     }
 
-    /// The slots that do not hold exactly this commit: the one of the newest catalog that the disk has comes last.
+    /// Returns the slots that do not hold exactly this commit, the one with the disk's newest catalog last.
     fn slots_without(&self, commit: (u64, u32)) -> &'static [usize] {
         let has = |slot: usize| self.catalogs().iter().any(|found| found.slot == slot && found.is(commit));
         match (has(0), has(1)) {
             (true, true) => &[],
             (true, false) => &[1],
             (false, true) => &[0],
+            // The disk's own newest catalog is overwritten last: until the other slot is flushed, it is the
+            // only intact one.
             (false, false) if self.catalogs().first().is_some_and(|newest| newest.slot == 0) => &[1, 0],
             (false, false) => &[0, 1],
         }
     }
 }
 
-/// What can be said of a disk without looking at others.
+/// Classifies one disk by itself, before disks are compared.
 fn judge_alone(probe: &Probe) -> Result<&Member, DiskRefusal> {
     match &probe.contents {
         Contents::Blank => Err(DiskRefusal::Blank),
@@ -311,10 +322,11 @@ fn judge_alone(probe: &Probe) -> Result<&Member, DiskRefusal> {
     }
 }
 
-/// Finds the pool that `candidates` say that they belong to.
+/// Assembles the pool of `candidates`, which all have its label, and adds the result to `survey`.
 fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
     let (mut candidates, twins) = single_out(candidates, &mut survey.refused);
     damage::disbelieve(&mut candidates);
+    // The newest commit wins, unless it belongs to a part that was only opened while another part was written.
     let Some(newest) = choose_commit(&candidates).map(|newest| parts::written(newest, &candidates)) else {
         if let Some(first) = candidates.first() {
             let (pool, name) = (first.member.label.pool, first.member.label.pool_name.clone());
@@ -334,7 +346,8 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
     }
     let place = |group: &GroupRecord, record: &MemberRecord| {
         let candidate = candidates.iter().find(|candidate| candidate.disk() == record.disk);
-        // The disks of a log went away together: nothing was written to it since.
+        // The members of a missing log group failed together and nothing was written since, so a disk that
+        // holds the commit before that one is current.
         let away = catalog.log_away_since().filter(|since| group.role == GroupRole::Log && record.since == *since);
         let standing = match away.filter(|_| record.state == MemberState::Missing) {
             Some(since) => standing(
@@ -345,6 +358,8 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
             ),
             None => standing(record, candidate, newest.generation, group.protected),
         };
+        // Of a missing log, only disks in their state from before it went missing are current; all others count
+        // as failed.
         let standing = if away.is_some() && standing != Standing::Current { Standing::Failed } else { standing };
         Position { disk: record.disk, probe: candidate.map(|candidate| candidate.index), standing }
     };
@@ -353,11 +368,14 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         .iter()
         .map(|group| FoundGroup { positions: group.members.iter().map(|record| place(group, record)).collect() });
     let commit = (newest.generation, newest.checksum);
+    // Lists every disk with the label; opening writes only to those whose standing takes part.
     let behind = candidates.iter().map(|candidate| (candidate.disk(), candidate.slots_without(commit)));
     let torn = candidates.iter().filter(|candidate| candidate.member.copies.contains(&false));
     let known = candidates.iter().filter(|candidate| catalog.member(candidate.disk()).is_some());
     let marks: Vec<_> =
         known.filter_map(|candidate| Some((candidate.disk(), candidate.member.owner.clone()?))).collect();
+    // A pool that was released had no commit in flight, so a damaged slot is real damage; see
+    // `damage::of_candidates`.
     let is_released = cluster::newest(&marks).is_some_and(|owner| owner.released);
     survey.pools.push(FoundPool {
         groups: groups.collect(),
@@ -377,7 +395,8 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
     });
 }
 
-/// One candidate for each disk: the newest. Where two are as new, neither stays, and the disk is a twin.
+/// Picks the newest copy of each disk UUID. Where two copies are equally new, both are refused and the UUID is
+/// returned as a twin.
 fn single_out<'a>(
     candidates: Vec<Candidate<'a>>,
     refused: &mut Vec<(usize, DiskRefusal)>,
@@ -388,8 +407,10 @@ fn single_out<'a>(
     }
     let (mut single, mut twins) = (Vec::new(), Vec::new());
     for (disk, mut copies) in by_disk {
+        // Newest first; a copy without a readable catalog comes last.
         copies.sort_by_key(|copy| std::cmp::Reverse(copy.generation()));
         let as_new = copies.iter().filter(|copy| copy.generation() == copies[0].generation()).count();
+        // Nothing tells which of them the pool has written last.
         if as_new > 1 {
             twins.push(disk);
         } else {
@@ -400,17 +421,20 @@ fn single_out<'a>(
     (single, twins)
 }
 
-/// The newest commit. Of two with one number, which only a crash or a split can leave, the one that every
+/// Picks the newest commit.
+///
+/// Of two commits with the same generation, which only a crash or a split can leave, the one wins that every
 /// member it names has: the other was never acknowledged.
 fn choose_commit<'a>(candidates: &[Candidate<'a>]) -> Option<&'a FoundCatalog> {
     let newest = candidates.iter().filter_map(Candidate::generation).max()?;
     let commits = candidates.iter().flat_map(Candidate::catalogs);
     commits
         .filter(|found| found.generation == newest)
+        // The checksum breaks the tie, so that every node decides alike whatever the order of the probes.
         .max_by_key(|found| (is_everywhere(found, candidates), std::cmp::Reverse(found.checksum)))
 }
 
-/// True when every disk that `found` counts on, and that is here, has it.
+/// True when every present disk that participates according to `found` holds that commit.
 fn is_everywhere(found: &FoundCatalog, candidates: &[Candidate<'_>]) -> bool {
     let counted = |candidate: &&Candidate<'_>| {
         found.catalog.member(candidate.disk()).is_some_and(|member| member.state.takes_part())
@@ -418,7 +442,10 @@ fn is_everywhere(found: &FoundCatalog, candidates: &[Candidate<'_>]) -> bool {
     candidates.iter().filter(counted).all(|candidate| candidate.holds((found.generation, found.checksum)))
 }
 
-/// The decision table for one position. A `protected` group knows by itself how old its disks are.
+/// Decision table for one position.
+///
+/// In a `protected` group the redo log's anchor tells how old a disk is, so a disk without an intact catalog is
+/// not stale by that alone.
 fn standing(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u64, protected: bool) -> Standing {
     let Some(candidate) = candidate else {
         return if record.state.takes_part() { Standing::Missing } else { Standing::Failed };
@@ -426,14 +453,15 @@ fn standing(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u6
     if !record.state.takes_part() {
         return Standing::Failed;
     }
+    // The end of the data area, and with it data, is missing.
     if candidate.blocks < candidate.member.label.device_blocks {
         return Standing::Shrunk;
     }
     if candidate.member.overwritten.is_some() {
         return Standing::Overwritten;
     }
-    // A member that takes part may lack the last commit, which a crash interrupted, but never the one before.
-    // Where both of its catalogs are damaged, the anchor of its array tells whether it has missed anything.
+    // A participating member may lack the last commit, which a crash interrupted, but never the one before.
+    // Where both of its catalogs are damaged, the anchor of its array tells whether it missed a write.
     if candidate.generation().map_or(!protected, |generation| generation.saturating_add(1) < newest) {
         return Standing::Stale;
     }
@@ -443,7 +471,7 @@ fn standing(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u6
     }
 }
 
-/// Why nothing of the pool may be used, if so.
+/// Returns the reason why the pool must not be opened, if there is one.
 fn refusal(
     catalog: &Catalog,
     newest: &FoundCatalog,
@@ -455,6 +483,7 @@ fn refusal(
         PoolPhase::Destroyed => return Some(PoolRefusal::Destroyed(catalog.name.clone())),
         PoolPhase::Live => {}
     }
+    // A twin of a failed or removed member does no harm: the pool does not read it.
     let takes_part = |disk: &Uuid| catalog.member(*disk).is_some_and(|member| member.state.takes_part());
     if let Some(twin) = twins.iter().find(|disk| takes_part(disk)) {
         return Some(PoolRefusal::Twins(*twin));
@@ -463,36 +492,37 @@ fn refusal(
 }
 
 impl FoundPool {
-    /// True when nothing was written to the pool since it was opened without some members.
+    /// True when nothing was written to the pool since it was opened without some of its members.
     #[must_use]
     pub fn is_unwritten(&self) -> bool {
         self.catalog.must_announce()
     }
 
-    /// Whoever opens it announces writes ([`Pool::announce_write`](crate::Pool::announce_write)).
+    /// Makes the next opening announce writes ([`Pool::announce_write`](crate::Pool::announce_write)).
     pub fn announce_writes(&mut self) {
         self.announces_writes = true;
     }
 
-    /// Claims have higher numbers than this one, which disks bear that are not shown here.
+    /// Sets the epoch that the next claim must exceed, where disks that are not among the probes have marks up
+    /// to it.
     pub fn claim_above(&mut self, epoch: u64) {
         self.claims_above = epoch;
     }
 
-    /// An operator has given up the other parts of the pool, whose newest commit is `others`.
+    /// Keeps this part of a split pool and discards the others, whose newest commit is `others`.
     pub fn give_up_others(&mut self, others: u64) {
         (self.outlives, self.gives_up_others) = (Some(others.max(self.generation)), true);
     }
 
-    /// Admits the pool when nothing forbids to use it and every group that volumes lie on can serve.
+    /// Admits the pool when nothing forbids opening it and every data group has enough members.
     ///
-    /// *Shape*: `tolerates` is asked for each group, with true for each position whose disk holds all that
-    /// it should, whether the group can serve so.
+    /// *Shape*: `tolerates` decides for each group whether it can serve, given true for each position with an
+    /// up-to-date member.
     pub fn admit(&self, tolerates: impl Fn(&GroupRecord, &[bool]) -> bool) -> Result<(), PoolRefusal> {
         self.admit_without(|_| false, tolerates)
     }
 
-    /// As [`FoundPool::admit`], without the disks that are `out`.
+    /// As [`FoundPool::admit`], treating the disks for which `out` is true as missing.
     pub(crate) fn admit_without(
         &self,
         out: impl Fn(Uuid) -> bool,
@@ -502,9 +532,12 @@ impl FoundPool {
             return Err(refusal.clone());
         }
         for (place, (record, found)) in self.catalog.groups.iter().zip(&self.groups).enumerate() {
+            // The pool opens without its log group; its volumes that need the log do not serve until the log is
+            // available again.
             if record.role != GroupRole::Data {
                 continue;
             }
+            // A member being rebuilt counts as absent: its content is valid only below its front.
             let is_there = |position: &Position| position.standing == Standing::Current && !out(position.disk);
             let present: Vec<bool> = found.positions.iter().map(is_there).collect();
             if !tolerates(record, &present) {
@@ -519,7 +552,7 @@ impl FoundPool {
         Ok(())
     }
 
-    /// True when the pool has a group for its log of which no member can be believed.
+    /// True when the pool has a log group without any up-to-date member.
     #[must_use]
     pub fn lacks_log(&self) -> bool {
         let groups = self.catalog.groups.iter().zip(&self.groups);
@@ -527,9 +560,9 @@ impl FoundPool {
         log.any(|(_, found)| found.positions.iter().all(|position| position.standing != Standing::Current))
     }
 
-    /// The disks that the catalog counts on and that were not found or cannot be believed.
+    /// Returns the participating members that were not found or cannot be trusted.
     ///
-    /// The pool may have gone on without us on them: an operator should hear of each.
+    /// Such a disk may have been used without this node since, so each one is reported to the operator.
     pub fn lost(&self) -> impl Iterator<Item = &Position> {
         let positions = self.groups.iter().flat_map(|group| &group.positions);
         positions.filter(|position| !position.standing.takes_part() && position.standing != Standing::Failed)

@@ -1,4 +1,8 @@
-//! What a pool knows of itself: its groups and their members, its volumes and where they lie.
+//! Pool catalog: groups and their members, volumes and their allocation, and all other persistent state of a
+//! pool.
+//!
+//! `Store` commits it to every member disk. Byte layout: `docs/on-disk.md`,
+//! *Catalog*.
 
 mod check;
 mod copies;
@@ -34,204 +38,208 @@ use block::Blocks;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Stands for "the generation that commits this" until a commit puts it there.
+/// Placeholder for the generation of the next commit, which fills it in.
 pub(crate) const SINCE_NEXT: u64 = u64::MAX;
 
-/// The most groups of a pool.
+/// Maximum number of groups of a pool.
 pub const GROUPS_MAX: usize = 64;
-/// The most members of a group.
+/// Maximum number of members of a group.
 pub const MEMBERS_MAX: usize = 64;
-/// The most volumes of a pool.
+/// Maximum number of volumes of a pool.
 pub const VOLUMES_MAX: usize = 1024;
-/// The most slabs of a pool, over all of its groups.
+/// Maximum number of slabs of a pool, over all groups.
 pub const SLABS_MAX: u32 = 1 << 22;
-/// The most segments of a pool, over all of its volumes.
+/// Maximum number of segments of a pool, over all volumes.
 pub const SEGMENTS_MAX: usize = 1 << 16;
-/// The largest volume, in bytes.
+/// Maximum size of a volume in bytes.
 pub const VOLUME_BYTES_MAX: u64 = 64 << 40;
 
-/// Everything that a pool must remember.
+/// Catalog of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
-    /// Which pool.
+    /// UUID of the pool.
     pub pool: Uuid,
-    /// What it is called.
+    /// Name of the pool.
     pub name: String,
-    /// Whether the pool is whole, not yet made or not any more.
+    /// Phase of the pool's life.
     pub phase: PoolPhase,
-    /// Raised by whoever takes the pool over from another node; every later write is fenced by it.
+    /// Epoch of the owner's claim, raised by each takeover; later writes are fenced by it.
     pub owner_epoch: u64,
-    /// The least size of a slab, in bytes; each group rounds it up to whole stripes.
+    /// Minimum size of a slab in bytes; each group rounds it up to whole stripes.
     pub slab_bytes: u64,
-    /// The disk groups, in an order that never changes.
+    /// Disk groups, in an order that never changes.
     pub groups: Vec<GroupRecord>,
-    /// The volumes that lie in segments.
+    /// Segmented (thick) volumes.
     pub volumes: Vec<VolumeRecord>,
-    /// The families: volumes with a map, their snapshots and clones.
+    /// Volume families: volumes with a map, their snapshots and clones.
     pub families: Vec<FamilyRecord>,
-    /// The write log, once there is one.
+    /// Write log, if there is one.
     pub log: Option<LogRecord>,
-    /// What hosts have reserved of volumes and want to find again, in the words of who serves them; never empty. What is
-    /// kept of a volume that is gone is not committed.
+    /// Persistent reservations by volume, encoded by the SCSI layer; never empty. Entries of deleted volumes
+    /// are not committed.
     pub reservations: BTreeMap<Uuid, Vec<u8>>,
-    /// The scrub that runs, or the last one.
+    /// Running or last scrub.
     pub scrub: Option<ScrubRecord>,
-    /// Blocks of groups whose content could not be restored, by the place of the group.
+    /// Unrecoverable blocks, by group index.
     pub lost: BTreeMap<u16, LostRecord>,
-    /// Copies to volumes that are not whole yet, by these. What is kept of other volumes is not committed.
+    /// Unfinished copies, by target volume. Entries of other volumes are not committed.
     pub copies: BTreeMap<Uuid, CopyRecord>,
-    /// The commit that announced the latest writes; see [`Catalog::is_written_since`]. None where nobody knows.
+    /// Generation of the commit that announced the latest writes, none if unknown; see
+    /// [`Catalog::is_written_since`].
     pub written: Option<u64>,
 }
 
-/// Where a pool stands between its creation and its end.
+/// Phase of a pool's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolPhase {
-    /// Not all of its disks are labelled: nothing of it may be used, and its disks are free.
+    /// Being created: not all disks are labeled; the pool must not be used, and its disks are free.
     Forming,
-    /// It serves.
+    /// In service.
     Live,
-    /// Its labels are being wiped: nothing of it may be used, and its disks are free.
+    /// Being destroyed: labels are being wiped; the pool must not be used, and its disks are free.
     Destroyed,
 }
 
-/// One disk group: an array and who is in it.
+/// Disk group: an array and its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRecord {
-    /// Which group.
+    /// UUID of the group.
     pub id: Uuid,
-    /// What it is there for.
+    /// Purpose of the group.
     pub role: GroupRole,
-    /// Its RAID level, in the code of who builds the array (`docs/on-disk.md` lists them).
+    /// RAID level in the encoding of the array code (listed in `docs/on-disk.md`).
     pub level: u8,
     /// False while parity may be stale after a crash.
     pub clean: bool,
-    /// True where the array keeps sums and a log of its own: it is never stale, and `clean` stays true.
+    /// True when the array keeps its own checksums and redo log: it never needs a resync, and `clean` stays
+    /// true.
     pub protected: bool,
-    /// Bytes on one member before the next member's turn.
+    /// Chunk size in bytes: data on one member before the next member follows.
     pub chunk_bytes: u32,
-    /// How many blocks of its data area each member gives.
+    /// Number of data blocks that each member contributes.
     pub member_blocks: Blocks,
-    /// Blocks of one slab of this group: whole stripes.
+    /// Slab size of this group in blocks: whole stripes.
     pub slab_blocks: u32,
-    /// How many slabs the group has.
+    /// Number of slabs.
     pub slabs: u32,
-    /// Its members, by position.
+    /// Members, by position.
     pub members: Vec<MemberRecord>,
 }
 
-/// What a group is there for.
+/// Purpose of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupRole {
-    /// Its slabs are the volumes'.
+    /// Data: its slabs belong to volumes.
     #[default]
     Data,
-    /// The write log lies on it; it has no slabs.
+    /// Write log; the group has no slabs.
     Log,
-    /// It was removed: it has no members and no slabs, and keeps its place so that no other gets its number.
+    /// Removed: without members and slabs; the entry stays so that its index is not reused.
     Removed,
 }
 
-/// One position of a group.
+/// Position of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberRecord {
-    /// Which disk belongs there.
+    /// UUID of the disk.
     pub disk: Uuid,
-    /// How it is.
+    /// State of the member.
     pub state: MemberState,
-    /// The generation that gave it this state; progress of a rebuild does not count.
+    /// Generation that set this state; rebuild progress does not count.
     pub since: u64,
 }
 
-/// How a member is.
+/// State of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
-    /// It holds all that it should.
+    /// Up to date.
     InService,
-    /// It is being filled, and holds what it should below `front`.
+    /// Being rebuilt; its content is valid below `front`.
     Rebuilding {
-        /// In blocks of the member's data area.
+        /// Rebuild progress in blocks of the member's data area.
         front: Blocks,
     },
-    /// It was given up while the pool was open; what it holds is old.
+    /// Failed while the pool was open; its content is outdated.
     Failed,
-    /// It was not there when the pool was opened; what it holds is old.
+    /// Not found when the pool was opened; its content is outdated.
     Missing,
 }
 
 impl MemberState {
-    /// True when the disk takes part: it gets every write and every catalog.
+    /// True when the disk participates: it gets every write and every commit.
     #[must_use]
     pub fn takes_part(self) -> bool {
         matches!(self, Self::InService | Self::Rebuilding { .. })
     }
 
-    /// True when both are the same but for the progress of a rebuild.
+    /// True when both states are equal except for the rebuild progress.
     pub(crate) fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
 
-/// One volume.
+/// Segmented volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRecord {
-    /// Which volume.
+    /// UUID of the volume.
     pub id: Uuid,
-    /// What it is called in its pool.
+    /// Name of the volume, unique in its pool.
     pub name: String,
-    /// Its size as hosts see it; a multiple of `block_bytes`.
+    /// Size in bytes as hosts see it; a multiple of `block_bytes`.
     pub size_bytes: u64,
-    /// Bytes of a logical block as hosts see it: 512 or 4096.
+    /// Logical block size as hosts see it: 512 or 4096 bytes.
     pub block_bytes: u32,
-    /// Bytes on one group before the next group's turn; 0 for one full stripe of each group.
+    /// Stripe unit in bytes: data on one group before the next group follows; 0 for one full stripe of each
+    /// group.
     pub stripe_unit_bytes: u32,
-    /// When it was made, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
-    /// Where its blocks lie, in order.
+    /// Segments in address order.
     pub segments: Vec<Segment>,
 }
 
-/// Consecutive rows over the same groups, each column a run of slabs of one group.
+/// Rows of slabs over the same groups; each column is a run of slabs of one group.
 ///
-/// Row `r` is made of slab `first_slab + r` of every column. Its blocks go round the columns, `unit_blocks`
-/// to each, as often as every column has room for.
+/// Row `r` consists of slab `first_slab + r` of every column. Its blocks are striped over the columns in units
+/// of `unit_blocks`, for as many rounds as the shortest column allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// How many rows.
+    /// Number of rows.
     pub rows: u32,
-    /// How often a row goes round its columns.
+    /// Number of rounds in a row.
     pub rounds: u32,
-    /// The columns, in the order of their turns.
+    /// Columns, in striping order.
     pub columns: Vec<Column>,
-    /// Which slabs hold what their volume wrote; the others read as zeros. Slab `r * columns + c` is that of row `r` and column `c`.
+    /// Initialized slabs; the others read as zeros. Slab `r * columns + c` is that of row `r` and column `c`.
     pub initialised: SlabSet,
 }
 
-/// A run of slabs of one group.
+/// Run of slabs of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Which group, by its place in the catalog.
+    /// Index of the group in the catalog.
     pub group: u16,
-    /// The slab of the first row.
+    /// Slab of the first row.
     pub first_slab: u32,
-    /// Blocks of one turn.
+    /// Stripe unit in blocks.
     pub unit_blocks: u32,
 }
 
 impl Segment {
-    /// Blocks of one time round the columns.
+    /// Number of blocks in one round over the columns.
     #[must_use]
     pub fn round_blocks(&self) -> u64 {
         self.columns.iter().map(|column| u64::from(column.unit_blocks)).sum()
     }
 
-    /// Blocks of one row.
+    /// Number of blocks in one row.
     #[must_use]
     pub fn row_blocks(&self) -> u64 {
+        // Blocks behind the last full round of a slab are unused.
         self.round_blocks() * u64::from(self.rounds)
     }
 
-    /// Blocks of all rows.
+    /// Number of blocks in all rows.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.row_blocks() * u64::from(self.rows)
@@ -239,24 +247,25 @@ impl Segment {
 }
 
 impl Catalog {
-    /// The volume `id`.
+    /// Segmented volume `id`, if it exists.
     #[must_use]
     pub fn volume(&self, id: Uuid) -> Option<&VolumeRecord> {
         self.volumes.iter().find(|volume| volume.id == id)
     }
 
-    /// All members of all groups.
+    /// Members of all groups.
     pub fn members(&self) -> impl Iterator<Item = &MemberRecord> {
         self.groups.iter().flat_map(|group| &group.members)
     }
 
-    /// The member that is disk `disk`.
+    /// Member with disk UUID `disk`.
     #[must_use]
     pub fn member(&self, disk: Uuid) -> Option<&MemberRecord> {
         self.members().find(|member| member.disk == disk)
     }
 
     pub(crate) fn member_mut(&mut self, disk: Uuid) -> Option<&mut MemberRecord> {
+        // A disk is in at most one position; `check` verifies that.
         self.groups.iter_mut().flat_map(|group| &mut group.members).find(|member| member.disk == disk)
     }
 }

@@ -1,7 +1,7 @@
-//! Encryption of volumes: the cipher of their blocks, and the keys. `docs/adr/0012-encrypted-volumes.md` says why so.
+//! Encryption of volumes: block cipher and key management (ADR 0012).
 //!
-//! A family has a *data key*. It lies in the catalog, wrapped by the *pool key*, which lies nowhere in the pool. Nothing here
-//! draws anything at random: who asks brings what nobody can predict.
+//! A family has a *data key*, stored in the catalog and wrapped by the *pool key*, which is stored nowhere in
+//! the pool. Nothing here generates random numbers: callers supply them.
 
 mod keys;
 mod xts;
@@ -13,29 +13,30 @@ pub(crate) use xts::BlockCipher;
 use block::{Rope, View};
 use std::rc::Rc;
 
-/// How the blocks of a family lie on its groups.
+/// Encryption state of a family's data.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Cover {
-    /// As hosts wrote them.
+    /// Not encrypted.
     #[default]
     Plain,
-    /// Encrypted, and nobody has brought the key: nothing can be read or written.
+    /// Encrypted without a key: data can be neither read nor written.
     Locked,
-    /// Encrypted.
+    /// Encrypted with a key.
     Keyed(Rc<BlockCipher>),
 }
 
-/// The data of a family is encrypted, and its key is not there.
+/// Error: the data is encrypted and its key is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Locked;
 
 impl Cover {
-    /// What hosts wrote, of what lies at block `first` of `group` and behind it.
+    /// Decrypts data read from block `first` of `group` on.
     pub(crate) fn lift(&self, group: u16, first: u64, read: Rope) -> Result<Rope, Locked> {
         match self {
             Self::Plain => Ok(read),
             Self::Locked => Err(Locked),
             Self::Keyed(cipher) => {
+                // Decrypted in place where the buffer is not shared.
                 let mut data = read.into_view().thaw();
                 cipher.decrypt(group, first, &mut data);
                 Ok(data.into())
@@ -43,7 +44,7 @@ impl Cover {
         }
     }
 
-    /// What is to lie at block `first` of `group` and behind it, of what hosts write.
+    /// Encrypts data to be written from block `first` of `group` on.
     pub(crate) fn lay(&self, group: u16, first: u64, data: View) -> Result<View, Locked> {
         match self {
             Self::Plain => Ok(data),

@@ -1,4 +1,4 @@
-//! What an operator can get wrong about a pool, each a sentence.
+//! Errors of pool operations, as sentences for the operator.
 
 use crate::assembly::PoolRefusal;
 use crate::crypt::KeyError;
@@ -7,250 +7,251 @@ use crate::owner::Loss;
 use block::{IoError, in_units};
 use uuid::Uuid;
 
-/// Why an operation on a pool was refused or failed. Unless it says otherwise, nothing has changed.
+/// Reason why a pool operation was refused or failed. Nothing has changed unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// A disk is smaller than the least that can be a member.
+    /// Disk smaller than the minimum for a member.
     #[error("the disk has {}, but a member needs at least {}", in_units(*bytes, false), in_units(DISK_BYTES_MIN, true))]
     DiskTooSmall {
-        /// Which, by the identity that it was to get.
+        /// UUID that the disk was to get.
         disk: Uuid,
-        /// Its size.
+        /// Size of the disk in bytes.
         bytes: u64,
     },
-    /// A replacement offers less than the other members of its group use.
+    /// Replacement disk with less data space than its group uses.
     #[error("the disk has room for {} of data, but its group needs {} of each member", in_units(*bytes, false), in_units(*needed_bytes, true))]
     ReplacementTooSmall {
-        /// What it offers.
+        /// Data space of the disk in bytes.
         bytes: u64,
-        /// What the group uses of each member.
+        /// Data space that the group uses of each member, in bytes.
         needed_bytes: u64,
     },
-    /// A disk belongs to a pool that may be in use.
+    /// Disk that belongs to another pool, which may be in use.
     #[error("the disk belongs to pool \"{pool_name}\" ({pool}); destroy that pool, or force it")]
     DiskOfPool {
-        /// Which disk, by the identity that it was to get.
+        /// UUID that the disk was to get.
         disk: Uuid,
-        /// Whose it is.
+        /// UUID of that pool.
         pool: Uuid,
-        /// What that pool is called.
+        /// Name of that pool.
         pool_name: String,
     },
-    /// A disk holds something that is not ours.
+    /// Disk with data of another system.
     #[error("the disk holds {what}; erase it, or force it")]
     DiskForeign {
-        /// Which disk, by the identity that it was to get.
+        /// UUID that the disk was to get.
         disk: Uuid,
-        /// What was found, in words.
+        /// Description of the content.
         what: String,
     },
-    /// A disk could not be read or written while it was being made a member.
+    /// I/O error of a disk while it was made a member.
     #[error("the disk cannot be used: {error}")]
     DiskFails {
-        /// Which disk, by the identity that it was to get.
+        /// UUID that the disk was to get.
         disk: Uuid,
-        /// What it answered.
+        /// Error of the disk.
         error: IoError,
     },
-    /// A group of the pool could not be read or written.
+    /// I/O error of a group.
     #[error("group {group} of the pool fails: {error}")]
     GroupFails {
-        /// Which group, by its place.
+        /// Index of the group.
         group: u16,
-        /// What it answered.
+        /// Error of the group.
         error: IoError,
     },
-    /// The blocks of a device are not of 4096 bytes.
+    /// Device whose blocks are not of 4096 bytes.
     #[error("the device has blocks of {block_bytes} bytes; pools are made of devices with blocks of 4096 bytes")]
     BlockSize {
-        /// What it has.
+        /// Block size of the device in bytes.
         block_bytes: u32,
     },
-    /// The plan of a pool contradicts itself or a limit.
+    /// Plan of a pool that contradicts itself or exceeds a limit.
     #[error("the pool cannot be made: {0}")]
     Plan(&'static str),
-    /// The pool was found, but cannot be opened as it is.
+    /// Pool that was found but cannot be opened as it is.
     #[error(transparent)]
     Refused(#[from] PoolRefusal),
-    /// A name is empty, too long or has control characters.
+    /// Name that is empty, too long or has control characters.
     #[error("\"{0}\" is not a name: use 1 to 63 bytes without control characters")]
     NameInvalid(String),
-    /// Another volume has the name.
+    /// Name that another volume has.
     #[error("the pool has a volume \"{0}\" already")]
     NameTaken(String),
-    /// Another volume has the identity.
+    /// UUID that another volume has.
     #[error("the pool has a volume with identity {0} already")]
     IdTaken(Uuid),
-    /// No volume has the identity.
+    /// Unknown volume.
     #[error("the pool has no volume {0}")]
     VolumeUnknown(Uuid),
-    /// The size is zero or no multiple of the volume's block size.
+    /// Volume size that is zero or no multiple of the block size.
     #[error("{bytes} bytes is no size for a volume: it must be a positive multiple of {block_bytes} bytes")]
     VolumeSize {
-        /// What was asked for.
+        /// Requested size in bytes.
         bytes: u64,
-        /// The volume's block size.
+        /// Block size of the volume in bytes.
         block_bytes: u32,
     },
-    /// The volume would be larger than any can be.
+    /// Volume size above the maximum.
     #[error("{} is too large: a volume has at most 64 TiB", in_units(*bytes, true))]
     VolumeTooLarge {
-        /// What was asked for.
+        /// Requested size in bytes.
         bytes: u64,
     },
-    /// A volume was asked to become smaller.
+    /// Attempt to shrink a volume.
     #[error("the volume has {} and cannot shrink to {}: volumes only grow", in_units(*bytes, true), in_units(*asked_bytes, false))]
     VolumeShrink {
-        /// Its size.
+        /// Current size in bytes.
         bytes: u64,
-        /// What was asked for.
+        /// Requested size in bytes.
         asked_bytes: u64,
     },
-    /// A block size that hosts do not know.
+    /// Unsupported logical block size.
     #[error("{0} is no block size for a volume: use 512 or 4096")]
     VolumeBlockSize(u32),
-    /// A stripe unit that does not fit the pool.
+    /// Stripe unit that does not fit the pool.
     #[error("{0} bytes is no stripe unit here: use a multiple of 4096 bytes that is no longer than a slab")]
     StripeUnit(u32),
-    /// The pool has too little free space.
+    /// Pool with too little free space.
     #[error("the pool has {} free, but {} are needed", in_units(*free_bytes, false), in_units(*needed_bytes, true))]
     Full {
-        /// What is free, in bytes that volumes can use.
+        /// Free space for volumes in bytes.
         free_bytes: u64,
-        /// What was needed.
+        /// Required space in bytes.
         needed_bytes: u64,
     },
-    /// The pool has nothing free for what a volume has to keep, and nobody has asked for a certain amount.
+    /// Pool without space for what a volume must reserve; no certain amount was requested.
     #[error("the pool has no space left for the map of a volume")]
     NoRoom,
-    /// The pool has as many volumes as it can.
+    /// Maximum number of volumes reached.
     #[error("the pool has 1024 volumes, and cannot have more")]
     TooManyVolumes,
-    /// The catalog has no room for what was asked.
+    /// Catalog without room for the request.
     #[error("the catalog of the pool is full: its volumes lie in too many pieces; delete a volume, or make fewer")]
     CatalogFull,
-    /// A granule of another size.
+    /// Unsupported granule size.
     #[error("{0} bytes is no granule: use a power of two from 16384 to 1048576 that is no longer than a slab")]
     Granule(u32),
-    /// No volume of the pool has the snapshot.
+    /// Unknown snapshot.
     #[error("the pool has no snapshot {0}")]
     SnapshotUnknown(Uuid),
-    /// Another snapshot of the volume has the name.
+    /// Name that another snapshot of the volume has.
     #[error("the volume has a snapshot \"{0}\" already")]
     SnapshotNameTaken(String),
-    /// The pool has as many snapshots as it can.
+    /// Maximum number of snapshots reached.
     #[error("the pool has 16384 snapshots, and cannot have more")]
     TooManySnapshots,
-    /// The snapshot is locked.
+    /// Locked snapshot.
     #[error("the snapshot \"{name}\" is locked {}", if *until == u64::MAX { "for ever".to_owned() } else { format!("until {until} seconds after 1970") })]
     SnapshotLocked {
-        /// What it is called.
+        /// Name of the snapshot.
         name: String,
-        /// When the lock ends, in seconds since 1970.
+        /// End of the lock in seconds since 1970.
         until: u64,
     },
-    /// The snapshot is what a clone is made of.
+    /// Snapshot that a clone depends on.
     #[error("the snapshot \"{snapshot}\" is the origin of volume \"{clone}\"; delete that first")]
     SnapshotCloned {
-        /// What the snapshot is called.
+        /// Name of the snapshot.
         snapshot: String,
-        /// What the clone is called.
+        /// Name of the clone.
         clone: String,
     },
-    /// The snapshot is what a clone was made of that is not yet gone whole.
+    /// Snapshot whose clone is not completely deleted yet.
     #[error("the snapshot \"{0}\" is the origin of a volume that is being deleted; wait until that has ended")]
     CloneGoing(String),
-    /// A volume with snapshots was to be deleted.
+    /// Deletion of a volume with snapshots.
     #[error("the volume has {0} snapshots; delete them first")]
     HasSnapshots(usize),
-    /// A clone of a clone of a clone, too often.
+    /// Clone chain of the maximum depth.
     #[error("clones of clones can be 16 deep, and this would be one more; copy the volume instead")]
     TooDeep,
-    /// Roll-backs whose cleaning waits for snapshots.
+    /// Roll-backs whose cleanup waits for snapshots.
     #[error("the volume was rolled back 64 times between snapshots that it still has; delete some of them first")]
     TooManyRollBacks,
-    /// The map of a family cannot be read.
+    /// Unreadable map of a family.
     #[error("the map of the family of volume {family} is damaged: {what}; its volumes cannot be used, the others can")]
     MapDamaged {
-        /// Which family.
+        /// UUID of the family.
         family: Uuid,
-        /// What is wrong with it.
+        /// Description of the damage.
         what: String,
     },
-    /// The key of an encrypted volume cannot be had.
+    /// Key of an encrypted volume not available.
     #[error("the volume cannot be read: {0}")]
     Key(#[from] KeyError),
-    /// An encrypted volume was to be made without a pool key.
+    /// Creation of an encrypted volume without a pool key.
     #[error("there is no pool key here, so no volume can be encrypted")]
     NoPoolKey,
-    /// An encrypted volume was to be made under another key than those that are there.
+    /// Creation of an encrypted volume under a pool key other than that of existing volumes.
     #[error(
         "encrypted volumes of the pool need pool key {wanted}, and this node has {own}; import the pool with the key file of {wanted} first"
     )]
     SecondKey {
-        /// The key that volumes of the pool are wrapped with.
+        /// Pool key that wraps the keys of the pool's volumes.
         wanted: crate::crypt::KeyId,
-        /// The node's key of the pool.
+        /// Pool key of this node.
         own: crate::crypt::KeyId,
     },
-    /// The key of a volume was to be replaced that has none.
+    /// Key replacement of a volume that is not encrypted.
     #[error("the volume is not encrypted")]
     NotEncrypted,
-    /// The key of a volume was to be replaced that shares it.
+    /// Key replacement of a volume that shares its key.
     #[error("the volume shares its key with {0} other volumes and snapshots, which would be lost")]
     KeyShared(usize),
-    /// No member of the pool is this disk.
+    /// Disk that is no member of the pool.
     #[error("no member of the pool is disk {0}")]
     MemberUnknown(Uuid),
-    /// A disk that serves was to be replaced, or brought into a state that does not follow from its present one.
+    /// Member state that does not permit the operation.
     #[error("disk {disk} is {is}, so it cannot become {asked}")]
     MemberState {
-        /// Which disk.
+        /// UUID of the disk.
         disk: Uuid,
-        /// How it is.
+        /// Current state.
         is: &'static str,
-        /// What was asked for.
+        /// Requested state.
         asked: &'static str,
     },
-    /// The identity of a new member is taken.
+    /// UUID that a member of the pool has.
     #[error("the pool has a disk {0} already")]
     DiskKnown(Uuid),
-    /// A group was named that is not there.
+    /// Unknown group.
     #[error("the pool has no group {0}")]
     GroupUnknown(u16),
-    /// No disk takes the catalog any more: what was asked may be done or not done, and nothing can be asked again.
+    /// Catalog that no disk takes any more: the request may or may not have taken effect, and later ones are
+    /// refused.
     #[error(
         "the catalog could not be written to any disk of the pool; it takes no more changes until it is opened again"
     )]
     CatalogLost,
-    /// A pool with volumes was to be destroyed.
+    /// Destruction of a pool with volumes.
     #[error("the pool has {0} volumes; delete them first")]
     HasVolumes(usize),
-    /// Another group is being added or removed.
+    /// Another group being added or removed.
     #[error("another group of the pool is being added or removed; try again when that is done")]
     Regrouping,
-    /// A disk of a new group could not be brought to what the pool's others hold.
+    /// Disk of a new group that did not take a commit.
     #[error("disk {0} could not be written, so its group was not added")]
     NotReached(Uuid),
-    /// The pool has a group for a write log.
+    /// Pool that already has a log group.
     #[error("the pool has a log already; remove that first")]
     LogKnown,
-    /// The pool has no group for a write log, or another log lies there.
+    /// Pool without a log group, or with another log.
     #[error("the pool has no such log")]
     LogUnknown,
-    /// Volumes need the write log.
+    /// Log that volumes depend on.
     #[error("{0} volumes have data in the log of the pool; change their write policy first")]
     LogInUse(usize),
-    /// The members did not take the mark that says whose the pool is.
+    /// Group without a member that took the owner mark.
     #[error("the pool could not be claimed: a group has no disk that can be written")]
     NotClaimed,
-    /// Somebody else claimed the pool at the same time, or had only seemed to be silent.
+    /// Another owner that claimed the pool at the same time, or that had only seemed to be silent.
     #[error("node {node} uses the pool, or wants it at the same time; nobody has it now if it stopped, so try again")]
     Contested {
-        /// Who it is.
+        /// Name of its node.
         node: String,
     },
-    /// The pool is not this node's any more.
+    /// Pool lost to another owner.
     #[error("{0}; this node has stopped using the pool")]
     Fenced(Loss),
 }

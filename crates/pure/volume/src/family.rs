@@ -1,4 +1,8 @@
-//! A family: a volume with its snapshots and clones, over one map. `docs/adr/0007-families-of-volumes.md` says how.
+//! Volume family: a thin volume with its snapshots and clones, which share one map.
+//!
+//! Design: `docs/adr/0007-families-of-volumes.md`. Called by [`Pool`](crate::Pool), `ThinVolume` and the pool's
+//! background work, on the home shard only. It must never acknowledge a flush before data, catalog and map log
+//! are stable, in that order.
 
 mod branch;
 mod changes;
@@ -61,18 +65,18 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
-/// What is chosen for the maps of a pool, and not written anywhere.
+/// Tuning of a pool's maps; not stored on disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tuning {
-    /// The most entries of a node.
+    /// Maximum number of entries in a tree node.
     pub(crate) fanout: usize,
-    /// Changes that make a checkpoint due; twice as many wait for one.
+    /// Number of changes at which a checkpoint is due; at twice the number, writers wait for it.
     pub(crate) changes_due: usize,
-    /// Changes that wait for a flush before one is made without being asked for.
+    /// Number of unlogged changes at which a commit is started without a flush request.
     pub(crate) pending_max: usize,
-    /// The most records of a block of the log.
+    /// Maximum number of records in a log block.
     pub(crate) records_max: usize,
-    /// Blocks of the log of a new family.
+    /// Length of the map log of a new family, in blocks.
     pub(crate) log_blocks: u32,
 }
 
@@ -80,26 +84,29 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             fanout: crate::tree::FANOUT,
+            // A checkpoint writes the changed pages once, so more changes per checkpoint cost fewer page writes
+            // but more memory and a longer replay.
             changes_due: 16 << 10,
             pending_max: 4 << 10,
             records_max: crate::maplog::RECORDS_MAX,
+            // 8 MiB of log; opening reads all of it.
             log_blocks: 2048,
         }
     }
 }
 
-/// An open family.
+/// Open family.
 pub(crate) struct Family<D, G> {
     pub(crate) shared: Rc<Shared<D, G>>,
-    /// All families of the pool: those that may have slabs to give.
+    /// All open families of the pool, from which slabs can be reclaimed.
     families: Weak<Families<D, G>>,
     pub(crate) id: Uuid,
     pub(crate) granule_blocks: u32,
     tuning: Tuning,
     pub(crate) branches: Branches,
-    /// Its granules on the groups.
+    /// Data path to the granules on the groups.
     pub(crate) data: Data<D, G>,
-    /// Its slabs, and what is free in them.
+    /// Space allocation: data slabs and their free granules.
     pub(crate) space: Space<D, G>,
     meta: Meta<D, G>,
     head: RefCell<Head>,
@@ -107,46 +114,47 @@ pub(crate) struct Family<D, G> {
     layers: RefCell<Layers>,
     root: Cell<Option<Root>>,
     log: RefCell<Log>,
-    /// Keys that the layers may have and the tree has not: of changes since the last checkpoint began, and before.
+    /// Upper bound of keys that the layers add to the tree: by changes since the last checkpoint started, and
+    /// before.
     grown: Cell<(u64, u64)>,
-    /// Versions with data of the whole family.
+    /// Number of versions with data in the whole family.
     pub(crate) allocated: Cell<u64>,
-    /// The counters as the tree has them.
+    /// Counters as stored in the tree.
     counters: RefCell<BTreeMap<Key, u64>>,
-    /// The era in which the pages were given up that the last checkpoint replaced.
+    /// Era in which the last checkpoint gave up the pages that it replaced.
     pages_era: Cell<Option<u64>>,
-    /// Work in the background and looks at the whole map take turns.
+    /// Lock that serializes background work and checks of the whole map.
     pub(crate) care: RangeLocks,
     commits: SingleFlight<MapError>,
     checkpoints: SingleFlight<MapError>,
-    /// What stops writes to the family for good.
+    /// First error that stopped writes to the family permanently.
     stopped: Cell<Option<MapError>>,
     /// True while changes are in no log because it could not be written.
     is_log_lost: Cell<bool>,
-    /// True when the head behind the present one may be on the disks or not.
+    /// True when a write of the next head failed, so that it may or may not be on the disks.
     is_head_doubtful: Cell<bool>,
 }
 
-/// The log of a family as it goes on.
+/// Append state of the map log.
 #[derive(Debug, Default)]
 struct Log {
-    /// The block that is written next.
+    /// Sequence number of the next block.
     sequence: u64,
-    /// The block with which the newest checkpoint goes on.
+    /// Sequence number of the first block that the newest checkpoint does not cover.
     from: u64,
-    /// The serial number of the next change.
+    /// Serial number of the next change.
     serial: u64,
     life: u32,
-    /// Changes that are in no log yet.
+    /// Changes not logged yet.
     pending: Vec<Record>,
-    /// The serial numbers of changes of which a crash may not leave some without the others, where there are several.
+    /// Serial number ranges of changes that must survive a crash together, where there are several.
     whole: Vec<Range<u64>>,
-    /// Places that the pending changes free.
+    /// Places freed by the pending changes.
     freed: Vec<Place>,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// The branch with this number.
+    /// Branch with this number.
     pub(crate) fn branch(&self, number: u32) -> Option<Rc<Branch>> {
         self.branches.find(number)
     }
@@ -155,12 +163,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         self.branches.all()
     }
 
-    /// Nothing newer may be committed before `change` of the catalog is.
+    /// Records that `change` of the catalog must be committed before any newer change of the map.
     pub(crate) fn need(&self, change: Change) {
         self.space.need(change);
     }
 
-    /// The open family has the branches, epochs, snapshots and roll-backs that the catalog has.
+    /// Takes branches, epochs, snapshots and roll-backs from the catalog.
     pub(crate) fn follow_catalog(&self) {
         self.shared.store.look(|catalog| {
             if let Some(record) = catalog.family(self.id) {
@@ -169,25 +177,27 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         });
     }
 
-    /// The family knows the groups that the pool has now; they may be longer, and there may be more.
+    /// Takes the groups of the pool as they are now; they may be longer, and there may be more.
     pub(crate) fn follow_groups(&self) {
+        // Both the address computation and the allocator depend on slab sizes and stripe lengths.
         self.data.follow_groups();
         self.space.granules.borrow_mut().reshape(open::shapes(&self.shared, self.granule_blocks));
     }
 
-    /// What stops writes to the family for good.
+    /// Error that stopped writes to the family permanently, if any.
     pub(crate) fn stopped(&self) -> Option<MapError> {
         self.stopped.get()
     }
 
-    /// The map takes no change any more. The first reason is kept.
+    /// Stops all changes of the map; the first error is kept.
     fn stop(&self, error: MapError) {
+        // Later errors are usually consequences of the first.
         self.stopped.set(self.stopped.get().or(Some(error)));
     }
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// Bytes of the write that costs least: a whole stripe and a whole granule of the group where that is longest.
+    /// Optimal write size in bytes: a whole stripe and a whole granule of the group where that is longest.
     pub(crate) fn optimal_bytes(&self) -> u32 {
         let granules = self.space.granules.borrow();
         let unit = (0..self.data.group_count()).map(|group| granules.unit(group)).max().unwrap_or(1);
@@ -195,8 +205,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 }
 
-/// The ranges that still matter to somebody when the branch is as `record` says.
+/// Dead ranges that a volume or snapshot of the branch still needs, when the branch is as `record` says.
 pub(crate) fn needed_ranges(dead: &[DeadRange], record: &BranchRecord) -> Vec<DeadRange> {
+    // The volume itself looks from the newest epoch, whichever number that has.
     let viewers: Vec<u64> = record.snapshots.iter().map(|snapshot| snapshot.epoch).chain([u64::MAX]).collect();
     lineage::needed(dead, &viewers)
 }

@@ -1,6 +1,6 @@
-//! What the fuzz targets assert of single structures that only this crate knows. Built for them alone.
+//! Properties checked by the fuzz targets that need private types of this crate. Built only for fuzzing.
 //!
-//! Each function takes any bytes for the structure, and panics when what was accepted breaks a promise.
+//! Each function takes arbitrary bytes for a structure and panics when accepted input violates a property.
 
 use crate::family::fuzzing::{self as map, uuid_at};
 use crate::layout::OWNER_PLACES;
@@ -8,7 +8,7 @@ use crate::owner::{emit, parse};
 
 pub use map::{bits, head, page, ring};
 
-/// An owner's mark is the same when it is written again.
+/// Owner mark: encoding a parsed mark again yields the same mark.
 pub fn mark(block: &[u8]) {
     let (pool, disk) = (uuid_at(block, 16), uuid_at(block, 32));
     let Some(mark) = parse(block, pool, disk) else { return };

@@ -1,7 +1,7 @@
-//! The label of a member disk: which pool and which disk it is, and where its areas lie.
+//! Label of a member disk: identity of pool and disk, and the location of its areas.
 //!
-//! Three copies, two at the head and one at the end, are written when a disk joins a pool and never in
-//! one flush. Everything that changes later is in the catalog slots.
+//! It has three copies, two at the head and one at the end, written when a disk joins a pool and never within
+//! one flush. Whatever changes later is in the catalog slots.
 
 use crate::layout::{BLOCK_BYTES, DATA_START, SLOT_STARTS, data_area};
 use block::sealed::{Format, NotSealed};
@@ -10,26 +10,27 @@ use uuid::Uuid;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The format version that this code writes and the newest that it reads.
+/// Format version that this code writes, and the newest that it reads.
 pub(crate) const VERSION: u32 = 1;
 const FORMAT: Format = Format::versioned(*b"BLKYDLBL", 1..=VERSION);
-/// The longest name of a pool or a volume, in bytes.
+/// Maximum length of a pool or volume name in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// The catalog has families of volumes: a program that does not know them would give their slabs away.
+/// Feature: volume families. A program that does not know them would allocate their slabs again.
 pub const FAMILIES: u64 = 1;
-/// The catalog has protected groups: a program that does not know them would take sums and log for data.
+/// Feature: protected groups. A program that does not know them would take checksums and redo log for data.
 pub const PROTECTED: u64 = 2;
-/// The pool has, or had, a group for a write log: a program that does not know it would serve volumes without what is in it.
+/// Feature: write log group, present or former. A program that does not know it would serve volumes without the
+/// data in the log.
 pub const LOGS: u64 = 4;
-/// A volume is being copied to and is not whole: a program that does not know it would show it.
+/// Feature: partially copied volume. A program that does not know it would serve half a copy.
 pub const PARTIAL: u64 = 8;
-/// Hosts have reserved a volume so that it survives power loss: a program that does not know it would let in whom they
-/// have shut out.
+/// Feature: persistent reservations (APTPL). A program that does not know them would admit hosts that were
+/// excluded.
 pub const RESERVATIONS: u64 = 16;
-/// Volumes are encrypted: a program that does not know it would serve what nobody wrote.
+/// Feature: encrypted volumes. A program that does not know them would serve ciphertext.
 pub const ENCRYPTED: u64 = 32;
-/// Features that must be known to open a pool. This version opens pools only to write to them.
+/// Features known to this version, which opens pools only for writing.
 const KNOWN: Features = Features {
     compat: u64::MAX,
     ro_compat: 0,
@@ -41,70 +42,70 @@ const KNOWN: Features = Features {
 pub struct Features {
     /// May be ignored.
     pub compat: u64,
-    /// May be ignored by those who only read.
+    /// May be ignored by readers.
     pub ro_compat: u64,
-    /// Forbids to open the pool.
+    /// Forbid opening the pool.
     pub incompat: u64,
 }
 
 impl Features {
-    /// Those that this version would have to know to open the pool, and does not.
+    /// Features that are required to open the pool and that this version does not know.
     #[must_use]
     pub fn unknown(self) -> Self {
         Self { compat: 0, ro_compat: self.ro_compat & !KNOWN.ro_compat, incompat: self.incompat & !KNOWN.incompat }
     }
 }
 
-/// What a label says.
+/// Content of a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Which pool the disk belongs to.
+    /// UUID of the pool.
     pub pool: Uuid,
-    /// What the pool is called.
+    /// Name of the pool.
     pub pool_name: String,
-    /// Which disk it is.
+    /// UUID of the disk.
     pub disk: Uuid,
-    /// The pool's generation when the disk was labelled.
+    /// Generation of the pool when the disk was labeled.
     pub generation: u64,
-    /// The size of the disk when it was labelled, in blocks of 4096 bytes.
+    /// Size of the disk when it was labeled, in blocks of 4096 bytes.
     pub device_blocks: Blocks,
-    /// The area that its array may use.
+    /// Area available to the array.
     pub data: Extent,
-    /// When it was labelled, in seconds since 1970.
+    /// Time of labeling in seconds since 1970.
     pub labelled_at: u64,
-    /// Which program wrote it.
+    /// Program and version that wrote it.
     pub created_by: String,
-    /// The features of the pool when the disk was labelled.
+    /// Features of the pool when the disk was labeled.
     pub features: Features,
 }
 
-/// Why a block is no label that we can use.
+/// Reason why a block is not a usable label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoLabel {
-    /// The block does not claim to be a label.
+    /// No label.
     #[error("there is no label")]
     Absent,
-    /// The block claims to be a label, but its checksum or its content is wrong.
+    /// Label with a wrong checksum or impossible content.
     #[error("the label is damaged")]
     Damaged,
-    /// A newer program wrote it in a way that this one does not understand.
+    /// Newer format that this version does not know.
     #[error(
         "the disk has format version {version} with features {:#x}/{:#x}, which this version does not know; \
          open it with {created_by} or newer", unknown.incompat, unknown.ro_compat
     )]
     Newer {
-        /// Which pool it belongs to.
+        /// UUID of the pool.
         pool: Uuid,
-        /// Its format version.
+        /// Format version.
         version: u32,
-        /// Its features that forbid to open it.
+        /// Unknown features that forbid opening.
         unknown: Features,
-        /// The program that wrote it.
+        /// Program and version that wrote it.
         created_by: String,
     },
 }
 
-/// The fixed part of the block. The fields up to `disk` stay where they are in every version.
+/// Fixed part of the block. Fields up to `disk` keep their place in every version.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Wire {
@@ -127,7 +128,7 @@ struct Wire {
 }
 
 impl Label {
-    /// The block of copy number `copy` (0 and 1 at the head, 2 at the end).
+    /// Encodes copy `copy` of the label (0 and 1 at the head, 2 at the end).
     pub(crate) fn emit(&self, copy: u8) -> [u8; BLOCK_BYTES as usize] {
         let mut wire = Wire::new_zeroed();
         wire.compat = self.features.compat.into();
@@ -140,6 +141,7 @@ impl Label {
         wire.device_blocks = self.device_blocks.0.into();
         wire.data_start = self.data.start.0.into();
         wire.data_blocks = self.data.len.0.into();
+        // Stored although they are constants of this version, so that later versions can move the slots.
         wire.slot_starts = SLOT_STARTS.map(U64::new);
         wire.labelled_at = self.labelled_at.into();
         wire.copy = copy;
@@ -147,7 +149,7 @@ impl Label {
         FORMAT.emit(&wire)
     }
 
-    /// The label in `block`.
+    /// Parses the label in `block`.
     ///
     /// *Shape*: one block of 4096 bytes; any other length holds no label.
     pub fn parse(block: &[u8]) -> Result<Self, NoLabel> {
@@ -155,7 +157,9 @@ impl Label {
             NotSealed::Damaged => NoLabel::Damaged,
             _ => NoLabel::Absent,
         })?;
+        // Read before the version is judged: a refusal names the program to use.
         let created_by = take_text(&wire.created_by).ok_or(NoLabel::Damaged)?;
+        // The fields up to `disk` are valid in every version, so a newer label still names pool and writer.
         let unknown = wire.features().unknown();
         if version > VERSION || unknown != Features::default() {
             return Err(NoLabel::Newer { pool: Uuid::from_bytes(wire.pool), version, unknown, created_by });
@@ -165,10 +169,11 @@ impl Label {
 }
 
 impl Wire {
-    /// The label, if it describes areas as version 1 lays them out.
+    /// Converts the fixed part; none unless the areas are laid out as in version 1.
     fn read(&self, created_by: String) -> Option<Label> {
         let data = Extent::checked(self.data_start.get(), self.data_blocks.get())?;
         let device_blocks = Blocks(self.device_blocks.get());
+        // A label must describe exactly this layout, which the rest of the code assumes.
         let fits = data_area(device_blocks).is_some_and(|area| area.contains(data));
         let as_laid_out = data.start.0 == DATA_START && self.slot_starts.map(U64::get) == SLOT_STARTS;
         (fits && as_laid_out).then_some(())?;
@@ -190,8 +195,9 @@ impl Wire {
     }
 }
 
-/// Puts as much of `text` as leaves room for a zero byte at its end.
+/// Copies `text`, truncated at a character boundary so that a zero byte follows.
 pub(crate) fn put_text(place: &mut [u8], text: &str) {
+    // One byte is left for the terminating zero.
     let mut len = text.len().min(place.len() - 1);
     while !text.is_char_boundary(len) {
         len -= 1;
@@ -199,7 +205,7 @@ pub(crate) fn put_text(place: &mut [u8], text: &str) {
     place[..len].copy_from_slice(&text.as_bytes()[..len]);
 }
 
-/// The text up to the first zero byte, if there is one and the text has no control characters.
+/// Text up to the first zero byte; none without one, or with control characters.
 pub(crate) fn take_text(place: &[u8]) -> Option<String> {
     let end = place.iter().position(|&byte| byte == 0)?;
     let text = std::str::from_utf8(place.get(..end)?).ok()?;
@@ -246,7 +252,7 @@ mod tests {
         assert_eq!(Label::parse(&good[..4095]), Err(NoLabel::Absent));
     }
 
-    /// Such a name would be another one after it was written again.
+    /// An unterminated name would change when it is written again.
     #[test]
     fn label_whose_name_does_not_end_is_damaged() {
         let mut wire = Wire::read_from_prefix(&label().emit(0)).unwrap().0;

@@ -1,37 +1,37 @@
-//! Where the areas of a member disk lie. `docs/on-disk.md` draws the same map and says why.
+//! Layout of a member disk: addresses of its areas. `docs/on-disk.md` has the map and the reasons.
 
 use block::{Blocks, Extent, Lba};
 
-/// Bytes of a block of everything inside the engine.
+/// Block size of everything inside the engine, in bytes.
 pub const BLOCK_BYTES: u32 = 4096;
 const MIB_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES as u64;
 
-/// The smallest disk that can be a member, in bytes.
+/// Minimum size of a member disk in bytes.
 pub const DISK_BYTES_MIN: u64 = 64 << 20;
-/// The largest catalog body, in bytes: a slot without its header block.
+/// Maximum size of a catalog in bytes: a slot without its header block.
 pub const BODY_BYTES_MAX: usize = (4 << 20) - BLOCK_BYTES as usize;
 
-/// The blocks of the two label copies at the head of the disk; a third lies at the end.
+/// Blocks of the two label copies at the head of the disk; a third is in the last block.
 pub(crate) const HEAD_LABELS: [u64; 2] = [0, MIB_BLOCKS / 2];
-/// The blocks of the owner's marks.
+/// Blocks of the owner marks.
 pub(crate) const OWNER_PLACES: Extent = Extent { start: Lba(MIB_BLOCKS), len: Blocks(4) };
-/// Where each slot of the catalog begins: both hold every commit, written one after the other.
+/// First block of each catalog slot; both hold every commit.
 pub(crate) const SLOT_STARTS: [u64; 2] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS];
-/// Where each copy of the node's state begins.
+/// First block of each copy of the node's state.
 pub(crate) const STATE_PLACES: [u64; 2] = [10 * MIB_BLOCKS, 13 * MIB_BLOCKS];
-/// How long the place of a copy is.
+/// Length of the area of one copy, in blocks.
 pub(crate) const STATE_PLACE_BLOCKS: u64 = 3 * MIB_BLOCKS;
-/// Where the data area of format version 1 begins.
+/// First block of the data area in format version 1.
 pub(crate) const DATA_START: u64 = 16 * MIB_BLOCKS;
-/// What is kept free of data behind the data area, for the label copy at the end.
+/// Length in blocks of the area behind the data, reserved for the label copy at the end.
 pub(crate) const TAIL_BLOCKS: u64 = MIB_BLOCKS;
-/// Everything before the data area: labels, marks, catalogs and copies of the state.
+/// Everything before the data area: labels, marks, catalogs and state copies.
 pub(crate) const HEAD_AREA: Extent = Extent { start: Lba(0), len: Blocks(DATA_START) };
-/// What is kept for the label copies at the head.
+/// Length in blocks of the area of the label copies at the head.
 pub(crate) const HEAD_BLOCKS: u64 = MIB_BLOCKS;
 
-/// The area of a disk with `blocks` blocks that an array may use, or `None` when the disk is smaller than
-/// [`DISK_BYTES_MIN`]. It begins at and fills whole MiB.
+/// Data area of a disk with `blocks` blocks, or `None` when the disk is smaller than [`DISK_BYTES_MIN`]. It
+/// starts on a whole MiB and has a whole number of MiB.
 #[must_use]
 pub fn data_area(blocks: Blocks) -> Option<Extent> {
     if blocks.0 < DISK_BYTES_MIN / u64::from(BLOCK_BYTES) {
@@ -41,14 +41,14 @@ pub fn data_area(blocks: Blocks) -> Option<Extent> {
     Some(Extent::new(DATA_START, whole - DATA_START - TAIL_BLOCKS))
 }
 
-/// The part of a member's data area that its group uses, when each member gives `member_blocks`: what an
-/// array is built over.
+/// Part of a member's data area that its group uses, when each member contributes `member_blocks`; the array is
+/// built over it.
 #[must_use]
 pub fn member_area(member_blocks: Blocks) -> Extent {
     Extent::new(DATA_START, member_blocks.0)
 }
 
-/// The block of the label copy at the end of a disk with `blocks` blocks.
+/// Block of the label copy at the end of a disk with `blocks` blocks.
 pub(crate) fn tail_label(blocks: Blocks) -> u64 {
     blocks.0 - 1
 }

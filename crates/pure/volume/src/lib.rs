@@ -1,10 +1,11 @@
-//! Pools and volumes: what lies on a member disk, how a pool is found again from its disks alone, and
-//! how volumes are made of slabs of its disk groups.
+//! Pools and volumes: the on-disk format of member disks, pool discovery and ownership, and volumes allocated
+//! from slabs of the pool's disk groups.
 //!
-//! The way of a pool: [`probe`] every disk, [`assemble`] what was found, build one array per group over
-//! [`Window`]s of the members' data areas, then [`Pool::open`]. The crate knows disks and groups only as
-//! [`block::BlockDevice`]s with blocks of 4096 bytes, and keeps everything that a pool must remember in
-//! its [`Catalog`], a copy of which lies on every member disk.
+//! Opening a pool: [`probe`] every disk, [`assemble`] the results, build one array per group over [`Window`]s
+//! of the members' data areas, then [`Pool::open`]. The engine calls this crate; it knows disks and groups only
+//! as [`block::BlockDevice`]s with blocks of 4096 bytes and keeps everything that a pool must remember in its
+//! [`Catalog`], a copy of which is on every member disk. It must never do I/O of its own, read a clock or write
+//! to a pool that it does not own.
 
 mod assembly;
 pub mod catalog;

@@ -1,9 +1,9 @@
-//! The map log: what changed in a family's map since its last checkpoint, in a ring of blocks.
+//! Map log: changes of a family's map since its last checkpoint, in a ring of blocks.
 //!
-//! Every commit begins with a new block, so that no block is written twice with something to lose in it. A
-//! block tells its place in the sequence of all blocks that ever were, and in which *life* of the family (from
-//! one opening to the next) it was written: what an interrupted commit left behind the end of the log has
-//! an older life than what is written there later, and is never taken for its continuation.
+//! Every commit starts a new block, so that no block with committed records is ever rewritten. A block carries
+//! its sequence number and the *life* of the family (one opening) that wrote it: what an interrupted commit
+//! left behind the end of the log has an older life than what is written there later, and is never taken for
+//! its continuation.
 
 mod replay;
 
@@ -18,36 +18,39 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const FORMAT: Format = Format::plain(*b"BLKYDLOG");
 const BLOCK_BYTES: usize = 4096;
 
+// A value has 56 bits; the highest byte of the word carries the flags of a record.
 const REMOVED: u64 = 1 << 56;
 const MAPPED_MORE: u64 = 1 << 57;
 const MAPPED_LESS: u64 = 1 << 58;
 const EXCLUSIVE: u64 = 1 << 59;
 const VALUE: u64 = REMOVED - 1;
+// All ones is no possible place: a place has 56 bits.
 const NO_PLACE: u64 = u64::MAX;
 
-/// One change of a map.
+/// Change of one key of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) key: Key,
-    /// What the key has from now on; below 2^56.
+    /// New value, below 2^56; none removes the key.
     pub(crate) value: Option<u64>,
-    /// The place that nobody sees any more.
+    /// Place that no version refers to any more.
     pub(crate) freed: Option<Place>,
-    /// By how many granules the branch shows more data: 1, 0 or -1.
+    /// Change of the number of granules mapped in the branch: 1, 0 or -1.
     pub(crate) mapped: i8,
-    /// True when the version that this one hides is seen by the newest snapshot alone.
+    /// True when only the newest snapshot sees the version that this one hides.
     pub(crate) exclusive: bool,
 }
 
 impl Record {
-    /// A change of what is not a version.
+    /// Creates a record that is not a version.
     pub(crate) fn put(key: Key, value: u64) -> Self {
         Self { key, value: Some(value), freed: None, mapped: 0, exclusive: false }
     }
 
-    /// The place that the key has from now on.
+    /// New place of the key, if it is a version with data.
     pub(crate) fn place(&self) -> Option<Place> {
         let is_version = self.key.tag() == Some(Tag::Version);
+        // Values of other keys are counters or bitmaps and never places.
         self.value.filter(|_| is_version).map(Place).filter(|place| place.is_data())
     }
 }
@@ -75,50 +78,53 @@ struct Wire {
     freed: U64,
 }
 
-/// The most records of a block.
+/// Maximum number of records in a block.
 pub(crate) const RECORDS_MAX: usize = (BLOCK_BYTES - size_of::<Header>()) / size_of::<Wire>();
 
-/// No map counts so far: what says so is none of ours, though its checksum is right. A block's number has 48 bits where copies are compared.
+/// Limit of sequence and serial numbers: a larger number is damage despite its checksum. Where copies are
+/// compared, a sequence number has 48 bits.
 pub(crate) const COUNT_MAX: u64 = 1 << 48;
-/// No family is opened so often.
+/// Limit of lives; no family is opened so often.
 pub(crate) const LIFE_MAX: u32 = 1 << 31;
 
-/// Whose log it is.
+/// Owner of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogIdentity {
     pub(crate) family: Uuid,
     pub(crate) birth: u64,
 }
 
-/// A block of the log.
+/// Block of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogBlock {
-    /// Its number among all blocks that were ever written to the log.
+    /// Sequence number among all blocks ever written to the log.
     pub(crate) sequence: u64,
-    /// The number of its first record among all changes that were ever made.
+    /// Serial number of its first record among all changes ever made.
     pub(crate) serial: u64,
-    /// The opening of the family that wrote it.
+    /// Opening of the family that wrote it.
     pub(crate) life: u32,
-    /// How many blocks of its commit are before it.
+    /// Number of blocks of its commit before it.
     pub(crate) back: u32,
     pub(crate) records: Vec<Record>,
 }
 
-/// What a place of the log's ring holds.
+/// Content of one place of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogSlot {
     Whole(LogBlock),
-    /// Zeros: nothing was ever written there.
+    /// Zeros: never written.
     Blank,
-    /// Neither: something was written there, and is lost.
+    /// Neither a block nor zeros: it was written and is lost.
     Damaged,
 }
 
 impl LogSlot {
-    /// What `bytes` are at a place of a ring of `ring` blocks. A block that belongs elsewhere is a damaged one.
+    /// Classifies `bytes` at a place of a ring of `ring` blocks. A block that belongs elsewhere counts as
+    /// damaged.
     pub(crate) fn of(identity: LogIdentity, bytes: &[u8], place: u64, ring: u64) -> Self {
         match parse(identity, bytes) {
             Some(block) if block.sequence % ring == place => Self::Whole(block),
+            // A misdirected write of a valid block counts as damage, not as the end of the log.
             Some(_) => Self::Damaged,
             None if is_blank(bytes) => Self::Blank,
             None => Self::Damaged,
@@ -130,7 +136,7 @@ impl LogSlot {
     }
 }
 
-/// Puts a block with `records` into `into`, which is 4096 bytes of zeros.
+/// Encodes a block with `records` into `into`, which is 4096 bytes of zeros.
 ///
 /// *Panics*: with more records than fit.
 pub(crate) fn emit(identity: LogIdentity, block: &LogBlock, records: &[Record], into: &mut [u8]) {
@@ -151,19 +157,22 @@ pub(crate) fn emit(identity: LogIdentity, block: &LogBlock, records: &[Record], 
     for (place, record) in places.zip(records) {
         place.copy_from_slice(record.wire().as_bytes());
     }
+    // The checksum covers the whole block, including unused space.
     FORMAT.seal(into);
 }
 
-/// The block of this log in `bytes`, if there is a whole one that a family can have written.
+/// Parses the block of this log in `bytes`; none unless it is intact and its numbers are possible.
 pub(crate) fn parse(identity: LogIdentity, bytes: &[u8]) -> Option<LogBlock> {
     let header: &Header = FORMAT.parse(bytes).ok()?;
     let ours = header.family == *identity.family.as_bytes() && header.birth.get() == identity.birth;
     let (sequence, serial) = (header.sequence.get(), header.serial.get());
     let is_possible = sequence < COUNT_MAX && serial < COUNT_MAX && header.life.get() < LIFE_MAX;
+    // A commit cannot have begun before the first block.
     if !ours || !is_possible || u64::from(header.back.get()) > sequence {
         return None;
     }
     let rest = bytes.get(size_of::<Header>()..)?;
+    // Also none when the count exceeds the block.
     let (wires, _) = <[Wire]>::ref_from_prefix_with_elems(rest, usize::from(header.count.get())).ok()?;
     Some(LogBlock {
         sequence,

@@ -1,7 +1,10 @@
-//! Who has a pool: a mark on every member, renewed while the pool is open, so that no other node opens it meanwhile.
+//! Pool ownership on disk: an owner mark on every member, renewed while the pool is open, so that no other node
+//! opens it.
 //!
-//! A mark is a block of its own; a claim has two places that it writes in turn, and the next claim has two others. It tells a node, a claim and a count that
-//! moves; who wants the pool looks twice, some time apart. `docs/on-disk.md`, *Owner*, has the rules.
+//! A mark is one block. A claim alternates between two places, and the next claim uses two others. A mark names
+//! a node, a claim epoch and a beat counter; a node that wants the pool reads the marks twice, some time apart,
+//! and is refused when the counter moves. Rules: `docs/on-disk.md`, *Owner's mark*. The decisions themselves
+//! are in crate `cluster`.
 
 mod claims;
 mod sight;
@@ -25,7 +28,7 @@ use uuid::Uuid;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Where marks lie on a member disk: writes to these blocks are never held back.
+/// Blocks of the owner marks on a member disk; the lease never holds back writes to them.
 pub const PLACES: Extent = OWNER_PLACES;
 
 const FORMAT: Format = Format::versioned(*b"BLKYDOWN", 1..=1);
@@ -47,7 +50,7 @@ struct Wire {
     machine: [u8; 16],
 }
 
-/// The mark of `claim` as it lies on `disk` of `pool`.
+/// Encodes the mark of `claim` for member `disk` of `pool`.
 pub(crate) fn emit(claim: &Claim, pool: Uuid, disk: Uuid) -> [u8; BLOCK_BYTES as usize] {
     let mut wire = Wire::new_zeroed();
     wire.pool = *pool.as_bytes();
@@ -63,16 +66,18 @@ pub(crate) fn emit(claim: &Claim, pool: Uuid, disk: Uuid) -> [u8; BLOCK_BYTES as
     FORMAT.emit(&wire)
 }
 
-/// The claim that the mark in `block` makes; none when it is torn, or speaks of another pool or disk. What a later version adds is
-/// passed over.
+/// Parses the mark in `block`.
+///
+/// None when it is torn or belongs to another pool or disk. Fields added by later versions are ignored.
 #[must_use]
 pub fn parse(block: &[u8], pool: Uuid, disk: Uuid) -> Option<Claim> {
     let mark = parse_any(block, OWNER_PLACES.start)?;
     ((mark.pool, mark.disk) == (pool, disk)).then_some(mark.claim)
 }
 
-/// The mark in `block`, which lies at `place`, whichever pool and disk it is of; none when it is torn.
+/// Parses the mark in `block` at address `place`, of any pool and disk; none when it is torn.
 fn parse_any(block: &[u8], place: Lba) -> Option<Mark> {
+    // Fields of version 1 keep their places in later versions, so ownership is respected across versions.
     let (wire, _) = FORMAT.parse_any_version::<Wire>(block).ok()?;
     let claim = Claim {
         node: Uuid::from_bytes(wire.node),
@@ -87,12 +92,13 @@ fn parse_any(block: &[u8], place: Lba) -> Option<Mark> {
     Some(Mark { pool: Uuid::from_bytes(wire.pool), disk: Uuid::from_bytes(wire.disk), claim, place })
 }
 
-/// Where the mark goes: not over the last one of its claim, nor over any of the claim before.
+/// Address of the mark: never that of the claim's previous mark, nor any of the previous claim, so that a torn
+/// write loses nothing.
 fn place_of(claim: &Claim) -> Lba {
     Lba(OWNER_PLACES.start.0 + claim.epoch % 2 * 2 + claim.beat % 2)
 }
 
-/// All whole marks of `pool` on `disk`, whose identity is `id`.
+/// Reads all intact marks of `pool` on `disk`, whose UUID is `id`.
 ///
 /// *Errors*: the disk's, when no place can be read.
 pub(crate) async fn read_marks<D: BlockDevice>(disk: &D, pool: Uuid, id: Uuid) -> Result<Vec<Claim>, IoError> {
@@ -100,7 +106,7 @@ pub(crate) async fn read_marks<D: BlockDevice>(disk: &D, pool: Uuid, id: Uuid) -
     Ok(marks.into_iter().filter(|mark| (mark.pool, mark.disk) == (pool, id)).map(|mark| mark.claim).collect())
 }
 
-/// `disk` says `mark`, durably.
+/// Writes `mark` to `disk` and flushes it.
 pub(crate) async fn write_mark<D: BlockDevice>(disk: &D, pool: Uuid, id: Uuid, mark: &Claim) -> Result<(), IoError> {
     let data = Buf::copy_of(&emit(mark, pool, id)).freeze();
     let place = Extent { start: place_of(mark), len: block::Blocks(1) };
@@ -110,13 +116,14 @@ pub(crate) async fn write_mark<D: BlockDevice>(disk: &D, pool: Uuid, id: Uuid, m
     Ok(())
 }
 
-/// A member: which disk, and its group by its place.
+/// Member: disk UUID, device, and index of its group.
 pub(crate) type Marked<D> = (Uuid, Rc<D>, usize);
 
-/// Every member of `disks` says that the pool is `node`'s, under an epoch that no claim had before, at least `above`.
+/// Claims the pool for `node` on every member of `disks`, under an epoch above `above` and above all marks
+/// found.
 ///
-/// *Errors*: `Contested` when somebody has moved since `seen`, or moves now; `NotClaimed` when a group has no member that
-/// takes the mark.
+/// *Errors*: `Contested` when another owner's mark moved since `seen`, or moves now; `NotClaimed` when a group
+/// has no member that takes the mark.
 pub(crate) async fn claim<D: BlockDevice>(
     pool: Uuid,
     disks: &[Marked<D>],
@@ -132,12 +139,15 @@ pub(crate) async fn claim<D: BlockDevice>(
         let all = disks.iter().zip(sights);
         all.filter_map(|((id, _, _), sight)| Some((*id, sight.marks.clone().ok()?))).collect()
     };
+    // Write, then read again: of two nodes that claim at the same time, at least one sees the mark of the
+    // other.
     let first = sights().await;
     admit_labels(&first)?;
     let before = marks_of(&first);
     if let Some(other) = seen.and_then(|seen| contested_before(&before, seen)) {
         return Err(PoolError::Contested { node: other.name.clone() });
     }
+    // Marks on disks outside `seen` count as well, or an epoch could be used twice.
     let highest = before.iter().flat_map(|(_, marks)| marks).map(|mark| mark.epoch).max().unwrap_or(0);
     let own = Claim::first(node, above.max(highest), now);
     let writes = disks.iter().map(async |(id, disk, group)| {
@@ -145,61 +155,68 @@ pub(crate) async fn claim<D: BlockDevice>(
         written.ok().map(|()| *group)
     });
     let reached: BTreeSet<usize> = join_all(writes).await.into_iter().flatten().collect();
+    // One member per group suffices: a contender reads the marks of all groups.
     if disks.iter().any(|(_, _, group)| !reached.contains(group)) {
         return Err(PoolError::NotClaimed);
     }
-    // Who moved before he could see our mark may write for a while yet; who claimed at the same time has lost as we have.
+    // An owner whose mark moved before it could see ours may still be writing; one that claimed at the same
+    // time has lost as well.
     let second = sights().await;
     admit_labels(&second)?;
     if let Some(other) = contested_after(&marks_of(&second), &before, &own) {
-        // Whoever comes next, we too, has to watch until nobody can be writing any more.
+        // The withdrawn claim must look like one of an unknown daemon (nil seat), so that every later claimant,
+        // this node included, watches until no owner can be writing any more.
         let left = Claim { beat: own.beat + 1, seat: Uuid::nil(), ..own.clone() };
         join_all(disks.iter().map(async |(id, disk, _)| write_mark(&**disk, pool, *id, &left).await.ok())).await;
         return Err(PoolError::Contested { node: other.name.clone() });
     }
-    // An owner of another pool that had these disks before, and is alive, finds the labels of this one at its next beat.
+    // A live owner of another pool that had these disks before finds the labels of this pool at its next
+    // heartbeat.
     for ((sight, before), (_, disk, _)) in second.iter().zip(&first).zip(disks) {
         if sight.newest_other() != before.newest_other() {
             let node = sight.newest_other().map_or_else(String::new, |other| other.name.clone());
             return Err(PoolError::Contested { node });
         }
-        // A disk that cannot be written is found out by those who use it for more than this.
+        // A disk that cannot be written is reported by the I/O paths that use it.
         let _ = sight.clear_other_marks(&**disk).await;
     }
     Ok(own)
 }
 
-/// Admits disks that have no label of another pool: somebody may be making one of them just now.
+/// Refuses disks with a label of another pool: they may just be added to it.
 fn admit_labels(sights: &[Sight]) -> Result<(), PoolError> {
     let other = sights.iter().find(|sight| sight.has_other_label()).and_then(|sight| sight.loss.clone());
     other.map_or(Ok(()), |loss| Err(PoolError::Fenced(loss)))
 }
 
 impl FoundPool {
-    /// The newest mark of each disk that has one.
+    /// Returns the newest mark of each disk that has one.
     #[must_use]
     pub fn marks(&self) -> &[(Uuid, Claim)] {
         &self.marks
     }
 
-    /// Who had the pool last, by the newest of its members' marks; nobody when it was never claimed.
+    /// Returns the claim of the last owner, by the newest mark of all members; none when the pool was never
+    /// claimed.
     #[must_use]
     pub fn owner(&self) -> Option<&Claim> {
         newest(&self.marks)
     }
 
-    /// True when only a second look, [`WATCH`](cluster::WATCH) later, can tell whether somebody has the pool.
+    /// True when the marks must be read again after [`WATCH`](cluster::WATCH) to tell whether the pool is in
+    /// use.
     #[must_use]
     pub fn must_be_watched(&self, node: &Node) -> bool {
         cluster::must_be_watched(&self.marks, node)
     }
 
-    /// The pool is `node`'s to open: every member that takes part says so, durably.
+    /// Claims the pool for `node`, durably, on every participating member.
     ///
-    /// *Shape*: `disk` gives the device of a probe, by its place among the probes; the pool was admitted, to this node too
-    /// ([`FoundPool::admit_owner`]). Where another node had it last, one [`HEARTBEAT`](cluster::HEARTBEAT) passes before anything else is written,
-    /// and then [`Pool::hold`](crate::Pool::hold) and [`Pool::beat`](crate::Pool::beat) tell whether it is still so.
-    /// *Errors*: `Contested` when somebody else moves; `NotClaimed` when a group has no member that takes the mark.
+    /// *Shape*: `disk` returns the device of a probe, by index; the pool was admitted, also by
+    /// [`FoundPool::admit_owner`]. Where another node had it last, one [`HEARTBEAT`](cluster::HEARTBEAT) passes
+    /// before anything else is written; then [`Pool::hold`](crate::Pool::hold) and
+    /// [`Pool::beat`](crate::Pool::beat) verify the claim. *Errors*: `Contested` when another owner's mark
+    /// moves; `NotClaimed` when a group has no member that takes the mark.
     pub async fn claim<D: BlockDevice>(
         &self,
         mut disk: impl FnMut(usize) -> D,
@@ -211,20 +228,23 @@ impl FoundPool {
             let taking_part = found.positions.iter().filter(|position| position.standing.takes_part());
             disks.extend(taking_part.filter_map(|one| Some((one.disk, Rc::new(disk(one.probe?)), group))));
         }
-        // Also above the marks of disks that take no part: they may have been used alone, and return.
+        // Marks of disks that do not participate count too: such a disk may have been used alone and may
+        // return.
         let seen = self.marks.iter().map(|(_, mark)| mark.epoch).max().unwrap_or_default();
         let above = self.catalog.owner_epoch.max(seen).max(self.claims_above);
         claim(self.catalog.pool, &disks, above, node, now, Some(&self.marks)).await
     }
 
-    /// Every member that answers says `mark`: with the next beat of a claim between that and [`Pool::hold`](crate::Pool::hold),
-    /// however long arrays take to open, or that the pool is released after all.
+    /// Writes `mark` on every member that answers.
+    ///
+    /// Called for each beat between the claim and [`Pool::hold`](crate::Pool::hold), however long arrays take
+    /// to open, or to release the pool again.
     pub async fn renew<D: BlockDevice>(&self, mut disk: impl FnMut(usize) -> D, mark: &Claim) {
         let positions = self.groups.iter().flat_map(|group| &group.positions);
         let taking_part = positions.filter(|position| position.standing.takes_part());
         let disks: Vec<(Uuid, D)> = taking_part.filter_map(|one| Some((one.disk, disk(one.probe?)))).collect();
-        // Who cannot be written is found out by those who use it for more than this. A disk that another owner has taken is
-        // left alone; the first commit finds that out as well.
+        // A disk that cannot be written is reported by the I/O paths that use it. A disk that another owner has
+        // taken is left alone; the first commit detects that as well.
         let pool = self.catalog.pool;
         let one = async |id: Uuid, disk: &D| {
             let is_ours = Sight::of(disk, pool, id, Some(mark)).await.loss.is_none();
@@ -233,16 +253,18 @@ impl FoundPool {
         join_all(disks.iter().map(|(id, disk)| one(*id, disk))).await;
     }
 
-    /// Admits `node` to the pool, which was found as `earlier` at least [`WATCH`](cluster::WATCH) before, where it must be watched.
+    /// Admits `node` as owner. Where the pool must be watched, `earlier` is the pool as it was found at least
+    /// [`WATCH`](cluster::WATCH) before.
     ///
-    /// *Shape*: `told` when the operator says that the node that had it last is gone. *Errors*: `Owned` while somebody has
-    /// it; `NotReleased` when another node did not let go of it and nobody was told.
+    /// *Shape*: `told` is true when the operator confirms that the last owner's node is down. *Errors*: `Owned`
+    /// while another owner is active; `NotReleased` when another node did not release the pool and `told` is
+    /// false.
     pub fn admit_owner(&self, earlier: Option<&Self>, node: &Node, told: bool) -> Result<(), PoolRefusal> {
         let pool_name = self.catalog.name.clone();
         match judge_takeover(&self.marks, earlier.map(Self::marks), node, told) {
             Takeover::Free | Takeover::Forced => Ok(()),
             Takeover::Owned { owner, is_us } => Err(PoolRefusal::Owned { pool_name, node_name: owner.name, is_us }),
-            // Without a second look nobody can tell; the owner may be alive.
+            // Without a second look the owner may be alive.
             Takeover::Watch => {
                 let owner = self.owner().expect("a pool without an owner is free");
                 let is_us = owner.node == node.id;

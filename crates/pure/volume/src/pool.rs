@@ -1,4 +1,7 @@
-//! A pool: its catalog, its groups, its volumes, and everything that changes them.
+//! Open pool: its catalog, groups and volumes, and all operations that change them.
+//!
+//! One shard owns a pool (`docs/adr/0004-a-pool-has-one-home-shard.md`), so state is kept in cells without
+//! locks.
 
 mod announce;
 mod check;
@@ -49,10 +52,10 @@ use std::rc::{Rc, Weak};
 use uuid::Uuid;
 use watch::Watch;
 
-/// An open pool over member disks `D` and groups `G`, both with blocks of 4096 bytes. Cheap to clone.
+/// Open pool over member disks `D` and groups `G`, both with blocks of 4096 bytes. Clones share one pool.
 ///
-/// Every operation is committed when it returns, and a crash at any instant leaves the pool as it was
-/// before or as it is after. Operations may run at the same time; they share commits.
+/// Every operation is committed when it returns; a crash at any instant leaves the pool as before or as after
+/// it. Operations may run concurrently; they share commits.
 pub struct Pool<D, G> {
     shared: Rc<Shared<D, G>>,
     families: Rc<Families<D, G>>,
@@ -64,31 +67,33 @@ impl<D, G> Clone for Pool<D, G> {
     }
 }
 
-/// What a pool and its open volumes share.
+/// State shared by a pool and its open volumes.
 pub(crate) struct Shared<D, G> {
     pub(crate) store: Store<D>,
-    /// One for each group with volumes, by its place; groups are added and never go.
+    /// Write gates by group index, set for groups with slabs; groups are added but never removed from the
+    /// array.
     gates: Box<[OnceCell<Gate<G>>]>,
     /// True while a group is being added or removed.
     regrouping: Cell<bool>,
+    // Weak: an open volume lives as long as its users, and the pool only shares it.
     open: RefCell<BTreeMap<Uuid, Weak<Volume<D, G>>>>,
-    /// What wraps the keys of encrypted volumes.
+    /// Pool key, which wraps the data keys of encrypted volumes.
     key: RefCell<Option<PoolKey>>,
     watch: Watch,
     heartbeats: Heartbeats,
-    /// Carries on with what nobody waits for any more.
+    /// Spawner for work that has lost all waiters.
     pub(crate) spawner: Spawner,
 }
 
 impl<D, G> Shared<D, G> {
-    /// The gate of the group at `group` in the catalog.
+    /// Write gate of the group at index `group`.
     ///
-    /// *Panics*: when no volume can lie there.
+    /// *Panics*: when the group cannot hold volumes.
     pub(crate) fn gate(&self, group: u16) -> &Gate<G> {
         self.gate_of(group).expect("volumes lie on groups that have slabs")
     }
 
-    /// The gate of a group on which volumes can lie.
+    /// Write gate of a group; none where it cannot hold volumes.
     pub(crate) fn gate_of(&self, group: u16) -> Option<&Gate<G>> {
         self.gates.get(usize::from(group)).and_then(OnceCell::get)
     }
@@ -96,8 +101,11 @@ impl<D, G> Shared<D, G> {
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     fn new(store: Store<D>, groups: Vec<G>) -> Self {
+        // The slice has its full length from the start: a group that is added later sets its cell, and
+        // references to gates stay valid.
         let gates: Box<[OnceCell<Gate<G>>]> = (0..GROUPS_MAX).map(|_| OnceCell::new()).collect();
         store.look(|catalog| {
+            // Only data groups have a device here; a log group is served by the owner of the log.
             let with_slabs = catalog.groups.iter().zip(&gates).filter(|(group, _)| group.role == GroupRole::Data);
             for ((record, gate), device) in with_slabs.zip(groups) {
                 let gate = gate.set(Gate::new(device, record));
@@ -118,17 +126,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         }
     }
 
-    /// Blocks of a slab of each group, in order.
+    /// Slab size of each group in blocks, in catalog order.
     pub(crate) fn slab_blocks(&self) -> Vec<u32> {
         self.store.look(|catalog| catalog.groups.iter().map(|group| group.slab_blocks).collect())
     }
 
-    /// How the slabs of a group hold blocks of maps.
+    /// Placement of map blocks in the slabs of a group.
     pub(crate) fn map_shape(&self, group: u16) -> MapShape {
         self.store.look(|catalog| MapShape::of(&catalog.groups[usize::from(group)]))
     }
 
-    /// The open volume `id`.
+    /// Open volume `id`, if any.
     fn opened(&self, id: Uuid) -> Option<Rc<Volume<D, G>>> {
         self.open.borrow().get(&id).and_then(Weak::upgrade)
     }
@@ -140,38 +148,41 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Self { families: Rc::new(Families::new(shared.clone())), shared }
     }
 
-    /// Which pool it is.
+    /// UUID of the pool.
     #[must_use]
     pub fn id(&self) -> Uuid {
         self.shared.store.look(|catalog| catalog.pool)
     }
 
-    /// What it is called.
+    /// Name of the pool.
     #[must_use]
     pub fn name(&self) -> String {
         self.shared.store.look(|catalog| catalog.name.clone())
     }
 
-    /// The device of the group at `group` in the catalog, when volumes can lie there.
+    /// Device of the group at index `group`, if it can hold volumes.
     #[must_use]
     pub fn group(&self, group: u16) -> Option<&G> {
         self.shared.gate_of(group).map(Gate::device)
     }
 
-    /// The group need not be looked at after a crash; false, and nothing changed, when somebody writes to it now.
+    /// Records that the group needs no resync after a crash; returns false, without a change, while a write to
+    /// it is in flight.
     ///
-    /// What was written before is flushed first. Volumes lie on no group for the log, which has sums: nothing makes it dirty.
-    /// *Durability*: when it returns.
+    /// Flushes earlier writes first. A log group keeps checksums and holds no volumes, so nothing marks it
+    /// dirty. *Durability*: when it returns.
     pub async fn mark_clean(&self, group: u16) -> Result<bool, PoolError> {
         self.admit_group(group)?;
         match self.shared.gate_of(group) {
             Some(_) => self.shared.end_writes(group).await,
+            // A log group has no clean flag to change; the call still makes earlier changes durable.
             None => self.shared.store.committed(self.shared.store.latest()).await.map(|()| true),
         }
     }
 
     fn admit_group(&self, group: u16) -> Result<(), PoolError> {
         let role = self.shared.store.look(|catalog| catalog.groups.get(usize::from(group)).map(|group| group.role));
+        // A removed group keeps its index, but nothing can be done with it.
         let known = role.is_some_and(|role| role != GroupRole::Removed);
         if known { Ok(()) } else { Err(PoolError::GroupUnknown(group)) }
     }
@@ -179,12 +190,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
 #[cfg(test)]
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// Families that are opened from now on are tuned so.
+    /// Sets the tuning of families opened from now on.
     pub(crate) fn tune(&self, tuning: crate::family::Tuning) {
         self.families.tuning.set(tuning);
     }
 
-    /// The open family of a volume.
+    /// Open family of a volume.
     pub(crate) fn open_family(&self, volume: Uuid) -> Option<Rc<crate::family::Family<D, G>>> {
         let family = self.shared.store.look(|catalog| catalog.branch(volume).map(|(family, _)| family.id));
         self.families.opened(family?)

@@ -1,4 +1,4 @@
-//! Looking at one disk, and making it forget that it was ours.
+//! Probing of one disk, and writing and wiping of its labels and other pool metadata.
 
 use crate::catalog::{Catalog, CatalogError};
 use crate::label::{Label, NoLabel};
@@ -15,70 +15,70 @@ use cluster::Claim;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What was found on one disk.
+/// Result of probing one disk.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// The size of the disk, in blocks of 4096 bytes.
+    /// Size of the disk in blocks of 4096 bytes.
     pub blocks: Blocks,
-    /// What is on it.
+    /// Content found.
     pub contents: Contents,
-    /// True when its beginning or its end is not all zeros though nothing was recognised: a pool may be made of it, but
-    /// somebody may miss what it holds.
+    /// True when head or tail are not all zeros although nothing was recognized: a pool may be created on the
+    /// disk, but its content may be of value.
     pub has_residue: bool,
 }
 
-/// What is on a disk.
+/// Content of a disk.
 #[derive(Clone, Debug)]
 pub enum Contents {
-    /// Nothing that anybody would miss, as far as we can tell.
+    /// No recognizable content.
     Blank,
-    /// Something that is not ours: a file system, a partition table, another product's label.
+    /// Data of another system: a file system, a partition table, another product's label.
     Foreign(&'static str),
-    /// It is a member of a pool of ours that only a newer version can open.
+    /// Member of a pool that only a newer version can open.
     Newer {
-        /// Which pool.
+        /// UUID of the pool.
         pool: Uuid,
-        /// What is new about it, and who can open it.
+        /// Reason, and the version that can open it.
         sentence: String,
     },
-    /// A label of ours, no copy of which is whole though it was.
+    /// Label with all of its copies damaged.
     Damaged,
-    /// It is or was a member of a pool of ours.
+    /// Current or former member of a pool.
     Member(Box<Member>),
-    /// It cannot be read.
+    /// Unreadable disk.
     Unreadable(IoError),
 }
 
-/// A disk with a label.
+/// Disk with a label.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// What the label says.
+    /// Content of the label.
     pub label: Label,
-    /// Which copies of the label are whole: two at the head, one at the end.
+    /// Intact copies of the label: two at the head, one at the end.
     pub copies: [bool; 3],
-    /// What somebody else has written over the head of the disk.
+    /// Data of another system at the head or end of the disk, written over the member.
     pub overwritten: Option<&'static str>,
-    /// The catalogs of the two slots, where they are whole and belong to this pool and disk; of two commits the newer first.
+    /// Intact catalogs of the two slots that belong to this pool and disk, newest first.
     pub catalogs: Vec<FoundCatalog>,
-    /// Who had the pool last, as this disk tells it.
+    /// Newest owner mark on this disk.
     pub owner: Option<Claim>,
 }
 
-/// A whole catalog in a slot.
+/// Intact catalog in a slot.
 #[derive(Clone, Debug)]
 pub struct FoundCatalog {
-    /// In which of the two slots it lies.
+    /// Index of the slot.
     pub slot: usize,
-    /// Which commit it is.
+    /// Generation of the commit.
     pub generation: u64,
-    /// The checksum of its bytes: with the generation, which commit it is beyond doubt.
+    /// Checksum of its bytes; with the generation it identifies the commit.
     pub checksum: u32,
-    /// What it says.
+    /// Parsed catalog.
     pub catalog: Rc<Catalog>,
     pub(crate) body: View,
 }
 
-/// What lies on `disk`. Nothing is written.
+/// Probes `disk`. Writes nothing.
 ///
 /// *Panics*: when the blocks of `disk` are not of 4096 bytes.
 pub async fn probe<D: BlockDevice>(disk: &D) -> Probe {
@@ -94,18 +94,21 @@ pub async fn probe<D: BlockDevice>(disk: &D) -> Probe {
 async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<(Contents, bool), IoError> {
     let head_blocks = blocks.0.min(HEAD_BYTES as u64 / u64::from(BLOCK_BYTES));
     let tail_blocks = blocks.0.min(TAIL_BYTES as u64 / u64::from(BLOCK_BYTES));
+    // A bad block must not hide the rest of a member's head, so unreadable blocks are skipped.
     let (head, head_error) = read_around(disk, Extent::new(0, head_blocks), 1).await?;
     let (tail, tail_error) = read_around(disk, Extent::new(blocks.0 - tail_blocks, tail_blocks), 1).await?;
     let foreign = recognise(&head, &tail);
+    // Too small for a member, so there can be no label.
     if blocks.bytes(BLOCK_BYTES) < DISK_BYTES_MIN {
         return Ok((foreign.map_or(Contents::Blank, Contents::Foreign), false));
     }
     let contents = look_for_label(disk, blocks, foreign).await?;
-    // Blocks of a member that cannot be read are written again; of another disk nobody knows what they hold.
+    // Unreadable blocks of a member are rewritten later; on any other disk their content is unknown, so it must
+    // not pass for blank.
     if let (Some(error), Contents::Blank | Contents::Damaged) = (head_error.or(tail_error), &contents) {
         return Err(error);
     }
-    // A torn label is what a power cut leaves of one that was being written.
+    // A torn label is what a power loss leaves of one that was being written.
     let is_torn = |block: &[u8]| Label::parse(block) == Err(NoLabel::Damaged);
     let mut all = head.chunks(BLOCK_BYTES as usize).chain(tail.chunks(BLOCK_BYTES as usize));
     let has_residue = matches!(contents, Contents::Blank) && all.any(|block| !is_blank(block) && !is_torn(block));
@@ -123,17 +126,21 @@ async fn look_for_label<D: BlockDevice>(
     let (last, last_error) = block_at(disk, tail_label(blocks)).await?;
     let found = [first, second, last];
     let copies = found.each_ref().map(|block| Label::parse(block));
+    // A newer format in any copy decides: nothing else on the disk can be judged then.
     for copy in &copies {
         if let Err(newer @ NoLabel::Newer { pool, .. }) = copy {
             return Ok(Contents::Newer { pool: *pool, sentence: newer.to_string() });
         }
     }
+    // Any intact copy will do; the others are rewritten when the pool is opened.
     let Some(label) = copies.iter().find_map(|copy| copy.as_ref().ok()).cloned() else {
+        // An unreadable label copy may be that of a member, so the disk must not pass for blank.
         if let Some(error) = first_error.or(second_error).or(last_error).filter(|_| foreign.is_none()) {
             return Err(error);
         }
         return Ok(foreign.map_or(without_label(&copies, &found), Contents::Foreign));
     };
+    // A copy that differs from the chosen one counts as damaged.
     let copies = copies.map(|copy| copy.as_ref() == Ok(&label));
     let mut catalogs = Vec::with_capacity(2);
     for slot in 0..SLOT_STARTS.len() {
@@ -144,24 +151,24 @@ async fn look_for_label<D: BlockDevice>(
         }
     }
     catalogs.sort_by_key(|found| std::cmp::Reverse(found.generation));
-    // Where no mark can be read, the other members have theirs.
+    // Without readable marks here, the other members have theirs.
     let owner = read_marks(disk, label.pool, label.disk).await.ok();
     let owner = owner.and_then(|marks| marks.into_iter().max_by_key(Claim::age));
     Ok(Contents::Member(Box::new(Member { label, copies, overwritten: foreign, catalogs, owner })))
 }
 
-/// What a disk is on which no copy of a label is whole.
+/// Classifies a disk without an intact label copy.
 ///
-/// Copies are written and wiped one at a time, and a member is used only when it has all three. So one torn
-/// copy between zeros is what a power cut leaves of a disk that was becoming a member, or had stopped
-/// being one: nobody has anything to lose on it.
+/// Copies are written and wiped one at a time, and a member is used only when it has all three. One torn copy
+/// between zeros is therefore what a power loss leaves of a disk that was joining or leaving a pool: no data
+/// can be lost on it.
 fn without_label(copies: &[Result<Label, NoLabel>], blocks: &[View]) -> Contents {
     let torn = copies.iter().filter(|copy| **copy == Err(NoLabel::Damaged)).count();
     let zero = blocks.iter().filter(|block| is_blank(block)).count();
     if torn == 0 || (torn == 1 && zero == copies.len() - 1) { Contents::Blank } else { Contents::Damaged }
 }
 
-/// A block of which there are copies, as [`read_around`] has it.
+/// Reads one block of redundant metadata as [`read_around`] does.
 async fn block_at<D: BlockDevice>(disk: &D, block: u64) -> Result<(View, Option<IoError>), IoError> {
     read_around(disk, Extent::new(block, 1), 1).await
 }
@@ -176,6 +183,7 @@ async fn read_slot<D: BlockDevice>(disk: &D, slot: usize, label: &Label) -> Resu
     let start = SLOT_STARTS[slot];
     let (block, _) = block_at(disk, start).await?;
     let header = match Header::parse(&block) {
+        // A slot of another pool or disk is left over from an earlier use.
         Ok(header) if header.pool == label.pool && header.disk == label.disk => header,
         Err(newer @ NoSlot::Newer { .. }) => return Ok(SlotContents::Newer(newer.to_string())),
         Ok(_) | Err(NoSlot::Torn) => return Ok(SlotContents::Nothing),
@@ -194,20 +202,23 @@ async fn read_slot<D: BlockDevice>(disk: &D, slot: usize, label: &Label) -> Resu
             catalog: Rc::new(catalog),
             body,
         }),
+        // Only a newer version writes record types that this one does not know.
         Err(error @ CatalogError::UnknownType(_)) => SlotContents::Newer(error.to_string()),
         Ok(_) | Err(_) => SlotContents::Nothing,
     })
 }
 
-/// `disk` is blank, and there is space for all metadata that it will have: a full file system below it never refuses that.
+/// Wipes `disk` and reserves space for all of its metadata, so that a full file system below never refuses
+/// metadata writes.
 ///
 /// *Durability*: when it returns. *Errors*: `NoSpace` with nothing written, and others as of any write.
 pub(crate) async fn prepare<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
+    // Space first: a full file system below is reported before anything is erased.
     reserve(disk).await?;
     wipe(disk).await
 }
 
-/// There is space for all metadata before and behind the data of a member.
+/// Reserves space for the metadata before and behind the data of a member.
 pub(crate) async fn reserve<D: BlockDevice>(disk: &D) -> Result<(), IoError> {
     let blocks = disk.geometry().blocks.0;
     let (head, tail) = (HEAD_AREA.len.0.min(blocks), TAIL_BLOCKS.min(blocks));
@@ -215,15 +226,16 @@ pub(crate) async fn reserve<D: BlockDevice>(disk: &D) -> Result<(), IoError> {
     disk.reserve(Extent::new(blocks - tail, tail)).await
 }
 
-/// `disk` bears no label and no owner's mark of ours, and nothing of others where we look for it.
+/// Removes labels and owner marks, and foreign signatures at head and tail.
 ///
-/// One copy of the label at a time, and the catalogs last: a power cut leaves a label with all that it
-/// stands for, or no label. *Durability*: when it returns.
+/// Label copies are wiped one at a time, and the catalogs last: a power loss leaves a label with all that it
+/// refers to, or no label. *Durability*: when it returns.
 pub async fn wipe<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
     let blocks = disk.geometry().blocks;
     let (head, tail) = (blocks.0.min(HEAD_BLOCKS), blocks.0.min(TAIL_BLOCKS));
     let zeros = View::zeroed(bytes(Blocks(head.max(tail))));
     let block = || zeros.slice(..BLOCK_BYTES as usize);
+    // Copies 1, 2, 0: until the last one is gone, the disk is recognizable with all of its metadata.
     if HEAD_LABELS[1] < blocks.0 {
         let written = disk.write(Lba(HEAD_LABELS[1]), block()).await?;
         let _: Stable = disk.flush(written).await?;
@@ -232,11 +244,12 @@ pub async fn wipe<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
     let _: Stable = disk.flush(written).await?;
     let written = disk.write(Lba(0), zeros.slice(..bytes(Blocks(head)))).await?;
     let mut stable = disk.flush(written).await?;
-    // An owner who finds a mark of another pool on a member stops using it.
+    // An owner that finds a mark of another pool on a member fences itself, so no old mark may be left.
     if OWNER_PLACES.end().0 <= blocks.0 {
         let written = disk.write(OWNER_PLACES.start, zeros.slice(..bytes(OWNER_PLACES.len))).await?;
         stable = disk.flush(written).await?;
     }
+    // Zeroing the header block invalidates a slot.
     for start in SLOT_STARTS.into_iter().filter(|&start| start < blocks.0) {
         let written = disk.write(Lba(start), block()).await?;
         stable = disk.flush(written).await?;
@@ -248,11 +261,12 @@ fn bytes(blocks: Blocks) -> usize {
     usize::try_from(blocks.bytes(BLOCK_BYTES)).expect("an area of a disk fits in memory")
 }
 
-/// All copies of `label` are on `disk`, the first one last: never two copies that were written over in one flush.
+/// Writes all copies of `label` to `disk`, each with its flush, copy 0 last.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn write_label<D: BlockDevice>(disk: &D, label: &Label) -> Result<(), IoError> {
     let tail = tail_label(disk.geometry().blocks);
+    // Each copy has its own flush, so that a power loss tears one copy at most.
     for (copy, block) in [(1_u8, HEAD_LABELS[1]), (2, tail), (0, HEAD_LABELS[0])] {
         let written: Written = disk.write(Lba(block), Buf::copy_of(&label.emit(copy)).freeze()).await?;
         let _: Stable = disk.flush(written).await?;
@@ -260,7 +274,7 @@ pub(crate) async fn write_label<D: BlockDevice>(disk: &D, label: &Label) -> Resu
     Ok(())
 }
 
-/// The copies of the label that are not whole are written again.
+/// Rewrites the damaged copies of the label.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn restore_label<D: BlockDevice>(disk: &D, label: &Label, copies: [bool; 3]) -> Result<(), IoError> {
@@ -273,7 +287,7 @@ pub(crate) async fn restore_label<D: BlockDevice>(disk: &D, label: &Label, copie
 }
 
 impl Probe {
-    /// The disk's label, when it is ours.
+    /// Membership of the disk, if it has a label.
     #[must_use]
     pub fn member(&self) -> Option<&Member> {
         match &self.contents {
@@ -282,7 +296,7 @@ impl Probe {
         }
     }
 
-    /// Which pool and disk it is, when it is ours.
+    /// Pool and disk UUID, if it has a label.
     #[must_use]
     pub fn identity(&self) -> Option<(Uuid, Uuid)> {
         self.member().map(|member| (member.label.pool, member.label.disk))
@@ -290,14 +304,14 @@ impl Probe {
 }
 
 impl FoundCatalog {
-    /// True when it is of this commit, which its generation and its checksum name.
+    /// True when it is of this commit (generation and checksum).
     pub(crate) fn is(&self, commit: (u64, u32)) -> bool {
         (self.generation, self.checksum) == commit
     }
 }
 
 impl Member {
-    /// The newest catalog on the disk.
+    /// Newest catalog on the disk.
     #[must_use]
     pub fn newest(&self) -> Option<&FoundCatalog> {
         self.catalogs.first()

@@ -1,57 +1,58 @@
-//! Mistakes that can be made on purpose, to show that the checkers see them. None can be made in production.
+//! Fault injection into our own code: deliberate bugs that the checkers must detect. Compiled out of production
+//! builds.
 
-/// A mistake in the code of families.
+/// Deliberate bug in the code of volume families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// A flush is acknowledged before the map is committed.
+    /// Flush acknowledged before the map is committed.
     AcknowledgeBeforeCommit,
-    /// A commit does not flush the data whose places it makes known.
+    /// Commit without a flush of the data that its records refer to.
     CommitBeforeData,
-    /// A commit does not flush the log.
+    /// Commit without a flush of the log.
     SkipLogFlush,
-    /// A commit does not wait for the catalog that its slabs and epochs are in.
+    /// Commit that does not wait for the catalog with its slabs and epochs.
     CommitBeforeCatalog,
-    /// A place is used again before the commit that freed it is stable.
+    /// Place reused before the commit that freed it is stable.
     ReuseBeforeCommit,
-    /// A snapshot does not wait for the writes that are under way.
+    /// Snapshot that does not wait for writes in flight.
     SnapshotPassesWrites,
-    /// A snapshot does not begin a new epoch.
+    /// Snapshot that does not start a new epoch.
     SnapshotKeepsEpoch,
-    /// Copy-on-write does not copy what is not overwritten.
+    /// Copy-on-write that does not copy the rest of the granule.
     CopyNothing,
-    /// A discard removes the version that a snapshot sees.
+    /// Discard that removes the version that a snapshot sees.
     DiscardShared,
-    /// The root is written before its pages are stable.
+    /// Root written before its pages are stable.
     RootBeforePages,
-    /// Both heads are written in one flush.
+    /// Both heads written in one flush.
     BothHeads,
-    /// Pages of the present tree are written over by the next checkpoint.
+    /// Pages of the current tree overwritten by the next checkpoint.
     ReusePagesEarly,
-    /// Deleting a snapshot frees versions that an older snapshot sees.
+    /// Snapshot deletion that frees versions visible to an older snapshot.
     FreeWhatOlderSees,
-    /// A roll-back forgets which epochs are dead.
+    /// Roll-back that does not record the dead epochs.
     ForgetDeadEpochs,
-    /// A map may grow until no checkpoint fits any more.
+    /// Map that grows until no checkpoint fits.
     KeepNoReserve,
-    /// The log goes on with blocks of an earlier life.
+    /// Log replay that continues with blocks of an earlier life.
     BelieveOldLives,
-    /// A granule that is overwritten is not kept until the write has ended.
+    /// Overwritten granule whose old content is not kept until the write has ended.
     FreshOverLive,
-    /// What a checkpoint has already is counted again from the log.
+    /// Changes counted from the log although the checkpoint has them.
     CountTwice,
-    /// The place of a moved granule is never free again.
+    /// Place of a moved granule that is never freed.
     LeakMoved,
-    /// A slab is given back though a granule of it is taken.
+    /// Slab returned to the pool with a granule in use.
     GiveBackTaken,
-    /// The changes of an atomic write are in several blocks of the log.
+    /// Atomic write recorded in several log blocks.
     SplitAtomic,
-    /// The key that was replaced stays on the disks until something else is written there.
+    /// Replaced key that stays on the disks until something else is written there.
     KeepOldKey,
 }
 
 #[cfg(any(test, feature = "sabotage"))]
 impl Sabotage {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 22] = [
         Self::AcknowledgeBeforeCommit,
         Self::CommitBeforeData,
@@ -83,19 +84,19 @@ thread_local! {
     static CHOSEN: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
 }
 
-/// From now on everything on this thread makes the mistake `sabotage`, or none.
+/// Selects the bug that all code on this thread exhibits, or none.
 #[cfg(any(test, feature = "sabotage"))]
 pub fn choose(sabotage: Option<Sabotage>) {
     CHOSEN.set(sabotage);
 }
 
-/// True when the mistake is to be made.
+/// True when the bug is selected.
 #[cfg(any(test, feature = "sabotage"))]
 pub(crate) fn is(sabotage: Sabotage) -> bool {
     CHOSEN.get() == Some(sabotage)
 }
 
-/// True when the mistake is to be made: never.
+/// Always false: production builds contain no deliberate bug.
 #[cfg(not(any(test, feature = "sabotage")))]
 pub(crate) const fn is(_: Sabotage) -> bool {
     false

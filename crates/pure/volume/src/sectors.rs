@@ -1,4 +1,4 @@
-//! 512-byte logical blocks over a device with 4096-byte blocks: what disks call 512e.
+//! 512-byte logical blocks over a device with 4096-byte blocks (512e emulation).
 
 use crate::layout::BLOCK_BYTES;
 use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
@@ -6,13 +6,13 @@ use shard::RangeLocks;
 use std::cell::Cell;
 
 const SECTOR_BYTES: u32 = 512;
-/// Sectors of one block of the device below.
+/// Sectors in one block of the device below.
 const PER_BLOCK: u64 = (BLOCK_BYTES / SECTOR_BYTES) as u64;
 
-/// A device with blocks of 4096 bytes, addressed in sectors of 512.
+/// Device with blocks of 4096 bytes, addressed in sectors of 512.
 ///
-/// Requests that begin and end on a block's border pass straight through. A write that does not reads
-/// the blocks at its ends first; writes of one block are then done one after the other.
+/// Aligned requests pass straight through. An unaligned write is a read-modify-write of the blocks at its ends,
+/// serialized per block.
 #[derive(Debug)]
 pub struct Sectors<D> {
     device: D,
@@ -20,7 +20,7 @@ pub struct Sectors<D> {
     locks: RangeLocks,
 }
 
-/// The blocks of 4096 bytes that hold `sectors` of 512.
+/// Blocks of 4096 bytes that hold `sectors` of 512.
 #[must_use]
 pub fn blocks_of_sectors(sectors: Extent) -> Extent {
     let start = sectors.start.0 / PER_BLOCK;
@@ -28,7 +28,7 @@ pub fn blocks_of_sectors(sectors: Extent) -> Extent {
 }
 
 impl<D: BlockDevice> Sectors<D> {
-    /// All sectors of `device`.
+    /// Creates the emulation over all of `device`.
     ///
     /// *Panics*: when the blocks of `device` are not of 4096 bytes.
     pub fn new(device: D) -> Self {
@@ -38,7 +38,7 @@ impl<D: BlockDevice> Sectors<D> {
         Self { device, sectors, locks: RangeLocks::new() }
     }
 
-    /// The device shows `sectors` sectors from now on, after it has grown or to hide what fills its last block.
+    /// Sets the capacity to `sectors`, after growth or to hide the padding of the last block.
     ///
     /// *Panics*: when the device below is smaller.
     pub fn show(&self, sectors: Blocks) {
@@ -49,12 +49,12 @@ impl<D: BlockDevice> Sectors<D> {
         self.sectors.set(sectors);
     }
 
-    /// The device below.
+    /// Underlying device.
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// The blocks below that hold `sectors`.
+    /// Blocks below that hold `sectors`.
     fn blocks_of(sectors: Extent) -> Extent {
         blocks_of_sectors(sectors)
     }
@@ -63,7 +63,7 @@ impl<D: BlockDevice> Sectors<D> {
         sectors.start.0.is_multiple_of(PER_BLOCK) && sectors.len.0.is_multiple_of(PER_BLOCK)
     }
 
-    /// `sectors`, of the blocks that hold them.
+    /// Cuts `sectors` out of the blocks that hold them.
     fn cut(sectors: Extent, blocks: Rope) -> Rope {
         if Self::is_aligned(sectors) {
             return blocks;
@@ -72,9 +72,10 @@ impl<D: BlockDevice> Sectors<D> {
         blocks.slice(from..from + bytes(sectors.len.0, SECTOR_BYTES))
     }
 
-    /// An error below, told in sectors.
+    /// Translates the extent of an error into sectors.
     fn above(&self, error: IoError) -> IoError {
         let all = self.geometry().all();
+        // An error may name any blocks below; the result is limited to what this device shows.
         let told = Extent::checked(
             error.extent.start.0.saturating_mul(PER_BLOCK),
             error.extent.len.0.saturating_mul(PER_BLOCK),
@@ -82,13 +83,15 @@ impl<D: BlockDevice> Sectors<D> {
         error.at(told.unwrap_or(all).intersection(all))
     }
 
-    /// `data` for sectors that do not fill their first or last block, with the rest of those; the caller holds the blocks.
+    /// Pads `data` to whole blocks with the current content of the first and last block; the caller holds their
+    /// locks.
     async fn with_neighbours(&self, sectors: Extent, data: View) -> Result<View, IoError> {
         let blocks = Self::blocks_of(sectors);
         let (first, last) = (blocks.start.0, blocks.end().0 - 1);
         let mut whole = Buf::recycled(bytes(blocks.len.0, BLOCK_BYTES));
         let cut_first = !sectors.start.0.is_multiple_of(PER_BLOCK);
         let cut_last = !sectors.end().0.is_multiple_of(PER_BLOCK);
+        // A block that is cut at both ends is read once.
         if cut_first || (cut_last && first == last) {
             self.read_into(first, &mut whole[..BLOCK_BYTES as usize]).await?;
         }
@@ -124,6 +127,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
         Ok(Self::cut(extent, rope))
     }
 
+    // Reads served from memory stay synchronous through this layer.
     fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         self.geometry().admit(extent).ok()?;
         let read = self.device.read_at_once(Self::blocks_of(extent))?;
@@ -135,10 +139,11 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
         let blocks = Self::blocks_of(extent);
         let range = blocks.start.0..blocks.end().0;
         let written = if Self::is_aligned(extent) {
-            // Whole blocks may pass each other, but never a write that reads a part of them first.
+            // Aligned writes may run concurrently, but never with a read-modify-write of the same block.
             let _guard = self.locks.shared(range).await;
             self.device.write(blocks.start, data).await
         } else {
+            // Held until the block is written, so that no other write of it is lost between read and write.
             let _guard = self.locks.exclusive(range).await;
             match self.with_neighbours(extent, data).await {
                 Ok(whole) => self.device.write(blocks.start, whole).await,
@@ -151,6 +156,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry().extent_of(start, data.len())?;
         let blocks = Self::blocks_of(extent);
+        // Exclusive also when aligned: no read-modify-write may see half of an atomic write.
         let _guard = self.locks.exclusive(blocks.start.0..blocks.end().0).await;
         let whole = if Self::is_aligned(extent) { Ok(data) } else { self.with_neighbours(extent, data).await };
         let written = match whole {
@@ -160,7 +166,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
         written.map_err(|error| self.above(error))
     }
 
-    /// Sectors may begin and end within a block, which is then written as well.
+    /// One block less than the device below: unaligned data touches one more block.
     fn atomic_bytes_max(&self) -> u32 {
         self.device.atomic_bytes_max().saturating_sub(BLOCK_BYTES)
     }
@@ -171,7 +177,8 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.geometry().admit(extent)?;
-        // Only whole blocks can be forgotten; sectors of the others are zeroed where the device promises zeros.
+        // Only whole blocks can be discarded; partial ones are zeroed where the device promises zeros after a
+        // discard.
         let first = extent.start.0.div_ceil(PER_BLOCK);
         let end = extent.end().0 / PER_BLOCK;
         if first >= end {
@@ -179,6 +186,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
         }
         let head = Extent::new(extent.start.0, first * PER_BLOCK - extent.start.0);
         let tail = Extent::new(end * PER_BLOCK, extent.end().0 - end * PER_BLOCK);
+        // A read-modify-write that has read a block must not write it back after the discard.
         let guard = self.locks.exclusive(first..end).await;
         let whole = self.device.discard(Extent::new(first, end - first)).await.map_err(|error| self.above(error))?;
         drop(guard);
@@ -188,6 +196,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
         self.geometry().admit(extent)?;
         let below = self.device.run(Self::blocks_of(extent)).await.map_err(|error| self.above(error))?;
+        // Runs are known per block, so the result is cut to the sectors asked for.
         let sectors = Extent::new(below.extent.start.0 * PER_BLOCK, below.extent.len.0 * PER_BLOCK);
         Ok(Run { extent: sectors.intersection(extent), ..below })
     }
@@ -198,7 +207,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
 }
 
 impl<D: BlockDevice> Sectors<D> {
-    /// Sectors of a part of a block read as zeros when discarded blocks of the device do.
+    /// Zeroes sectors of a partial block, if discarded blocks of the device read as zeros.
     async fn clear(&self, sectors: Extent) -> Result<Written, IoError> {
         if sectors.is_empty() || !self.device.geometry().discard_zeroes {
             return Ok(Written::attest());

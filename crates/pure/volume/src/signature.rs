@@ -1,14 +1,14 @@
-//! What others leave at the beginning and the end of a disk.
+//! Signatures of other systems at the head and tail of a disk.
 
-/// How much of the beginning of a disk is looked at, in bytes.
+/// Number of bytes examined at the head.
 pub(crate) const HEAD_BYTES: usize = 256 << 10;
-/// How much of the end of a disk is looked at, in bytes.
+/// Number of bytes examined at the tail.
 pub(crate) const TAIL_BYTES: usize = 128 << 10;
 
-/// Bytes that tell what a disk holds: offset from the beginning, the bytes, and what they mean.
+/// Signature: offset from the start, bytes, and description.
 type Mark = (usize, &'static [u8], &'static str);
 
-/// More telling marks come first.
+/// Signatures at the head; more specific ones come first.
 const HEAD_MARKS: &[Mark] = &[
     (0, b"LUKS\xba\xbe", "a LUKS encrypted volume"),
     (0, b"XFSB", "an XFS file system"),
@@ -38,10 +38,11 @@ const HEAD_MARKS: &[Mark] = &[
     (512, b"EFI PART", "a partition table (GPT)"),
     (4096, b"EFI PART", "a partition table (GPT)"),
     (0x8001, b"CD001", "an ISO 9660 file system"),
+    // Last: many file systems have a boot sector with this signature as well.
     (510, b"\x55\xaa", "a partition table or boot sector (MBR)"),
 ];
 
-/// Marks of structures at the end of a disk; offsets count backwards from it.
+/// Signatures at the tail; offsets count backwards from the end.
 const TAIL_MARKS: &[Mark] = &[
     (512, b"EFI PART", "the copy of a partition table (GPT)"),
     (4096, b"EFI PART", "the copy of a partition table (GPT)"),
@@ -49,11 +50,11 @@ const TAIL_MARKS: &[Mark] = &[
     (65536, b"\xfc\x4e\x2b\xa9", "a Linux md RAID member"),
 ];
 
-/// The uberblocks of ZFS, one of which is always in place.
+/// Uberblock area of a ZFS label, in which at least one uberblock is valid.
 const ZFS_RING: std::ops::Range<usize> = 128 << 10..256 << 10;
 const ZFS_MARKS: [[u8; 8]; 2] = [0x00ba_b10c_u64.to_le_bytes(), 0x00ba_b10c_u64.to_be_bytes()];
 
-/// What a disk holds by its first and its last bytes, when somebody would miss it.
+/// Identifies the content of a disk by its first and last bytes; none when nothing is recognized.
 pub(crate) fn recognise(head: &[u8], tail: &[u8]) -> Option<&'static str> {
     let starts = |bytes: &[u8], at: usize, mark: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(mark));
     let of_head = HEAD_MARKS.iter().find(|(at, mark, _)| starts(head, *at, mark));
@@ -63,6 +64,7 @@ pub(crate) fn recognise(head: &[u8], tail: &[u8]) -> Option<&'static str> {
         slots.into_iter().any(is_uberblock).then_some("a ZFS pool member")
     };
     let of_tail = || {
+        // A disk may be shorter than the offset of a signature.
         let back = |at: usize| tail.len().checked_sub(at);
         TAIL_MARKS.iter().find(|(at, mark, _)| back(*at).is_some_and(|at| starts(tail, at, mark)))
     };

@@ -1,7 +1,8 @@
-//! The two catalog slots of a member disk: a header block, and the catalog behind it.
+//! Catalog slots of a member disk: two copies, each a header block followed by the catalog.
 //!
-//! Every commit goes to both slots of a member, to the second once it is stable in the first: while one is written the other is
-//! whole, and a commit that was answered is lost only with both. So damage of one slot never brings an older catalog back.
+//! Every commit goes to both slots, to the second once it is stable in the first. While one is written the
+//! other is intact, and an acknowledged commit is lost only with both, so damage of one slot never brings back
+//! an older catalog.
 
 use crate::catalog::needed_by;
 use crate::label::{Features, VERSION};
@@ -15,20 +16,20 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 const FORMAT: Format = Format::versioned(*b"BLKYDCAT", 1..=VERSION);
 
-/// What the header block of a slot says.
+/// Header block of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which pool's catalog it is.
+    /// UUID of the pool.
     pub pool: Uuid,
-    /// On which disk it lies.
+    /// UUID of the disk.
     pub disk: Uuid,
-    /// Which commit it is.
+    /// Generation of the commit.
     pub generation: u64,
-    /// How long the catalog is, in bytes; at most [`BODY_BYTES_MAX`].
+    /// Length of the catalog in bytes; at most [`BODY_BYTES_MAX`].
     pub body_bytes: usize,
-    /// The CRC32C of the catalog.
+    /// CRC32C of the catalog.
     pub body_checksum: u32,
-    /// What a reader must know.
+    /// Features that a reader must know.
     pub features: Features,
 }
 
@@ -46,31 +47,32 @@ struct Wire {
     body_checksum: U32,
 }
 
-/// Why a block is no header that we can use.
+/// Reason why a block is not a usable header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSlot {
     /// Empty, torn or damaged: the slot holds nothing.
     #[error("the slot holds nothing")]
     Torn,
-    /// A newer program wrote it in a way that this one does not understand.
+    /// Newer format that this version does not know.
     #[error(
         "the catalog has format version {version} with features {:#x}/{:#x}, which this version does not know",
         unknown.incompat, unknown.ro_compat
     )]
     Newer {
-        /// Its format version.
+        /// Format version.
         version: u32,
-        /// Its features that forbid to open it.
+        /// Unknown features that forbid opening.
         unknown: Features,
     },
 }
 
 impl Header {
-    /// The header in `block`.
+    /// Parses the header in `block`.
     pub fn parse(block: &[u8]) -> Result<Self, NoSlot> {
         let (wire, version) = FORMAT.parse_any_version::<Wire>(block).map_err(|_| NoSlot::Torn)?;
         let features =
             Features { compat: wire.compat.get(), ro_compat: wire.ro_compat.get(), incompat: wire.incompat.get() };
+        // A newer slot is reported as such: ignoring it would bring back an older catalog.
         let unknown = features.unknown();
         if version > VERSION || unknown != Features::default() {
             return Err(NoSlot::Newer { version, unknown });
@@ -88,7 +90,7 @@ impl Header {
             .ok_or(NoSlot::Torn)
     }
 
-    /// True when `body` is the catalog that the header speaks of.
+    /// True when `body` is the catalog that the header describes.
     #[must_use]
     pub fn matches(&self, body: &[u8]) -> bool {
         body.len() == self.body_bytes && crc32c(body) == self.body_checksum
@@ -108,15 +110,17 @@ impl Header {
     }
 }
 
-/// The blocks of a slot: the header for `disk`, then `body`, then zeros, to the end of the slot where it is to be `whole`.
+/// Encodes a slot: the header for `disk`, then `body`, then zeros to the end of the slot when `whole` is set.
 ///
-/// *Panics*: when the body is longer than [`BODY_BYTES_MAX`]; what could make it so is refused before.
+/// *Panics*: when the body is longer than [`BODY_BYTES_MAX`], which callers rule out.
 pub(crate) fn emit(pool: Uuid, disk: Uuid, generation: u64, body: &[u8], whole: bool) -> View {
     assert!(body.len() <= BODY_BYTES_MAX, "a catalog of {} bytes does not fit in its slot", body.len());
-    // Only a catalog that needs a newer program asks for one.
+    // A feature bit is set only when the catalog uses the feature, so that older versions can open pools
+    // without it.
     let features = Features { incompat: needed_by(body), ..Features::default() };
     let header = Header { pool, disk, generation, body_bytes: body.len(), body_checksum: crc32c(body), features };
     let block_bytes = BLOCK_BYTES as usize;
+    // Normally only the blocks in use are written.
     let body_bytes = if whole { BODY_BYTES_MAX } else { body.len().next_multiple_of(block_bytes) };
     let mut slot = Buf::zeroed(block_bytes + body_bytes);
     slot[..block_bytes].copy_from_slice(&header.emit());

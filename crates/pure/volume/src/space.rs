@@ -1,28 +1,30 @@
-//! Which slabs are free, and which a new or growing volume gets. Derived from the catalog, kept nowhere.
+//! Slab allocator of a pool: free slabs, and the choice of slabs for a new or growing volume.
+//!
+//! Derived from the catalog each time; free space is stored nowhere.
 
 use crate::catalog::{Catalog, Column, GroupRecord, SEGMENTS_MAX, Segment, SlabRun, SlabSet, VolumeRecord};
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;
 
-/// The shortest turn of a group in a volume that leaves it to us, in bytes.
+/// Minimum stripe unit in bytes of a volume that does not set one.
 const UNIT_BYTES_MIN: u32 = 64 << 10;
 
-/// A run of free slabs.
+/// Run of free slabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u32,
     slabs: u32,
 }
 
-/// The free slabs of a pool.
+/// Free slabs of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct SpaceMap {
-    /// For each group, in order.
+    /// Free runs of each group, in order.
     free: Vec<Vec<Run>>,
 }
 
 impl SpaceMap {
-    /// What the volumes of `catalog` leave free.
+    /// Computes what the volumes and families of `catalog` leave free.
     pub(crate) fn of(catalog: &Catalog) -> Self {
         let mut used: Vec<Vec<Run>> = vec![Vec::new(); catalog.groups.len()];
         for segment in catalog.volumes.iter().flat_map(|volume| &volume.segments) {
@@ -30,6 +32,7 @@ impl SpaceMap {
                 used[usize::from(column.group)].push(Run { first: column.first_slab, slabs: segment.rows });
             }
         }
+        // Families lease whole runs, for data and for the map alike.
         for run in catalog.families.iter().flat_map(|family| family.meta.iter().chain(&family.data)) {
             used[usize::from(run.group)].push(Run { first: run.first, slabs: run.slabs });
         }
@@ -37,18 +40,19 @@ impl SpaceMap {
         Self { free }
     }
 
-    /// How many slabs of each group are free, in order.
+    /// Number of free slabs of each group, in order.
     pub(crate) fn free_slabs(&self) -> impl Iterator<Item = u32> {
         self.free.iter().map(|runs| runs.iter().map(|run| run.slabs).sum())
     }
 
-    /// Takes slabs for `blocks` more blocks, in rows over all groups that have some left.
+    /// Allocates slabs for `blocks` more blocks, in rows over all groups with free slabs.
     pub(crate) fn take(
         &mut self,
         groups: &[GroupRecord],
         units: &Units,
         blocks: u64,
     ) -> Result<Vec<Segment>, PoolError> {
+        // Measured before anything is taken: the error states what was free at the start.
         let free_bytes = self.free_blocks(groups) * u64::from(BLOCK_BYTES);
         let mut segments: Vec<Segment> = Vec::new();
         let mut missing = blocks;
@@ -58,6 +62,7 @@ impl SpaceMap {
             };
             missing = missing.saturating_sub(segment.blocks());
             segments.push(segment);
+            // Heavily fragmented space needs many short segments; their number is bounded by the catalog.
             if segments.len() > SEGMENTS_MAX {
                 return Err(PoolError::CatalogFull);
             }
@@ -69,10 +74,11 @@ impl SpaceMap {
         self.free_slabs().zip(groups).map(|(slabs, group)| u64::from(slabs) * u64::from(group.slab_blocks)).sum()
     }
 
-    /// Takes up to `slabs` slabs of a group, in one run; where they can go on behind slab `after`, there.
+    /// Allocates up to `slabs` slabs of a group in one run, adjacent to slab `after` where possible.
     pub(crate) fn take_run(&mut self, group: u16, slabs: u32, after: Option<u32>) -> Option<SlabRun> {
         let runs = &mut self.free[usize::from(group)];
         let adjacent = after.and_then(|after| runs.iter().position(|run| run.first == after));
+        // The longest run keeps the number of runs small; of equal ones the first.
         let longest = || (0..runs.len()).max_by_key(|&at| (runs[at].slabs, std::cmp::Reverse(at)));
         let at = adjacent.or_else(longest)?;
         let run = &mut runs[at];
@@ -85,17 +91,21 @@ impl SpaceMap {
         Some(taken)
     }
 
-    /// As many rows for `missing` blocks as the longest free runs have in common.
+    /// Allocates as many rows for `missing` blocks as the longest free runs have in common.
     fn take_rows(&mut self, groups: &[GroupRecord], units: &Units, missing: u64) -> Option<Segment> {
         let longest = |runs: &Vec<Run>| (0..runs.len()).max_by_key(|&at| (runs[at].slabs, std::cmp::Reverse(at)));
         let picks: Vec<(usize, usize)> =
             self.free.iter().enumerate().filter_map(|(group, runs)| Some((group, longest(runs)?))).collect();
+        // A row takes one slab of each column, so the shortest run limits the segment.
         let common = picks.iter().map(|&(group, at)| self.free[group][at].slabs).min()?;
         let alone = picks.len() == 1;
+        // A single column needs no interleaving: its unit is the whole slab.
         let unit = |group: usize| if alone { groups[group].slab_blocks } else { units.of(group) };
+        // Groups may have different slab sizes; the smallest number of rounds fits in each slab.
         let rounds = picks.iter().map(|&(group, _)| groups[group].slab_blocks / unit(group)).min()?;
         let round_blocks: u64 = picks.iter().map(|&(group, _)| u64::from(unit(group))).sum();
         let needed = missing.div_ceil(round_blocks * u64::from(rounds));
+        // No more rows than the volume still needs.
         let rows = common.min(u32::try_from(needed).unwrap_or(u32::MAX));
         let columns: Vec<Column> = picks
             .iter()
@@ -117,11 +127,12 @@ impl SpaceMap {
     }
 }
 
-/// What `used` leaves of `slabs` slabs.
+/// Free runs that `used` leaves of `slabs` slabs.
 fn gaps(slabs: u32, mut used: Vec<Run>) -> Vec<Run> {
     used.sort_unstable_by_key(|run| run.first);
     let mut free = Vec::new();
     let mut at = 0;
+    // The empty run at the end closes the last gap.
     for run in used.iter().chain([&Run { first: slabs, slabs: 0 }]) {
         assert!(run.first >= at, "a slab belongs to one volume or family");
         if run.first > at {
@@ -134,16 +145,17 @@ fn gaps(slabs: u32, mut used: Vec<Run>) -> Vec<Run> {
     free
 }
 
-/// How many blocks each group has of one turn.
+/// Stripe unit of each group in blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Units(Vec<u32>);
 
 impl Units {
-    /// `unit_bytes` on every group, or for 0 one full stripe of each (several, where a stripe is short; less, where
-    /// slabs are no whole number of stripes any more since the group has more members, so that no slab has a rest).
+    /// Chooses the units: `unit_bytes` on every group, or, for 0, one full stripe of each.
     ///
-    /// *Shape*: `stripe_bytes` are those of the groups. *Errors*: a unit that is no whole number of blocks or
-    /// longer than a slab.
+    /// Several stripes form a unit where a stripe is short, and less than one where slabs are no longer a whole
+    /// number of stripes because the group got more members, so that no slab has a remainder. *Shape*:
+    /// `stripe_bytes` are those of the groups. *Errors*: a unit that is no whole number of blocks or is longer
+    /// than a slab.
     pub(crate) fn choose(unit_bytes: u32, stripe_bytes: &[u32], groups: &[GroupRecord]) -> Result<Self, PoolError> {
         let mut units = Vec::with_capacity(groups.len());
         for (group, &stripe_bytes) in groups.iter().zip(stripe_bytes) {
@@ -157,6 +169,7 @@ impl Units {
                 return Err(PoolError::StripeUnit(unit_bytes));
             }
             let blocks = blocks.clamp(1, group.slab_blocks);
+            // A unit that divides the slab leaves no unused blocks at its end.
             let even =
                 (UNIT_BYTES_MIN / BLOCK_BYTES..=blocks).rev().find(|unit| group.slab_blocks.is_multiple_of(*unit));
             units.push(even.filter(|_| unit_bytes == 0).unwrap_or(blocks));
@@ -170,11 +183,12 @@ impl Units {
 }
 
 impl VolumeRecord {
-    /// Adds `segments` behind the volume's own, as one with the last where they continue it.
+    /// Appends `segments`, merging them with the last one where they continue it.
     pub(crate) fn append(&mut self, segments: Vec<Segment>) {
         for segment in segments {
             match self.segments.last_mut() {
                 Some(last) if continues(last, &segment) => {
+                    // One long segment keeps lookups short and the catalog small.
                     last.rows += segment.rows;
                     let slabs = last.initialised.len() + segment.initialised.len();
                     last.initialised.extend_to(slabs);
@@ -185,7 +199,7 @@ impl VolumeRecord {
         }
     }
 
-    /// Blocks of all slabs of the volume.
+    /// Number of blocks in all slabs of the volume.
     pub(crate) fn allocated_blocks(&self) -> u64 {
         self.segments.iter().map(Segment::blocks).sum()
     }

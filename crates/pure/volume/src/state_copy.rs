@@ -1,9 +1,10 @@
-//! Copies of a node's state on the members of its pools: bytes that the pool only keeps, for who has lost the state folder.
+//! Copies of the node's state on the members of its pools, for recovery after the state folder is lost.
 //!
-//! Two places are written in turn, each as one write of a header block and the bytes behind it, so that a torn write leaves the
-//! copy before. Nothing is ever taken from here by itself: an operator lists the copies and chooses one.
+//! Two places alternate, each written as a header block and the bytes behind it in one write, so that a torn
+//! write leaves the previous copy. The pool never reads them itself: an operator lists the copies and chooses
+//! one.
 //!
-//! Nothing here may panic on what a disk holds.
+//! Nothing here may panic on the content of a disk.
 
 use crate::layout::{BLOCK_BYTES, STATE_PLACE_BLOCKS, STATE_PLACES};
 use block::sealed::Format;
@@ -16,23 +17,23 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 const FORMAT: Format = Format::versioned(*b"BLKYDSTA", 1..=1);
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// The largest state that has copies, in bytes.
+/// Maximum size of a state with copies, in bytes.
 pub const STATE_COPY_BYTES_MAX: usize = STATE_PLACE_BLOCKS as usize * BLOCK - BLOCK;
-/// Where the copies lie on a member disk, in bytes.
+/// Offset of the copies on a member disk, in bytes.
 pub const STATE_COPIES_AT: u64 = STATE_PLACES[0] * BLOCK_BYTES as u64;
-/// How long that area is, in bytes.
+/// Length of the area of the copies, in bytes.
 pub const STATE_COPIES_BYTES: usize = 2 * STATE_PLACE_BLOCKS as usize * BLOCK;
 
-/// A copy that is whole.
+/// Intact copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateCopy {
-    /// The pool on whose disk it lies.
+    /// UUID of the pool.
     pub pool: Uuid,
-    /// The disk.
+    /// UUID of the disk.
     pub disk: Uuid,
-    /// Which version of the state it is.
+    /// Version of the state.
     pub number: u64,
-    /// The state, as the node wrote it.
+    /// State as the node wrote it.
     pub bytes: Vec<u8>,
 }
 
@@ -47,10 +48,12 @@ struct Wire {
     bytes_checksum: U32,
 }
 
-/// The whole copies in the area of a member disk; the latest first. Whatever is damaged, torn or nothing of ours is left out.
+/// Returns the intact copies in the area of a member disk, latest first. Damaged, torn and foreign content is
+/// skipped.
 #[must_use]
 pub fn state_copies(area: &[u8]) -> Vec<StateCopy> {
     let mut copies: Vec<StateCopy> = area.chunks(STATE_PLACE_BLOCKS as usize * BLOCK).filter_map(parse).collect();
+    // The two places alternate, so the order on disk says nothing.
     copies.sort_by_key(|copy| std::cmp::Reverse(copy.number));
     copies
 }
@@ -58,6 +61,7 @@ pub fn state_copies(area: &[u8]) -> Vec<StateCopy> {
 fn parse(place: &[u8]) -> Option<StateCopy> {
     let (block, rest) = place.split_at_checked(BLOCK)?;
     let wire: &Wire = FORMAT.parse(block).ok()?;
+    // A length beyond the place is damage.
     let bytes = rest.get(..usize::try_from(wire.bytes.get()).ok()?)?;
     (crc32c(bytes) == wire.bytes_checksum.get()).then(|| StateCopy {
         pool: Uuid::from_bytes(wire.pool),
@@ -67,7 +71,9 @@ fn parse(place: &[u8]) -> Option<StateCopy> {
     })
 }
 
-/// The disk has the copy. *Durability*: when it returns. *Panics*: when `bytes` are more than [`STATE_COPY_BYTES_MAX`].
+/// Writes the copy to the disk.
+///
+/// *Durability*: when it returns. *Panics*: when `bytes` are more than [`STATE_COPY_BYTES_MAX`].
 pub(crate) async fn write<D: BlockDevice>(
     disk: &D,
     (pool, id): (Uuid, Uuid),
@@ -81,6 +87,7 @@ pub(crate) async fn write<D: BlockDevice>(
     wire.number = number.into();
     wire.bytes = u32::try_from(bytes.len()).expect("a place is some MiB").into();
     wire.bytes_checksum = crc32c(bytes).into();
+    // Header and state in one write: a torn one fails a checksum, and the other place is intact.
     let mut data = Buf::zeroed(BLOCK + bytes.len().next_multiple_of(BLOCK));
     data.part_mut(0..BLOCK).copy_from_slice(&FORMAT.emit(&wire));
     data.part_mut(BLOCK..BLOCK + bytes.len()).copy_from_slice(bytes);

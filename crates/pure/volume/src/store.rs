@@ -1,13 +1,14 @@
-//! The catalog on its disks: one commit at a time, shared by all whose changes it carries.
+//! Catalog store: commits the catalog to all member disks, one commit at a time (group commit).
 //!
-//! A commit writes generation n+1 to the first slot of every member that takes part, flushes it, then does the same with the
-//! second slot, and is done when all of them have both. A member that cannot be reached is marked failed, and generation n+2
-//! says so on the others before anybody hears of the commit. Where its group cannot serve without that member nothing is said
-//! of it, for the pool would be lost by that: no more changes are taken, and the disks are as they are when the pool is opened
-//! again. A disk that refuses for want of space is asked again for some seconds before.
+//! A commit writes generation n+1 to slot 0 of every participating member and flushes it, then does the same
+//! with slot 1, and is done when all members have both. A member that cannot be reached is marked failed, and
+//! generation n+2 records that on the others before anybody is answered. Where its group cannot serve without
+//! that member, nothing is recorded, because that would lose the pool: the store accepts no more changes, and
+//! the disks stay as they are for the next opening. A disk that is out of space is retried for some seconds
+//! first.
 //!
-//! A commit that nobody waits for any more is carried to its end by a task of its own: it is half written, and its flushes
-//! are those that others of the same disks wait for.
+//! A commit whose waiters were all dropped is finished by a task of its own: it is half written, and others
+//! wait for the flushes of the same disks.
 
 pub(crate) use crate::catalog::SINCE_NEXT;
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
@@ -25,19 +26,19 @@ use std::convert::Infallible;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
-/// What follows the commit that says that a pool is written.
+/// Callback that runs after the commit that announces writes.
 pub(crate) type OnWritten = Rc<dyn Fn() -> LocalBoxFuture<'static, ()>>;
 
-/// A number that grows with every change of the catalog; see [`Store::committed`].
+/// Sequence number of a catalog change; see [`Store::committed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "a change is durable only once it is committed"]
 pub(crate) struct Change(u64);
 
-/// A catalog as bytes.
+/// Encoded catalog.
 #[derive(Clone)]
 pub(crate) struct Body {
     bytes: Rc<[u8]>,
-    /// True when its slot is written to the end, whatever its length.
+    /// True when the slot is written to its end, whatever the length of the catalog.
     whole: bool,
 }
 
@@ -49,34 +50,34 @@ impl Body {
 
 type OnFailed = Rc<dyn Fn(Uuid)>;
 type OnFenced = Rc<dyn Fn(&Loss)>;
-/// Whether the group can serve, with true for each member that holds all that it should.
+/// Tells whether a group can serve, given true for each up-to-date member.
 type Tolerates = Rc<dyn Fn(&GroupRecord, &[bool]) -> bool>;
 
-/// Why a disk did not take a commit.
+/// Reason why a disk did not take a commit.
 enum Missed {
     Io(IoError),
-    /// The pool is not ours any more.
+    /// Pool lost to another owner.
     Fenced(Loss),
 }
 
-/// How one disk took a commit.
+/// Result of a commit on one disk.
 struct Took<D> {
     id: Uuid,
     disk: Rc<D>,
     result: Result<(), Missed>,
 }
 
-/// The catalog, and the disks that it lies on.
+/// Catalog and the disks it is stored on.
 pub(crate) struct Store<D> {
     state: Rc<RefCell<State<D>>>,
-    /// The commit under way. How it went stands in the state.
+    /// Commit in flight. Its result is kept in `state`.
     commits: SingleFlight<Infallible>,
     spawner: Spawner,
 }
 
 struct State<D> {
     catalog: Catalog,
-    /// The newest generation that was written anywhere.
+    /// Newest generation written to any disk.
     generation: u64,
     changed: u64,
     committed: u64,
@@ -84,26 +85,26 @@ struct State<D> {
     /// True when the next commit writes its slots to the end.
     whole: bool,
     disks: Vec<(Uuid, Rc<D>)>,
-    /// Disks that get every commit and are no members yet.
+    /// Disks that get every commit but are not members yet.
     guests: Vec<Uuid>,
-    /// A member that is about to be exchanged: no commit asks it, or counts on it, while there is another one.
+    /// Member about to be replaced: no commit writes to it or depends on it, while there is another member.
     leaving: Option<Uuid>,
     on_failed: OnFailed,
     tolerates: Tolerates,
-    /// How to wait before a disk is asked again.
+    /// Timer for retries of a disk that is out of space.
     pause: Option<Pause>,
-    /// Whose the pool is, as its members say when nobody else has it.
+    /// Claim that every commit verifies on the members before it writes.
     guard: Option<Claim>,
     fenced: Option<Loss>,
     on_fenced: OnFenced,
-    /// True until writes are announced that are the first since a member was given up.
+    /// True until writes are announced for the first time since a member was given up.
     is_opening: bool,
-    /// What follows the commit that says that the pool is written, before anybody hears of it.
+    /// Callback after the commit that announces writes, before anybody is answered.
     on_written: Option<OnWritten>,
 }
 
 impl<D: BlockDevice + 'static> Store<D> {
-    /// The store of a pool whose members that take part hold `catalog` as `generation`.
+    /// Creates the store of a pool whose participating members hold `catalog` as `generation`.
     pub(crate) fn new(catalog: Catalog, generation: u64, disks: Vec<(Uuid, Rc<D>)>) -> Self {
         let state = State {
             catalog,
@@ -129,22 +130,24 @@ impl<D: BlockDevice + 'static> Store<D> {
         Self { state: Rc::new(RefCell::new(state)), commits, spawner }
     }
 
-    /// Who carries on with what nobody waits for any more, as soon as it is set.
+    /// Spawner for commits that have lost all waiters; effective as soon as it is set.
     pub(crate) fn spawner(&self) -> &Spawner {
         &self.spawner
     }
 
-    /// The pool is being opened by one who announces writes: nothing is written to it before [`Store::serve`].
+    /// Marks the pool as being opened by a node that announces writes: nothing is written to it before
+    /// [`Store::serve`].
     pub(crate) fn begin_opening(&self) {
         self.state.borrow_mut().is_opening = true;
     }
 
-    /// The pool is open: who gives up a member does so to go on writing.
+    /// Marks the pool as open: a member is from now on given up in order to continue writing.
     pub(crate) fn serve(&self) {
         self.state.borrow_mut().is_opening = false;
     }
 
-    /// `on_written` follows the first commit that says that the pool is written, before [`Store::committed`] returns.
+    /// Sets the callback that runs after the first commit that announces writes, before [`Store::committed`]
+    /// returns.
     pub(crate) fn on_written(&self, on_written: OnWritten) {
         self.state.borrow_mut().on_written = Some(on_written);
     }
@@ -152,76 +155,81 @@ impl<D: BlockDevice + 'static> Store<D> {
     async fn tell_written(&self) {
         let on_written = {
             let state = self.state.borrow();
+            // The borrow ends before the await: the callback uses the store itself.
             if state.catalog.must_announce() { None } else { state.on_written.clone() }
         };
         if let Some(on_written) = on_written {
             on_written().await;
+            // Cleared only now: a waiter that comes while the callback runs must run it too, not return before
+            // its effect.
             self.state.borrow_mut().on_written = None;
         }
     }
 
-    /// To be called with each change that gives up a member.
+    /// Records that a member was given up; called with each such change.
     pub(crate) fn note_given_up(&self) {
         self.state.borrow_mut().note_given_up();
     }
 
-    /// `on_failed` hears of every disk that a commit could not reach, before the commit goes on without it.
+    /// Sets the callback that learns of every disk that a commit could not reach, before the commit continues
+    /// without it.
     pub(crate) fn on_failed(&self, on_failed: OnFailed) {
         self.state.borrow_mut().on_failed = on_failed;
     }
 
-    /// No member is marked failed without which its group could not serve, as `tolerates` says.
+    /// Sets the RAID rule: no member is marked failed without which its group could not serve.
     pub(crate) fn spare(&self, tolerates: Tolerates) {
         self.state.borrow_mut().tolerates = tolerates;
     }
 
-    /// Disks that refuse for want of space are asked again from now on.
+    /// Sets the timer with which disks that are out of space are retried.
     pub(crate) fn insist_with(&self, pause: Pause) {
         self.state.borrow_mut().pause = Some(pause);
     }
 
-    /// `on_fenced` hears, once, why the pool is not ours any more.
+    /// Sets the callback that learns, once, why the pool was lost to another owner.
     pub(crate) fn on_fenced(&self, on_fenced: OnFenced) {
         self.state.borrow_mut().on_fenced = on_fenced;
     }
 
-    /// Every commit from now on looks whether the pool is still this claim's.
+    /// Sets the claim that every later commit verifies on the members; none verifies nothing.
     pub(crate) fn guard(&self, owner: Option<Claim>) {
         self.state.borrow_mut().guard = owner;
     }
 
-    /// The claim that commits look after.
+    /// Claim that commits verify.
     pub(crate) fn guarded(&self) -> Option<Claim> {
         self.state.borrow().guard.clone()
     }
 
-    /// Why the pool is not ours any more.
+    /// Reason why the pool was lost to another owner, if it was.
     pub(crate) fn fenced_by(&self) -> Option<Loss> {
         self.state.borrow().fenced.clone()
     }
 
-    /// The pool is somebody else's: it takes no change any more.
+    /// Fences the store: the pool belongs to another owner, and no change is accepted any more.
     pub(crate) fn fence(&self, by: Loss) {
         self.close();
         fence(&self.state, by);
     }
 
-    /// What `look` sees in the catalog as it is now, committed or not.
+    /// Runs `look` on the current catalog, committed or not.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&Catalog) -> R) -> R {
         look(&self.state.borrow().catalog)
     }
 
-    /// The newest generation that was written.
+    /// Newest generation written.
     pub(crate) fn generation(&self) -> u64 {
         self.state.borrow().generation
     }
 
-    /// The change that everything so far is part of.
+    /// Sequence number of the latest change.
     pub(crate) fn latest(&self) -> Change {
         Change(self.state.borrow().changed)
     }
 
-    /// The catalog is as `change` makes it; not committed yet. An error changes nothing if `change` did not.
+    /// Applies `change` to the catalog in memory; [`Store::committed`] makes it durable. On error the catalog
+    /// is unchanged if `change` left it so.
     pub(crate) fn change<R>(
         &self,
         change: impl FnOnce(&mut Catalog) -> Result<R, PoolError>,
@@ -230,7 +238,7 @@ impl<D: BlockDevice + 'static> Store<D> {
         if state.lost {
             return Err(PoolError::CatalogLost);
         }
-        // What it makes of the pool is written with it, and counts as a write.
+        // A change of the pool's content counts as a write, so the announcement goes into the same commit.
         let before = state.catalog.must_announce().then(|| state.catalog.clone());
         let made = change(&mut state.catalog)?;
         if before.is_some_and(|before| !before.has_same_content(&state.catalog)) {
@@ -240,65 +248,69 @@ impl<D: BlockDevice + 'static> Store<D> {
         Ok((made, Change(state.changed)))
     }
 
-    /// The next commit writes its slots to the end: nothing older is left behind what they say.
+    /// Makes the next commit write its slots to the end, so that no older content is left behind the catalog.
     pub(crate) fn write_whole_slots(&self) {
         self.state.borrow_mut().whole = true;
     }
 
-    /// `disk` takes part from the next commit on, if the catalog says so by then.
+    /// Adds `disk`; it takes part from the next commit on, if the catalog names it by then.
     pub(crate) fn attach(&self, id: Uuid, disk: Rc<D>) {
         let mut state = self.state.borrow_mut();
+        // A new device for a known UUID replaces the old one.
         state.disks.retain(|(known, _)| *known != id);
         state.disks.push((id, disk));
     }
 
-    /// `disk` gets every commit from the next on, so that it is never more than one behind when the catalog names it.
+    /// Adds `disk` as a joining disk: it gets every commit from the next on, so that it is at most one behind
+    /// when the catalog names it.
     pub(crate) fn invite(&self, id: Uuid, disk: Rc<D>) {
         self.attach(id, disk);
         self.state.borrow_mut().guests.push(id);
     }
 
-    /// True while the disk gets every commit though it is no member.
+    /// True while the disk gets every commit without being a member.
     pub(crate) fn is_guest(&self, id: Uuid) -> bool {
         self.state.borrow().guests.contains(&id)
     }
 
-    /// The disk gets commits as a member, or none.
+    /// Ends the joining state: the disk gets commits as a member, or none.
     pub(crate) fn end_visit(&self, id: Uuid) {
         self.state.borrow_mut().guests.retain(|guest| *guest != id);
     }
 
-    /// No commit asks this member from now on, which may not be able to take one; `None`: every member is asked again.
+    /// Excludes this member, which may be unable to take a commit, from all commits; `None` includes every
+    /// member again.
     pub(crate) fn let_leave(&self, id: Option<Uuid>) {
         self.state.borrow_mut().leaving = id;
     }
 
-    /// Nothing of the store holds `disk` any more, but a commit that is under way.
+    /// Removes `disk`; only a commit in flight may still hold it.
     pub(crate) fn detach(&self, id: Uuid) {
         self.end_visit(id);
         self.state.borrow_mut().disks.retain(|(known, _)| *known != id);
     }
 
-    /// Takes no change any more; a commit that is under way is let go of.
+    /// Accepts no more changes and abandons a commit in flight.
     pub(crate) fn close(&self) {
         self.state.borrow_mut().lost = true;
+        // A closed store must not write, not even the rest of a commit.
         self.commits.abandon();
     }
 
-    /// No commit is under way.
+    /// Waits until no commit is in flight.
     pub(crate) async fn rest(&self) {
         self.commits.rest().await;
     }
 
-    /// The disks that are attached, whether they take part or not.
+    /// Attached disks, whether they take part or not.
     pub(crate) fn disks(&self) -> Vec<(Uuid, Rc<D>)> {
         self.state.borrow().disks.clone()
     }
 
-    /// `change` and all before it survive power loss.
+    /// Makes `change` and all changes before it durable.
     ///
-    /// *Errors*: `CatalogLost` when no disk took it, or a disk did not that its group cannot spare; nothing can be committed
-    /// any more then.
+    /// *Errors*: `CatalogLost` when no disk took it, or when a disk did not that its group needs; nothing can
+    /// be committed after that.
     pub(crate) async fn committed(&self, change: Change) -> Result<(), PoolError> {
         assert!(change <= self.latest(), "only changes that were made are waited for");
         self.until_committed(change).await?;
@@ -307,6 +319,7 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     async fn until_committed(&self, change: Change) -> Result<(), PoolError> {
+        // A commit carries everything changed before it began; a change made meanwhile needs the next one.
         loop {
             {
                 let state = self.state.borrow();
@@ -317,7 +330,7 @@ impl<D: BlockDevice + 'static> Store<D> {
                     return Err(PoolError::CatalogLost);
                 }
             }
-            // It holds the store no longer than it looks at it: one that is dropped takes its commit along.
+            // The run holds only a weak reference while it waits: dropping the store drops its commit.
             let commit = || {
                 let state = Rc::downgrade(&self.state);
                 async move {
@@ -331,7 +344,7 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 }
 
-/// Writes the catalog as it is now, and once more where a disk missed it. A store that takes no change any more writes nothing.
+/// Writes the current catalog, and once more where a disk missed it. A closed store writes nothing.
 async fn commit<D: BlockDevice + 'static>(state: Weak<RefCell<State<D>>>) {
     loop {
         let Some(begins) = state.upgrade() else { return };
@@ -340,10 +353,12 @@ async fn commit<D: BlockDevice + 'static>(state: Weak<RefCell<State<D>>>) {
             if state.lost {
                 return;
             }
+            // The bytes are taken here: a change that is made while the writes run belongs to the next commit.
             (state.changed, state.start())
         };
         drop(begins);
         let outcome = join_all(writes).await;
+        // The store may have been closed or fenced while the disks wrote; the result counts for nothing then.
         let Some(state) = state.upgrade().filter(|state| !state.borrow().lost) else { return };
         end(&state, change, outcome);
         if state.borrow().committed >= change {
@@ -352,22 +367,24 @@ async fn commit<D: BlockDevice + 'static>(state: Weak<RefCell<State<D>>>) {
     }
 }
 
-/// Takes in how a commit went. When a disk missed it the next commit says so, and nobody is answered before.
+/// Evaluates a commit. When a disk missed it, the next commit records that, and no waiter is answered before.
 fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome: Vec<Took<D>>) {
     let fenced = outcome.iter().find_map(|took| match &took.result {
         Err(Missed::Fenced(by)) => Some(by.clone()),
         _ => None,
     });
+    // A fence outranks every other result: nothing more may be written, not even that a member failed.
     if let Some(by) = fenced {
         return fence(store, by);
     }
     let (failed, on_failed) = {
         let mut state = store.borrow_mut();
         let missed = || outcome.iter().filter(|took| took.result.is_err());
-        // A pool without its members is lost, however many guests it has.
+        // A commit that only joining disks took is lost: they are not members.
         let is_member = |took: &&Took<D>| !state.guests.contains(&took.id);
         state.lost = missed().filter(is_member).count() == outcome.iter().filter(is_member).count();
-        // Where another device has the place by now, it was not asked.
+        // A disk that was replaced meanwhile was not written; its result says nothing about the device that has
+        // its place now.
         let is_own =
             |took: &&Took<D>| !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk));
         let failed: Vec<Uuid> = missed().filter(is_own).map(|took| took.id).collect();
@@ -375,6 +392,8 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         state.lost |= !is_spared;
         let is_next = (state.committed..=state.changed).contains(&change);
         assert!(is_next, "commits end in the order of their changes");
+        // The failure itself is a change, so waiters stay until the commit that records it on the other
+        // members.
         if failed.is_empty() {
             state.committed = change;
         } else {
@@ -390,14 +409,16 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         }
         (failed, state.on_failed.clone())
     };
+    // Called without a borrow: the callback may use the store.
     failed.into_iter().for_each(|disk| on_failed(disk));
 }
 
-/// The pool is somebody else's: it takes no change any more.
+/// Fences the store: the pool belongs to another owner, and no change is accepted any more.
 fn fence<D>(store: &RefCell<State<D>>, by: Loss) {
     let on_fenced = {
         let mut state = store.borrow_mut();
         state.lost = true;
+        // The callback runs once, for the first reason.
         if state.fenced.replace(by.clone()).is_some() {
             return;
         }
@@ -407,11 +428,13 @@ fn fence<D>(store: &RefCell<State<D>>, by: Loss) {
 }
 
 impl<D: BlockDevice + 'static> State<D> {
-    /// True unless a group that volumes lie on can serve now, and could not without these members. What a log holds its cache
-    /// holds, too.
+    /// True unless marking these members failed would stop a data group that serves now.
+    ///
+    /// Groups of the write log do not count, because the cache still holds in memory what the log holds.
     fn can_spare(&self, failed: &[Uuid]) -> bool {
         let loses = |group: &&GroupRecord| group.members.iter().any(|member| failed.contains(&member.disk));
         let serves_without = |group: &GroupRecord, lost: &[Uuid]| {
+            // A member being rebuilt cannot replace one that is lost.
             let is_there =
                 |member: &MemberRecord| member.state == MemberState::InService && !lost.contains(&member.disk);
             (self.tolerates)(group, &group.members.iter().map(is_there).collect::<Vec<_>>())
@@ -420,28 +443,32 @@ impl<D: BlockDevice + 'static> State<D> {
         groups.filter(loses).all(|group| serves_without(group, failed) || !serves_without(group, &[]))
     }
 
-    /// A member was given up: writes follow that nobody announces, unless the pool is only being opened.
+    /// Records that a member was given up. Writes will follow without an announcement, unless the pool is still
+    /// being opened.
     fn note_given_up(&mut self) {
         if !self.is_opening {
             self.catalog.written = Some(SINCE_NEXT);
         }
     }
 
-    /// The writes of the catalog as it is now, a generation on.
+    /// Starts a commit of the current catalog with the next generation: returns one write per disk.
     fn start(&mut self) -> Vec<impl Future<Output = Took<D>> + use<D>> {
         self.generation += 1;
         let generation = self.generation;
         let members = self.catalog.groups.iter_mut().flat_map(|group| &mut group.members);
+        // Members whose state changed since the last commit get the generation of the commit that records it.
         members.filter(|member| member.since == SINCE_NEXT).for_each(|member| member.since = generation);
         if self.catalog.written == Some(SINCE_NEXT) {
             self.catalog.written = Some(generation);
         }
+        // Our own bug is caught here, before it reaches a disk.
         assert!(self.catalog.check().is_ok(), "no commit writes a catalog that contradicts itself");
         let body = Body { bytes: self.catalog.emit().into(), whole: std::mem::take(&mut self.whole) };
         let catalog = &self.catalog;
         let is_member = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());
         let is_guest = |disk: Uuid| self.guests.contains(&disk);
-        // What only guests hold is not the pool's: the last member is asked, however sick it is.
+        // A commit that only joining disks hold is not the pool's, so the last member is always written,
+        // however unreliable it is.
         let may_leave =
             |leaving: &Uuid| self.disks.iter().any(|(id, _)| id != leaving && is_member(*id) && !is_guest(*id));
         let leaving = self.leaving.filter(may_leave);
@@ -457,26 +484,29 @@ impl<D: BlockDevice + 'static> State<D> {
     }
 }
 
-/// Both slots of a disk, in the order in which a commit writes them.
+/// Both slots of a disk, in commit order.
 pub(crate) const ALL_SLOTS: [usize; 2] = [0, 1];
 
-/// What a commit writes to each disk.
+/// Slot content of one commit.
 pub(crate) struct NewSlot {
     pub(crate) pool: Uuid,
     pub(crate) generation: u64,
     pub(crate) body: Body,
 }
 
-/// Writes the slot to one disk, durably, if the pool is still `guard`'s there.
+/// Writes the commit to one disk, durably, if the pool still belongs to `guard` there.
 async fn commit_one<D: BlockDevice>(
     (id, disk): (Uuid, Rc<D>),
     slot: NewSlot,
     guard: Option<Claim>,
     pause: Option<Pause>,
 ) -> Took<D> {
-    // A slot that has the commit is not written again: where another attempt ends half done, one of the two is whole.
+    // A slot that has the commit is not written again, so that one of the two stays intact when a retry is
+    // interrupted.
     let left = Cell::new(&ALL_SLOTS[..]);
     let attempt = async || commit_to(id, &disk, &slot, guard.as_ref(), &left).await;
+    // Only lack of space is retried: a thin LUN or a full file system below may get space again. Other errors
+    // fail the disk.
     let may_pass = |missed: &Missed| matches!(missed, Missed::Io(IoError { kind: IoErrorKind::NoSpace, .. }));
     let mut result = attempt().await;
     if let Some(pause) = pause {
@@ -493,17 +523,20 @@ async fn commit_to<D: BlockDevice>(
     left: &Cell<&[usize]>,
 ) -> Result<(), Missed> {
     if let Some(own) = guard {
+        // Read before every commit: a disk that shows another owner must not be written.
         let sight = Sight::of(&**disk, new.pool, id, Some(own)).await;
         if let Some(loss) = sight.loss {
             return Err(Missed::Fenced(loss));
         }
+        // A disk whose marks cannot be read may belong to another owner, so it does not get the commit.
         sight.marks.map_err(Missed::Io)?;
     }
     new.write(id, &**disk, left).await.map_err(Missed::Io)
 }
 
 impl NewSlot {
-    /// The slots that are `left` of the disk `id` hold the commit, one after the other; those that do not yet stay in `left`.
+    /// Writes the commit to the slots in `left` of disk `id`, one after the other; slots not yet flushed stay
+    /// in `left`.
     ///
     /// *Durability*: when it returns.
     pub(crate) async fn write<D: BlockDevice>(&self, id: Uuid, disk: &D, left: &Cell<&[usize]>) -> Result<(), IoError> {
@@ -511,6 +544,7 @@ impl NewSlot {
         let data: View = slot::emit(self.pool, id, self.generation, &self.body.bytes, self.body.whole);
         while let [slot, behind @ ..] = left.get() {
             let written = disk.write(Lba(SLOT_STARTS[*slot]), data.clone()).await?;
+            // Flushed before the other slot is written: at any time one of the two is intact.
             let _: Stable = disk.flush(written).await?;
             left.set(behind);
         }

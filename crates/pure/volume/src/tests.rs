@@ -1,4 +1,4 @@
-//! Tests of the crate as a whole: on disks that record what they are told, and can lose what was not flushed.
+//! Tests of the whole crate on simulated disks that record their writes and can lose what was not flushed.
 
 mod bad_blocks;
 mod crash;

@@ -1,4 +1,4 @@
-//! A volume with a map: blocks of 4096 bytes, of which only those take space that were written.
+//! Thin volume as a block device: blocks of 4096 bytes, allocated when they are written.
 
 mod copy;
 
@@ -15,11 +15,11 @@ use block::{
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// An open volume of a family, or one of its snapshots, which cannot be written. It is a device with blocks of
-/// 4096 bytes; when its size is no whole number of those, [`Sectors`](crate::Sectors) hides the rest.
+/// Open volume of a family, or one of its snapshots (read-only): a device with blocks of 4096 bytes.
 ///
-/// What was never written, or was discarded, reads as zeros. A write that finds no space is refused with
-/// `NoSpace`, and has changed nothing. What is written survives power loss after a flush.
+/// When its size is not a whole number of blocks, [`Sectors`](crate::Sectors) hides the rest. Unwritten and
+/// discarded blocks read as zeros. A write without space fails with `NoSpace` and changes nothing. Writes are
+/// durable after a flush.
 pub struct ThinVolume<D, G> {
     family: Rc<Family<D, G>>,
     branch: Rc<Branch>,
@@ -28,7 +28,7 @@ pub struct ThinVolume<D, G> {
     usage: Usage,
 }
 
-/// Where who uses a device stands.
+/// View of the branch: the volume itself or one of its snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Viewer {
     Volume,
@@ -40,12 +40,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         Self { family, branch, id, viewer, usage: Usage::default() }
     }
 
-    /// Which volume or snapshot it is.
+    /// UUID of the volume or snapshot.
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// Its size as hosts see it, in bytes.
+    /// Size in bytes as hosts see it.
     pub fn size_bytes(&self) -> u64 {
         match self.viewer {
             Viewer::Volume => self.branch.size_bytes.get(),
@@ -53,17 +53,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         }
     }
 
-    /// Bytes of a logical block as hosts see it: 512 or 4096.
+    /// Logical block size as hosts see it: 512 or 4096 bytes.
     pub fn logical_block_bytes(&self) -> u32 {
         self.branch.block_bytes
     }
 
-    /// Bytes of a granule: the unit in which discards give space back.
+    /// Granule size in bytes: the unit in which discards free space.
     pub fn granule_bytes(&self) -> u32 {
         self.family.granule_blocks * BLOCK_BYTES
     }
 
-    /// True when what it holds is encrypted on the disks.
+    /// True when the data is encrypted on the disks.
     pub fn is_encrypted(&self) -> bool {
         !matches!(self.family.data.cover(), Cover::Plain)
     }
@@ -73,19 +73,20 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         self.viewer != Viewer::Volume
     }
 
-    /// Which blocks of `extent` are mapped, in order, from its first block on: at most `runs_max` runs, so that
-    /// the last of them may end before `extent` does.
+    /// Returns the mapped and unmapped runs of `extent` from its first block on, at most `runs_max`; the last
+    /// may end before `extent` does.
     pub async fn mapped(&self, extent: Extent, runs_max: usize) -> Result<Vec<MappedRun>, IoError> {
         let _operation = self.enter(extent)?;
         let mapped = self.family.mapped(&self.branch, self.stands(), extent, runs_max).await;
         mapped.map_err(|error| error.told(extent))
     }
 
-    /// Nobody uses the device any more.
+    /// Closes the device: waits for operations in flight and rejects later ones.
     pub(crate) async fn close(&self) {
         self.usage.close().await;
     }
 
+    // A volume is always viewed at its current epoch, which a snapshot raises.
     fn stands(&self) -> u64 {
         match self.viewer {
             Viewer::Volume => self.branch.epoch.get(),
@@ -94,6 +95,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
     }
 
     fn enter(&self, extent: Extent) -> Result<Operation<'_>, IoError> {
+        // After deletion the granules may belong to another volume.
         let operation = self.usage.enter().ok_or(IoError::new(IoErrorKind::Gone, extent))?;
         self.geometry().admit(extent)?;
         Ok(operation)
@@ -107,6 +109,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
     }
 
     fn told(&self, error: MapError, extent: Extent) -> IoError {
+        // A full pool is reported here, once per refused write, for the operator's alert.
         if error == MapError::Full {
             self.family.shared.tell_exhausted(self.id);
         }
@@ -122,7 +125,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
             blocks,
             physical_block_bytes: BLOCK_BYTES,
             optimal_bytes: self.family.optimal_bytes(),
-            // What was written is in the map, and so survives, only after a flush.
+            // Data enters the map, and survives power loss, only with a flush.
             volatile_cache: true,
             discard_zeroes: true,
             prefers_fresh: false,
@@ -144,6 +147,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry().extent_of(start, data.len())?;
+        // A longer write would need several log blocks, which a crash can separate.
         if extent.len.0 > self.family.atomic_blocks_max() {
             return Err(IoError::new(IoErrorKind::Unsupported, extent));
         }
@@ -162,9 +166,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
         let all = self.geometry().all();
         let _operation = self.enter(all)?;
+        // A snapshot is stable: it was committed when it was taken.
         if self.is_read_only() {
             return Ok(Stable::attest());
         }
+        // Data, catalog and map log become stable in this order; concurrent flushes share one commit.
         let committed = self.family.commit().await;
         committed.map(|()| Stable::attest()).map_err(|error| self.told(error, all))
     }

@@ -1,8 +1,8 @@
-//! A B+tree of pages that are never changed in place: searched page by page, and changed by many changes at once.
+//! Copy-on-write B+tree of 4 KiB pages: searched page by page, updated by batches of changes.
 //!
-//! It knows nothing of disks ([`Pages`] does) and nothing of volumes ([`crate::family`] does). Every node but
-//! the root holds at least a third of what it can, whatever was removed, so that the pages of a tree are
-//! bounded by its entries.
+//! It knows neither disks ([`Pages`] does) nor volumes ([`crate::family`] does). It must never change a page in
+//! place. Every node except the root is at least a third full, whatever was removed, so that the number of
+//! pages is bounded by the number of entries.
 
 mod apply;
 mod key;
@@ -16,25 +16,26 @@ pub(crate) use search::{last_at_most, leaf_at};
 
 use std::fmt;
 
-/// The most entries of a node.
+/// Maximum number of entries in a node.
 pub(crate) const FANOUT: usize = page::ENTRIES_MAX;
 
-/// Where a tree keeps its nodes.
+/// Page store of a tree.
 pub(crate) trait Pages {
-    /// What reading or writing a page can fail with.
+    /// Error of reading or writing a page.
     type Error: From<Damage>;
 
-    /// The page at `number`, found whole.
+    /// Loads and verifies the page `number`.
     async fn load(&self, number: u64) -> Result<Page, Self::Error>;
 
-    /// A node is at the place that is returned, to be read from now on and durable before the root is.
+    /// Stores a node in a new page and returns its number. It can be loaded at once and must be durable before
+    /// the root is.
     async fn store(&self, level: u8, entries: &[(Key, u64)]) -> Result<u64, Self::Error>;
 
-    /// The new tree does not have the page any more; the old one still does.
+    /// Releases a page that the new tree does not contain; the old tree still does.
     fn give_up(&self, number: u64);
 }
 
-/// A tree is not as we build it.
+/// Inconsistency in a tree or map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damage(pub(crate) &'static str);
 
@@ -44,19 +45,20 @@ impl fmt::Display for Damage {
     }
 }
 
-/// The topmost node of a tree that is not empty.
+/// Root of a non-empty tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
-    /// The number of its page.
+    /// Page number.
     pub(crate) page: u64,
-    /// How many levels are below it.
+    /// Number of levels below it.
     pub(crate) level: u8,
-    /// How many entries it has.
+    /// Number of entries.
     pub(crate) count: u16,
 }
 
-/// The most pages that a tree with `entries` entries can have when a node holds at most `fanout`.
+/// Upper bound of the pages of a tree with `entries` entries when a node holds at most `fanout`.
 pub(crate) fn pages_max(entries: u64, fanout: usize) -> u64 {
+    // Every node except the root is at least a third full; the root may be nearly empty, hence + 1 at the end.
     let least = (fanout / 3).max(1) as u64;
     let mut nodes = entries.div_ceil(least);
     let mut pages = nodes;
@@ -67,12 +69,12 @@ pub(crate) fn pages_max(entries: u64, fanout: usize) -> u64 {
     pages + 1
 }
 
-/// The page and the number of entries of a child, as an inner node keeps them.
+/// Encodes page number and entry count of a child for an inner node.
 fn child_value(page: u64, count: usize) -> u64 {
     page << 16 | count as u64
 }
 
-/// See [`child_value`].
+/// Decodes a [`child_value`].
 pub(crate) fn child_of(value: u64) -> (u64, usize) {
     (value >> 16, (value & 0xffff) as usize)
 }

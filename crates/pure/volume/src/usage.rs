@@ -1,9 +1,9 @@
-//! Who uses a volume now, so that its slabs are given away only when nobody does.
+//! Use count of a volume: its slabs are freed only after the last operation has ended.
 
 use shard::Signal;
 use std::cell::Cell;
 
-/// The operations under way on one volume.
+/// Operations in flight on one volume.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     operations: Cell<u32>,
@@ -11,12 +11,12 @@ pub(crate) struct Usage {
     ended: Signal,
 }
 
-/// One operation under way.
+/// Guard of one operation in flight.
 #[derive(Debug)]
 pub(crate) struct Operation<'a>(&'a Usage);
 
 impl Usage {
-    /// One more operation is under way as long as the answer lives; none when nobody may begin any more.
+    /// Starts an operation that ends when the guard is dropped; none after the volume was closed.
     pub(crate) fn enter(&self) -> Option<Operation<'_>> {
         if self.closed.get() {
             return None;
@@ -25,8 +25,9 @@ impl Usage {
         Some(Operation(self))
     }
 
-    /// No operation is under way, and none will be.
+    /// Rejects new operations and waits until none is in flight.
     pub(crate) async fn close(&self) {
+        // Set before the wait, so that no operation starts while it lasts.
         self.closed.set(true);
         self.ended.until(|| self.operations.get() == 0).await;
     }

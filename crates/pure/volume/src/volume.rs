@@ -1,4 +1,4 @@
-//! A volume: blocks of 4096 bytes, spread over the groups of its pool.
+//! Segmented (thick) volume as a block device: blocks of 4096 bytes, striped over the groups of its pool.
 
 mod initialise;
 
@@ -14,20 +14,21 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// An open volume. It is a device with blocks of 4096 bytes; when its size is no whole number of those, the
-/// rest of its last block reads as zeros, and [`Sectors`](crate::Sectors) hides it.
+/// Open volume: a device with blocks of 4096 bytes.
 ///
-/// Slabs that nobody has written read as zeros; the first write to a slab zeroes it and commits that it did.
+/// When its size is not a whole number of blocks, the rest of its last block reads as zeros and
+/// [`Sectors`](crate::Sectors) hides it. Unwritten slabs read as zeros; the first write to a slab zeroes it and
+/// commits that.
 pub struct Volume<D, G> {
     shared: Rc<Shared<D, G>>,
     id: Uuid,
     map: RefCell<Map>,
-    /// The groups that hold a part of it, each once.
+    /// Groups that hold parts of it, each once.
     groups: RefCell<SmallVec<[u16; 8]>>,
     geometry: Cell<Geometry>,
     size_bytes: Cell<u64>,
     block_bytes: u32,
-    /// Slabs being initialised, numbered as in [`initialise`].
+    /// Range locks of slabs being initialized, numbered as in [`initialise`].
     filling: RangeLocks,
     usage: Usage,
 }
@@ -35,7 +36,7 @@ pub struct Volume<D, G> {
 type Pieces = SmallVec<[Piece; 4]>;
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
-    /// The volume `id` as the catalog has it. All changes of it are committed.
+    /// Opens the volume `id` of the catalog, all of whose changes are committed.
     pub(crate) fn open(shared: Rc<Shared<D, G>>, id: Uuid) -> Option<Self> {
         let slab_blocks = shared.slab_blocks();
         let (map, size_bytes, block_bytes) = shared.store.look(|catalog| {
@@ -57,22 +58,22 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         })
     }
 
-    /// Which volume it is.
+    /// UUID of the volume.
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// Its size as hosts see it, in bytes.
+    /// Size in bytes as hosts see it.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes.get()
     }
 
-    /// Bytes of a logical block as hosts see it: 512 or 4096.
+    /// Logical block size as hosts see it: 512 or 4096 bytes.
     pub fn logical_block_bytes(&self) -> u32 {
         self.block_bytes
     }
 
-    /// The volume has `size_bytes` from now on; the catalog has its segments.
+    /// Grows the open volume to `size_bytes`; the catalog has its segments already.
     pub(crate) fn grow(&self, size_bytes: u64) {
         let slab_blocks = self.shared.slab_blocks();
         self.shared.store.look(|catalog| {
@@ -80,6 +81,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
                 self.map.borrow_mut().grow(&record.segments, &slab_blocks);
             }
         });
+        // Concurrent resizes may call this out of order; the volume never shrinks.
         let size_bytes = self.size_bytes.get().max(size_bytes);
         self.size_bytes.set(size_bytes);
         let map = self.map.borrow();
@@ -88,12 +90,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         *self.groups.borrow_mut() = groups;
     }
 
-    /// No operation is under way, and none will be.
+    /// Closes the volume: waits for operations in flight and rejects later ones.
     pub(crate) async fn close(&self) {
         self.usage.close().await;
     }
 
     fn enter(&self, extent: Extent) -> Result<Operation<'_>, IoError> {
+        // After `close` the slabs may belong to another volume, so no operation may start.
         let operation = self.usage.enter().ok_or(IoError::new(IoErrorKind::Gone, extent))?;
         self.geometry().admit(extent)?;
         Ok(operation)
@@ -117,6 +120,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     async fn write_piece(&self, piece: Piece, data: View) -> Result<Written, IoError> {
         assert_eq!(data.len(), bytes(piece.extent.len), "data fills its piece");
         if !piece.initialised {
+            // The slab must be zeroed durably and recorded before the first write to it.
             self.initialise(piece.slab).await.map_err(|error| piece.told(error))?;
         }
         let writing = self.shared.begin_write(piece.group).await.map_err(|_| piece.refused())?;
@@ -126,6 +130,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     }
 
     async fn discard_piece(&self, piece: Piece) -> Result<Written, IoError> {
+        // An uninitialized slab reads as zeros already, which is all that a discard promises.
         if !piece.initialised {
             return Ok(Written::attest());
         }
@@ -136,10 +141,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     }
 }
 
-/// The shape of a volume of `size_bytes` that lies on `groups`.
+/// Geometry of a volume of `size_bytes` on `groups`.
 fn geometry<D, G: BlockDevice>(shared: &Shared<D, G>, map: &Map, groups: &[u16], size_bytes: u64) -> Geometry {
     let below = || groups.iter().map(|&group| shared.gate(group).device().geometry());
     let stripe_bytes = below().map(|geometry| geometry.optimal_bytes).max().unwrap_or(BLOCK_BYTES);
+    // On several groups a full round of all columns is the optimal write size, otherwise a full stripe.
     let turns = map.round_blocks().filter(|_| groups.len() > 1).map(|blocks| blocks * u64::from(BLOCK_BYTES));
     Geometry {
         block_bytes: BLOCK_BYTES,
@@ -153,16 +159,17 @@ fn geometry<D, G: BlockDevice>(shared: &Shared<D, G>, map: &Map, groups: &[u16],
 }
 
 impl Piece {
-    /// An error of the group, told in the volume's addresses.
+    /// Translates the extent of a group's error into the volume's addresses.
     fn told(&self, error: IoError) -> IoError {
         let shared = self.extent.intersection(error.extent);
+        // An error elsewhere in the group, such as one of a stripe's other blocks, counts for the whole piece.
         if shared.is_empty() {
             return error.at(Extent { start: self.start, len: self.extent.len });
         }
         error.at(Extent { start: self.start + (shared.start - self.extent.start), len: shared.len })
     }
 
-    /// The write that could not begin because the catalog takes no change any more.
+    /// Error of a write that could not start because the catalog accepts no more changes.
     fn refused(&self) -> IoError {
         IoError::new(IoErrorKind::ReadOnly, Extent { start: self.start, len: self.extent.len })
     }
@@ -172,7 +179,8 @@ fn bytes(blocks: Blocks) -> usize {
     usize::try_from(blocks.bytes(BLOCK_BYTES)).expect("a request fits in memory")
 }
 
-/// One proof for all parts. Every part has ended, also when one failed: nothing goes on behind the answer.
+/// Combines the results of all parts. Every part has ended, even when one failed: no write continues after the
+/// answer.
 fn all_written(parts: Vec<Result<Written, IoError>>) -> Result<Written, IoError> {
     parts.into_iter().try_fold(Written::attest(), |all, part| Ok(all.and(part?)))
 }
@@ -188,6 +196,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> BlockDevice for Volume<D, G> {
         if let [piece] = pieces[..] {
             return self.read_piece(piece).await;
         }
+        // Reads may be abandoned at the first error; writes may not, see `all_written`.
         let parts = try_join_all(pieces.into_iter().map(|piece| self.read_piece(piece))).await?;
         let mut rope = Rope::new();
         parts.into_iter().for_each(|part| rope.append(part));
@@ -214,6 +223,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> BlockDevice for Volume<D, G> {
         let _operation = self.enter(all)?;
         let groups = self.groups.borrow().clone();
         if let [group] = groups[..] {
+            // `after` does not tell which groups were written, so all are flushed.
             return self.shared.gate(group).device().flush(after).await.map_err(|error| error.at(all));
         }
         let flushes = groups.iter().map(|&group| self.shared.gate(group).device().flush(Written::attest()));
@@ -224,7 +234,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> BlockDevice for Volume<D, G> {
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         let _operation = self.enter(extent)?;
-        // One piece after the other: a discard may span the whole volume.
+        // Piece by piece, because a discard may span the whole volume.
         let (mut at, end) = (extent.start.0, extent.end().0);
         let mut written = Written::attest();
         while at < end {

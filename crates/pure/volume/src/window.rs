@@ -1,8 +1,8 @@
-//! A run of a device's blocks as a device.
+//! Window: a contiguous range of a device's blocks, presented as a device of its own.
 
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 
-/// The blocks of one extent of a device, counted from 0.
+/// Blocks of one extent of a device, addressed from 0.
 #[derive(Debug)]
 pub struct Window<D> {
     device: D,
@@ -10,7 +10,7 @@ pub struct Window<D> {
 }
 
 impl<D: BlockDevice> Window<D> {
-    /// The blocks of `area`.
+    /// Creates a window over `area`.
     ///
     /// *Panics*: when the device ends before the area does.
     pub fn new(device: D, area: Extent) -> Self {
@@ -18,23 +18,25 @@ impl<D: BlockDevice> Window<D> {
         Self { device, area }
     }
 
-    /// The device below.
+    /// Underlying device.
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// Where on the device the window lies.
+    /// Position of the window on the device.
     pub fn area(&self) -> Extent {
         self.area
     }
 
     fn below(&self, extent: Extent) -> Extent {
         let below = Extent { start: self.area.start + (extent.start - Lba(0)), len: extent.len };
+        // A member disk holds labels, marks and catalogs beside the array's area, so an address outside is a
+        // bug.
         assert!(self.area.contains(below), "what lies beside a window is not its own");
         below
     }
 
-    /// An error below, told in the window's own addresses.
+    /// Translates the extent of an error into the window's addresses.
     fn above(&self, error: IoError) -> IoError {
         let shared = self.area.intersection(error.extent);
         let start = Lba(shared.start.0.saturating_sub(self.area.start.0));

@@ -1,4 +1,4 @@
-//! Which unit of which target is tried, and as whom.
+//! Target and logical unit under test, and the credentials used.
 
 use iscsi::login::InitiatorAuth;
 use iscsi::{IscsiName, NameError};
@@ -6,42 +6,42 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The port of an iSCSI portal where none is given (RFC 7143 §4.2.7.1).
+/// Default TCP port of an iSCSI portal (RFC 7143 §4.2.7.1).
 const PORT: u16 = 3260;
-/// How long an answer may take unless told otherwise.
+/// Default response timeout.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A unit of a target, behind a portal: `iscsi://HOST[:PORT]/TARGET[/LUN]`.
+/// Logical unit of a target behind a portal: `iscsi://HOST[:PORT]/TARGET[/LUN]`.
 #[derive(Clone, Debug)]
 pub struct Aim {
-    /// Host and port, as a resolver takes them.
+    /// Host and port in the form that a resolver accepts.
     pub portal: String,
-    /// The target's name.
+    /// iSCSI name of the target.
     pub target: IscsiName,
-    /// The unit that is read.
+    /// LUN of the unit under test; at most 16383.
     pub lun: u16,
-    /// Who asks.
+    /// iSCSI name of the initiator.
     pub initiator: IscsiName,
-    /// What is proven, and must be.
+    /// CHAP credentials: ours, and those that the target must prove.
     pub auth: InitiatorAuth,
-    /// How long a session listens for what the target says unasked, in the checks that are about that.
+    /// Time for which the checks of unsolicited messages listen; zero skips these checks.
     pub listen: Duration,
-    /// How long an answer may take.
+    /// Response timeout.
     pub patience: Duration,
 }
 
-/// Why a text is no [`Aim`].
+/// Error of parsing an [`Aim`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AimError {
-    /// It has another form.
+    /// The text is not a URL of the required form.
     #[error("\"{0}\" names no unit; write iscsi://HOST[:PORT]/TARGET[/LUN]")]
     Form(String),
-    /// The target's name is none.
+    /// The target name is not a valid iSCSI name.
     #[error("\"{name}\" is no target's name: {why}")]
     Name {
-        /// The name.
+        /// Rejected name.
         name: String,
-        /// What is wrong with it.
+        /// Reason for the rejection.
         why: NameError,
     },
 }
@@ -57,9 +57,11 @@ impl FromStr for Aim {
             return Err(form());
         };
         let lun = lun.map_or(Ok(0), |lun| lun.parse().map_err(|_| form()))?;
+        // SAM-5: LUNs in the flat space addressing format have 14 bits.
         if portal.is_empty() || lun > 0x3fff {
             return Err(form());
         }
+        // A colon inside an IPv6 literal is not a port separator.
         let has_port = portal.rsplit_once(':').is_some_and(|(host, port)| {
             !port.is_empty()
                 && port.bytes().all(|byte| byte.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! The table of checks.
+//! Table of all checks.
 
 mod blocks;
 mod changes;
@@ -19,17 +19,17 @@ pub(crate) use writes::send_whole;
 
 use crate::{Aim, Found};
 
-/// One rule, tried.
+/// Check of one rule of a standard.
 pub struct Check {
-    /// What it is about, then which part of it.
+    /// Topic and rule, for example `login.plain`; stable identifier.
     pub name: &'static str,
-    /// Where the rule stands: in RFC 7143, or in the standard that is named.
+    /// Section of RFC 7143, or the other standard with its section.
     pub section: &'static str,
-    /// The rule.
+    /// Rule in one sentence.
     pub rule: &'static str,
-    /// True when it writes to the unit, resets it or reserves it.
+    /// True for checks that write to the unit, reset it or reserve it.
     pub destroys: bool,
-    /// False when it is tried by whoever is not let in, too.
+    /// False for checks that run before a login succeeds and therefore need no access.
     pub logs_in: bool,
     pub(crate) play: fn(&Aim) -> Found,
 }
@@ -46,7 +46,7 @@ const fn destructive(name: &'static str, section: &'static str, rule: &'static s
     Check { name, section, rule, destroys: true, logs_in: true, play }
 }
 
-/// All checks, in the order in which they are done.
+/// All checks, in order of execution.
 #[rustfmt::skip]
 pub const CHECKS: &[Check] = &[
     check("login.plain", "6.3", "a login with usual wishes succeeds", login::plain),

@@ -1,4 +1,4 @@
-//! Which targets a portal names to an initiator, and where: one discovery session.
+//! Discovery session: lists the targets that a portal offers to an initiator, and their addresses.
 
 use crate::aim::PATIENCE;
 use crate::checks::text;
@@ -8,27 +8,27 @@ use iscsi::IscsiName;
 use iscsi::login::InitiatorAuth;
 use std::time::Duration;
 
-/// A target that discovery found.
+/// Target found by discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovered {
-    /// Its iSCSI name.
+    /// iSCSI name of the target.
     pub name: String,
-    /// Where it is served, `HOST:PORT`.
+    /// Portals of the target, `HOST:PORT`.
     pub addresses: Vec<String>,
 }
 
-/// Why discovery found nothing.
+/// Error of a discovery: a sentence for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotDiscovered(String);
 
-/// The targets that `portal`, `HOST:PORT`, names to `initiator` without authentication.
+/// Returns the targets that `portal`, `HOST:PORT`, offers to `initiator` without authentication.
 ///
-/// *Errors*: nobody answers there, or the login is refused.
+/// *Errors*: the portal is not reachable, or the login is refused.
 pub fn discover(portal: &str, initiator: &IscsiName) -> Result<Vec<Discovered>, NotDiscovered> {
     let aim = Aim {
         portal: portal.to_owned(),
-        // A discovery session names none; see below.
+        // A placeholder: a discovery session has no TargetName, which is removed below.
         target: initiator.clone(),
         lun: 0,
         initiator: initiator.clone(),
@@ -45,13 +45,14 @@ pub fn discover(portal: &str, initiator: &IscsiName) -> Result<Vec<Discovered>, 
     told.map(|told| targets_of(&told)).map_err(|finding| NotDiscovered(finding.to_string()))
 }
 
-/// TargetName, each with the TargetAddress keys behind it (RFC 7143 §4.3).
+/// Parses a SendTargets answer: each TargetName is followed by its TargetAddress keys (RFC 7143 §4.3).
 fn targets_of(told: &str) -> Vec<Discovered> {
     let mut targets: Vec<Discovered> = Vec::new();
     for (key, value) in told.split('\0').filter_map(|pair| pair.split_once('=')) {
         match (key, targets.last_mut()) {
             ("TargetName", _) => targets.push(Discovered { name: value.to_owned(), addresses: Vec::new() }),
             ("TargetAddress", Some(target)) => {
+                // The portal group tag follows the comma.
                 let address = value.rsplit_once(',').map_or(value, |(address, _)| address);
                 target.addresses.push(address.to_owned());
             }

@@ -1,23 +1,23 @@
-//! How a command ended: its status, and what came with it.
+//! Outcome of a command: status, data, residual and sense.
 
 use crate::wire::Pdu;
 use crate::{Found, ensure};
 use iscsi::pdu::{DataIn, Residual, ScsiResponse};
 use scsi::Sensed;
 
-/// How a command ended.
+/// Outcome of a command.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) status: u8,
     pub(crate) data: Vec<u8>,
     pub(crate) residual: Residual,
     pub(crate) sense: Vec<u8>,
-    /// Its Data-In PDUs, with their lengths.
+    /// Data-In PDUs of the command, with their data lengths.
     pub(crate) pieces: Vec<(DataIn, usize)>,
 }
 
 impl Done {
-    /// What its sense data says, where it has some.
+    /// Returns the parsed sense data, if there is any.
     pub(crate) fn sensed(&self) -> Option<Sensed> {
         Sensed::parse(&self.sense)
     }
@@ -26,9 +26,9 @@ impl Done {
         self.sensed().map(|sensed| sensed.key)
     }
 
-    /// What came and the residual make up what was expected, of a command that reads and ends GOOD.
+    /// Checks that data and residual of a read that ended GOOD add up to the expected length.
     ///
-    /// Source: RFC 7143 §11.4.5.1.
+    /// *Source*: RFC 7143 §11.4.5.1.
     pub(crate) fn is_settled(&self, expected: u32) -> Found {
         let came = u32::try_from(self.data.len()).unwrap_or(u32::MAX);
         let adds_up = match self.residual {
@@ -40,9 +40,10 @@ impl Done {
         })
     }
 
-    /// What a SCSI Response says.
+    /// Takes status, residual and sense from a SCSI Response.
     pub(crate) fn of(response: &ScsiResponse, pdu: &Pdu) -> Self {
         let (status, residual) = (response.status, response.residual);
+        // The first two bytes are SenseLength (RFC 7143 §11.4.7).
         let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
         Self { status, data: Vec::new(), residual, sense, pieces: Vec::new() }
     }

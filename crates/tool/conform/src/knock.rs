@@ -1,28 +1,28 @@
-//! Whether a target lets us in at all: asked once, before anything is tried.
+//! Probe of the login, made once before the checks.
 
 use crate::session::{Entered, Session};
 use crate::{Aim, Finding};
 use iscsi::LoginStatus;
 
-/// Why nothing that needs a login can be tried.
+/// Reason for which no check that needs a login can run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Shut {
-    /// Nobody answers there.
+    /// The portal is not reachable.
     #[error("{0}; look whether the target runs there, and whether something in between keeps us away from it")]
     Unreachable(String),
-    /// The login is refused.
+    /// The target refuses the login.
     #[error("{target} refuses the login of {initiator}: {status}; {advice}", advice = advice(*status))]
     Refused {
-        /// What was asked for.
+        /// Name of the target.
         target: String,
-        /// Who asked.
+        /// Name of the initiator.
         initiator: String,
-        /// The target's answer.
+        /// Status in the Login Response.
         status: LoginStatus,
     },
 }
 
-/// The target lets us in, or what it does wrong is for the checks to say.
+/// Logs in once; protocol errors of the target are not reported here, because the checks find them.
 ///
 /// *Errors*: a sentence for the operator.
 pub fn knock(aim: &Aim) -> Result<(), Shut> {
@@ -37,7 +37,7 @@ pub fn knock(aim: &Aim) -> Result<(), Shut> {
     }
 }
 
-/// What to do about it.
+/// Returns the advice to the operator for a status.
 fn advice(status: LoginStatus) -> &'static str {
     match status {
         LoginStatus::AuthenticationFailure => {

@@ -1,8 +1,12 @@
-//! Checks of any iSCSI target, ours or another's, by what it says on the wire.
+//! Conformance checks for any iSCSI target, Blockyard's own or another's, over the wire.
 //!
-//! Each check makes connections of its own and says what it found: that the target keeps the rule, that it breaks it and how, or
-//! that the rule cannot be tried with this target. Most write nothing to its units and disturb nobody else; those that write, reset
-//! or reserve say so, and are done only by who allows it. [`ready`] asks a unit for what those need who are to use it.
+//! Each check opens its own connections and reports that the target keeps the rule, that it breaks the rule and how, or
+//! that the rule cannot be tested with this target. Most checks write nothing and disturb no other initiator. Checks
+//! that write, reset or reserve are marked ([`Check::destroys`]), and run only when the caller allows it. [`ready`]
+//! checks a unit against the requirements of clusters, hypervisors and databases.
+//!
+//! Called by `blockyard conform`. It depends on no part of the engine, only on the PDU codecs, the login of the
+//! initiator, sense data and CRC32C.
 
 mod aim;
 mod answered;
@@ -20,18 +24,18 @@ pub use checks::{CHECKS, Check};
 pub use discover::{Discovered, NotDiscovered, discover};
 pub use knock::{Shut, knock};
 
-/// What a check came to.
+/// Verdict of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The target keeps the rule.
     Passed,
-    /// It breaks the rule: how.
+    /// The target breaks the rule, in this way.
     Failed(String),
-    /// It cannot be tried: why.
+    /// The rule cannot be tested, for this reason.
     Skipped(String),
 }
 
-/// Why a check does not pass.
+/// Reason for which a check does not pass.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Finding {
     #[error("{0}")]
@@ -40,16 +44,16 @@ pub(crate) enum Finding {
     Untried(String),
 }
 
-/// The result of a part of a check.
+/// Result of a part of a check.
 pub(crate) type Found<T = ()> = Result<T, Finding>;
 
-/// The check holds, or the target breaks its rule.
+/// Returns a violation with the text of `otherwise` unless `holds`.
 pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Found {
     if holds { Ok(()) } else { Err(Finding::Wrong(otherwise())) }
 }
 
 impl Check {
-    /// The check is done.
+    /// Runs the check.
     #[must_use]
     pub fn run(&self, aim: &Aim) -> Verdict {
         match (self.play)(aim) {

@@ -1,7 +1,7 @@
-//! What clusters, hypervisors and databases need of a unit that they share: asked of the running unit.
+//! Requirements of clusters, hypervisors and databases on a shared unit, checked on the running unit.
 //!
-//! What a target says that it supports is tried where a try can do no harm. Nothing is written but a block of which the caller
-//! has said that it may be overwritten, and that with what it holds.
+//! Features that a target advertises are exercised where this does no harm. Nothing is written except to a scratch
+//! block that the caller names, and that block is rewritten with its own content.
 
 mod needs;
 mod tried;
@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::{Aim, Finding, Found, Verdict, knock};
 use unit::Unit;
 
-/// Who is to use a unit.
+/// Intended use of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// Windows Server Failover Clustering, with cluster shared volumes.
@@ -28,15 +28,15 @@ pub enum Purpose {
 
 use Purpose::{LinuxHa, OracleRac, Proxmox, Vmware, WindowsCluster};
 
-/// Something that is needed of a unit.
+/// Requirement on a unit.
 pub struct Need {
-    /// What it is about, then which part of it.
+    /// Topic and requirement, for example `unit.reads`; stable identifier.
     pub name: &'static str,
-    /// Who needs it.
+    /// Uses that have the requirement.
     pub purposes: &'static [Purpose],
-    /// What must be so.
+    /// Requirement in one sentence.
     pub rule: &'static str,
-    /// What to do where it is not: with a unit of ours, and with one of others.
+    /// Advice when it is not met: for a unit of Blockyard, and for a unit of another target.
     fixes: [&'static str; 2],
     play: fn(&mut Unit) -> Found,
 }
@@ -51,7 +51,7 @@ const fn need(
     Need { name, purposes, rule, fixes: [fix, fix], play }
 }
 
-/// A need for which a unit of ours has a command.
+/// Replaces the advice for units of Blockyard by a command of Blockyard.
 const fn ours(mend: &'static str, need: Need) -> Need {
     Need { fixes: [mend, need.fixes[1]], ..need }
 }
@@ -61,7 +61,7 @@ const FENCING: &[Purpose] = &[WindowsCluster, LinuxHa];
 
 const NO_FIX: &str = "the target does not do it: use another one";
 
-/// All needs, in the order in which they are asked about.
+/// All requirements, in order of execution.
 #[rustfmt::skip]
 pub const NEEDS: &[Need] = &[
     ours("look at what happened: blockyard event list", need("unit.reads", ALL, "block 0 can be read", "look at the target's log", needs::reads)),
@@ -86,16 +86,16 @@ pub const NEEDS: &[Need] = &[
     ours("make the volume with --thin in a pool", need("thin.thresholds", &[Vmware], "thresholds are told before the pool is full, so that virtual machines are paused and not broken", "make the unit thin, with thresholds", needs::thresholds)),
 ];
 
-/// A unit that answers.
+/// Unit that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// True for one of Blockyard's.
+    /// True for a unit of a Blockyard target, by its INQUIRY vendor.
     pub is_ours: bool,
 }
 
-/// The unit answers.
+/// Logs in and waits until the unit is ready.
 ///
-/// *Errors*: a sentence that says why it does not, and what to do.
+/// *Errors*: a sentence that says why it is not, and what to do.
 pub fn reach(aim: &Aim) -> Result<Reached, String> {
     knock(aim).map_err(|shut| shut.to_string())?;
     let told = Session::login(aim, |_| {}).and_then(|mut session| {
@@ -107,16 +107,16 @@ pub fn reach(aim: &Aim) -> Result<Reached, String> {
     Ok(Reached { is_ours: inquiry.0.get(8..16) == Some(b"BLOCKYRD") })
 }
 
-/// Where the fields of a page are is the business of `unit`; a need looks at one of them.
+/// Offsets of fields in pages are defined in `unit`; each requirement reads one field.
 impl Need {
-    /// What to do where it is missing.
+    /// Returns the advice when the requirement is not met.
     #[must_use]
     pub fn fix(&self, reached: Reached) -> &'static str {
         let [ours, others] = self.fixes;
         if reached.is_ours { ours } else { others }
     }
 
-    /// The need is asked about. `scratch` is a block that may be overwritten, with what it holds.
+    /// Checks the requirement. `scratch` is a block that may be overwritten with its own content.
     #[must_use]
     pub fn ask(&self, aim: &Aim, scratch: Option<u64>) -> Verdict {
         let asked = Session::login(aim, |_| {}).and_then(|mut session| {

@@ -1,4 +1,4 @@
-//! A session that does one thing after the other, and looks at every number on the way.
+//! Session that runs one command at a time and checks every sequence number.
 
 use crate::answered::Answered;
 pub(crate) use crate::done::Done;
@@ -14,49 +14,49 @@ use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// Portals that a login follows from one to the next.
+/// Upper bound of redirects that a login follows.
 const MOVES_MAX: usize = 4;
 
-/// A session with one connection in full feature phase.
+/// Session with one connection in full feature phase.
 pub(crate) struct Session {
     pub(crate) wire: Wire,
     pub(crate) agreed: Negotiated,
     pub(crate) lun: Lun,
-    /// The CmdSN of the next command, the StatSN of the next status, and the last tag that was used.
+    /// CmdSN of the next command, expected StatSN, and initiator task tag used last.
     pub(crate) cmd_sn: CmdSn,
     pub(crate) stat_sn: StatSn,
     pub(crate) tag: u32,
-    /// ExpCmdSN and MaxCmdSN as the target told them last.
+    /// ExpCmdSN and MaxCmdSN that the target reported last.
     pub(crate) exp_cmd_sn: CmdSn,
     pub(crate) max_cmd_sn: CmdSn,
-    /// True when the target has asked for its end, and may say so.
+    /// True after the target announced the end of the session, which may then be closed.
     pub(crate) leaves: bool,
-    /// True when it is about the unit, and not about how the answers are made.
+    /// Omits the checks of PDU formats and residuals; set when only the unit is examined.
     pub(crate) is_lenient: bool,
     answered: Answered,
 }
 
-/// What comes without being asked for.
+/// PDU or event that arrived without a request.
 #[derive(Debug)]
 pub(crate) enum Unasked {
     Ping(NopIn),
     Message(AsyncEvent),
-    /// Nothing did.
+    /// Nothing arrived in time.
     Nothing,
-    /// The connection closed.
+    /// The target closed the connection.
     End,
 }
 
-/// How a login went.
+/// Outcome of a login.
 pub(crate) enum Entered {
     In(Box<Session>),
     Refused(LoginStatus),
-    /// The connection closed.
+    /// The target closed the connection.
     Closed,
 }
 
 impl Session {
-    /// A login that succeeds, with what `change` makes of the usual wishes.
+    /// Logs in with the default parameters, as modified by `change`; a refusal makes the check not testable.
     pub(crate) fn login(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Self> {
         match Self::enter(aim, change)? {
             Entered::In(session) => Ok(*session),
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    /// A login, whatever it comes to.
+    /// Logs in and returns the outcome, following redirects.
     pub(crate) fn enter(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Entered> {
         let mut config = InitiatorConfig::new(aim.initiator.clone(), Some(aim.target.clone()));
         config.auth = aim.auth.clone();
@@ -80,7 +80,7 @@ impl Session {
         Err(Finding::Wrong("it sends logins from portal to portal without end".to_owned()))
     }
 
-    /// Where the portal sends a login, if it does.
+    /// Returns the portal to which the login is redirected, if any.
     pub(crate) fn elsewhere(aim: &Aim) -> Found<Option<String>> {
         let mut config = InitiatorConfig::new(aim.initiator.clone(), Some(aim.target.clone()));
         config.auth = aim.auth.clone();
@@ -88,7 +88,7 @@ impl Session {
         Ok(entered.err().map(|elsewhere| first_of(&elsewhere)))
     }
 
-    /// The same at one portal; or where it is to be tried instead.
+    /// Logs in at one portal; `Err` holds the address of a redirect.
     fn enter_at(portal: &str, config: &InitiatorConfig, aim: &Aim) -> Found<Result<Entered, String>> {
         let mut wire = Wire::connect_to(portal, aim.patience)?;
         let mut login = InitiatorLogin::new(config.clone(), random()?);
@@ -103,6 +103,7 @@ impl Session {
                 }
                 Some(InitiatorStep::FullFeature(agreed)) => {
                     (wire.header_digest, wire.data_digest) = (agreed.header_digest, agreed.data_digest);
+                    // Digests begin with the first PDU of full feature phase.
                     let (exp_cmd_sn, max_cmd_sn) = numbers;
                     let (lun, cmd_sn) = (Lun(scsi::Lun::of(aim.lun).0), agreed.identity.cmd_sn);
                     let (agreed, tag, answered) = (*agreed, 0, Answered::default());
@@ -138,13 +139,13 @@ impl Session {
         }
     }
 
-    /// A tag that no task has.
+    /// Returns an unused initiator task tag.
     pub(crate) fn next_tag(&mut self) -> u32 {
         self.tag += 1;
         self.tag
     }
 
-    /// The header of a command that takes the next CmdSN, reads so many bytes and has the next tag.
+    /// Builds a command that reads `bytes`, with the next CmdSN and the next tag.
     pub(crate) fn read_command(&mut self, cdb: &[u8], bytes: u32) -> ScsiCommand {
         let mut long = [0; 16];
         long[..cdb.len()].copy_from_slice(cdb);
@@ -165,18 +166,18 @@ impl Session {
         }
     }
 
-    /// The same of one that writes so many bytes, and sends them `unasked` or waits for R2Ts.
+    /// Builds a command that writes `bytes`; `unasked` announces unsolicited Data-Out, otherwise R2Ts ask for the data.
     pub(crate) fn write_command(&mut self, cdb: &[u8], bytes: u32, unasked: bool) -> ScsiCommand {
         let command = self.read_command(cdb, 0);
         ScsiCommand { is_final: !unasked, write: true, expected_data_transfer_bytes: bytes, ..command }
     }
 
-    /// The command is sent.
+    /// Sends the command without data and returns its tag.
     pub(crate) fn send(&mut self, command: &ScsiCommand) -> u32 {
         self.send_with(command, &[])
     }
 
-    /// The command is sent with immediate data.
+    /// Sends the command with immediate data and returns its tag.
     pub(crate) fn send_with(&mut self, command: &ScsiCommand, data: &[u8]) -> u32 {
         let mut header = [0; 48];
         command.emit(SegmentLengths::data(data.len()), &mut header);
@@ -184,7 +185,7 @@ impl Session {
         command.initiator_task_tag.0
     }
 
-    /// A command that reads, from its beginning to its end.
+    /// Runs a command that reads.
     pub(crate) fn read(&mut self, cdb: &[u8], bytes: u32) -> Found<Done> {
         let command = self.read_command(cdb, bytes);
         let tag = self.send(&command);
@@ -196,9 +197,10 @@ impl Session {
         Ok(done)
     }
 
-    /// All commands have arrived, says ExpCmdSN: the last one was answered. Several connections have one CmdSN, and it is not looked at.
+    /// Checks that ExpCmdSN covers every command, because the last one was answered. Connections of a session share one
+    /// CmdSN, so it is not checked there.
     ///
-    /// Source: RFC 7143 §4.2.2.1.
+    /// *Source*: RFC 7143 §4.2.2.1.
     fn is_acknowledged(&self) -> Found {
         let due = self.cmd_sn;
         ensure(self.agreed.connections_max > 1 || self.exp_cmd_sn == due, || {
@@ -206,8 +208,9 @@ impl Session {
         })
     }
 
-    /// The unit is ready: what it has to say first is said.
+    /// Sends TEST UNIT READY until the unit attentions that are pending are reported.
     pub(crate) fn ready(&mut self) -> Found {
+        // A bound, so that a target whose unit attentions never end fails the check.
         for _ in 0..8 {
             let done = self.read(&[0; 6], 0)?;
             match done.status {
@@ -219,7 +222,7 @@ impl Session {
         Err(Finding::Wrong("its unit attentions have no end".to_owned()))
     }
 
-    /// Why nothing can be asked of the unit.
+    /// Returns the reason for which the unit is not usable.
     fn unready(&self, done: &Done) -> Finding {
         let number = scsi::Lun(self.lun.0).number().unwrap_or_default();
         let why = match done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple()) {
@@ -236,7 +239,8 @@ impl Session {
         Finding::Untried(why)
     }
 
-    /// The next PDU that was asked for, looked at. Pings and messages of the target do not make its time longer.
+    /// Receives and checks the next PDU that answers a request. Pings and messages of the target do not extend the
+    /// timeout.
     pub(crate) fn hear(&mut self) -> Found<(TargetPdu, Pdu)> {
         let until = self.wire.patience_ends();
         loop {
@@ -249,10 +253,10 @@ impl Session {
         }
     }
 
-    /// What comes by then, where nothing was asked for.
+    /// Receives what arrives before `until` without a request.
     pub(crate) fn unasked(&mut self, until: Instant) -> Found<Unasked> {
         let left = until.saturating_duration_since(Instant::now());
-        // A socket takes no time-out of zero.
+        // A read timeout of zero is an error of the socket API.
         match self.wire.listen(left.max(Duration::from_millis(1)))? {
             Heard::Silence => Ok(Unasked::Nothing),
             Heard::Closed => Ok(Unasked::End),
@@ -264,7 +268,7 @@ impl Session {
         }
     }
 
-    /// The session goes on after the event; or cannot.
+    /// Checks that the session survives the event.
     pub(crate) fn outlive(&self, event: AsyncEvent) -> Found {
         match event {
             AsyncEvent::ConnectionDropped { .. } | AsyncEvent::SessionDropped { .. } if !self.leaves => {
@@ -278,7 +282,7 @@ impl Session {
         }
     }
 
-    /// Nothing comes for a while but what nobody has to ask for.
+    /// Checks that nothing but pings and messages arrives for [`SILENCE`](crate::wire::SILENCE).
     pub(crate) fn expect_silence(&mut self) -> Found {
         let until = Instant::now() + crate::wire::SILENCE;
         loop {
@@ -291,7 +295,7 @@ impl Session {
         }
     }
 
-    /// What the command with this tag came to.
+    /// Receives the answer to the command with this tag.
     pub(crate) fn finish(&mut self, tag: u32) -> Found<Done> {
         let mut done =
             Done { status: 0, data: Vec::new(), residual: Residual::None, sense: Vec::new(), pieces: Vec::new() };
@@ -313,9 +317,10 @@ impl Session {
         }
     }
 
-    /// Numbers are as they must be: a status has the next StatSN, and the window never goes back. What nobody asked for is well made.
+    /// Checks the sequence numbers of a PDU: a status has the next StatSN, and the command window never shrinks. Also
+    /// checks the format of unsolicited PDUs.
     ///
-    /// Source: RFC 7143 §4.2.2.1, §4.2.2.2.
+    /// *Source*: RFC 7143 §4.2.2.1, §4.2.2.2.
     fn admit(&mut self, pdu: &Pdu) -> Found<TargetPdu> {
         let parsed = pdu.parse()?;
         unasked::well_made(&parsed, pdu, self.stat_sn)?;
@@ -332,6 +337,7 @@ impl Session {
         let (exp_cmd_sn, max_cmd_sn) = (CmdSn(word(28)), CmdSn(word(32)));
         ensure(!exp_cmd_sn.precedes(self.exp_cmd_sn), || "ExpCmdSN goes back".to_owned())?;
         ensure(!max_cmd_sn.precedes(self.max_cmd_sn), || "MaxCmdSN goes back".to_owned())?;
+        // MaxCmdSN may be ExpCmdSN - 1: the window is closed.
         ensure(!max_cmd_sn.next().precedes(exp_cmd_sn), || {
             format!("MaxCmdSN is {} and ExpCmdSN {}: less than none is no window", max_cmd_sn.0, exp_cmd_sn.0)
         })?;
@@ -339,14 +345,14 @@ impl Session {
         Ok(parsed)
     }
 
-    /// A ping of the target that wants an answer has it, with its own tag and unit.
+    /// Answers a ping of the target with its Target Transfer Tag and LUN, unless it wants no answer.
     pub(crate) fn answer_ping(&mut self, ping: &NopIn) {
         if !ping.target_transfer_tag.is_reserved() {
             self.send_nop_out(ping.lun, InitiatorTaskTag::RESERVED, ping.target_transfer_tag, &[]);
         }
     }
 
-    /// An immediate NOP-Out.
+    /// Sends an immediate NOP-Out.
     pub(crate) fn send_nop(&mut self, initiator_task_tag: InitiatorTaskTag, data: &[u8]) {
         self.send_nop_out(Lun(0), initiator_task_tag, TargetTransferTag::RESERVED, data);
     }
@@ -365,7 +371,7 @@ impl Session {
         self.wire.send(&header, data);
     }
 
-    /// The target answers a ping: it is still there, and has said all that it had to.
+    /// Pings the target; the answer comes after all earlier answers.
     pub(crate) fn ping(&mut self) -> Found {
         let tag = self.next_tag();
         self.send_nop(InitiatorTaskTag(tag), b"conform");
@@ -378,15 +384,16 @@ impl Session {
     }
 }
 
-/// The portal of a TargetAddress, without its group.
+/// Returns the portal of a TargetAddress without its group tag.
 fn first_of(address: &str) -> String {
     address.split(',').next().unwrap_or_default().to_owned()
 }
 
-/// The StatSN of a PDU that carries a status.
+/// Returns the StatSN that the PDU consumes, if any.
 pub(crate) fn counted(pdu: &TargetPdu) -> Option<StatSn> {
     match pdu {
         TargetPdu::DataIn(p) => p.status.map(|status| status.stat_sn),
+        // An R2T and a ping of the target carry StatSN without consuming it.
         TargetPdu::R2t(_) => None,
         TargetPdu::NopIn(p) => (!p.initiator_task_tag.is_reserved()).then_some(p.stat_sn),
         TargetPdu::ScsiResponse(p) => Some(p.stat_sn),
@@ -399,7 +406,7 @@ pub(crate) fn counted(pdu: &TargetPdu) -> Option<StatSn> {
     }
 }
 
-/// Bytes that nobody can predict.
+/// Returns unpredictable bytes from the operating system.
 pub(crate) fn random() -> Found<[u8; 32]> {
     let mut bytes = [0; 32];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));

@@ -1,19 +1,19 @@
-//! What a target says without being asked: how its PDUs must be made.
+//! Format rules of PDUs that a target sends without a request.
 
 use crate::wire::Pdu;
 use crate::{Found, ensure};
 use iscsi::pdu::{AsyncEvent, Lun, NopIn, StatSn, TargetPdu};
 
-/// Byte ranges of an Asynchronous Message's header: AsyncVCode, Parameter1 to Parameter3, and those of no meaning.
+/// Byte ranges in the header of an Asynchronous Message: AsyncVCode, Parameter1 to Parameter3, and reserved bytes.
 const VENDOR_CODE: (usize, usize) = (37, 38);
 const FIRST: (usize, usize) = (38, 40);
 const SECOND: (usize, usize) = (40, 42);
 const THIRD: (usize, usize) = (42, 44);
 const RESERVED: [(usize, usize); 2] = [(20, 24), (44, 48)];
-/// The AsyncEvent of vendors.
+/// AsyncEvent code of vendor-specific events.
 const VENDOR_EVENT: u8 = 255;
 
-/// A ping or an Asynchronous Message is made as it must be; `next` is the StatSN that is due.
+/// Checks the format of a ping or an Asynchronous Message; `next` is the expected StatSN.
 ///
 /// *Source*: RFC 7143 §11.9, §11.19.
 pub(crate) fn well_made(parsed: &TargetPdu, pdu: &Pdu, next: StatSn) -> Found {
@@ -59,7 +59,7 @@ fn async_is_well_made(event: AsyncEvent, lun: Lun, pdu: &Pdu) -> Found {
     }
 }
 
-/// SenseLength, and so much sense behind it (RFC 7143 §11.9.4, §11.4.7.2).
+/// Checks that the data holds SenseLength and that many bytes of sense (RFC 7143 §11.9.4, §11.4.7.2).
 fn sense_is_whole(data: &[u8]) -> Found {
     let told = data.first_chunk().map_or(0, |length| usize::from(u16::from_be_bytes(*length)));
     ensure(told > 0 && data.len() >= told + 2, || {
@@ -107,7 +107,7 @@ mod tests {
         let vendor = AsyncEvent::Other { event: 255, vendor_code: 1, parameters: [1, 2, 3] };
         for event in asked.into_iter().chain([dropped, session_dropped, AsyncEvent::TasksTerminated, vendor]) {
             assert_eq!(judged(message(event), &[]), Ok(()), "{event:?}");
-            // The tag, and what is reserved behind it and at the end.
+            // The tag, and the reserved bytes after it and at the end.
             for at in [16, 20, 47] {
                 let mut header = message(event);
                 header[at] ^= 1;

@@ -1,4 +1,4 @@
-//! One TCP connection, PDU by PDU, with nothing added and nothing forgiven.
+//! TCP connection that sends and receives single PDUs; it adds nothing and tolerates no error.
 
 use crate::{Aim, Finding, Found};
 use iscsi::pdu::{Bhs, SegmentLengths, TargetPdu};
@@ -6,29 +6,29 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// How long silence is listened to before it is believed.
+/// Listening time after which silence counts as no answer.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
-/// The longest data segment that is taken.
+/// Upper bound of a received data segment, in bytes.
 const DATA_BYTES_MAX: usize = 1 << 20;
 
-/// A connection.
+/// TCP connection to a portal.
 pub(crate) struct Wire {
     stream: TcpStream,
-    /// How long an answer may take.
+    /// Response timeout.
     patience: Duration,
-    /// Which digests PDUs carry from now on, both ways.
+    /// Digests of the PDUs in both directions, off during the login.
     pub(crate) header_digest: bool,
     pub(crate) data_digest: bool,
 }
 
-/// A PDU of the target.
+/// PDU received from the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pdu {
     pub(crate) header: Bhs,
     pub(crate) data: Vec<u8>,
 }
 
-/// What came.
+/// Result of listening.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Pdu(Pdu),
@@ -44,12 +44,12 @@ impl Pdu {
 }
 
 impl Wire {
-    /// A connection to the portal.
+    /// Connects to the portal of `aim`.
     pub(crate) fn connect(aim: &Aim) -> Found<Self> {
         Self::connect_to(&aim.portal, aim.patience)
     }
 
-    /// The same to another portal.
+    /// Connects to a portal; tries each of its addresses.
     pub(crate) fn connect_to(portal: &str, patience: Duration) -> Found<Self> {
         let unreachable = |why: std::io::Error| Finding::Untried(format!("{portal} cannot be reached: {why}"));
         let mut last = Finding::Untried(format!("{portal} has no address"));
@@ -66,12 +66,12 @@ impl Wire {
         Err(last)
     }
 
-    /// A PDU with right digests is sent. A target that has closed the connection is found out by what it says next.
+    /// Sends a PDU with correct digests. Errors are ignored, because the next receive detects a closed connection.
     pub(crate) fn send(&mut self, header: &Bhs, data: &[u8]) {
         self.send_bytes(&self.framed(header, data));
     }
 
-    /// The bytes of a PDU.
+    /// Returns the bytes of a PDU with padding and digests.
     pub(crate) fn framed(&self, header: &Bhs, data: &[u8]) -> Vec<u8> {
         let mut bytes = header.to_vec();
         if self.header_digest {
@@ -80,6 +80,7 @@ impl Wire {
         let from = bytes.len();
         bytes.extend_from_slice(data);
         bytes.resize(from + data.len().next_multiple_of(4), 0);
+        // A PDU without data has no data digest (RFC 7143 §11.2).
         if self.data_digest && !data.is_empty() {
             let digest = digest(&bytes[from..]);
             bytes.extend_from_slice(&digest);
@@ -91,19 +92,19 @@ impl Wire {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// When what is due now has to be there.
+    /// Returns the deadline of a response that is requested now.
     pub(crate) fn patience_ends(&self) -> Instant {
         Instant::now() + self.patience
     }
 
-    /// The next PDU, which is due.
+    /// Receives the next PDU within the response timeout.
     pub(crate) fn expect(&mut self) -> Found<Pdu> {
         self.expect_by(self.patience_ends())
     }
 
-    /// The next PDU, which is due by then.
+    /// Receives the next PDU before `until`.
     pub(crate) fn expect_by(&mut self, until: Instant) -> Found<Pdu> {
-        // A socket takes no time-out of zero.
+        // A read timeout of zero is an error of the socket API.
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         match self.listen(left)? {
             Heard::Pdu(pdu) => Ok(pdu),
@@ -112,7 +113,7 @@ impl Wire {
         }
     }
 
-    /// What comes within this time.
+    /// Receives one PDU, or reports that none began within this time.
     pub(crate) fn listen(&mut self, within: Duration) -> Found<Heard> {
         let mut header = [0; 48];
         match self.fill(&mut header, within) {
@@ -121,6 +122,7 @@ impl Wire {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Ok(Heard::Silence);
             }
+            // A reset is the end of the connection, too.
             Err(_) => return Ok(Heard::Closed),
         }
         let lengths = SegmentLengths::parse(&header);
@@ -128,6 +130,7 @@ impl Wire {
             let told = self.rest(4)?;
             crate::ensure(told == digest(&header), || "its header digest is wrong".to_owned())?;
         }
+        // Before the memory is allocated: the length is the target's claim.
         crate::ensure(lengths.data_bytes <= DATA_BYTES_MAX, || {
             format!("it sends {} bytes at once", lengths.data_bytes)
         })?;
@@ -139,7 +142,7 @@ impl Wire {
         Ok(Heard::Pdu(Pdu { header, data: padded[..lengths.data_bytes].to_vec() }))
     }
 
-    /// The target closes the connection in time, whatever it says before; or says nothing more and keeps it.
+    /// Waits until the target closes the connection, ignoring PDUs; false when it stays silent and keeps it open.
     pub(crate) fn is_closed(&mut self) -> Found<bool> {
         loop {
             match self.listen(self.patience)? {
@@ -158,10 +161,11 @@ impl Wire {
         }
     }
 
-    /// False when the connection ends before the first byte.
+    /// Fills the buffer; returns false when the connection ends before the first byte.
     fn fill(&mut self, bytes: &mut [u8], within: Duration) -> std::io::Result<bool> {
         let mut at = 0;
         while at < bytes.len() {
+            // Only the first byte may be late; the rest of a PDU follows within the response timeout.
             self.stream.set_read_timeout(Some(if at == 0 { within } else { self.patience }))?;
             match self.stream.read(&mut bytes[at..])? {
                 0 if at == 0 => return Ok(false),
@@ -173,7 +177,7 @@ impl Wire {
     }
 }
 
-/// The CRC32C of some bytes, as PDUs carry it.
+/// Returns the CRC32C of `bytes` in the byte order of PDUs.
 fn digest(bytes: &[u8]) -> [u8; 4] {
     simd::crc32c::crc32c(bytes).to_le_bytes()
 }

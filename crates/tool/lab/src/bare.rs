@@ -1,7 +1,8 @@
-//! The bare socket: a server that moves as many bytes as iSCSI would, and does nothing else. What a target could be at best.
+//! Raw TCP server without iSCSI: the upper bound of what a target can achieve on this machine.
 //!
-//! As it comes it sends the same bytes again and again, which stay in the processor's cache. With a memory it sends those that
-//! lie where it is asked, and keeps what it is sent: what a target that keeps its data in memory could be at best.
+//! It moves as many bytes as iSCSI would, and does nothing else. By default it sends the same bytes again and again,
+//! which stay in the processor's cache. With a memory it sends the addressed bytes and stores the received ones: the
+//! upper bound of a target that keeps its data in memory. Run by `blockyard lab serve-bare`.
 
 use crate::drive::{HEADER_BYTES, WRITE};
 use anyhow::{Context, Result};
@@ -14,44 +15,45 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 
 const RECEIVE_BYTES: usize = 256 << 10;
-/// What answers are sent from: any bytes.
+/// Minimum size of the send memory in bytes, the longest command.
 const SEND_BYTES: usize = 4 << 20;
-/// Pieces of one call: as many as a target of ours gathers.
+/// Maximum number of buffers in one call, as many as our target gathers.
 const PIECES_MAX: usize = 128;
 const LISTENER: u64 = 0;
 
+/// Connection of a client.
 struct Peer {
     stream: TcpStream,
-    /// The bytes of a header that has not come whole.
+    /// Bytes of an incomplete header.
     header: Vec<u8>,
-    /// Bytes of a request's data that are still to come.
+    /// Bytes of a request's data that have not arrived yet.
     expected: usize,
-    /// Where in the memory those belong.
+    /// Address of those bytes in the memory.
     place: usize,
-    /// Bytes of answers that are still to go.
+    /// Bytes of answers that have not been sent yet.
     owed: usize,
-    /// Where in the memory they are, in order; nothing where it does not matter which they are.
+    /// Ranges of those bytes in the memory, in order; unused without a memory.
     pieces: VecDeque<Range<usize>>,
-    /// True while it is told when more can be sent.
+    /// True while the socket is registered for writability.
     blocked: bool,
 }
 
-/// What answers are made of.
+/// Memory that answers are sent from.
 struct Bytes {
     all: Vec<u8>,
-    /// False when it does not matter which bytes are sent, and none are kept.
+    /// False if neither addresses nor received bytes matter.
     placed: bool,
 }
 
 impl Bytes {
-    /// Where `len` bytes lie that are asked for at the address that `header` goes on with; never outside.
+    /// Returns the offset of `len` bytes at the address in the rest of `header`, clamped to the memory.
     fn place_of(&self, header: &[u8], len: usize) -> usize {
         let address = header.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         usize::try_from(address).unwrap_or(usize::MAX).min(self.all.len().saturating_sub(len))
     }
 }
 
-/// Serves until `listener` breaks; with `spin` it never sleeps, with `memory_bytes` it has a memory.
+/// Serves until `listener` fails; `spin` polls without sleeping, `memory_bytes` adds an addressable memory.
 ///
 /// *Errors*: no epoll, or no more connections.
 pub fn serve(listener: &TcpListener, spin: bool, memory_bytes: Option<usize>) -> Result<()> {
@@ -59,10 +61,11 @@ pub fn serve(listener: &TcpListener, spin: bool, memory_bytes: Option<usize>) ->
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&poll, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
     let mut received = vec![0; RECEIVE_BYTES];
-    // Room for the longest command; all of it is written once, as pages that nobody wrote are one page.
+    // Written once: pages that were never written are all the same zero page, which would stay in the cache.
     let all = vec![7; memory_bytes.unwrap_or(0).max(SEND_BYTES)];
     let mut bytes = Bytes { all, placed: memory_bytes.is_some() };
     let (mut peers, mut next) = (BTreeMap::new(), LISTENER + 1);
+    // A timeout of zero makes `epoll_wait` return immediately; none blocks.
     let timeout = spin.then_some(Timespec { tv_sec: 0, tv_nsec: 0 });
     let mut events = Vec::with_capacity(1024);
     loop {
@@ -82,6 +85,7 @@ pub fn serve(listener: &TcpListener, spin: bool, memory_bytes: Option<usize>) ->
             let blocked = peer.owed > 0;
             if !alive {
                 peers.remove(&key);
+            // Re-registered only on a change: with data to send nothing is received, so that memory stays bounded.
             } else if blocked != peer.blocked {
                 peer.blocked = blocked;
                 let interest = if blocked { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
@@ -100,7 +104,7 @@ fn accept(listener: &TcpListener, poll: impl AsFd, peers: &mut BTreeMap<u64, Pee
         };
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        // The machine's default may be meant for long lines; where there is no cubic, it stays.
+        // The machine's default may be meant for long distances. Without cubic in the kernel, the default stays.
         let _ = rustix::net::sockopt::set_tcp_congestion(&stream, "cubic");
         epoll::add(&poll, &stream, epoll::EventData::new_u64(*next), epoll::EventFlags::IN)?;
         let (header, pieces) = (Vec::new(), VecDeque::new());
@@ -110,8 +114,9 @@ fn accept(listener: &TcpListener, poll: impl AsFd, peers: &mut BTreeMap<u64, Pee
 }
 
 impl Peer {
-    /// Receives once and sends what is owed; false when the connection is over.
+    /// Receives once and sends pending data; returns false if the connection is over.
     fn turn(&mut self, received: &mut [u8], bytes: &mut Bytes) -> bool {
+        // Nothing is read while answers are pending: a client that does not read cannot make the server buffer more.
         if self.owed == 0 {
             match self.stream.read(received) {
                 Ok(0) => return false,
@@ -155,7 +160,7 @@ impl Peer {
                 come = rest;
                 continue;
             }
-            // Headers mostly come whole, and are read where they lie.
+            // Headers mostly arrive complete, and are then read in place.
             if let Some((header, rest)) = come.split_first_chunk().filter(|_| self.header.is_empty()) {
                 self.handle(header, bytes);
                 come = rest;
@@ -178,6 +183,7 @@ impl Peer {
         }
         self.expected -= data.len();
         if self.expected == 0 {
+            // The answer to a write is a header alone.
             self.owe(0..HEADER_BYTES, bytes);
         }
     }
@@ -227,7 +233,7 @@ mod tests {
         stream.write_all(&request(WRITE, MIB as u32, 5 * MIB)).expect("sent");
         stream.write_all(&data).expect("sent");
         stream.read_exact(&mut answer).expect("answered");
-        // What is asked for behind the end is at the end.
+        // A request beyond the end is served at the end.
         for (from, expected) in [(5 * MIB, &data[..4096]), (5 * MIB + 512, &data[512..4608]), (100 * MIB, &[7; 4096])] {
             stream.write_all(&request(READ, 4096, from)).expect("sent");
             let mut answer = vec![0; HEADER_BYTES + 4096];

@@ -1,5 +1,4 @@
-//! Programs that we start: run to their end within a time limit, or kept in the background and ended
-//! by their own process id.
+//! Child processes: run to their end within a time limit, or in the background and ended by their own process ID.
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,22 +10,22 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The most that a program may write until it counts as one that never ends.
+/// Limit of a program's output in bytes, beyond which it counts as endless.
 const SAID_BYTES_MAX: u64 = 64 << 20;
-/// How often what it has written is measured.
+/// Interval at which the output is measured.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How a program that had a time limit ended.
+/// Result of a program with a time limit.
 #[derive(Debug)]
 pub struct Ended {
-    /// `None` when the limit passed, or it wrote without end, and it was killed.
+    /// Exit status; `None` if it was killed for exceeding the time or output limit.
     pub status: Option<ExitStatus>,
-    /// What it wrote to standard output and standard error, in its order.
+    /// Standard output and standard error, interleaved in order.
     pub said: String,
 }
 
 impl Ended {
-    /// True when it ended by itself and said success.
+    /// Returns true if it ended by itself with success.
     pub fn well(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
@@ -36,8 +35,9 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// Waits until the child has ended; false when `limit` passed first, or it wrote too much into `said`.
+/// Waits for the end of the child; false if `limit` passed first, or the output in `said` exceeded its limit.
 fn ends_within(child: &Child, limit: Duration, said: Option<&fs::File>) -> Result<bool> {
+    // A pidfd: unlike `waitpid` it has a timeout, and unlike a signal handler it needs no global state.
     let fd = pidfd_open(pid_of(child), PidfdFlags::empty()).context("cannot watch a child")?;
     let until = Instant::now() + limit;
     loop {
@@ -57,13 +57,14 @@ fn ends_within(child: &Child, limit: Duration, said: Option<&fs::File>) -> Resul
     }
 }
 
-/// The program has ended, by itself or, when `limit` had passed, by a kill of its process group.
+/// Runs the program until it ends, or until `limit` has passed and its process group is killed.
 pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
+    // A file instead of a pipe: the child never blocks on it, and no thread has to read it.
     let mut said = nameless_file()?;
     command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?).process_group(0);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
     let in_time = ends_within(&child, limit, Some(&said))?;
-    // What it left behind in its group ends with it.
+    // Kills the remaining processes of its group.
     let _ = kill_process_group(pid_of(&child), Signal::KILL);
     let status = child.wait()?;
     said.rewind()?;
@@ -72,7 +73,7 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
     Ok(Ended { status: in_time.then_some(status), said: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
-/// This program runs once more, told `--inside`, in a network namespace of its own; true when it ended well there.
+/// Runs this program again with `--inside` in a network namespace of its own; returns its success.
 pub fn again_in_own_network() -> Result<bool> {
     let status = Command::new("unshare")
         .arg("--net")
@@ -84,7 +85,7 @@ pub fn again_in_own_network() -> Result<bool> {
     Ok(status.success())
 }
 
-/// What the program wrote, when it succeeded within `limit`.
+/// Returns the output of a program that must succeed within `limit`.
 pub fn output_of(command: &mut Command, limit: Duration) -> Result<String> {
     let ended = run_within(command, limit)?;
     if !ended.well() {
@@ -94,13 +95,13 @@ pub fn output_of(command: &mut Command, limit: Duration) -> Result<String> {
     Ok(ended.said)
 }
 
-/// A file without a name, gone when it is closed.
+/// Creates an anonymous file in memory.
 fn nameless_file() -> Result<fs::File> {
     use rustix::fs::{MemfdFlags, memfd_create};
     Ok(memfd_create("said", MemfdFlags::CLOEXEC).context("cannot make a place for output")?.into())
 }
 
-/// A program in the background; ended when this is dropped.
+/// Background process, ended on drop.
 #[derive(Debug)]
 pub struct Background {
     child: Child,
@@ -108,7 +109,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// The program runs, and writes what it has to say to `log`.
+    /// Starts the program with its output appended to `log`.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let out = fs::OpenOptions::new().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
@@ -117,24 +118,24 @@ impl Background {
         Ok(Self { child, name })
     }
 
-    /// Its process id.
+    /// Returns the process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// True while it runs.
+    /// Returns true while the process is running.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Ends it in the way that nothing can catch, as a power cut would.
+    /// Kills the process by SIGKILL, which it cannot handle, like a power loss.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Asks it to end, and waits.
+    /// Asks the process to end by SIGTERM, and waits up to `limit`.
     pub fn stop(&mut self, limit: Duration) -> Result<ExitStatus> {
         if self.is_alive() {
             kill_process(pid_of(&self.child), Signal::TERM)?;
@@ -149,7 +150,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Whatever goes wrong here has been said elsewhere or does not matter any more.
+        // An error was reported elsewhere, or no longer matters.
         let _ = self.stop(Duration::from_secs(5));
     }
 }

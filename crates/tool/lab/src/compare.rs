@@ -1,4 +1,4 @@
-//! Two things that were measured in the same rounds: how many times the one is the other, and whether that is more than chance.
+//! Comparison of two things measured in the same rounds: their ratio, and whether it exceeds chance.
 
 use crate::figure::{Measure, Sense, holds};
 use crate::run::{Measured, Run};
@@ -7,58 +7,60 @@ use std::collections::BTreeMap;
 use std::f64::consts::LN_2;
 use std::fmt;
 
-/// The fewest rounds whose interval holds the true median ratio 95 times out of a hundred.
+/// Fewest rounds whose interval contains the true median ratio with a probability of 95 %.
 pub const ROUNDS_MIN: usize = 6;
-/// How often an interval of [`ROUNDS_MIN`] rounds or more holds the true median, at the least.
+/// Minimum confidence of an interval of [`ROUNDS_MIN`] rounds or more.
 const CONFIDENCE: f64 = 0.95;
 
-/// How many times one thing is the other.
+/// Ratio of two things.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratio {
-    /// Of each round.
+    /// Ratio in each round.
     pub rounds: Vec<f64>,
-    /// Their median.
+    /// Median of the rounds.
     pub median: f64,
-    /// The lower end of the interval that holds the true median ratio.
+    /// Lower end of the confidence interval of the median.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the confidence interval.
     pub high: f64,
-    /// How likely it holds it, from 0 to 1.
+    /// Confidence, from 0 to 1.
     pub confidence: f64,
 }
 
-/// What a ratio shows.
+/// Conclusion from a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The first is better.
+    /// The first one is better.
     Better,
-    /// The first is worse.
+    /// The first one is worse.
     Worse,
-    /// Either may be.
+    /// The interval contains 1.
     NotShown,
 }
 
-/// One point that both have, in one measure.
+/// Comparison of one point in one measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Where it lies, on the axes that are not compared.
+    /// Labels on the axes that are not compared.
     pub labels: BTreeMap<String, String>,
-    /// In what.
+    /// Measure of the comparison.
     pub measure: Measure,
-    /// The first through the second; nothing where one of them was not measured.
+    /// First divided by second; none if either was not measured.
     pub ratio: Option<Ratio>,
 }
 
 impl Ratio {
-    /// The ratio of two things of which each round measured both; nothing without a round that has both, or where a value is
-    /// not above zero.
+    /// Returns the ratio of two things that were both measured in each round; none without such a round, or if a value
+    /// is not positive.
     ///
-    /// *Shape*: the values of round `i` are `first[i]` and `second[i]`. The interval lies between two of the ratios, and its
-    /// confidence is exact whatever they scatter like, as long as rounds do not depend on each other. It is 95 % or a little
-    /// more from [`ROUNDS_MIN`] rounds on; fewer give what there is, from the least to the greatest: `1 - 2^(1-n)`.
+    /// *Shape*: the values of round `i` are `first[i]` and `second[i]`. The interval lies between two of the ratios,
+    /// and its confidence is exact for any distribution, as long as rounds are independent. It is 95 % or slightly more
+    /// from [`ROUNDS_MIN`] rounds on; fewer rounds give the range from least to greatest, with a confidence of `1 -
+    /// 2^(1-n)`.
     ///
-    /// *Source*: the sign test turned around (Conover, Practical Nonparametric Statistics, 3.2). A bootstrap of the median of so
-    /// few rounds holds the true one less often than it says: 87 times in a hundred of seven rounds, for 95.
+    /// *Source*: the inverted sign test (Conover, Practical Nonparametric Statistics, 3.2). A bootstrap of the median
+    /// of so few rounds contains the true one less often than claimed: 87 times in a hundred for seven rounds, instead
+    /// of 95.
     #[must_use]
     pub fn of(first: &[f64], second: &[f64]) -> Option<Self> {
         let rounds: Vec<f64> = first.iter().zip(second).map(|(first, second)| first / second).collect();
@@ -73,10 +75,11 @@ impl Ratio {
         Some(Self { rounds, median, low, high, confidence })
     }
 
-    /// What it shows of a measure.
+    /// Returns the conclusion for a measure.
     #[must_use]
     pub fn verdict(&self, measure: Measure) -> Verdict {
         let holds_one = self.low <= 1.0 && 1.0 <= self.high;
+        // A single round has no interval.
         if holds_one || self.rounds.len() < 2 {
             Verdict::NotShown
         } else if measure.sense().better(self.median, 1.0) {
@@ -86,7 +89,7 @@ impl Ratio {
         }
     }
 
-    /// All of it in words: `faster: 1.20 times (1.15 to 1.24, 95 % of 12 rounds)`.
+    /// Formats the comparison: `faster: 1.20 times (1.15 to 1.24, 95 % of 12 rounds)`.
     #[must_use]
     pub fn sentence(&self, measure: Measure) -> String {
         let word = measure.sense().word(self.verdict(measure));
@@ -116,13 +119,13 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// A ratio with the digits that say something.
+/// Formats a ratio with its significant digits.
 fn places(ratio: f64) -> String {
     if ratio >= 10.0 { format!("{ratio:.1}") } else { format!("{ratio:.3}") }
 }
 
 impl Sense {
-    /// A verdict in a word.
+    /// Returns the word for a verdict.
     #[must_use]
     pub fn word(self, verdict: Verdict) -> &'static str {
         match (self, verdict) {
@@ -137,19 +140,20 @@ impl Sense {
     }
 }
 
-/// What one point is of another of the same run.
+/// Compares one point with another of the same run.
 #[must_use]
 pub fn points(first: &Measured, second: &Measured, measure: Measure) -> Option<Ratio> {
     let values =
         |measured: &Measured| measured.samples.iter().map(|sample| measure.of(&measured.point, sample)).collect();
     let (first, second): (Vec<_>, Vec<_>) = (values(first), values(second));
+    // Only rounds with both values count.
     let both: Vec<(f64, f64)> = first.into_iter().zip(second).filter_map(|(first, second)| first.zip(second)).collect();
     let (first, second): (Vec<f64>, Vec<f64>) = both.into_iter().unzip();
     Ratio::of(&first, &second)
 }
 
-/// The points of `first` through the points of `second` that lie at the same labels, for each measure. Rounds are paired by
-/// their number: what two runs had in common at a time is only known of runs that were made in turn.
+/// Compares the points of `first` with the points of `second` at the same labels, for each measure. Rounds are paired
+/// by number; only rounds of runs that were made alternately have the conditions in common.
 #[must_use]
 pub fn runs(first: &Run, second: &Run, measures: &[Measure]) -> Vec<Row> {
     let pairs = first.points.iter().filter_map(|one| {
@@ -159,9 +163,9 @@ pub fn runs(first: &Run, second: &Run, measures: &[Measure]) -> Vec<Row> {
     rows(pairs, measures)
 }
 
-/// The points at one label of an axis through those at another one, for each measure.
+/// Compares the points at one label of an axis with those at another label, for each measure.
 ///
-/// *Errors*: the axis or a label of it is not in the run; the labels that are there are named.
+/// *Errors*: the run has no such axis or label; the existing labels are named.
 pub fn labels(run: &Run, axis: &str, first: &str, second: &str, measures: &[Measure]) -> Result<Vec<Row>> {
     let known =
         run.scenario.axes.iter().find(|known| known.name == axis).map(|known| known.labels()).unwrap_or_default();
@@ -177,6 +181,7 @@ pub fn labels(run: &Run, axis: &str, first: &str, second: &str, measures: &[Meas
     let pairs = run.points.iter().filter(|one| holds(&one.labels, &at(first))).filter_map(|one| {
         let mut rest = one.labels.clone();
         rest.remove(axis);
+        // The counterpart has the same labels on all other axes.
         let other = run.points.iter().find(|other| holds(&other.labels, &at(second)) && holds(&other.labels, &rest))?;
         Some((rest, one, other))
     });
@@ -193,14 +198,17 @@ fn rows<'a>(
     rows.collect()
 }
 
-/// The narrowest interval from one of `count` sorted values to its counterpart at the other end that holds the median of what
-/// they are drawn from at least 95 times in a hundred, or else the widest there is: the index of its lower end, and how often it
-/// holds it. The median is below the value of rank `k` as often as fewer than `k` of `count` coins fall on one side.
+/// Returns the rank of the interval's lower end in `count` sorted values, and its confidence: the narrowest symmetric
+/// interval that contains the median with a probability of at least 95 %, or else the widest one.
+///
+/// The median is below the value of rank `k` with the probability that fewer than `k` of `count` fair coins fall on one
+/// side.
 fn rank(count: usize) -> (usize, f64) {
+    // As logarithms: `2^-count` underflows for large counts.
     let mut ways = -(count as f64) * LN_2;
     let (mut index, mut below) = (0, ways.exp());
     loop {
-        // From the ways to have `index` coins on one side, as a logarithm, to those for one more.
+        // From the binomial coefficient for `index` coins to the one for one more.
         ways += ((count - index) as f64 / (index + 1) as f64).ln();
         let next = below + ways.exp();
         if 1.0 - 2.0 * next < CONFIDENCE {
@@ -210,7 +218,7 @@ fn rank(count: usize) -> (usize, f64) {
     }
 }
 
-/// The middle of what is sorted; of two in the middle the mean.
+/// Returns the median of sorted values; the mean of the middle two for an even count.
 ///
 /// *Panics*: without a value.
 #[must_use]

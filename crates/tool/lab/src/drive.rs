@@ -1,5 +1,8 @@
-//! Keeps a load up: every session is a task that submits what its pace allows, sends it in one call, receives in one, and
-//! takes what has ended. Generic over the world, so that a simulated one drives the same code.
+//! Load generator: a task per session submits commands at the pace of the load, sends and receives in one call each,
+//! and collects completions.
+//!
+//! Called by `measure` on a thread of its own. Generic over the world, so that the simulator runs the same code. It
+//! must not measure anything but the load itself; CPU and memory are read by `meter`.
 
 mod bare;
 mod bundle;
@@ -29,28 +32,28 @@ use std::rc::Rc;
 use std::task::Poll;
 use workload::Workloads;
 
-/// Bytes of a command that fills a unit, or reads it back.
+/// Bytes of a command of a sequential fill or read-back.
 const WALK_BYTES: u64 = 256 << 10;
-/// How many of those are under way.
+/// Queue depth of a fill or read-back.
 const WALK_DEPTH: u32 = 8;
 
 type Judge = Rc<RefCell<Ledger>>;
 
-/// The way to the units.
+/// Transport to the units.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// Sessions, one for each login; they are dealt over the units before.
+    /// iSCSI sessions, one for each login, already dealt over the units.
     Iscsi(Vec<Login>),
-    /// Sockets to a server of bare bytes, and the bytes of the unit that it stands for.
+    /// Raw TCP connections to a server, and the size in bytes of the unit that it stands for.
     Bare(SocketAddr, u64),
-    /// Files or disks, each opened once; the sessions are dealt over them.
+    /// Files or disks, each opened once; sessions are dealt over them.
     Device(Vec<String>),
 }
 
-/// Measures `point` on `way` once: fills the units where they are to be `fresh`, logs in, warms up, measures, waits until the last
-/// command has ended, and reads everything back where it is to be proved.
+/// Measures `point` once: fills the units if they are `fresh`, logs in, warms up, measures, drains, and reads
+/// everything back if it is verified.
 ///
-/// *Errors*: no load, a session that broke, a command that does not fit the unit.
+/// *Errors*: an invalid load, a broken session, or a command that does not fit the unit.
 pub async fn run<W: World>(
     world: &W,
     point: &Point,
@@ -71,8 +74,9 @@ pub async fn run<W: World>(
     if fresh {
         walk(world, point, &ends, 0, &mut judges).await.context("cannot fill the units")?;
     }
-    // Not before: to fill slow units takes longer than a target waits for a session that says nothing.
+    // Logged in only after the fill, which can take longer than a target's timeout for a silent session.
     let units = ends.open(world, point.all_sessions(), false).await?;
+    // Ledgers are created in the order of units, before sessions share them.
     units.iter().take(distinct as usize).enumerate().for_each(|(index, unit)| drop(judges.of_unit(index, unit)));
     let from = world.now() + point.warm_up.duration();
     let window = Window { from, to: from + point.span.duration() };
@@ -85,27 +89,30 @@ pub async fn run<W: World>(
             Some(judge) => source.judged_by(judge),
             None => source,
         };
+        // The units are dealt over sessions, so several sessions may share a ledger.
         let (tell, told) = mailbox::channel();
         let (inside, metered, broken) = (world.clone(), metered.clone(), broken.clone());
         world.spawn(async move {
             match unit.drive(&inside, source, Some(&metered)).await {
-                // Nobody waits any more where another session has failed.
+                // The receiver is gone if another session has failed.
                 Ok(ended) => drop(tell.send(ended)),
                 Err(error) => broken.raise(error),
             }
         });
         running.push(told);
     }
+    // The meters are read at the limits of the window, while the load is running.
     broken.unless(world.sleep_until(window.from)).await?;
     let before = meter.read()?;
     broken.unless(world.sleep_until(window.to)).await?;
     let after = meter.read()?;
+    // From here on sessions may log out: the meters need their sockets no longer.
     metered.raise();
     let mut sessions = Vec::new();
     for session in running {
         sessions.push(broken.unless(session.receive()).await?.context("a session's task is gone")?);
     }
-    // The meters may be waited for now that nobody else waits.
+    // Joins the threads of the meters, which nothing else waits for now.
     let mut sample = workloads.sample(window, after.since(before), sessions);
     if point.verify {
         walk(world, point, &ends, 100, &mut judges).await.context("cannot read the units back")?;
@@ -116,8 +123,8 @@ pub async fn run<W: World>(
     Ok(sample)
 }
 
-/// Why the units had better not be written to: hosts have registered keys with one of them or reserved it, or it holds data, in its
-/// first MiB or its last.
+/// Returns the reason why the units should not be written to: registered keys, a reservation, or data in the first or
+/// last MiB.
 ///
 /// *Errors*: as [`run`].
 pub async fn in_use<W: World>(world: &W, point: &Point, way: &Way) -> Result<Option<String>> {
@@ -130,17 +137,17 @@ pub async fn in_use<W: World>(world: &W, point: &Point, way: &Way) -> Result<Opt
     Ok(None)
 }
 
-/// The ledgers of the units, each made when its unit is first seen.
+/// Ledgers of the units, each created when its unit is first used.
 struct Judges {
-    /// The seed of the stamps; nothing where nobody is judged.
+    /// Seed of the stamps; none without verification.
     of: Option<u64>,
     ledgers: Vec<Judge>,
 }
 
 impl Judges {
-    /// Those of a run, whose units are `fresh` or hold what somebody has left there.
+    /// Prepares ledgers for a run whose units are `fresh`, or hold other data.
     fn new<W: World>(world: &W, point: &Point, fresh: bool, seed: u64) -> Self {
-        // What an earlier run has left on a unit that is not filled is nobody's of this one.
+        // On a unit that is not filled, stamps of earlier runs must not count as this run's.
         let mut unique = [0; 8];
         if !fresh {
             world.random(&mut unique);
@@ -148,7 +155,7 @@ impl Judges {
         Self { of: point.verify.then_some(seed ^ u64::from_be_bytes(unique)), ledgers: Vec::new() }
     }
 
-    /// The ledger of unit `index`. Units are seen in their order.
+    /// Returns the ledger of unit `index`. Units must be used in their order.
     fn of_unit<W: World>(&mut self, index: usize, unit: &Unit<W>) -> Option<Judge> {
         let seed = self.of?;
         if self.ledgers.len() == index {
@@ -158,7 +165,7 @@ impl Judges {
     }
 }
 
-/// Writes or reads every unit from end to end once, one session for each.
+/// Writes or reads every unit sequentially once, with one session per unit.
 async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8, judges: &mut Judges) -> Result<()> {
     let once = Point {
         pattern: Pattern::Sequential,
@@ -171,6 +178,7 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
         ..point.clone()
     };
     let units = ends.units(point);
+    // No end: the source ends after one pass.
     let window = Window { from: world.now(), to: Time(u64::MAX) };
     for index in 0..units {
         let unit = ends.open_one(world, index, true).await?;
@@ -187,14 +195,14 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
     Ok(())
 }
 
-/// A session, ready for its load.
+/// Session, ready for its load.
 enum Unit<W: World> {
     Iscsi(Box<iscsi::Session<W>>),
     Bare(bare::Session<W>),
     Device(Rc<W::Disk>),
 }
 
-/// The way to the units, with what is opened once and held.
+/// Transport to the units, with the resources that are opened once.
 enum Ends<'a, W: World> {
     Iscsi(&'a [Login]),
     Bare(SocketAddr, u64),
@@ -210,7 +218,7 @@ impl<'a, W: World> Ends<'a, W> {
         })
     }
 
-    /// The first `sessions` sessions, dealt over the units; those that walk are others than those that load.
+    /// Opens `sessions` sessions, dealt over the units; those of a fill have other identities than those of the load.
     async fn open(&self, world: &W, sessions: u32, walk: bool) -> Result<Vec<Unit<W>>> {
         let mut units = Vec::new();
         for index in 0..sessions {
@@ -219,11 +227,12 @@ impl<'a, W: World> Ends<'a, W> {
         Ok(units)
     }
 
-    /// Session `index` of those.
+    /// Opens session `index`.
     async fn open_one(&self, world: &W, index: u32, walk: bool) -> Result<Unit<W>> {
         Ok(match self {
             Self::Iscsi(logins) => {
                 let login = logins.get(index as usize).context("there are more sessions than logins")?;
+                // Another ISID, so that the session of the load does not reinstate that of the fill (RFC 7143 §6.3.5).
                 let session = if walk { login.session ^ 0x8000 } else { login.session };
                 Unit::Iscsi(Box::new(iscsi::Session::log_in(world, &Login { session, ..login.clone() }).await?))
             }
@@ -232,7 +241,7 @@ impl<'a, W: World> Ends<'a, W> {
         })
     }
 
-    /// How many units the sessions of `point` are dealt over.
+    /// Returns the number of units that the sessions of `point` are dealt over.
     fn units(&self, point: &Point) -> u32 {
         let there = match self {
             Self::Iscsi(_) => point.luns.max(1),
@@ -266,7 +275,7 @@ impl<W: World> Unit<W> {
         Ok(())
     }
 
-    /// Why it had better not be written to.
+    /// Returns the reason why the unit should not be written to.
     async fn in_use(&mut self, world: &W) -> Result<Option<String>> {
         const LOOK_BYTES: u64 = 1 << 20;
         if let Some(why) = self.owners(world).await.context("cannot ask who uses it")? {
@@ -274,6 +283,7 @@ impl<W: World> Unit<W> {
         }
         let bytes = self.bytes();
         let look = LOOK_BYTES.min(bytes);
+        // File systems and RAID keep metadata at one end or the other.
         for from in [0, bytes - look] {
             let data = self.read(world, from, look).await.context("cannot look what is there")?;
             if let Some(at) = data.iter().position(|&byte| byte != 0) {
@@ -283,7 +293,7 @@ impl<W: World> Unit<W> {
         Ok(None)
     }
 
-    /// Why it is somebody else's, as far as it can be asked.
+    /// Returns the reservation or registration of another host, if the transport can report one.
     async fn owners(&mut self, world: &W) -> Result<Option<String>> {
         match self {
             Self::Iscsi(session) => reservations::owners(session, world).await,
@@ -291,7 +301,7 @@ impl<W: World> Unit<W> {
         }
     }
 
-    /// The `len` bytes from `from` on.
+    /// Reads `len` bytes from `from` on.
     async fn read(&mut self, world: &W, from: u64, len: u64) -> Result<Vec<u8>> {
         match self {
             Self::Iscsi(session) => session.read(world, from, len).await,
@@ -300,11 +310,13 @@ impl<W: World> Unit<W> {
         }
     }
 
-    /// Its commands, when the source is over and, where that is waited for, the meters have been read.
+    /// Runs the source to its end and returns the number of counted commands; waits for the last reading of the meters
+    /// before the session ends.
     async fn drive(self, world: &W, mut source: Source, metered: Option<&Metered>) -> Result<u64> {
         match self {
             Self::Iscsi(mut session) => {
                 let ended = session.drive(world, &mut source).await?;
+                // The kernel's counters of a socket disappear with it, so the connection stays until they were read.
                 Metered::wait(metered.filter(|_| ended > 0)).await;
                 session.log_out(world).await?;
                 Ok(ended)
@@ -319,7 +331,7 @@ impl<W: World> Unit<W> {
     }
 }
 
-/// What the first session that failed has said. A load that has lost one is not what was to be measured.
+/// First error of any session. A load that has lost a session is not the one to be measured.
 #[derive(Default)]
 struct Broken {
     error: RefCell<Option<anyhow::Error>>,
@@ -332,7 +344,7 @@ impl Broken {
         self.news.raise();
     }
 
-    /// What `awaited` gives.
+    /// Returns the result of `awaited`.
     ///
     /// *Errors*: a session has failed, before or meanwhile.
     async fn unless<T>(&self, awaited: impl Future<Output = T>) -> Result<T> {
@@ -346,7 +358,7 @@ impl Broken {
     }
 }
 
-/// Whether the meters have been read for the last time: connections are there until then.
+/// Flag that the meters have been read for the last time; connections stay open until then.
 #[derive(Default)]
 struct Metered {
     done: Cell<bool>,

@@ -1,7 +1,7 @@
-//! What limits a point, how that is known, and what to change: `blockyard lab explain`.
+//! Bottleneck analysis of a point: limit, evidence and remedy (`blockyard lab explain`).
 //!
-//! Rules over the figures of a sample, in this order: a load that asks for no more; a thread or a core that is full; a disk or a
-//! line that is full; a window that is; then the depth, when nothing is near its end. What the figures do not show is said.
+//! Pure rules over the figures of a sample, in this order: a load that asks for no more; a saturated thread or core; a
+//! saturated disk or link; a full window; then the depth, if nothing is near saturation. Missing figures are reported.
 
 mod change;
 mod figures;
@@ -12,92 +12,93 @@ use figures::{Figures, Use};
 use serde::Serialize;
 use std::fmt;
 
-/// From here on a thread or a core is full.
+/// Utilization from which a thread or core counts as saturated.
 const CPU_FULL: f64 = 0.9;
-/// From here on a disk or a line is.
+/// Utilization from which a disk or link counts as saturated.
 const WAY_FULL: f64 = 0.85;
-/// Up to here nothing is near its end.
+/// Utilization up to which nothing is near saturation.
 const SLACK: f64 = 0.75;
-/// A window that was full so much of the time is what was waited for.
+/// Share of the time from which a full window counts as the bottleneck.
 const WINDOW_FULL: f64 = 0.2;
-/// So little less than what was asked for is all of it; of few commands chance takes more.
+/// Relative shortfall up to which the requested rate counts as achieved; with few commands, chance allows more.
 const SHORT: f64 = 0.02;
-/// Operations of members for a write, above which parity is what they are for: a copy on two disks makes two.
+/// Member operations per write above which they are due to parity: a mirror makes two.
 const PARITY_OPERATIONS: f64 = 2.5;
 
-/// What a point was limited by.
+/// Bottleneck of a point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Limit {
     /// The load asks for no more.
     Load,
-    /// Too few commands are under way.
+    /// Too few commands in flight.
     Depth,
-    /// The thread that makes the load.
+    /// Thread that generates the load.
     Initiator,
-    /// A thread of the target.
+    /// Thread of the target.
     Thread {
-        /// Its name, with the daemon's number where there are several.
+        /// Name, with the daemon's number if there are several.
         name: String,
     },
-    /// A core for which threads queue.
+    /// Core that threads queue for.
     Core {
-        /// Its number.
+        /// Number of the core.
         core: u32,
     },
-    /// Programs that are no part of the measurement.
+    /// Programs outside of the measurement.
     Others,
-    /// A disk.
+    /// Disk.
     Disk {
-        /// Its name.
+        /// Name of the disk.
         name: String,
     },
-    /// What a small write costs in a parity array.
+    /// Cost of small writes in a parity array.
     Parity {
-        /// What that fills: a disk or a thread.
+        /// Disk or thread that is saturated by it.
         of: String,
     },
-    /// A network interface.
+    /// Network interface.
     Nic {
-        /// Its name.
+        /// Name of the interface.
         name: String,
     },
-    /// The commands that the target admits at once.
+    /// Command window of the target (MaxCmdSN).
     CommandWindow,
-    /// What a TCP receiver takes at once.
+    /// TCP receive window.
     ReceiveWindow {
-        /// True when the target is the receiver.
+        /// True if the target is the receiver.
         server: bool,
     },
-    /// What a TCP sender keeps at once.
+    /// TCP send buffer.
     SendBuffer {
-        /// True when the target is the sender.
+        /// True if the target is the sender.
         server: bool,
     },
-    /// The evidence does not suffice.
+    /// The evidence is insufficient.
     NotShown,
 }
 
-/// The limit of a point, with what shows it.
+/// Bottleneck of a point, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// What it is.
+    /// Bottleneck.
     pub limit: Limit,
-    /// Sentences with figures.
+    /// Evidence, as sentences with figures.
     pub evidence: Vec<String>,
-    /// What would move it.
+    /// Remedies.
     pub change: Vec<String>,
-    /// What no meter saw, and may be the limit as well.
+    /// Quantities that no meter covers, and that may be the bottleneck as well.
     pub unseen: Vec<String>,
-    /// In how many rounds it was the same, and of how many.
+    /// Number of rounds with the same bottleneck, and number of all rounds.
     pub rounds: (usize, usize),
 }
 
-/// What limited a point on this machine, as its round of median speed shows it; nothing where it was not measured.
+/// Explains a point by its round of median speed; none if it was not measured.
 #[must_use]
 pub fn explain(measured: &Measured, machine: &Machine) -> Option<Explanation> {
     let mut rounds: Vec<&Sample> = measured.samples.iter().collect();
     rounds.sort_by(|one, other| one.iops().total_cmp(&other.iops()));
+    // The median round: its figures belong together, unlike medians of single figures.
     let sample = *rounds.get(rounds.len().checked_sub(1)? / 2)?;
     let explanation = explain_one(&measured.point, sample, machine);
     let same = rounds
@@ -127,7 +128,8 @@ fn explain_one(point: &Point, sample: &Sample, machine: &Machine) -> Explanation
     Explanation { limit, evidence, change, unseen, rounds: (1, 1) }
 }
 
-/// The first rule that holds, and what it is about.
+/// Returns the first rule that holds, with its evidence.
+// The order matters: a window that is full because a CPU behind it is saturated is an effect, not a cause.
 fn limit(figures: &Figures<'_>) -> (Limit, Vec<String>) {
     let rules = [all_that_is_asked, full_cpu, full_way, full_window, too_few];
     rules.iter().find_map(|rule| rule(figures)).unwrap_or_else(|| {
@@ -138,9 +140,10 @@ fn limit(figures: &Figures<'_>) -> (Limit, Vec<String>) {
     })
 }
 
-/// Commands come when they are due, or slots think, and the target keeps up.
+/// Rule: the load is paced by due times or think time, and the target keeps up.
 fn all_that_is_asked(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
     let asked = figures.asked?;
+    // Three standard deviations of a Poisson count, relative to it.
     let chance = 3.0 / (asked * figures.sample.seconds).sqrt();
     if figures.iops < asked * (1.0 - SHORT.max(chance)) {
         return None;
@@ -164,7 +167,7 @@ fn full_way(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
     Some(with_parity(figures, fullest, evidence))
 }
 
-/// What is full is full of parity where each write makes many operations.
+/// Attributes saturation to parity if each write makes many operations.
 fn with_parity(figures: &Figures<'_>, fullest: &Use, mut evidence: Vec<String>) -> (Limit, Vec<String>) {
     if figures.operations_per_write.is_none_or(|operations| operations < PARITY_OPERATIONS) {
         return (fullest.limit.clone(), evidence);
@@ -206,11 +209,12 @@ fn full_window(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
     })
 }
 
-/// Little's law: commands under way are rate times latency. When they are all that may be, and nothing is near its end, more of
-/// them would give more.
+/// Rule: the depth limits. By Little's law commands in flight are rate times latency. If they reach the depth, and
+/// nothing is near saturation, more depth gives more.
 fn too_few(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
     let depth = figures.depth?;
     let busiest = figures.fullest(|_| true).map_or(0.0, |fullest| fullest.part);
+    // 70 %: submission and completion take time in which a slot is empty.
     if busiest >= SLACK || figures.under_way < 0.7 * depth {
         return None;
     }
@@ -223,7 +227,7 @@ fn too_few(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
 }
 
 impl Limit {
-    /// True for the same kind of limit.
+    /// Returns true for the same kind of bottleneck.
     fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }

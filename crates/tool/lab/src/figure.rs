@@ -1,4 +1,4 @@
-//! What a scenario draws: figures, and what they can show of a sample.
+//! Figures of a scenario, and the measures that they show.
 
 use crate::point::Point;
 use crate::run::Sample;
@@ -8,55 +8,55 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// One drawing: panels of the same points, one below the other.
+/// Figure: panels of the same points, one below the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// Its title.
+    /// Title of the figure.
     pub title: String,
-    /// How the points are drawn.
+    /// Form of drawing.
     pub form: Form,
-    /// The axis along the bottom.
+    /// Name of the axis along the bottom.
     pub x: String,
-    /// What that axis counts, where its name does not say it: `outstanding commands`.
+    /// Title of that axis if its name does not say it: `outstanding commands`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_title: Option<String>,
-    /// Distances along the bottom are those of the logarithm.
+    /// Use a logarithmic scale along the bottom.
     #[serde(default)]
     pub log_x: bool,
-    /// The same upwards.
+    /// Use a logarithmic scale upwards.
     #[serde(default)]
     pub log_y: bool,
-    /// One panel for each of these. A heat map has a panel for each line instead, and none of these.
+    /// Measures, one panel each. A heat map has a panel for each line instead, and no measures.
     #[serde(default)]
     pub measures: Vec<Measure>,
-    /// What the paper's own figures are called in the table of papers.
+    /// Name of the paper's figure in the table of papers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<String>,
-    /// Only the points at these labels: axis and label.
+    /// Filter of points: labels by axis.
     #[serde(default)]
     pub only: BTreeMap<String, String>,
-    /// The label whose line is what the others are judged by, such as the raw device; drawn dashed and without markers.
+    /// Label of the baseline, such as the raw device; drawn dashed and without markers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    /// What to say on the drawing.
+    /// Notes printed on the drawing.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// How points are drawn.
+/// Form of drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// A line for each combination of labels of the other axes.
+    /// Line for each combination of labels of the other axes.
     Lines,
     /// Groups of bars.
     Bars,
-    /// How many commands took how long.
+    /// Distribution of latencies.
     Heat,
 }
 
-/// What can be drawn of a sample.
+/// Measure of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -68,17 +68,17 @@ pub enum Measure {
     Bandwidth,
     /// MB per second, divided by the clients.
     BandwidthPerClient,
-    /// The mean latency.
+    /// Mean latency.
     Latency,
-    /// The median latency.
+    /// Median latency.
     P50,
-    /// The latency that one in a hundred commands exceeds.
+    /// 99th percentile of the latency.
     P99,
-    /// The same of one in a thousand.
+    /// 99.9th percentile of the latency.
     P999,
-    /// CPU of the target, per cent of one core.
+    /// CPU of the target, in percent of one core.
     ServerCpu,
-    /// CPU of the client, per cent of one core.
+    /// CPU of the client, in percent of one core.
     ClientCpu,
     /// Microseconds of the target's CPU per command.
     ServerPerCommand,
@@ -88,31 +88,31 @@ pub enum Measure {
     ServerMemory,
     /// Resident memory of the client.
     ClientMemory,
-    /// Jain's index of the sessions' shares: 1 when all have the same, `1/n` when one of `n` has everything.
+    /// Jain's fairness index of the sessions: 1 if all have equal shares, `1/n` if one of `n` has everything.
     Fairness,
     /// Commands per second of the load beside it.
     BesideIops,
-    /// The median latency of the load beside it.
+    /// Median latency of the load beside it.
     BesideP50,
 }
 
-/// What a comparison of a measure is about.
+/// Direction in which a measure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
-    /// More of it is faster.
+    /// More is faster.
     Speed,
-    /// Less of it is faster.
+    /// Less is faster.
     Time,
-    /// Less of it is cheaper.
+    /// Less is cheaper.
     Cost,
-    /// More of it is fairer.
+    /// More is fairer.
     Fairness,
 }
 
 impl Figure {
-    /// Says whether the axes and labels that this figure names exist.
+    /// Checks that the axes and labels named by this figure exist.
     ///
-    /// *Errors*: which of them does not, or that there is nothing to draw.
+    /// *Errors*: the missing one, or that there is nothing to draw.
     pub fn check(&self, axes: &[Axis]) -> Result<()> {
         let title = &self.title;
         let named = |name: &str| axes.iter().find(|axis| axis.name == name);
@@ -134,21 +134,21 @@ impl Figure {
         Ok(())
     }
 
-    /// True for the points that it shows.
+    /// Returns true for the points that the figure shows.
     #[must_use]
     pub fn shows(&self, labels: &BTreeMap<String, String>) -> bool {
         holds(labels, &self.only)
     }
 }
 
-/// True when `labels` has every one of `part`.
+/// Returns true if `labels` contains all of `part`.
 #[must_use]
 pub fn holds(labels: &BTreeMap<String, String>, part: &BTreeMap<String, String>) -> bool {
     part.iter().all(|(axis, label)| labels.get(axis) == Some(label))
 }
 
 impl Sense {
-    /// True when the first of two values is the better one.
+    /// Returns true if the first of two values is the better one.
     #[must_use]
     pub fn better(self, first: f64, second: f64) -> bool {
         match self {
@@ -159,7 +159,7 @@ impl Sense {
 }
 
 impl Measure {
-    /// All of them, as tables order them.
+    /// All measures, in the order of tables.
     pub const ALL: [Self; 17] = [
         Self::Iops,
         Self::IopsPerClient,
@@ -180,8 +180,8 @@ impl Measure {
         Self::BesideP50,
     ];
 
-    /// Its value in [`Self::unit`]; nothing where the sample does not have it: no command ended, or the target is on another
-    /// machine.
+    /// Returns the value in [`Self::unit`]; none if the sample lacks it: no command succeeded, or the target is on
+    /// another machine.
     #[must_use]
     pub fn of(self, point: &Point, sample: &Sample) -> Option<f64> {
         let clients = f64::from(point.clients.max(1));
@@ -209,10 +209,11 @@ impl Measure {
             Self::BesideIops => sample.beside_iops(),
             Self::BesideP50 => sample.beside.as_ref().and_then(|beside| beside.latency.quantile(0.5)).map(micros),
         };
+        // A sample without duration would give infinities.
         value.filter(|value| value.is_finite())
     }
 
-    /// Its name above a panel.
+    /// Returns the title of a panel.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -236,7 +237,7 @@ impl Measure {
         }
     }
 
-    /// What its values count; empty where that is a plain number.
+    /// Returns the unit; empty for a plain number.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
@@ -250,7 +251,7 @@ impl Measure {
         }
     }
 
-    /// Which of two values is the better one, and as what.
+    /// Returns the direction in which values are better.
     #[must_use]
     pub fn sense(self) -> Sense {
         match self {
@@ -265,13 +266,13 @@ impl Measure {
 }
 
 impl fmt::Display for Measure {
-    /// The name that scenarios use.
+    /// Writes the name used in scenarios.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// Jain's index of shares; nothing where nobody has any.
+/// Returns Jain's index of shares; none if all are zero.
 fn jain(shares: &[u64]) -> Option<f64> {
     let sum: f64 = shares.iter().map(|&share| share as f64).sum();
     let squares: f64 = shares.iter().map(|&share| (share as f64).powi(2)).sum();

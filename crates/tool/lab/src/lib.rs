@@ -1,5 +1,7 @@
-//! The benchmark lab: loads for targets, disks and files, what they cost both ends, and the figures of the papers. See
+//! Benchmark lab: load generators for targets, disks and files, meters of both ends, and the figures of the papers. See
 //! `docs/lab.md`.
+//!
+//! Called by `blockyard lab`. Nothing here may be linked into the data path of the daemon.
 
 pub mod bare;
 pub mod child;

@@ -1,4 +1,4 @@
-//! What a session asks for next, and when: addresses, directions, sizes and pace, and the counting of how it ended.
+//! Commands of a session: addresses, directions, sizes, pace, and the counting of results.
 
 mod ledger;
 mod places;

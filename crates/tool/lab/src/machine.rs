@@ -1,4 +1,4 @@
-//! What a machine is, as far as it bears on figures.
+//! Facts about the machine that affect figures.
 
 use crate::child::run_within;
 use crate::run::Machine;
@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The fact about how idle cores sleep.
+/// Name of the fact about idle cores.
 const IDLE: &str = "idle";
-/// How long a program may take to say its version.
+/// Timeout of a program that prints its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
-/// The kernel's name for how long a virtual core looks for work before the hypervisor has it.
+/// Kernel parameter for how long an idle virtual core polls before it is returned to the hypervisor.
 const HALT_POLL: &str = "guest_halt_poll_ns";
 
 impl Machine {
-    /// This machine. What it does not tell is left out.
+    /// Collects the facts of this machine; unknown ones are omitted.
     #[must_use]
     pub fn here() -> Self {
         let mut machine = Self::at(Path::new("/"));
@@ -25,7 +25,7 @@ impl Machine {
         machine
     }
 
-    /// What the `proc`, `sys` and `etc` below `root` tell.
+    /// Collects the facts from `proc`, `sys` and `etc` below `root`.
     fn at(root: &Path) -> Self {
         let root = Root(root);
         let mut machine = Self::default();
@@ -49,7 +49,7 @@ impl Machine {
         machine
     }
 
-    /// True where the hypervisor has a core as soon as it is idle, and has to wake it.
+    /// Returns true if an idle core goes to the hypervisor immediately, and has to be woken by it.
     #[must_use]
     pub fn gives_idle_cores_back(&self) -> bool {
         self.facts.get(IDLE).is_some_and(|idle| idle.ends_with(&format!("{HALT_POLL} 0")))
@@ -60,15 +60,15 @@ impl Machine {
     }
 }
 
-/// The first line that a program says about its version; nothing where it is not installed.
+/// Returns the first line of a program's version; none if it is not installed.
 fn version(program: &str, argument: &str) -> Option<String> {
     let ask = |program: &str| run_within(Command::new(program).arg(argument), VERSION_LIMIT);
-    // Daemons are often out of a user's path.
+    // Daemons are often outside of a user's `PATH`.
     let ended = ask(program).or_else(|_| ask(&format!("/usr/sbin/{program}"))).ok()?;
     ended.said.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// Where `proc`, `sys` and `etc` are.
+/// Root of `proc`, `sys` and `etc`.
 struct Root<'a>(&'a Path);
 
 impl Root<'_> {
@@ -77,7 +77,7 @@ impl Root<'_> {
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// The value of the first `name : value` or `name=value` of a file.
+    /// Returns the value of the first `name : value` or `name=value` in a file.
     fn field(&self, path: &str, name: &str) -> Option<String> {
         let text = self.text(path)?;
         let value = text.lines().find_map(|line| {
@@ -87,20 +87,20 @@ impl Root<'_> {
         value.filter(|value| !value.is_empty())
     }
 
-    /// The names in a folder, in order.
+    /// Returns the names in a folder, sorted.
     fn names(&self, path: &str) -> BTreeSet<String> {
         let entries = fs::read_dir(self.0.join(path)).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// How many names of a folder are `prefix` and a number.
+    /// Counts the names of a folder that are `prefix` and a number.
     fn count(&self, path: &str, prefix: &str) -> Option<String> {
         let numbered = |name: &String| name.strip_prefix(prefix).is_some_and(|rest| rest.parse::<u32>().is_ok());
         let count = self.names(path).iter().filter(|name| numbered(name)).count();
         (count > 0).then(|| count.to_string())
     }
 
-    /// Logical processors, and the cores that they are of.
+    /// Returns the number of logical processors and of cores.
     fn cores(&self) -> Option<String> {
         let text = self.text("proc/cpuinfo")?;
         let value = |line: &str, name: &str| {
@@ -131,7 +131,7 @@ impl Root<'_> {
         self.field("etc/os-release", "PRETTY_NAME").or_else(|| self.field("usr/lib/os-release", "PRETTY_NAME"))
     }
 
-    /// What the machine runs on, when a processor flag says that it is a virtual one.
+    /// Returns the virtual hardware, if a processor flag shows a hypervisor.
     fn hypervisor(&self) -> Option<String> {
         let flags = self.field("proc/cpuinfo", "flags")?;
         if !flags.split(' ').any(|flag| flag == "hypervisor") {
@@ -145,14 +145,14 @@ impl Root<'_> {
         }))
     }
 
-    /// Who decides how an idle core sleeps, and how long a virtual one looks for work before.
+    /// Returns the idle governor, and the polling time of a virtual core.
     fn idle(&self) -> Option<String> {
         let governor = self.text("sys/devices/system/cpu/cpuidle/current_governor")?;
         let poll = self.text(&format!("sys/module/haltpoll/parameters/{HALT_POLL}")).filter(|_| governor == "haltpoll");
         Some(poll.map_or_else(|| governor.clone(), |ns| format!("{governor}, {HALT_POLL} {ns}")))
     }
 
-    /// The names of the processor's weaknesses in a state, in order.
+    /// Returns the names of processor vulnerabilities in a state, sorted.
     fn vulnerabilities(&self, of: impl Fn(&str) -> bool) -> Option<String> {
         const FOLDER: &str = "sys/devices/system/cpu/vulnerabilities";
         let names = self.names(FOLDER);
@@ -164,14 +164,14 @@ impl Root<'_> {
         (!names.is_empty()).then(|| names.join(", "))
     }
 
-    /// The load of the last 1, 5 and 15 minutes: what else the machine did when the run began.
+    /// Returns the load averages over 1, 5 and 15 minutes: activity before the run.
     fn load(&self) -> Option<String> {
         let text = self.text("proc/loadavg")?;
         let figures: Vec<&str> = text.split(' ').take(3).collect();
         Some(figures.join(" "))
     }
 
-    /// Each interface with its driver, speed and MTU.
+    /// Returns each interface with its driver, speed and MTU.
     fn networks(&self) -> Vec<(String, String)> {
         const FOLDER: &str = "sys/class/net";
         let fact = |name: &str| {
@@ -188,7 +188,7 @@ impl Root<'_> {
     }
 }
 
-/// The facts in the order in which people ask for them.
+/// Returns the facts in the order of interest.
 #[must_use]
 pub fn ordered(facts: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
     const FIRST: [&str; 7] = ["cpu", "cores", "memory", "hypervisor", "system", "kernel", "blockyard"];

@@ -1,4 +1,4 @@
-//! A scenario is measured: every point in turn, round by round.
+//! Measurement of a scenario: every point in turn, round by round.
 
 use crate::drive;
 use crate::meter::stay_on;
@@ -9,29 +9,30 @@ use crate::scenario::{self, Scenario};
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
-/// What is told while it goes on.
+/// Observer of a measurement.
 pub trait Watch {
-    /// A sample came out of the point with this number, in this round.
+    /// Reports a sample of the point with this number in this round.
     fn sampled(&mut self, point: usize, round: u32, measured: &Measured);
-    /// True: stop here, and keep what there is.
+    /// Returns true to stop here and keep the results so far.
     fn stops(&self) -> bool;
 }
 
-/// What was measured, and how it ended.
+/// Results of a measurement, and its end.
 pub struct Outcome {
-    /// Every point, with the samples that there are.
+    /// Every point with its samples.
     pub points: Vec<Measured>,
-    /// `Ok(true)`: nothing was left out. `Ok(false)`: who watches had enough. An error: a peer that does not start, or a session
-    /// that breaks; what was measured before is there all the same.
+    /// `Ok(true)`: complete. `Ok(false)`: stopped by the observer. An error: a peer that does not start, or a broken
+    /// session; earlier samples are kept all the same.
     pub end: Result<bool>,
 }
 
-/// Measures every point of `scenario` as often as it says.
+/// Measures every point of `scenario` in all rounds.
 ///
-/// *Errors*: the scenario has no such points; nothing was measured.
+/// *Errors*: invalid points; nothing was measured then.
 pub fn run(scenario: &Scenario, means: &Means, watch: &mut dyn Watch) -> Result<Outcome> {
     let mut points: Vec<Measured> = Vec::new();
     for (labels, point) in scenario.points()? {
+        // Recorded instead of failing: one missing program must not end a run of hours.
         let untried = means.lacks(&point);
         points.push(Measured { labels, point, samples: Vec::new(), untried });
     }
@@ -39,8 +40,8 @@ pub fn run(scenario: &Scenario, means: &Means, watch: &mut dyn Watch) -> Result<
     Ok(Outcome { points, end })
 }
 
-/// In which order the points of a round are measured: every other one backwards, because what was measured before leaves traces in the machine's
-/// memory, and the same point would always have the same one before it.
+/// Returns the order of points in a round: every other round is backwards, since earlier measurements leave traces in
+/// the machine's memory, and a point would always follow the same one.
 fn order(points: usize, round: u32) -> impl Iterator<Item = usize> {
     (0..points).map(move |nth| if round.is_multiple_of(2) { nth } else { points - 1 - nth })
 }
@@ -55,9 +56,10 @@ fn rounds(rounds: u32, points: &mut [Measured], means: &Means, watch: &mut dyn W
             if measured.untried.is_some() {
                 continue;
             }
+            // A distinct seed for every sample, reproducible across runs.
             let seed = u64::from(round) << 32 | index as u64;
             let sample = match once(&measured.point, means, seed) {
-                // Who has had enough has perhaps ended the peer as well.
+                // A stop by the user may have ended the peer as well.
                 Err(_) if watch.stops() => return Ok(false),
                 sample => sample.with_context(|| scenario::place(&measured.labels))?,
             };
@@ -68,17 +70,19 @@ fn rounds(rounds: u32, points: &mut [Measured], means: &Means, watch: &mut dyn W
     Ok(true)
 }
 
-/// Starts who serves the point, measures it once, and ends what was started.
+/// Starts the target of the point, measures the point once, and ends the target.
 ///
-/// *Errors*: it does not start, a session breaks, or it would write over what is there already.
+/// *Errors*: the target does not start, a session breaks, or the unit holds data that would be overwritten.
 pub fn once(point: &Point, means: &Means, seed: u64) -> Result<Sample> {
     let folder = tempfile::tempdir()?;
     let serving = means.start(point, folder.path())?;
     let foreign = means.is_foreign(point);
     let guards = foreign && !means.overwrite && point.writes();
+    // Null devices and the raw server keep nothing, so filling them would be pointless unless verification asks for it.
     let holds = point.backing != Backing::Null && point.peer != Peer::Bare || point.verify;
     let fresh = holds && !foreign;
     let (point, way, meter) = (point.clone(), serving.way.clone(), serving.meter.clone());
+    // A thread of its own, pinned to the client's core, so that its CPU time is the client's alone.
     let thread = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
         stay_on(CLIENT_CORE)?;
         let busy_poll = if point.client_polls { uring::BUSY_POLL } else { Duration::ZERO };

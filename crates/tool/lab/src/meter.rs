@@ -1,4 +1,4 @@
-//! What processes, and the way between them, take of the machine.
+//! Resource usage of processes, and of the path between them.
 
 mod daemon;
 mod kernel;
@@ -14,30 +14,30 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Reads what both sides have used so far.
+/// Meter of both ends.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
-    /// The processes that serve; none where they are on another machine.
+    /// Process IDs of the target; empty if it is on another machine.
     pub servers: Vec<u32>,
-    /// The sockets of those of them that are daemons of ours.
+    /// Control sockets of those processes that are our daemons.
     pub doors: Vec<PathBuf>,
-    /// The ports that are served.
+    /// TCP ports of the target.
     pub ports: BTreeSet<u16>,
 }
 
-/// What both sides had used at a moment.
+/// Cumulative usage of both ends at one moment.
 #[derive(Debug)]
 pub struct Reading {
     server: Option<Usage>,
     client: Usage,
     counters: kernel::Counters,
     sockets: sockets::Ends,
-    /// Daemons take longer to answer, and the load does not wait for them.
+    /// Counters of pool members; daemons answer late, and the load does not wait for them.
     members: Option<JoinHandle<Vec<Option<Members>>>>,
 }
 
 impl Meter {
-    /// The present figures, of this thread as the one that loads.
+    /// Reads the present counters; the calling thread is the one of the load.
     ///
     /// *Errors*: a process is gone.
     pub fn read(&self) -> Result<Reading> {
@@ -52,22 +52,23 @@ impl Meter {
         let members = if self.doors.is_empty() {
             None
         } else {
+            // In a thread of its own: the load runs on this one, and must not be delayed.
             let doors = self.doors.clone();
             Some(std::thread::Builder::new().name("meters".to_owned()).spawn(move || members_of(&doors))?)
         };
-        // What the kernel does not tell is absent.
+        // Counters that the kernel does not provide are missing.
         Ok(Reading { server, client, counters, sockets: sockets.unwrap_or_default(), members })
     }
 }
 
-/// What each of the daemons counts; nothing of one that does not answer.
+/// Returns the counters of each daemon; none for one that does not answer.
 fn members_of(doors: &[PathBuf]) -> Vec<Option<Members>> {
     let prefix = |index: usize| if doors.len() > 1 { format!("daemon {index}: ") } else { String::new() };
     doors.iter().enumerate().map(|(index, door)| daemon::read(door, &prefix(index)).ok()).collect()
 }
 
 impl Reading {
-    /// A sample that holds what was used since `before`, and nothing else yet.
+    /// Returns a sample with the usage since `before`, and nothing else.
     #[must_use]
     pub fn since(self, before: Self) -> Sample {
         let spent = |now: Usage, then: Usage| Usage { cpu_seconds: now.cpu_seconds - then.cpu_seconds, ..now };
@@ -76,6 +77,7 @@ impl Reading {
         let mut seen = Seen { sockets: sockets::since(&self.sockets, &before.sockets), ..counted };
         let told = |reading: Option<JoinHandle<_>>| reading.and_then(|thread| thread.join().ok());
         if let (Some(now), Some(then)) = (told(self.members), told(before.members)) {
+            // Only daemons that answered both times.
             let pairs = now.iter().zip(&then).filter_map(|(now, then)| now.as_ref().zip(then.as_ref()));
             let members: Vec<_> = pairs.flat_map(|(now, then): (&Members, &Members)| now.since(then)).collect();
             seen.disks.splice(0..0, members);
@@ -88,20 +90,20 @@ fn usage(pid: u32) -> Result<Usage> {
     Ok(Usage { cpu_seconds: cpu_time(pid)?.as_secs_f64(), resident_bytes: resident_kib(pid)? << 10 })
 }
 
-/// The CPU time that all threads of a process have used, to the nanosecond.
+/// Returns the CPU time of all threads of a process, in nanoseconds resolution.
 ///
 /// *Errors*: the process is gone.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let mut nanos = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("process {pid} is gone"))? {
-        // A thread that has just ended takes its time with it.
+        // A thread that has just ended takes its counter along.
         let Ok(text) = fs::read_to_string(entry?.path().join("schedstat")) else { continue };
         nanos += text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
     }
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Resident memory of a process in KiB, with its huge pages.
+/// Returns the resident memory of a process in KiB, including huge pages.
 ///
 /// *Errors*: the process is gone.
 pub fn resident_kib(pid: u32) -> Result<u64> {
@@ -109,18 +111,18 @@ pub fn resident_kib(pid: u32) -> Result<u64> {
     kib_of(&status).context("no VmRSS")
 }
 
-/// `VmRSS`, and `HugetlbPages`, which Linux counts apart from it.
+/// Adds `HugetlbPages` to `VmRSS`, which does not include them.
 fn kib_of(status: &str) -> Option<u64> {
     Some(number_of(status, "VmRSS")? + number_of(status, "HugetlbPages").unwrap_or(0))
 }
 
-/// The number behind `name:` in a file of `/proc`, without its unit.
+/// Returns the number after `name:` in a file of `/proc`, without its unit.
 pub(crate) fn number_of(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value?.split_whitespace().next()?.parse().ok()
 }
 
-/// This thread, and those that it starts, run on `core` only.
+/// Pins this thread, and threads that it starts, to `core`.
 ///
 /// *Errors*: there is no such core.
 pub fn stay_on(core: usize) -> Result<()> {

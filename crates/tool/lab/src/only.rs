@@ -1,16 +1,16 @@
-//! Which points are meant: `AXIS=LABEL`, given as often as wanted.
+//! Filter of points: `AXIS=LABEL`, repeatable.
 
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels by axis. A point is meant when it has one of the labels on every axis that is named.
+/// Labels by axis. A point is selected if it has one of the labels on every named axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Only(BTreeMap<String, BTreeSet<String>>);
 
 impl Only {
-    /// Reads texts like `depth=32`; several of one axis mean any of them.
+    /// Parses texts such as `depth=32`; several of one axis mean any of them.
     ///
-    /// *Errors*: the one without an equals sign.
+    /// *Errors*: a text without an equals sign.
     pub fn parse(texts: &[String]) -> Result<Self> {
         let mut only = Self::default();
         for text in texts {
@@ -20,13 +20,13 @@ impl Only {
         Ok(only)
     }
 
-    /// Whether the point at `labels` is meant.
+    /// Returns true if the point at `labels` is selected.
     #[must_use]
     pub fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|(axis, wanted)| labels.get(axis).is_some_and(|label| wanted.contains(label)))
     }
 
-    /// The axes that are named, and the labels wanted there.
+    /// Returns the named axes with their labels.
     pub fn axes(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
         self.0.iter().map(|(axis, wanted)| (axis.as_str(), wanted))
     }

@@ -1,4 +1,4 @@
-//! The papers' own numbers, and what ours are beside them.
+//! Published figures of the papers, and our results beside them.
 
 use crate::compare::{self, Ratio};
 use crate::figure::{Figure, Measure, holds};
@@ -7,160 +7,161 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// All that the papers say; `lab/papers.toml`, which is part of the program.
+/// Content of `lab/papers.toml`, which is part of the program.
 pub static PAPERS: LazyLock<Papers> =
     LazyLock::new(|| toml::from_str(include_str!("../../../../lab/papers.toml")).expect("a test reads it"));
 
-/// The file.
+/// Table of papers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Papers {
-    /// The papers by their short names.
+    /// Papers by their short names.
     pub paper: BTreeMap<String, String>,
-    /// What each of our figures has of them.
+    /// Published figures.
     #[serde(rename = "figure")]
     pub figures: Vec<Printed>,
-    /// Where they contradict themselves or mislead.
+    /// Contradictions and misleading statements of the papers.
     #[serde(rename = "contradiction")]
     pub contradictions: Vec<Contradiction>,
-    /// Their other numbers.
+    /// Further published numbers.
     pub cited: Vec<Cited>,
 }
 
-/// A figure of a paper.
+/// Published figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
-    /// What [`Figure::paper`] calls it.
+    /// Name as in [`Figure::paper`].
     pub name: String,
-    /// The paper's short name.
+    /// Short name of the paper.
     pub paper: String,
-    /// Where in the paper.
+    /// Place in the paper.
     pub place: String,
-    /// On what it was measured.
+    /// Hardware of the measurement.
     pub machine: String,
     /// Single values.
     #[serde(default, rename = "number")]
     pub numbers: Vec<Number>,
-    /// How many times one thing is another.
+    /// Ratios.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
 }
 
-/// One value of a paper.
+/// Published value.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Number {
-    /// Of what, in the paper's words.
+    /// Description in the paper's words.
     pub what: String,
-    /// In what.
+    /// Measure of the value.
     pub measure: Measure,
-    /// In the measure's unit.
+    /// Value in the measure's unit.
     pub value: f64,
-    /// How it is to be read.
+    /// Interpretation of the value.
     #[serde(default)]
     pub bound: Bound,
-    /// Where along the bottom of the figure; where it is not given, it stands beside the best point of each of our lines.
+    /// Label along the bottom of the figure; without it, the value is compared with the best point of each of our
+    /// lines.
     #[serde(default)]
     pub x: Option<String>,
-    /// Which of our lines it stands beside; all of them, where it is not given.
+    /// Lines that it is compared with; all lines by default.
     #[serde(default)]
     pub at: BTreeMap<String, String>,
 }
 
-/// How a value is to be read.
+/// Interpretation of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// As it stands.
+    /// Approximate value.
     #[default]
     About,
-    /// As the least.
+    /// Lower bound.
     AtLeast,
-    /// As the most.
+    /// Upper bound.
     AtMost,
 }
 
-/// A paper's ratio between two of its points.
+/// Published ratio between two points.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Of what, in the paper's words.
+    /// Description in the paper's words.
     pub what: String,
-    /// In what.
+    /// Measure of the ratio.
     pub measure: Measure,
-    /// The least that the paper says.
+    /// Lower end of the published range.
     pub low: f64,
-    /// The most.
+    /// Upper end of the published range.
     pub high: f64,
-    /// Labels of the first.
+    /// Labels of the numerator.
     pub of: BTreeMap<String, String>,
-    /// Labels of what it is compared with; other labels are the same.
+    /// Labels of the denominator; all other labels are equal.
     pub over: BTreeMap<String, String>,
 }
 
-/// Where papers contradict themselves or mislead.
+/// Contradiction or misleading statement of a paper.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contradiction {
-    /// The paper's short name.
+    /// Short name of the paper.
     pub paper: String,
-    /// The figures that it concerns; none, where it is about what is not drawn here.
+    /// Figures that it concerns; empty if it concerns nothing that is drawn here.
     #[serde(default)]
     pub figures: Vec<String>,
-    /// What it is.
+    /// Description.
     pub text: String,
 }
 
-/// A paper's number without a figure here.
+/// Published number without a figure here.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cited {
-    /// The paper's short name.
+    /// Short name of the paper.
     pub paper: String,
-    /// What it says.
+    /// Statement of the paper.
     pub text: String,
-    /// Why nothing of ours stands beside it.
+    /// Reason why nothing of ours is compared with it.
     pub why: String,
 }
 
-/// A paper's value and one of ours.
+/// Published value compared with one of ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Residual<'a> {
-    /// Ours.
+    /// Labels of our point.
     pub labels: &'a BTreeMap<String, String>,
-    /// The median of our rounds.
+    /// Median of our rounds.
     pub ours: f64,
-    /// Ours through the paper's.
+    /// Our value divided by the paper's.
     pub ratio: f64,
 }
 
-/// A paper's ratio and one of ours.
+/// Published ratio compared with one of ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
-    /// The labels that both of our points have.
+    /// Labels that both of our points share.
     pub labels: BTreeMap<String, String>,
-    /// Ours.
+    /// Our ratio.
     pub ours: Ratio,
-    /// Whether the paper's range and our interval have something in common.
+    /// True if the paper's range and our interval overlap.
     pub agrees: bool,
 }
 
 impl Papers {
-    /// What is printed beside a figure.
+    /// Returns the published figure for one of ours.
     #[must_use]
     pub fn printed(&self, figure: &Figure) -> Option<&Printed> {
         self.figures.iter().find(|printed| Some(&printed.name) == figure.paper.as_ref())
     }
 
-    /// What is to be known of a printed figure.
+    /// Returns the contradictions that concern a published figure.
     pub fn contradictions<'a>(&'a self, printed: &'a Printed) -> impl Iterator<Item = &'a Contradiction> {
         self.contradictions.iter().filter(|one| one.figures.contains(&printed.name))
     }
 }
 
 impl Number {
-    /// The value as the paper means it: `at least 8069`.
+    /// Formats the value with its bound: `at least 8069`.
     #[must_use]
     pub fn said(&self) -> String {
         let word = match self.bound {
@@ -171,7 +172,7 @@ impl Number {
         format!("{word}{} {}", crate::report::number(self.value), self.measure.unit()).trim_end().to_owned()
     }
 
-    /// Our points that it stands beside, of those that the figure shows.
+    /// Returns our points that the value is compared with, among those that the figure shows.
     #[must_use]
     pub fn residuals<'a>(&self, run: &'a Run, figure: &Figure) -> Vec<Residual<'a>> {
         let beside = |measured: &&Measured| {
@@ -185,6 +186,7 @@ impl Number {
         let mut best: Vec<Residual<'a>> = Vec::new();
         for one in run.points.iter().filter(beside).filter_map(residual) {
             match best.iter_mut().find(|known| same_line(known.labels, one.labels, &figure.x)) {
+                // Without a place along the bottom, the best point of each line counts.
                 Some(known) if self.measure.sense().better(one.ours, known.ours) => *known = one,
                 Some(_) => {}
                 None => best.push(one),
@@ -194,14 +196,14 @@ impl Number {
     }
 }
 
-/// True for points that differ at most along the bottom.
+/// Returns true for points that differ at most along the bottom.
 fn same_line(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>, x: &str) -> bool {
     let along = |(axis, _): &(&String, &String)| *axis != x;
     one.iter().filter(along).eq(other.iter().filter(along))
 }
 
 impl Claim {
-    /// Our ratios between the same two points, once for each combination of the other labels.
+    /// Returns our ratios between the same two points, for each combination of the other labels.
     #[must_use]
     pub fn held(&self, run: &Run) -> Vec<Held> {
         let rest = |measured: &Measured| {
@@ -222,7 +224,7 @@ impl Claim {
 }
 
 impl Measured {
-    /// The median of the rounds; nothing where none has the measure.
+    /// Returns the median of the rounds; none if no round has the measure.
     #[must_use]
     pub fn median(&self, measure: Measure) -> Option<f64> {
         let mut values = self.values(measure);
@@ -230,7 +232,7 @@ impl Measured {
         (!values.is_empty()).then(|| compare::median(&values))
     }
 
-    /// What each round gave, without those that do not have the measure.
+    /// Returns the values of all rounds that have the measure.
     #[must_use]
     pub fn values(&self, measure: Measure) -> Vec<f64> {
         self.samples.iter().filter_map(|sample| measure.of(&self.point, sample)).collect()
@@ -288,7 +290,7 @@ mod tests {
         let (what, measure) = ("deeper is faster".to_owned(), Measure::Iops);
         let mut claim = Claim { what, measure, low: 2.0, high: 4.0, of: at("16"), over: at("4") };
         let held = claim.held(&run);
-        // Two peers that were measured, two loads; 4^0.8 is 3.03.
+        // Two measured peers and two loads; 4^0.8 is 3.03.
         assert_eq!(held.len(), 4);
         assert!(held.iter().all(|held| held.agrees && (3.0..3.1).contains(&held.ours.median)), "{held:?}");
         claim.low = 3.5;

@@ -1,4 +1,4 @@
-//! Who is measured: started for a point, and the way to it.
+//! Targets of a measurement: started for a point, with the transport to them.
 
 use crate::child::{Background, output_of};
 use crate::drive::{Login, Way};
@@ -17,62 +17,62 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The first core that serves; the client has the one before.
+/// First core of the target; the client has the core before it.
 pub const SERVER_CORE: usize = 1;
-/// The core of the client.
+/// Core of the client.
 pub const CLIENT_CORE: usize = 0;
 
-/// Where files are memory.
+/// File system in memory.
 const MEMORY: &str = "/dev/shm";
-/// What a disk of a pool has beside data.
+/// Bytes of a pool disk beyond its data.
 const POOL_SPARE_BYTES: u64 = 512 << 20;
-/// The folder of a pool's disks, in its own: those of its log device lie beside it, and are as fast as memory is.
+/// Subfolder of a pool's disks. Those of its log device are beside it, and are as fast as memory.
 const DISKS: &str = "disks";
-/// How long a program may take to say its version.
+/// Timeout of a program that prints its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
-/// Each disk of a pool's log device.
+/// Bytes of each disk of a pool's log device.
 const LOG_BYTES: u64 = 1 << 30;
 
-/// What is at hand on this machine.
+/// Programs, units and devices that are available for measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Means {
-    /// The program that measures: the product, and who serves bare bytes.
+    /// Running program, which also serves as raw TCP server.
     pub own: PathBuf,
-    /// The product's program, where it is another one than that.
+    /// Program of the product, if it is not the running one.
     pub this: Option<PathBuf>,
-    /// The product's program that it is compared with.
+    /// Program of the product to compare with.
     pub other: Option<PathBuf>,
-    /// SPDK's `iscsi_tgt`, where there is one.
+    /// SPDK's `iscsi_tgt`, if available.
     pub spdk: Option<PathBuf>,
-    /// Units of a target that runs already.
+    /// Units of a target that is already running.
     pub given: Vec<Given>,
-    /// Files or disks to measure in the place of one that is made.
+    /// Files or disks to measure in place of a created file.
     pub devices: Vec<String>,
-    /// What is on given units and devices may be lost.
+    /// Permission to overwrite given units and devices.
     pub overwrite: bool,
 }
 
-/// A unit of a target that runs already.
+/// Unit of a target that is already running.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// Where it is.
+    /// Address of the unit.
     pub unit: Unit,
-    /// As whom, and what is proven.
+    /// Name of the initiator.
     pub initiator: IscsiName,
-    /// What is proven.
+    /// Credentials.
     pub auth: InitiatorAuth,
 }
 
-/// Somebody who serves, until this is dropped.
+/// Running target; ended on drop.
 pub struct Serving {
-    /// The way there.
+    /// Transport to the target.
     pub way: Way,
-    /// Counts what it takes.
+    /// Meter of its resource usage.
     pub meter: Meter,
     _held: Held,
 }
 
-/// What ends with the measurement.
+/// Resources that are released at the end of a measurement.
 enum Held {
     Targets { _targets: Vec<Box<dyn Target>>, _memory: TempDir },
     Program { _program: Background },
@@ -81,7 +81,7 @@ enum Held {
 }
 
 impl Means {
-    /// Why nobody here can serve the point, where nobody can.
+    /// Returns the reason why the point cannot be measured here, if there is one.
     #[must_use]
     pub fn lacks(&self, point: &Point) -> Option<String> {
         if let Some(why) = unsound(point) {
@@ -99,7 +99,7 @@ impl Means {
             Peer::Given if self.given.is_empty() => Some("no target was named".to_owned()),
             Peer::Tgt if point.backing == Backing::Pool => Some("tgtd has no pools".to_owned()),
             Peer::Tgt if point.connections > 1 => Some("tgtd allows one connection to a session".to_owned()),
-            // It ends a connection whose command comes after a later one of another connection.
+            // SPDK closes a connection whose command arrives after a later one of another connection.
             Peer::Spdk if point.connections > 1 => {
                 Some("SPDK does not order the commands of several connections".to_owned())
             }
@@ -111,9 +111,9 @@ impl Means {
         }
     }
 
-    /// Who serves `point`, with its files in `folder`, which is empty.
+    /// Starts the target of `point`, with its files in the empty `folder`.
     ///
-    /// *Errors*: it does not start.
+    /// *Errors*: the target does not start.
     pub fn start(&self, point: &Point, folder: &Path) -> Result<Serving> {
         match point.peer {
             Peer::Blockyard | Peer::Tgt | Peer::Spdk => self.targets(point, folder),
@@ -123,7 +123,8 @@ impl Means {
         }
     }
 
-    /// As many daemons as the point says, each with a portal, and units of its own: unit `i` of the point is of daemon `i`, in turn.
+    /// Starts the daemons of the point, each with a portal and with units of its own: unit `i` belongs to daemon `i`
+    /// modulo their number.
     fn targets(&self, point: &Point, folder: &Path) -> Result<Serving> {
         let memory = tempfile::tempdir_in(MEMORY)?;
         let (mut targets, mut meter) = (Vec::new(), Meter::default());
@@ -131,6 +132,7 @@ impl Means {
             let name = format!("daemon{index}");
             let (own, memory) = (folder.join(&name), memory.path().join(&name));
             fs::create_dir(&own)?;
+            // Disks in memory, unless a model delays them: the medium must not be the bottleneck of the target.
             fs::create_dir_all(memory.join(DISKS))?;
             let setup = self.setup(point, index, &own, &memory)?;
             let target: Result<Box<dyn Target>> = match point.peer {
@@ -148,6 +150,7 @@ impl Means {
             let unit = index % point.luns;
             let target = &targets[(unit % point.daemons) as usize];
             let unit = &target.units()[(unit / point.daemons) as usize];
+            // A name for each client: initiators are counted by name, not by session.
             let client = point.client_of(index);
             let initiator = IscsiName::parse(&format!("iqn.2026-11.io.blockyard:lab.client{client}"));
             Ok(Login {
@@ -167,7 +170,7 @@ impl Means {
         Ok(Serving { way: Way::Iscsi(logins?), meter, _held: held })
     }
 
-    /// What daemon `index` of the point is told: its files lie in `folder`, the disks of its pool in `memory`.
+    /// Returns the configuration of daemon `index`: its files are in `folder`, the disks of its pool in `memory`.
     fn setup(&self, point: &Point, index: u32, folder: &Path, memory: &Path) -> Result<Setup> {
         let backing = match point.backing {
             Backing::Null => target::Backing::Null,
@@ -175,6 +178,7 @@ impl Means {
             Backing::File => target::Backing::File,
             Backing::Pool => target::Backing::Thick,
         };
+        // Units of this daemon: every `daemons`-th, starting at its own number.
         let units = (index..point.luns).step_by(point.daemons as usize).count();
         let mut setup = Setup::new(folder.to_owned(), units, &backing)?;
         setup.build = match &self.spdk {
@@ -192,7 +196,7 @@ impl Means {
         }
         setup.arguments = point.arguments.clone();
         if let (Some(medium), Some(disks)) = (point.disk.medium(), &setup.pool.folder) {
-            // What the units take of a disk is the whole stroke of its arm, as on a disk that is full.
+            // The used part counts as the full stroke of the arm, as on a full disk.
             let stroke = member_bytes(point, units as u64);
             setup.arguments.extend(["--disks-like".to_owned(), format!("{}={medium},{stroke}B", disks.display())]);
         }
@@ -202,6 +206,7 @@ impl Means {
     fn bare(&self, point: &Point, folder: &Path) -> Result<Serving> {
         let told = folder.join("address");
         let mut command = Command::new("taskset");
+        // Pinned, so that server and client do not migrate to one core.
         command
             .args(["-c", &SERVER_CORE.to_string()])
             .arg(&self.own)
@@ -209,6 +214,7 @@ impl Means {
             .arg(&told)
             .args(&point.arguments);
         let program = Background::start(&mut command, &folder.join("bare.log"))?;
+        // The server binds to a free port, and publishes it in a file.
         let until = Instant::now() + Duration::from_secs(10);
         let address: SocketAddr = loop {
             if let Ok(address) = fs::read_to_string(&told).unwrap_or_default().trim().parse() {
@@ -222,7 +228,7 @@ impl Means {
         Ok(Serving { way: Way::Bare(address, point.unit.bytes()), meter, _held: Held::Program { _program: program } })
     }
 
-    /// A file in the folder, or in memory, without a target; or what was given.
+    /// Uses the given devices, or creates a file in the folder or in memory, without a target.
     fn native(&self, point: &Point, folder: &Path) -> Result<Serving> {
         if !self.devices.is_empty() {
             let way = Way::Device(self.devices.clone());
@@ -235,15 +241,16 @@ impl Means {
         Ok(Serving { way: Way::Device(vec![path]), meter: Meter::default(), _held: Held::File { _file: file } })
     }
 
-    /// The program of a build; of the other one only where it was named.
+    /// Returns the program of a build; the running one if none was named.
     fn build(&self, build: Build) -> &Path {
         let named = if build == Build::Other { &self.other } else { &self.this };
         named.as_ref().unwrap_or(&self.own)
     }
 
-    /// The programs that were named: `this build`, `other build`, and their path and version; `SPDK`, and its version.
+    /// Returns the named programs as facts of the run: `this build` and `other build` with path and version, and `SPDK`
+    /// with its version.
     ///
-    /// *Errors*: one that should be a build of this product is none.
+    /// *Errors*: a named build is no program of this product.
     pub fn builds(&self) -> Result<Vec<(String, String)>> {
         let named = [("this build", &self.this), ("other build", &self.other)];
         let named = named.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?)));
@@ -258,7 +265,7 @@ impl Means {
         Ok(facts)
     }
 
-    /// True when the point is about what was there before us.
+    /// Returns true if the point's data existed before the measurement.
     #[must_use]
     pub fn is_foreign(&self, point: &Point) -> bool {
         point.peer == Peer::Given || point.peer == Peer::Native && !self.devices.is_empty()
@@ -286,7 +293,7 @@ impl Means {
     }
 }
 
-/// What a build of this product says of its version.
+/// Returns the version of a build of this product.
 ///
 /// *Errors*: the file is no such program.
 fn version(program: &Path) -> Result<String> {
@@ -303,17 +310,17 @@ fn version(program: &Path) -> Result<String> {
     Ok(version.to_owned())
 }
 
-/// A pool in `folder` that holds `units` units of the point.
+/// Returns the shape of a pool in `folder` that holds `units` units of the point.
 fn pool_of(point: &Point, units: u64, folder: &Path) -> PoolShape {
     let (level, disks) = (point.level, point.disks);
     let wanted = member_bytes(point, units);
-    // A fifth more, and a log, tables and what is kept free.
+    // A fifth more for maps and reserved space, and the log and tables of a member.
     let disk_bytes = (wanted + wanted / 5 + POOL_SPARE_BYTES).next_multiple_of(1 << 20);
     let log = (point.write == WritePolicy::Back).then(|| (folder.to_owned(), LOG_BYTES));
     PoolShape { level, disks, disk_bytes, folder: Some(folder.join(DISKS)), log }
 }
 
-/// What `units` units of the point take of each disk of their pool.
+/// Returns the bytes that `units` units of the point take on each disk of their pool.
 fn member_bytes(point: &Point, units: u64) -> u64 {
     let disks = point.disks;
     let carry = match point.level {
@@ -326,7 +333,7 @@ fn member_bytes(point: &Point, units: u64) -> u64 {
     point.unit.bytes() * units / u64::from(carry.max(1))
 }
 
-/// Why nobody anywhere could serve the point.
+/// Returns the reason why the point is invalid on any machine, or exceeds this one.
 fn unsound(point: &Point) -> Option<String> {
     let (cores, daemons, here) = (point.cores as usize, point.daemons, machine_cores());
     let speaks = !matches!(point.peer, Peer::Native | Peer::Bare);
@@ -352,7 +359,8 @@ fn unsound(point: &Point) -> Option<String> {
     }
 }
 
-/// The cores of a daemon that has `count` of `all`: those behind the client's first, and the client's own last.
+/// Returns the cores of a daemon with `count` of `all` cores: those after the client's first, and the client's own
+/// last.
 fn server_cores(count: usize, all: usize) -> Vec<usize> {
     (0..count).map(|index| (SERVER_CORE + index) % all.max(SERVER_CORE + 1)).collect()
 }
@@ -361,6 +369,7 @@ fn machine_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+// Daemons are often outside of a user's `PATH`.
 fn has_program(name: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin")]).any(|folder| folder.join(name).is_file())

@@ -1,4 +1,4 @@
-//! One thing to measure, whole.
+//! Single measurement with all of its settings.
 
 use anyhow::{Context as _, Result, ensure};
 use block::medium::Medium;
@@ -6,41 +6,41 @@ use model::{Level, Size, Span, WritePolicy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// More sessions than one client has ports for, or memory.
+/// Limit of sessions, beyond the ports and memory of one client.
 const SESSIONS_MAX: u64 = 1 << 16;
-/// More commands under way than a session of iSCSI has tags for.
+/// Limit of the depth, beyond the tags of an iSCSI session.
 const DEPTH_MAX: u32 = 1 << 16;
 
-/// What is measured at one place of a scenario's matrix. Every key has a default, so a scenario names only what it is about.
+/// Settings of one point in a scenario. Every key has a default, so a scenario names only the keys that matter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Point {
-    /// Who serves.
+    /// Target.
     pub peer: Peer,
-    /// Which of two builds, where the peer is this product.
+    /// Build of the product, if that is the target.
     pub build: Build,
-    /// What holds the data.
+    /// Back end of the units.
     pub backing: Backing,
-    /// The RAID level where the backing is a pool.
+    /// RAID level of a pool.
     pub level: Level,
-    /// Disks of that pool.
+    /// Number of disks of the pool.
     pub disks: u32,
-    /// What those disks behave like.
+    /// Model of the disks' timing.
     pub disk: DiskModel,
-    /// Bytes of each unit.
+    /// Size of each unit.
     pub unit: Size,
-    /// False: neither reads nor writes are cached.
+    /// Cache reads and writes.
     pub cache: bool,
-    /// When a volume of a pool acknowledges a write.
+    /// Write policy of volumes of a pool.
     pub write: WritePolicy,
-    /// Further arguments of the peer's daemon.
+    /// Further arguments of the target's daemon.
     pub arguments: Vec<String>,
-    /// Cores of the daemon, and so its shards.
+    /// Cores of the daemon, which is its number of shards.
     pub cores: u32,
-    /// Daemons that share the units, where the peer is one that knows no more than one core.
+    /// Daemons that share the units, for targets that use a single core.
     pub daemons: u32,
 
-    /// Initiators, each with a name of its own.
+    /// Initiators, each with its own name.
     pub clients: u32,
     /// Sessions of each client.
     pub sessions: u32,
@@ -48,36 +48,37 @@ pub struct Point {
     pub connections: u32,
     /// Units that the sessions are dealt over.
     pub luns: u32,
-    /// CRC32C of headers and data.
+    /// CRC32C digests of headers and data.
     pub digests: bool,
 
-    /// How addresses follow each other.
+    /// Order of addresses.
     pub pattern: Pattern,
-    /// Commands out of a hundred that read.
+    /// Percentage of reads.
     pub reads: u8,
     /// Bytes of a command.
     pub block: Size,
-    /// Bytes of a command by weight, where they are not all alike; `block` does not count then.
+    /// Sizes of commands by weight, in place of `block`.
     pub blocks: Vec<Weighted>,
-    /// Commands of each session under way at once; with `rate`, at most.
+    /// Queue depth of each session; with `rate`, its maximum.
     pub depth: u32,
-    /// Commands of all sessions together under way at once, dealt evenly; zero: as many as `depth` gives each.
+    /// Commands in flight over all sessions, dealt evenly; zero uses `depth` for each session.
     pub workers: u32,
-    /// What a slot waits between one command and the next.
+    /// Think time of a slot between two commands.
     pub think: Span,
-    /// Commands per second of all sessions together that are due whatever the target does; zero: as many as it answers.
+    /// Commands per second of all sessions that are due independently of the target; zero sends as many as it
+    /// completes.
     pub rate: u32,
-    /// Every block is stamped and every read judged.
+    /// Stamp every written block, and verify every read.
     pub verify: bool,
-    /// The client looks for answers before it sleeps, so that it need not be woken. Its core is full then, whatever the load.
+    /// Poll for responses before sleeping, so that the client need not be woken. Its core is then always busy.
     pub client_polls: bool,
-    /// Another load on the same target, whose commands are not what is measured.
+    /// Further load on the same target, which is not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside: Option<Beside>,
 
-    /// How long the load runs before it is measured.
+    /// Duration of the load before the measurement.
     pub warm_up: Span,
-    /// How long it is measured.
+    /// Duration of the measurement.
     pub span: Span,
 }
 
@@ -118,18 +119,18 @@ impl Default for Point {
     }
 }
 
-/// A load beside the one that is measured, from one client more. Its sessions are dealt over the units behind the point's own:
+/// Load beside the measured one, from one further client. Its sessions are dealt over the units after the point's own:
 /// with as many units as sessions in all, each has one to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Beside {
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u32,
-    /// Commands of each under way at once.
+    /// Queue depth of each session.
     pub depth: u32,
-    /// How addresses follow each other.
+    /// Order of addresses.
     pub pattern: Pattern,
-    /// Commands out of a hundred that read.
+    /// Percentage of reads.
     pub reads: u8,
     /// Bytes of a command.
     pub block: Size,
@@ -142,7 +143,9 @@ impl Default for Beside {
 }
 
 impl Point {
-    /// *Errors*: what it says of its load is none.
+    /// Checks the settings of the load.
+    ///
+    /// *Errors*: the invalid setting.
     pub fn check(&self) -> Result<()> {
         let sessions = u64::from(self.clients) * u64::from(self.sessions);
         let beside = self.beside.map_or(0, |beside| beside.sessions.into());
@@ -151,7 +154,7 @@ impl Point {
             sessions + beside <= SESSIONS_MAX,
             "a load has {SESSIONS_MAX} sessions at most, those beside it included"
         );
-        // No other session has more.
+        // The first session has the largest depth.
         let depth = self.depth_of(0);
         ensure!(depth <= DEPTH_MAX, "a session has a depth of {DEPTH_MAX} at most, and not of {depth}");
         ensure!(self.reads <= 100, "reads are out of a hundred, and not {} of them", self.reads);
@@ -164,19 +167,19 @@ impl Point {
         self.neighbour().map_or(Ok(()), |neighbour| neighbour.check()).context("beside")
     }
 
-    /// Sessions whose commands are measured.
+    /// Returns the number of measured sessions.
     #[must_use]
     pub fn own_sessions(&self) -> u32 {
         self.clients * self.sessions
     }
 
-    /// Those, and behind them the ones of the load beside it.
+    /// Returns the number of all sessions, including those of the load beside it, which are the last ones.
     #[must_use]
     pub fn all_sessions(&self) -> u32 {
         self.own_sessions() + self.beside.map_or(0, |beside| beside.sessions)
     }
 
-    /// The load beside it, as a point of its own.
+    /// Returns the load beside it as a point of its own.
     #[must_use]
     pub fn neighbour(&self) -> Option<Self> {
         let Beside { sessions, depth, pattern, reads, block } = self.beside?;
@@ -196,19 +199,19 @@ impl Point {
         })
     }
 
-    /// True when some command of it writes, or of the load beside it.
+    /// Returns true if any command writes, including those of the load beside it.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.reads < 100 || self.beside.is_some_and(|beside| beside.reads < 100)
     }
 
-    /// The client of a session.
+    /// Returns the client of a session.
     #[must_use]
     pub fn client_of(&self, session: u32) -> u32 {
         (session / self.sessions).min(self.clients)
     }
 
-    /// Commands that a session is to have room for.
+    /// Returns the queue depth that a session must support.
     #[must_use]
     pub fn room_of(&self, session: u32) -> u32 {
         match self.beside {
@@ -217,7 +220,7 @@ impl Point {
         }
     }
 
-    /// The commands that one of its own sessions has under way at once. One that the workers do not reach has none.
+    /// Returns the depth of a measured session; zero if there are fewer workers than sessions.
     #[must_use]
     pub fn depth_of(&self, session: u32) -> u32 {
         let sessions = self.own_sessions();
@@ -227,85 +230,85 @@ impl Point {
         }
     }
 
-    /// Those of all of them, session by session.
+    /// Returns the depths of all measured sessions.
     #[must_use]
     pub fn depths(&self) -> Vec<u32> {
         (0..self.own_sessions()).map(|session| self.depth_of(session)).collect()
     }
 
-    /// Bytes of the longest command.
+    /// Returns the size of the largest command in bytes.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.sizes().max().unwrap_or_default()
     }
 
-    /// Bytes of its commands, whose sizes may be several.
+    /// Returns the sizes of commands in bytes.
     pub fn sizes(&self) -> impl Iterator<Item = u64> {
         let one = self.blocks.is_empty().then_some(self.block);
         self.blocks.iter().map(|each| each.block).chain(one).map(Size::bytes)
     }
 }
 
-/// Who serves.
+/// Target of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Peer {
     /// This product.
     Blockyard,
-    /// Debian's tgtd.
+    /// tgtd of Debian.
     Tgt,
-    /// SPDK's `iscsi_tgt`, where its path is given.
+    /// SPDK's `iscsi_tgt`, if its path is given.
     Spdk,
-    /// The target that was named on the command line.
+    /// Target named on the command line.
     Given,
-    /// The file or disk itself, without a target.
+    /// Local file or disk, without a target.
     Native,
-    /// A socket that moves as many bytes as iSCSI would.
+    /// Raw TCP server that moves as many bytes as iSCSI would.
     Bare,
 }
 
-/// One of two builds of this product that are measured in turn.
+/// One of two builds that are measured alternately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Build {
-    /// The one that measures, or the first that was named.
+    /// Running build, or the first one named.
     This,
-    /// The one that it is compared with.
+    /// Build to compare with.
     Other,
 }
 
-/// What holds a unit's data.
+/// Back end of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backing {
-    /// Nothing.
+    /// Null device.
     Null,
     /// Memory.
     Ram,
-    /// A file.
+    /// File.
     File,
-    /// A volume of a pool of disks.
+    /// Volume in a pool.
     Pool,
 }
 
-/// What the disks of a pool behave like.
+/// Timing model of a pool's disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskModel {
-    /// What they are: files in memory.
+    /// No model: files in memory.
     None,
-    /// A SAS disk at 15,000 turns a minute.
+    /// SAS disk with 15,000 rpm.
     Sas15k,
-    /// A SATA disk at 7,200.
+    /// SATA disk with 7,200 rpm.
     Sata,
-    /// A SATA SSD.
+    /// SATA SSD.
     Ssd,
-    /// An NVMe SSD.
+    /// NVMe SSD.
     Nvme,
 }
 
 impl DiskModel {
-    /// The medium that takes the time; nothing where the files do.
+    /// Returns the modeled medium; none without a model.
     #[must_use]
     pub fn medium(self) -> Option<Medium> {
         match self {
@@ -318,25 +321,26 @@ impl DiskModel {
     }
 }
 
-/// How addresses follow each other.
+/// Order of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Each session walks its own part of the unit from the beginning to the end, and again.
+    /// Each session reads its own part of the unit from start to end, repeatedly.
     Sequential,
-    /// Every place is as likely as every other.
+    /// Uniformly distributed.
     Random,
-    /// The place of rank `r` is as likely as `r^-0.99`; ranks are scattered over the unit.
+    /// Zipf distribution: the slot of rank `r` has a probability proportional to `r^-0.99`; ranks are scattered over
+    /// the unit.
     Zipf,
 }
 
-/// Commands of a size, out of all.
+/// Command size with its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Weighted {
     /// Bytes of a command.
     pub block: Size,
-    /// Out of the sum of all weights.
+    /// Weight, relative to the sum of all weights.
     pub weight: u32,
 }
 
@@ -350,7 +354,7 @@ macro_rules! by_serde {
     )*};
 }
 
-// The names that scenarios use.
+// Display names as in scenarios.
 by_serde!(Peer, Build, Backing, DiskModel, Pattern);
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! Numbers from a seed, so that a run can be repeated.
+//! Seeded random numbers, so that a run can be repeated.
 
-/// A small generator (xorshift*); good enough to choose places and moments.
+/// Small generator (xorshift*), sufficient for addresses and times; not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of `seed`, other ones than those of its neighbours.
+    /// Creates the sequence of `seed`, unrelated to that of neighboring seeds.
     pub fn new(seed: u64) -> Self {
+        // The state of xorshift must not be zero.
         Self(mix(seed) | 1)
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[expect(clippy::should_implement_trait, reason = "numbers have no end")]
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
@@ -19,18 +20,19 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
+    // The lowest bits of xorshift* are the weakest.
     pub fn below(&mut self, bound: u64) -> u64 {
         (self.next() >> 11) % bound
     }
 
-    /// True once in `times`.
+    /// Returns true with a probability of one in `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
 
-/// A number that tells nothing of `number` at a glance (splitmix64).
+/// Scrambles a number (splitmix64).
 pub fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

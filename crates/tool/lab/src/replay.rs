@@ -1,6 +1,6 @@
-//! A recorded load, played again: which of the commands of a trace are sent, when each of them is due, and how both compare.
+//! Replay of a recorded load: the commands of a trace that are sent, their due times, and the comparison.
 //!
-//! Commands that failed, and those that are neither READ, WRITE, WRITE SAME nor SYNCHRONIZE CACHE, are counted and left out.
+//! Commands that failed, and those other than READ, WRITE, WRITE SAME and SYNCHRONIZE CACHE, are counted and omitted.
 
 mod figures;
 mod plan;
@@ -14,28 +14,28 @@ pub use script::{Due, Score, Script};
 
 use serde::Serialize;
 
-/// What is sent again.
+/// Replayed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Kind {
-    /// READ of any length of CDB.
+    /// READ of any CDB length.
     #[serde(rename = "READ")]
     Read,
-    /// WRITE of any length of CDB.
+    /// WRITE of any CDB length.
     #[serde(rename = "WRITE")]
     Write,
-    /// WRITE SAME, with zeros; with UNMAP where it was recorded so.
+    /// WRITE SAME of zeros, with UNMAP if recorded so.
     #[serde(rename = "WRITE SAME")]
     WriteSame,
-    /// SYNCHRONIZE CACHE, of the whole unit.
+    /// SYNCHRONIZE CACHE of the whole unit.
     #[serde(rename = "SYNCHRONIZE CACHE")]
     Sync,
 }
 
 impl Kind {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::WriteSame, Self::Sync];
 
-    /// As the standard names it, without the length of the CDB.
+    /// Returns the name in the standard, without the CDB length.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,21 +46,21 @@ impl Kind {
         }
     }
 
-    /// True for one that changes the unit.
+    /// Returns true for an operation that changes the unit.
     #[must_use]
     pub fn writes(self) -> bool {
         matches!(self, Self::Write | Self::WriteSame)
     }
 }
 
-/// When a command is due.
+/// Due times of replayed commands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// When it began in the recording, which passes so many times as fast; whatever has ended by then.
+    /// At the recorded times, divided by the speed, regardless of completions.
     Recorded {
-        /// 1 is the time of the recording.
+        /// Factor of acceleration; 1 is the original speed.
         speed: f64,
     },
-    /// As soon as all commands of its session that had ended in the recording when it began have ended again.
+    /// As soon as all commands of the session that had completed before it in the recording have completed again.
     Fast,
 }

@@ -1,4 +1,4 @@
-//! What a run shows, for people: one page, its drawings as files, and every sample as a table.
+//! Report of runs: one page, its drawings as files, and every sample as a table.
 
 mod chart;
 mod csv;
@@ -16,19 +16,19 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What was written.
+/// Files of a report.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// The page.
+    /// Path of the page.
     pub page: PathBuf,
-    /// Everything, the page first.
+    /// All files, the page first.
     pub files: Vec<PathBuf>,
-    /// What could not be written, and what to do for it.
+    /// Files that could not be written, with the remedy.
     pub remarks: Vec<String>,
 }
 
-/// Writes the report of `runs` into `folder`, which is made where it does not exist: `report.html`; for each run its samples
-/// as CSV and all of it as JSON; each figure as SVG and, where `rsvg-convert` is installed, as PNG.
+/// Writes the report of `runs` into `folder`, which is created if missing: `report.html`; samples of each run as CSV
+/// and the run as JSON; each figure as SVG and, if `rsvg-convert` is installed, as PNG.
 ///
 /// *Errors*: there is no run, or a file cannot be written.
 pub fn write(runs: &[Run], folder: &Path) -> Result<Written> {
@@ -57,7 +57,7 @@ impl Written {
         Ok(())
     }
 
-    /// The drawing in pixels, two for each of its units.
+    /// Renders the drawing with two pixels per unit.
     fn picture(&mut self, drawing: &Path) -> Result<()> {
         let picture = drawing.with_extension("png");
         match Command::new("rsvg-convert").args(["--zoom", "2", "--output"]).arg(&picture).arg(drawing).output() {
@@ -66,6 +66,7 @@ impl Written {
                 let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
                 self.remarks.push(format!("rsvg-convert made no {}: {said}", picture.display()));
             }
+            // PNG is optional, and the remark is made once.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let remark = "there are no PNG files, because rsvg-convert is not installed: apt install librsvg2-bin";
                 if !self.remarks.iter().any(|known| known == remark) {
@@ -78,15 +79,16 @@ impl Written {
     }
 }
 
-/// What the files of a run are called: its scenario, and its number where there are several runs.
+/// Returns the base name of a run's files: its scenario, with a number if there are several runs.
 fn stem(runs: &[Run], index: usize) -> String {
+    // The name comes from a file, and must not leave the folder.
     let kept = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '.' { c } else { '-' };
     let name: String = runs[index].scenario.name.chars().map(kept).collect();
     let name = name.trim_start_matches('.');
     if runs.len() > 1 { format!("{}-{name}", index + 1) } else { name.to_owned() }
 }
 
-/// A value with the digits that say something, and commas between thousands: `12,345`, `61.5`, `0.042`.
+/// Formats a value with its significant digits, and commas between thousands: `12,345`, `61.5`, `0.042`.
 #[must_use]
 pub fn number(value: f64) -> String {
     let decimals = match value.abs() {

@@ -1,4 +1,5 @@
-//! What a scenario leaves: every sample, and where and when it was measured. Stable JSON; everything else is computed from it.
+//! Results of a scenario: every sample, with place and time of the measurement. Stable JSON; everything else is
+//! computed from it.
 
 use crate::load::Proof;
 use crate::point::Point;
@@ -8,70 +9,70 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The format that this build writes.
+/// Version of the format that this build writes.
 pub const FORMAT: u32 = 1;
 
-/// A run file.
+/// Run file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// [`FORMAT`]; newer ones are refused by name.
+    /// Version of the format, [`FORMAT`]; newer ones are refused.
     pub format: u32,
-    /// What was to be measured, and drawn.
+    /// Scenario that was measured.
     pub scenario: Scenario,
-    /// Where.
+    /// Machine of the measurement.
     pub machine: Machine,
-    /// When it began, RFC 3339 in UTC.
+    /// Start of the run, RFC 3339 in UTC.
     pub begun: String,
-    /// True when every point was measured as often as asked.
+    /// True if every point was measured in all rounds.
     pub complete: bool,
-    /// Every point, in the order of the axes, the last one fastest.
+    /// Points in the order of the axes; the last axis varies fastest.
     pub points: Vec<Measured>,
 }
 
-/// The machine and its software, as far as it bears on figures.
+/// Facts about machine and software that affect figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Facts by name: `cpu`, `cores`, `memory`, `kernel`, `system`, `blockyard`, `tgt`, `governor`, …
     pub facts: BTreeMap<String, String>,
 }
 
-/// One point and what came out of it.
+/// Point with its samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Where on each axis it lies: the axis's name, and the label there.
+    /// Labels by the name of their axis.
     pub labels: BTreeMap<String, String>,
-    /// All of it.
+    /// Complete settings.
     pub point: Point,
-    /// One for each round.
+    /// Samples, one for each round.
     pub samples: Vec<Sample>,
-    /// Why it was not measured, where it could not be.
+    /// Reason why it was not measured, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untried: Option<String>,
 }
 
-/// What came out of one point in one round.
+/// Result of one point in one round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// How long it was measured.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
-    /// What was read.
+    /// Reads.
     pub reads: Tally,
-    /// What was written.
+    /// Writes.
     pub writes: Tally,
-    /// Commands of each session, for who got how much.
+    /// Commands of each session, for the fairness.
     pub sessions: Vec<u64>,
-    /// What the load beside it got, both directions, where there is one. Nothing above counts it; CPU and memory are of both.
+    /// Result of the load beside it, in both directions. It is not included above, but CPU and memory are of both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Tally>,
-    /// What was proved of the data, where it was verified.
+    /// Result of the verification, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
-    /// What it took of the machine on the target's side; absent where that is another machine.
+    /// Resource usage of the target; absent if it is on another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Usage>,
-    /// The same on the client's side.
+    /// Resource usage of the client.
     pub client: Usage,
-    /// What the meters saw of both ends and the way between them.
+    /// Meter readings of both ends and of the path between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Seen>,
 }
@@ -79,37 +80,38 @@ pub struct Sample {
 /// Commands in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
-    /// That ended well.
+    /// Commands that succeeded.
     pub commands: u64,
-    /// What those moved.
+    /// Bytes transferred by them.
     pub bytes: u64,
-    /// That ended otherwise.
+    /// Commands that failed.
     pub errors: u64,
-    /// How long the good ones took.
+    /// Latencies of the successful commands.
     pub latency: Latency,
 }
 
-/// How long commands took: counts of values that are known to a hundredth of themselves.
+/// Histogram of latencies, with a precision of one percent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Nanoseconds, and how many commands took so long; ascending.
+    /// Pairs of nanoseconds and number of commands, ascending.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// What one side took of its machine while a point was measured.
+/// Resource usage of one side while a point was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU time of all threads, user's and kernel's.
+    /// CPU time of all threads, in user and kernel mode.
     pub cpu_seconds: f64,
     /// Resident memory at the end.
     pub resident_bytes: u64,
 }
 
 impl Run {
-    /// Reads what was kept.
+    /// Parses a run file.
     ///
-    /// *Errors*: it is no run, or of a format that this build does not know.
+    /// *Errors*: it is no run, or of an unknown format.
     pub fn parse(text: &[u8]) -> Result<Self> {
+        // The version is read on its own first: other fields may differ between formats.
         #[derive(Deserialize)]
         struct Head {
             format: u32,
@@ -121,42 +123,43 @@ impl Run {
 }
 
 impl Sample {
-    /// Commands per second, both directions.
+    /// Returns commands per second, in both directions.
     #[must_use]
     pub fn iops(&self) -> f64 {
         (self.reads.commands + self.writes.commands) as f64 / self.seconds
     }
 
-    /// Bytes per second, both directions.
+    /// Returns bytes per second, in both directions.
     #[must_use]
     pub fn bandwidth(&self) -> f64 {
         (self.reads.bytes + self.writes.bytes) as f64 / self.seconds
     }
 
-    /// Commands per second of the load beside it, where there is one.
+    /// Returns commands per second of the load beside it, if there is one.
     #[must_use]
     pub fn beside_iops(&self) -> Option<f64> {
         self.beside.as_ref().map(|beside| beside.commands as f64 / self.seconds)
     }
 
-    /// Microseconds of the server's CPU for each command.
+    /// Returns CPU microseconds of the server per command.
     #[must_use]
     pub fn server_us(&self) -> Option<f64> {
         self.server.map(|usage| self.per_command(usage))
     }
 
-    /// Microseconds of the client's CPU for each command.
+    /// Returns CPU microseconds of the client per command.
     #[must_use]
     pub fn client_us(&self) -> f64 {
         self.per_command(self.client)
     }
 
     fn per_command(&self, usage: Usage) -> f64 {
+        // CPU time includes the load beside it, so its commands count here.
         let beside = self.beside.as_ref().map_or(0, |beside| beside.commands);
         usage.cpu_seconds * 1e6 / (self.reads.commands + self.writes.commands + beside).max(1) as f64
     }
 
-    /// Latencies of both directions.
+    /// Returns the latencies of both directions.
     #[must_use]
     pub fn latency(&self) -> Latency {
         self.reads.latency.with(&self.writes.latency)
@@ -164,7 +167,7 @@ impl Sample {
 }
 
 impl Tally {
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         Self {
@@ -177,7 +180,8 @@ impl Tally {
 }
 
 impl Latency {
-    /// The latency in nanoseconds that a part `quantile` of all commands did not exceed; nothing without commands.
+    /// Returns the latency in nanoseconds that a fraction `quantile` of all commands did not exceed; none without
+    /// commands.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let all: u64 = self.buckets.iter().map(|&(_, count)| count).sum();
@@ -189,7 +193,7 @@ impl Latency {
         })
     }
 
-    /// The mean in nanoseconds; nothing without commands.
+    /// Returns the mean in nanoseconds; none without commands.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let (mut sum, mut all) = (0.0, 0);
@@ -200,7 +204,7 @@ impl Latency {
         (all > 0).then(|| sum / all as f64)
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let mut counts: BTreeMap<u64, u64> = self.buckets.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! Scenarios: a base point, the axes that vary it, and the figures that are drawn of it.
+//! Scenarios: a base point, the axes that vary it, and its figures.
 
 use crate::figure::Figure;
 use crate::only::Only;
@@ -8,51 +8,51 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
-/// A file of `lab/scenarios`.
+/// Scenario file of `lab/scenarios`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// What it is about, for people.
+    /// Title.
     pub title: String,
-    /// The papers and requirement rows that it is for: `S1: IOmeter`, `N9`.
+    /// Papers and requirements that it covers: `S1: IOmeter`, `N9`.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// How often every point is measured.
+    /// Number of rounds.
     #[serde(default = "three")]
     pub rounds: u32,
-    /// What is the same in all points.
+    /// Settings that all points share.
     #[serde(default)]
     pub base: Table,
-    /// What is not; the last one varies fastest.
+    /// Axes; the last one varies fastest.
     #[serde(default, rename = "axis")]
     pub axes: Vec<Axis>,
-    /// What is drawn.
+    /// Figures.
     #[serde(default, rename = "figure")]
     pub figures: Vec<Figure>,
-    /// What the papers measured and this cannot; said on every drawing.
+    /// Measurements of the papers that are not possible here; printed on every drawing.
     #[serde(default)]
     pub unmeasured: Vec<String>,
-    /// Other things to say beside the figures: how long it takes, how to read it.
+    /// Further notes: duration, interpretation.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// A key of the point, or several under a label, and its values.
+/// Axis: values of a key of the point, or labeled sets of several keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// The key of the point, or a name for what the tables of `values` set.
+    /// Key of the point, or a name for the sets in `values`.
     pub name: String,
-    /// Values of the key; or tables with a `label` and several keys.
+    /// Values of the key, or tables with a `label` and several keys.
     pub values: Vec<Value>,
 }
 
-/// The axis of two builds that are measured in turn.
+/// Name of the axis of two builds that are measured alternately.
 pub const BUILD: &str = "build";
 
-/// Where a point is, for people: `the point at depth = 8, peer = tgt`.
+/// Describes the position of a point: `the point at depth = 8, peer = tgt`.
 #[must_use]
 pub fn place(labels: &BTreeMap<String, String>) -> String {
     let at: Vec<String> = labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
@@ -64,21 +64,22 @@ fn three() -> u32 {
 }
 
 impl Scenario {
-    /// Reads one.
+    /// Parses a scenario.
     ///
-    /// *Errors*: the line and what is wrong with it.
+    /// *Errors*: the line with its problem.
     pub fn parse(text: &str) -> Result<Self> {
         let scenario = toml::from_str::<Self>(text)
             .map_err(|error| anyhow!(bounded::complaint(text, error.span(), error.message())))?;
         ensure!(scenario.rounds > 0, "rounds = 0 measures nothing");
+        // All points and figures are checked here: a run of hours must not fail at its last point.
         scenario.points()?;
         scenario.figures.iter().try_for_each(|figure| figure.check(&scenario.axes))?;
         Ok(scenario)
     }
 
-    /// Only the points that are meant are left.
+    /// Keeps only the selected points.
     ///
-    /// *Errors*: an axis or a label that is not there.
+    /// *Errors*: an axis or a label does not exist.
     pub fn keep(&mut self, only: &Only) -> Result<()> {
         let names: Vec<&str> = self.axes.iter().map(|axis| axis.name.as_str()).collect();
         let names = names.join(", ");
@@ -96,7 +97,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// Every point of this product is measured with one build and then with the other: an axis more, which varies fastest.
+    /// Adds an axis of both builds, which varies fastest, so that every point of this product is measured with them
+    /// alternately.
     ///
     /// *Errors*: there is such an axis already.
     pub fn in_turn(&mut self) -> Result<()> {
@@ -106,10 +108,10 @@ impl Scenario {
         Ok(())
     }
 
-    /// The product of the axes: labels by axis, and the point there. The last axis varies fastest. Who
-    /// is not this product has one build, and is there once.
+    /// Returns the product of the axes: labels by axis, with the point there. The last axis varies fastest. Targets
+    /// other than this product have one build, and occur once.
     ///
-    /// *Errors*: an axis without values, one that sets what a point does not have, or a point that is none.
+    /// *Errors*: an axis without values, an unknown key, or an invalid point.
     pub fn points(&self) -> Result<Vec<(BTreeMap<String, String>, Point)>> {
         let mut tables = vec![(BTreeMap::new(), self.base.clone())];
         for axis in &self.axes {
@@ -141,13 +143,13 @@ impl Scenario {
 }
 
 impl Axis {
-    /// The labels of its values, in their order.
+    /// Returns the labels of the axis, in order.
     #[must_use]
     pub fn labels(&self) -> Vec<String> {
         self.values.iter().filter_map(|value| self.at(value).ok()).map(|(label, _)| label).collect()
     }
 
-    /// The label of a value, and the keys that it sets.
+    /// Returns the label of a value, and the keys that it sets.
     fn at(&self, value: &Value) -> Result<(String, Table)> {
         let mut set = match value {
             Value::Table(set) => set.clone(),
@@ -250,8 +252,8 @@ mod tests {
         }
     }
 
-    /// Every file of the folder: its name is the scenario's, the papers that its figures name are printed, and the labels that
-    /// those number belong to some point.
+    /// Every file of the folder: its name is the scenario's, the papers that its figures name exist, and the labels of
+    /// their numbers belong to some point.
     #[test]
     fn scenarios_of_the_lab_are_right() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../lab/scenarios");

@@ -1,63 +1,63 @@
-//! What the meters saw while a point was measured: where its commands may have waited.
+//! Meter readings of a measured point: places where its commands may have waited.
 
 use serde::{Deserialize, Serialize};
 
-/// What both ends and the way between them did in the time that was measured. What a meter could not see is absent.
+/// Activity of both ends and of the path between them during the measurement. Missing meters leave fields empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Seen {
-    /// The threads of the processes that serve.
+    /// Threads of the target's processes.
     pub threads: Vec<Thread>,
-    /// The thread that makes the load.
+    /// Thread of the load.
     pub load: Option<Thread>,
-    /// The machine's cores.
+    /// Cores of the machine.
     pub cores: Vec<Core>,
-    /// Disks: members of pools, as their daemon counts, and those of the machine.
+    /// Disks: members of pools, as counted by their daemon, and those of the machine.
     pub disks: Vec<Disk>,
-    /// The machine's network interfaces, the loopback aside.
+    /// Network interfaces of the machine, without loopback.
     pub lines: Vec<Line>,
-    /// The sockets of both ends, as far as they are of this machine.
+    /// Sockets of both ends, as far as they are on this machine.
     pub sockets: Vec<Sockets>,
-    /// How long sessions had a command to send and no place in the target's window, all sessions together.
+    /// Time for which sessions had a command that the target's window did not admit, summed over all sessions.
     pub held_seconds: f64,
 }
 
-/// A thread.
+/// Thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Which of the processes that serve, from zero.
+    /// Number of its process among those of the target, from zero.
     pub process: u32,
-    /// What it calls itself.
+    /// Name of the thread.
     pub name: String,
-    /// CPU time, user's and kernel's.
+    /// CPU time, in user and kernel mode.
     pub cpu_seconds: f64,
-    /// How long it could have run, and another had the core.
+    /// Time in a run queue, waiting for a core.
     pub queued_seconds: f64,
 }
 
-/// A core of the machine.
+/// Core of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Core {
-    /// Its number.
+    /// Number of the core.
     pub core: u32,
-    /// How long anything ran on it, interrupts too.
+    /// Time in use, including interrupts.
     pub busy_seconds: f64,
-    /// How long the hypervisor ran something else instead.
+    /// Steal time: the hypervisor ran something else.
     pub stolen_seconds: f64,
 }
 
-/// A disk.
+/// Disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disk {
-    /// Its name: as the pool's member, with the daemon's number, or as the kernel's.
+    /// Name: of the pool member, with the daemon's number, or of the kernel's device.
     pub name: String,
     /// True for a member of a pool, counted by its daemon.
     pub member: bool,
-    /// How long it was measured.
+    /// Duration of the measurement.
     pub seconds: f64,
-    /// How long at least one operation was under way.
+    /// Time with at least one operation in flight.
     pub busy_seconds: f64,
-    /// How long operations took, all together.
+    /// Sum of the operations' latencies.
     pub waited_seconds: f64,
     /// Read operations.
     pub reads: u64,
@@ -65,56 +65,56 @@ pub struct Disk {
     pub writes: u64,
 }
 
-/// A network interface.
+/// Network interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Bytes that came in.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Bytes that went out.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// What it carries in each direction, where its driver tells.
+    /// Capacity in each direction, if the driver reports it.
     pub bytes_per_second: Option<u64>,
 }
 
-/// One end of all connections together.
+/// Sum over one end of all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sockets {
     /// True for the target's end.
     pub server: bool,
-    /// How many connections.
+    /// Number of connections.
     pub count: u32,
-    /// How long they had something to send or to be acknowledged.
+    /// Time with data to send or to be acknowledged.
     pub busy_seconds: f64,
-    /// Of that, how long the other end's receive window was full.
+    /// Part of it in which the peer's receive window was full.
     pub window_seconds: f64,
-    /// Of that, how long the send buffer was too small.
+    /// Part of it in which the send buffer was too small.
     pub buffer_seconds: f64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub resent: u64,
 }
 
 impl Disk {
-    /// How much of the time it was busy, from 0 to 1.
+    /// Returns the utilization, from 0 to 1.
     #[must_use]
     pub fn busy(&self) -> f64 {
         ratio(self.busy_seconds, self.seconds)
     }
 
-    /// How many operations were under way at once, while it was busy.
+    /// Returns the mean number of operations in flight while the disk was busy.
     #[must_use]
     pub fn at_once(&self) -> f64 {
         ratio(self.waited_seconds, self.busy_seconds)
     }
 
-    /// How many operations it did.
+    /// Returns the number of operations.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.reads + self.writes
     }
 
-    /// How long one took, in seconds.
+    /// Returns the mean latency of an operation in seconds.
     #[must_use]
     pub fn each(&self) -> f64 {
         ratio(self.waited_seconds, self.operations() as f64)
@@ -122,7 +122,7 @@ impl Disk {
 }
 
 impl Line {
-    /// How much of the fuller direction was used, from 0 to 1; nothing where it is not known what it carries.
+    /// Returns the utilization of the busier direction, from 0 to 1; none if the capacity is unknown.
     #[must_use]
     pub fn used(&self, seconds: f64) -> Option<f64> {
         let most = self.received_bytes.max(self.sent_bytes) as f64;
@@ -130,7 +130,7 @@ impl Line {
     }
 }
 
-/// The first through the second; zero where that says nothing.
+/// Divides; zero if the divisor is not positive.
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

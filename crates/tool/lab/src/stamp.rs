@@ -1,32 +1,32 @@
-//! What blocks are filled with where it is to be proved what became of them: every 512 bytes say which block they are, of which
-//! generation and of which run, and the rest of them follows from that.
+//! Self-describing block content for data verification: every 512 bytes carry their address, generation and run, and
+//! the rest is derived from these.
 
 use crate::random::mix;
 
-/// Bytes of a stamp: the smallest block that there is.
+/// Bytes of a stamp, the smallest block size.
 pub const STAMP_BYTES: usize = 512;
 const WORD_BYTES: usize = 8;
 const MAGIC: u64 = u64::from_be_bytes(*b"BYSTAMP1");
 
-/// Who wrote 512 bytes.
+/// Origin of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The number of the 512 bytes on the unit, or in the stream.
+    /// Number of the 512 bytes on the unit, or in the stream.
     pub block: u64,
-    /// Which write of those it is, from 1 on.
+    /// Number of the write, from 1 on.
     pub generation: u64,
-    /// The run.
+    /// Seed of the run.
     pub seed: u64,
 }
 
-/// What 512 bytes hold.
+/// Content of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A stamp, whole.
+    /// Valid stamp.
     Stamp(Stamp),
     /// Zeros.
     Zeros,
-    /// Neither.
+    /// Anything else.
     Damaged,
 }
 
@@ -40,9 +40,9 @@ impl Stamp {
         [MAGIC, self.block, self.generation, self.seed].into_iter().chain(rest)
     }
 
-    /// Fills `bytes`, which are whole stamps, with this one and those of the blocks that follow.
+    /// Fills `bytes` with the stamps of consecutive blocks, starting with this one.
     ///
-    /// *Panics*: when they are not.
+    /// *Panics*: the length is no multiple of a stamp.
     pub fn fill(self, bytes: &mut [u8]) {
         assert!(bytes.len().is_multiple_of(STAMP_BYTES), "whole stamps are filled");
         for (block, into) in (self.block..).zip(bytes.chunks_exact_mut(STAMP_BYTES)) {
@@ -52,7 +52,7 @@ impl Stamp {
         }
     }
 
-    /// What the 512 bytes hold.
+    /// Parses 512 bytes.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Found {
         let mut words = bytes.chunks_exact(WORD_BYTES).map(|word| word.try_into().map_or(0, u64::from_be_bytes));

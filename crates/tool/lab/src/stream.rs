@@ -1,4 +1,4 @@
-//! Streams of stamps: what `genstream` writes to anything, `checkstream` judges.
+//! Streams of stamps: written by `genstream`, verified by `checkstream`.
 
 use crate::load::Proof;
 use crate::stamp::{Found, STAMP_BYTES, Stamp};
@@ -8,9 +8,9 @@ use std::io::{ErrorKind, Read, Write};
 const PIECE_BYTES: usize = 1 << 20;
 const WORDS_MAX: usize = 20;
 
-/// Writes `bytes` of stamps of the run `seed` to `out`.
+/// Writes `bytes` bytes of stamps with `seed` to `out`.
 ///
-/// *Errors*: no whole number of 512 bytes, or `out` takes no more.
+/// *Errors*: no multiple of 512 bytes, or `out` cannot be written.
 pub fn generate(out: &mut impl Write, bytes: u64, seed: u64) -> Result<()> {
     ensure!(
         bytes.is_multiple_of(STAMP_BYTES as u64),
@@ -27,7 +27,7 @@ pub fn generate(out: &mut impl Write, bytes: u64, seed: u64) -> Result<()> {
     out.flush().context("the stream cannot be written")
 }
 
-/// Judges every block of `from`, which is to be a stream of the run `seed` and of `bytes`, where that is known.
+/// Verifies a stream with `seed` from `from`, and its length if `bytes` is given.
 ///
 /// *Errors*: `from` cannot be read.
 pub fn check(from: &mut impl Read, bytes: Option<u64>, seed: u64) -> Result<Proof> {
@@ -49,6 +49,7 @@ pub fn check(from: &mut impl Read, bytes: Option<u64>, seed: u64) -> Result<Proo
             note(&mut proof, format!("block {number}: {wrong}"));
         }
         all += len as u64;
+        // A short piece is the end: `fill` reads until a piece is full.
         if len < PIECE_BYTES {
             break;
         }

@@ -1,4 +1,4 @@
-//! A run that nobody made, for tests: figures of every form, a point that was not measured, rounds that differ.
+//! Artificial run for tests: figures of every form, an unmeasured point, and varying rounds.
 
 use crate::figure::Measure;
 use crate::point::Peer;
@@ -43,7 +43,7 @@ const SCENARIO: &str = r#"
     only = { peer = "blockyard" }
 "#;
 
-/// The run: three peers, two loads, four depths, six rounds; `spdk` was not to be had.
+/// Returns the run: three peers, two loads, four depths, six rounds; `spdk` is not available.
 pub(crate) fn run() -> Run {
     let scenario = Scenario::parse(SCENARIO).expect("it is right");
     let points = scenario.points().expect("it is right").into_iter().map(|(labels, point)| {

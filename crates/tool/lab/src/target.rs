@@ -1,4 +1,4 @@
-//! The iSCSI target under test: ours, or Debian's `tgtd` or SPDK's `iscsi_tgt` to prove the harness and to compare with.
+//! iSCSI targets under test: this product, or `tgtd` and `iscsi_tgt` (SPDK) to validate the harness and for comparison.
 
 pub mod product;
 pub mod spdk;
@@ -12,42 +12,42 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Which target to start.
+/// Target program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// The product of this repository
+    /// This product
     Blockyard,
-    /// Debian's tgtd
+    /// tgtd of Debian
     Tgt,
 }
 
-/// What holds a logical unit's data.
+/// Back end of a logical unit.
 #[derive(Clone, Debug)]
 pub enum Backing {
-    /// Nothing: writes vanish, reads give zeros or what memory holds.
+    /// Null device: writes are discarded, reads return zeros or stale memory.
     Null,
     /// Memory.
     Ram,
-    /// A sparse file in the setup's folder.
+    /// Sparse file in the setup's folder.
     File,
-    /// What UNMAP takes space from: a sparse file, or a thin volume of a pool of such files.
+    /// Thin provisioned: a sparse file, or a thin volume of a pool on such files.
     Thin,
-    /// A volume of a pool that has all of its space, or a file.
+    /// Fully provisioned: a volume of a pool, or a file.
     Thick,
 }
 
-/// The pool below volumes.
+/// Shape of the pool below volumes.
 #[derive(Clone, Debug)]
 pub struct PoolShape {
-    /// How its disks protect each other.
+    /// RAID level.
     pub level: Level,
-    /// How many there are.
+    /// Number of disks.
     pub disks: u32,
-    /// Bytes of each.
+    /// Bytes of each disk.
     pub disk_bytes: u64,
-    /// Where they lie, when not in the setup's folder.
+    /// Folder of the disks, if not the setup's.
     pub folder: Option<PathBuf>,
-    /// Where the two disks of its log device lie, and the bytes of each; nothing where it has none.
+    /// Folder of the log device's two disks, and the bytes of each; none without a log device.
     pub log: Option<(PathBuf, u64)>,
 }
 
@@ -57,39 +57,39 @@ impl Default for PoolShape {
     }
 }
 
-/// A CHAP name and secret.
+/// CHAP name and secret.
 #[derive(Clone, Debug)]
 pub struct Chap {
-    /// The name.
+    /// CHAP name.
     pub user: String,
-    /// The secret.
+    /// CHAP secret.
     pub secret: String,
 }
 
-/// What a target is to serve.
+/// Configuration of a target.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// A folder of its own, for its files and its log.
+    /// Folder of its own, for its files and its log.
     pub folder: PathBuf,
-    /// Where to listen.
+    /// Portal address.
     pub portal: SocketAddr,
-    /// One logical unit for each, every one under its own target name where the product allows it.
+    /// Back ends of the logical units, each under its own target name if the product supports that.
     pub units: Vec<Backing>,
-    /// What thin and thick volumes are of.
+    /// Pool of thin and thick volumes.
     pub pool: PoolShape,
-    /// What is set of each volume: arguments of `volume set`.
+    /// Settings of each volume: arguments of `volume set`.
     pub volume: Vec<String>,
     /// Bytes of each unit.
     pub unit_bytes: u64,
-    /// Bytes of a logical block of each.
+    /// Logical block size in bytes.
     pub block_bytes: u32,
-    /// What initiators prove, and what the target proves to them.
+    /// CHAP credentials of initiators, and of the target.
     pub chap: Option<(Chap, Option<Chap>)>,
-    /// The only cores that it may run on, each for one shard of the product; none: all, and as it chooses.
+    /// Cores to pin to, one for each shard of the product; empty for no restriction.
     pub cores: Vec<usize>,
-    /// The product's program, where it is to serve; SPDK's, where that is.
+    /// Program of the product or of SPDK.
     pub build: PathBuf,
-    /// A program that runs the product's daemon, such as one that forbids it system calls.
+    /// Command that wraps the product's daemon, such as one that forbids system calls.
     pub wrapper: Vec<String>,
     /// Further portals of the product.
     pub more_portals: Vec<SocketAddr>,
@@ -98,7 +98,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// `units` small units of `backing` on a free loopback port, without CHAP.
+    /// Configures `units` small units of `backing` on a free loopback port, without CHAP.
     pub fn new(folder: PathBuf, units: usize, backing: &Backing) -> Result<Self> {
         let portal = free_portal()?;
         Ok(Self {
@@ -119,37 +119,37 @@ impl Setup {
     }
 }
 
-/// Where one logical unit is.
+/// Address of a logical unit.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// The portal.
+    /// Portal.
     pub portal: SocketAddr,
-    /// The target's name.
+    /// Name of the target.
     pub iqn: String,
-    /// The unit's number there.
+    /// LUN in the target.
     pub lun: u16,
 }
 
 impl fmt::Display for Unit {
-    /// The address in libiscsi's form.
+    /// Formats the address as a libiscsi URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "iscsi://{}/{}/{}", self.portal, self.iqn, self.lun)
     }
 }
 
-/// A running target; it ends when this is dropped.
+/// Running target; ended on drop.
 pub trait Target {
-    /// Its units, in the order of the setup.
+    /// Returns the units, in the order of the setup.
     fn units(&self) -> &[Unit];
-    /// The process that serves.
+    /// Returns the process ID of the server.
     fn pid(&self) -> u32;
-    /// The socket of its control plane, where it is one of ours.
+    /// Returns the socket of the control plane, for this product.
     fn door(&self) -> Option<PathBuf> {
         None
     }
 }
 
-/// Starts a target of `kind`; its portal answers when this returns.
+/// Starts a target of `kind`, and returns once its portal answers.
 pub fn start(kind: Kind, setup: &Setup) -> Result<Box<dyn Target>> {
     match kind {
         Kind::Tgt => Ok(Box::new(tgt::Tgt::start(setup)?)),
@@ -157,7 +157,7 @@ pub fn start(kind: Kind, setup: &Setup) -> Result<Box<dyn Target>> {
     }
 }
 
-/// The words that keep a program on `cores`, before its own; none where it may run anywhere.
+/// Returns the command prefix that pins a program to `cores`; empty without a restriction.
 fn pinned(cores: &[usize]) -> Vec<String> {
     if cores.is_empty() {
         return Vec::new();
@@ -166,13 +166,13 @@ fn pinned(cores: &[usize]) -> Vec<String> {
     vec!["taskset".to_owned(), "-c".to_owned(), cores.join(",")]
 }
 
-/// A loopback address whose port was free a moment ago.
+/// Returns a loopback address with a port that was free a moment ago.
 pub fn free_portal() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free loopback port")?;
     Ok(listener.local_addr()?)
 }
 
-/// Returns when something listens on `portal`.
+/// Waits until `portal` accepts connections.
 fn await_portal(portal: SocketAddr, limit: Duration) -> Result<()> {
     let until = Instant::now() + limit;
     while TcpStream::connect_timeout(&portal, Duration::from_millis(200)).is_err() {

@@ -1,4 +1,4 @@
-//! Loads over simulated disks: what is counted, and what is proved.
+//! Loads over simulated disks: counting and verification.
 
 use block::medium::Medium;
 use lab::drive::{self, Way};
@@ -113,7 +113,8 @@ fn open_loop_sends_what_is_due_and_charges_a_slow_disk() {
     let sample = measured(point.clone(), DiskFaults::default());
     assert!((sample.iops() / 10_000.0 - 1.0).abs() < 0.1, "{}", sample.iops());
     let slow = std::time::Duration::from_millis(2);
-    // Each of two sessions has two commands under way: 2,000 a second are done, 10,000 are due, and who waits is charged.
+    // Each of two sessions has two commands in flight: 2,000 per second complete, 10,000 are due, and the wait is
+    // charged.
     let late = measured(Point { depth: 2, ..point }, DiskFaults { latency: slow..=slow, ..DiskFaults::default() });
     assert!(late.latency().quantile(0.99) > Some(100_000_000), "{:?}", late.latency().quantile(0.99));
 }

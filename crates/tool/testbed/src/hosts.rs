@@ -1,4 +1,4 @@
-//! Hosts that are only said to be there, for tests of what is shown of them: exact figures, without a login.
+//! Simulated session and reservation reports, for tests that need exact figures without a login.
 
 use model::{
     CommandWindow, LatencyReport, Order, Recordable, Recordings, Refusal, RefusedLogin, Report, ReservationReport,
@@ -6,19 +6,19 @@ use model::{
 };
 use std::collections::BTreeMap;
 
-/// What is said of hosts in place of what the front end knows.
+/// Reports that replace those of the front end.
 #[derive(Default)]
 pub struct Hosts {
-    /// Who is said to be logged in. With one of them no order about sessions reaches the front end.
+    /// Sessions to report. With at least one, orders about sessions do not reach the front end.
     pub sessions: Vec<SessionReport>,
-    /// Denied logins.
+    /// Denied logins to report.
     pub refused: Vec<RefusedLogin>,
-    /// What hosts have reserved, by volume.
+    /// Reservations to report, by volume.
     pub reservations: BTreeMap<VolumeName, ReservationReport>,
 }
 
 impl Hosts {
-    /// The answer to an order about hosts that are said to be there; `None` for every other order.
+    /// Answers an order about simulated sessions; `None` for every other order.
     pub fn answer(&mut self, order: &Order) -> Option<Result<Report, Refusal>> {
         match order {
             Order::RefusedLogins if !self.refused.is_empty() => Some(Ok(Report::Refused(self.refused.clone()))),
@@ -58,7 +58,7 @@ impl Hosts {
         })
     }
 
-    /// The volume is reserved, where it is said to be.
+    /// Adds the simulated reservation to the report of a volume.
     pub fn amend(&self, volume: &mut VolumeReport) {
         if let Some(reservation) = self.reservations.get(&volume.name) {
             volume.reservation = Some(Box::new(reservation.clone()));

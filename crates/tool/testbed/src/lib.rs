@@ -1,10 +1,11 @@
-//! The real engine with its iSCSI front end on a simulated machine, for tests of what gives it orders.
+//! Engine and iSCSI front end on a simulated machine, for tests of the components that give orders to the engine.
 //!
-//! Clock, scheduler and network are those of [`sim`]; disks are files of the host, so a test can remove, overwrite or copy
-//! them as an administrator would. A [`Testbed`] runs on a thread of its own and takes orders from any other. Orders take no
-//! real time but the work itself: virtual time leaps while an order is carried out, and passes slowly while none is.
+//! Clock, scheduler and network are those of [`sim`]. Disks are files of the host, so that a test can remove, overwrite
+//! or copy them as an administrator would. A [`Testbed`] runs on a thread of its own and takes orders from any other
+//! thread. Virtual time jumps ahead while an order is carried out and passes slowly otherwise, so an order takes no
+//! real time except for its computation.
 //!
-//! Used by the tests of `control`, `api` and `blockyard` alone.
+//! Used only by the tests of `control`, `api` and `blockyard`.
 
 mod hosts;
 mod machine;
@@ -27,41 +28,41 @@ use std::time::Duration;
 pub use hosts::Hosts;
 pub use shard::DiskFacts;
 
-/// Virtual time between two looks at what an order has come to.
+/// Virtual time between two polls for the answer to an order.
 const STEP: Duration = Duration::from_micros(100);
-/// Real time between two looks at an empty mailbox.
+/// Real time between two polls of an empty mailbox.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// An instant at which a process can be killed.
+/// Point in time at which a test may take a crash image.
 pub enum Instant<'a> {
-    /// An order that changes something is about to be given.
+    /// Before an order that changes something is given to the engine.
     Before(&'a Order),
-    /// It was carried out or refused, and its sender has no answer yet.
+    /// After the engine carried out or refused the order, before the sender has the answer.
     After(&'a Order),
-    /// A disk was flushed.
+    /// After a disk was flushed.
     Flush,
 }
 
-/// Called at each [`Instant`], on the thread of the testbed.
+/// Callback at each [`Instant`], on the thread of the testbed.
 pub type Watch = Arc<dyn Fn(Instant<'_>) + Send + Sync>;
 
-/// How a machine is set up. The default has no disk that is known by more than its file.
+/// Configuration of the machine. By default a disk has no properties beyond its file.
 pub struct Testbed {
-    /// Serial numbers, slots and lights of disks, by path.
+    /// Serial numbers, slots and locate lights of disks, by path.
     pub facts: BTreeMap<String, DiskFacts>,
-    /// Hosts that are said to be there.
+    /// Simulated sessions and reservations.
     pub hosts: Hosts,
-    /// The latest table of access that the engine was given.
+    /// Access table that was given to the engine last.
     pub access: Arc<Mutex<Access>>,
-    /// Reports of volumes that were given, over all orders.
+    /// Number of volume reports in all answers.
     pub volumes_read: Arc<AtomicUsize>,
-    /// Sees each instant, to make crash images.
+    /// Callback at each instant, used to take crash images.
     pub watch: Option<Watch>,
-    /// Virtual time that passes before each order, and with each millisecond without one.
+    /// Virtual time that passes before each order, and per millisecond while there is none.
     pub pace: Duration,
-    /// Bytes that one disk reads or writes in a second of virtual time.
+    /// Throughput of a disk in bytes per second of virtual time.
     pub disk_bytes_per_second: u64,
-    /// How many more times a disk is said to be in use when it is opened.
+    /// Number of further attempts to open a disk that fail because it is in use.
     pub busy: u32,
 }
 
@@ -81,12 +82,12 @@ impl Default for Testbed {
 }
 
 impl Testbed {
-    /// The array runs until an order to stop is done, or every sender is gone. The thread ends soon after.
+    /// Starts the array. It runs until an order to stop is done or every sender is dropped; the thread ends soon after.
     ///
-    /// *Panics*: when the system gives no thread; on the thread, when the simulation fails.
+    /// *Panics*: when the system cannot start a thread; on the thread, when the simulation fails.
     #[must_use]
     pub fn start(self) -> (Sender<Call>, JoinHandle<()>) {
-        /// No two runs of one process make the same identifiers.
+        /// Distinct per testbed and process, so that no two runs create the same identifiers.
         static SEED: AtomicU64 = AtomicU64::new(1);
         let (orders, inbox) = mailbox::channel();
         let seed = SEED.fetch_add(1, Ordering::Relaxed) ^ (u64::from(std::process::id()) << 32);
@@ -110,6 +111,7 @@ impl Testbed {
             let is_idle = under_way.load(Ordering::Acquire) == 0;
             match next(inbox, &waker, is_idle) {
                 Poll::Ready(Some(call)) => {
+                    // Virtual time passes between two orders, as between two commands of an administrator.
                     if is_idle {
                         sim.sleep(self.pace).await;
                     }
@@ -124,7 +126,7 @@ impl Testbed {
         }
     }
 
-    /// The engine has the order, unless it is of hosts that are only said to be there.
+    /// Forwards the order to the engine, unless it concerns simulated sessions.
     fn forward(&self, call: Call, engine: &Sender<Call>, hosts: &Arc<Mutex<Hosts>>, under_way: &Arc<AtomicUsize>) {
         if let Some(answer) = lock(hosts).answer(&call.order) {
             call.answer(answer);
@@ -133,8 +135,9 @@ impl Testbed {
         if let Order::SetAccess(access) = &call.order {
             lock(&self.access).clone_from(access);
         }
-        // It is answered when something has happened, and nobody waits for that.
+        // This order is answered when an event occurs; it must not keep the clock running at full speed.
         let counts = !matches!(call.order, Order::NextEvents);
+        // Orders that only query change nothing that a crash image could show.
         let watch = self.watch.clone().filter(|_| !call.order.is_question());
         if let Some(watch) = &watch {
             watch(Instant::Before(&call.order));
@@ -157,7 +160,7 @@ impl Testbed {
         assert!(engine.send(inner).is_ok(), "the conductor runs until the order to stop");
     }
 
-    /// Every order was answered.
+    /// Waits until every order is answered.
     async fn settle(&self, sim: &Sim, under_way: &AtomicUsize) -> bool {
         while under_way.load(Ordering::Acquire) > 0 {
             sim.sleep(STEP).await;
@@ -170,7 +173,7 @@ fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The next order. While none is under way the thread waits for it for a short time.
+/// Returns the next order. While no order is under way, the thread waits briefly for one.
 fn next(inbox: &Receiver<Call>, waker: &Waker, is_idle: bool) -> Poll<Option<Call>> {
     let mut context = Context::from_waker(waker);
     let first = inbox.poll_receive(&mut context);
@@ -189,7 +192,7 @@ impl Wake for Unpark {
     }
 }
 
-/// One shard, and its conductor.
+/// Starts one shard and its conductor.
 fn start_engine(machine: &Machine) -> Sender<Call> {
     let limits = Limits::of(Budget { shards: 1, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 });
     let ticket = tickets::<Machine>(limits, &StreamOptions::default()).remove(0);
@@ -212,7 +215,7 @@ fn start_engine(machine: &Machine) -> Sender<Call> {
     orders
 }
 
-/// Where nobody can listen: a test of a portal that fails uses this port.
+/// True for addresses at which listening fails (port 1); tests use it for a portal that cannot start.
 #[must_use]
 pub fn is_refused(address: SocketAddr) -> bool {
     address.port() == 1

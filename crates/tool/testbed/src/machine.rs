@@ -1,4 +1,4 @@
-//! A simulated machine whose disks are files of the host.
+//! Simulated machine whose disks are files of the host.
 
 mod file_disk;
 
@@ -17,10 +17,10 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-/// A file, whatever its path.
+/// Device and inode numbers, which identify a file under any path.
 type Inode = (u64, u64);
 
-/// The world of the engine. Cheap to clone.
+/// World of the engine. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Machine {
     pub sim: Sim,
@@ -28,7 +28,7 @@ pub(crate) struct Machine {
 }
 
 struct State {
-    /// The date when the clock of the simulation began.
+    /// Unix time at which the simulated clock started.
     began: Duration,
     facts: BTreeMap<String, DiskFacts>,
     watch: Option<Watch>,
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl Machine {
-    /// The machine of `testbed`, which gives its disks away.
+    /// Builds the machine of `testbed` and takes the facts of its disks.
     pub(crate) fn new(sim: &Sim, testbed: &mut Testbed) -> Self {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let state = State {
@@ -54,20 +54,20 @@ impl Machine {
         Self { sim: sim.clone(), state: Rc::new(state) }
     }
 
-    /// How long a disk works on so many bytes.
+    /// Returns the service time of an operation of `bytes`.
     pub(crate) fn service_time(&self, bytes: usize) -> Duration {
         let transfer = Duration::from_secs(1).as_nanos() * bytes as u128 / u128::from(self.state.bytes_per_second);
         Duration::from_micros(20) + Duration::from_nanos(u64::try_from(transfer).unwrap_or(u64::MAX))
     }
 
-    /// A disk was flushed.
+    /// Calls the observer after a flush.
     pub(crate) fn note_flush(&self) {
         if let Some(watch) = &self.state.watch {
             watch(Instant::Flush);
         }
     }
 
-    /// The file may be opened again.
+    /// Allows the file to be opened again.
     pub(crate) fn release(&self, inode: Inode) {
         self.state.open.borrow_mut().remove(&inode);
     }
@@ -112,6 +112,7 @@ impl World for Machine {
             self.state.busy.set(self.state.busy.get() - 1);
             return Err(ErrorKind::ResourceBusy.into());
         }
+        // A disk has one owner; a second path to the same file is the same disk.
         let inode = (metadata.dev(), metadata.ino());
         if !self.state.open.borrow_mut().insert(inode) {
             return Err(ErrorKind::ResourceBusy.into());
@@ -129,7 +130,7 @@ impl World for Machine {
         if has_light { Ok(()) } else { Err(ErrorKind::Unsupported.into()) }
     }
 
-    /// Every address is the machine's own, but nobody listens at port 1.
+    /// Accepts every address as the machine's own; port 1 is always in use.
     fn listen(&self, address: SocketAddr) -> io::Result<SimListener> {
         if crate::is_refused(address) {
             return Err(ErrorKind::AddrInUse.into());

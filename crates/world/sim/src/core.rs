@@ -1,4 +1,4 @@
-//! What all nodes of a simulated world share: clock, events, scheduler, chance.
+//! Shared state of all nodes of a simulated world: clock, event queue, scheduler, random streams.
 
 use crate::disk::DiskState;
 use crate::net::Net;
@@ -12,13 +12,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A run that is not over after so much virtual time never will be.
+/// Default limit on the virtual time of a run; a longer one counts as hung.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What happens at a moment of its own.
+/// Scheduled event.
 pub(crate) type Event = Box<dyn FnOnce(&Rc<Core>)>;
 
-/// Disks by their machine and path.
+/// Disks by machine and path.
 pub(crate) type Disks = BTreeMap<(usize, String), Rc<RefCell<DiskState>>>;
 
 /// One simulated world.
@@ -35,7 +35,7 @@ pub(crate) struct Core {
     trace: RefCell<Trace>,
 }
 
-/// A machine: tasks that die together.
+/// Simulated machine: tasks that end together.
 pub(crate) struct Node {
     pub id: usize,
     pub addresses: RefCell<Vec<IpAddr>>,
@@ -47,6 +47,7 @@ pub(crate) struct Node {
 
 #[derive(Default)]
 struct Events {
+    // The number keeps events of the same instant in the order in which they were scheduled.
     queue: BTreeMap<(Time, u64), Event>,
     next_id: u64,
 }
@@ -57,6 +58,7 @@ impl Core {
             seed,
             now: Cell::default(),
             nodes: RefCell::default(),
+            // One random stream per concern: a change in one of them does not shift the others for the same seed.
             net: RefCell::new(Net::new(Random::new(seed, "network"))),
             disks: RefCell::default(),
             entropy: RefCell::new(Random::new(seed, "entropy")),
@@ -67,7 +69,7 @@ impl Core {
         })
     }
 
-    /// A machine reached under `address`.
+    /// Adds a machine with `address`.
     pub(crate) fn add_node(&self, address: IpAddr) -> Rc<Node> {
         let mut nodes = self.nodes.borrow_mut();
         let taken = nodes.iter().any(|node| node.addresses.borrow().contains(&address));
@@ -75,6 +77,7 @@ impl Core {
         let node = Rc::new(Node {
             id: nodes.len(),
             addresses: RefCell::new(vec![address]),
+            // One thread drives all nodes: nothing has to be unparked.
             executor: Executor::new(Box::new(|| {})),
             timers: Timers::default(),
             is_up: Cell::new(true),
@@ -83,7 +86,7 @@ impl Core {
         node
     }
 
-    /// `event` happens at `at`.
+    /// Schedules `event` at `at`.
     pub(crate) fn schedule(&self, at: Time, event: Event) {
         let mut events = self.events.borrow_mut();
         events.next_id += 1;
@@ -91,7 +94,7 @@ impl Core {
         events.queue.insert((at, id), event);
     }
 
-    /// Adds to the trace.
+    /// Appends to the trace.
     pub(crate) fn record(&self, what: &'static str, who: u64, detail: u64) {
         self.trace.borrow_mut().record(self.now.get(), what, who, detail);
     }
@@ -102,20 +105,22 @@ impl Core {
 
     /// Runs the world until `is_over`.
     ///
-    /// *Panics*: when nothing can ever happen any more, or the time limit has passed.
+    /// *Panics*: when nothing can happen any more (deadlock), or the time limit has passed.
     pub(crate) fn drive(self: &Rc<Self>, is_over: impl Fn() -> bool) {
         while !is_over() {
             self.happen();
+            // One task per turn, chosen among the ready tasks of all nodes. The clock jumps only when none is ready.
             if !self.run_a_task() && !is_over() {
                 self.advance();
             }
         }
     }
 
-    /// Everything that is due.
+    /// Runs all events and fires all timers that are due.
     fn happen(self: &Rc<Self>) {
         let now = self.now.get();
         loop {
+            // Taken out of the queue first: an event may schedule others, also for now.
             let event = {
                 let mut events = self.events.borrow_mut();
                 match events.queue.first_entry() {
@@ -130,7 +135,7 @@ impl Core {
         }
     }
 
-    /// Runs one ready task of any node, whichever the seed says; false when there is none.
+    /// Runs one ready task of any node, chosen by the seed; returns false when there is none.
     fn run_a_task(&self) -> bool {
         let nodes = self.nodes.borrow().clone();
         let ready: usize = nodes.iter().map(|node| node.executor.ready_count()).sum();
@@ -147,17 +152,18 @@ impl Core {
             }
             choice -= here;
         }
-        // A turn of a task takes time too, so that nobody can stop the clock by being busy.
+        // A task's turn takes time, too, so that a task that is always ready cannot stop the clock.
         let spent = self.schedule.borrow_mut().below(2_000);
         self.set_now(self.now.get() + Duration::from_nanos(spent));
         true
     }
 
-    /// Jumps to the next moment at which something happens.
+    /// Advances the clock to the next timer or event.
     fn advance(&self) {
         let timers = self.nodes.borrow().iter().filter_map(|node| node.timers.next()).min();
         let event = self.events.borrow().queue.keys().next().map(|&(at, _)| at);
         match timers.into_iter().chain(event).min() {
+            // Turns of tasks may have moved the clock past the due time already.
             Some(next) => self.set_now(self.now.get().max(next)),
             None => panic!("deadlock: no task is ready, no timer and no event is due\n{}", self.report()),
         }
@@ -170,7 +176,7 @@ impl Core {
         self.now.set(now);
     }
 
-    /// Where everything stands, in words.
+    /// Describes the state of the world for a panic message.
     pub(crate) fn report(&self) -> String {
         let mut report = format!("seed {}, {} ns into the run\n", self.seed, self.now.get().0);
         for node in self.nodes.borrow().iter() {
@@ -180,11 +186,12 @@ impl Core {
         report + &self.trace.borrow().to_string()
     }
 
-    /// Drops all tasks and events: they hold the world that holds them.
+    /// Drops all tasks and events: they hold the world, which holds them.
     pub(crate) fn end(&self) {
         for node in self.nodes.borrow().clone() {
             node.executor.clear();
         }
+        // Dropped outside of the borrow: destructors may schedule events.
         let events = std::mem::take(&mut *self.events.borrow_mut());
         drop(events);
     }

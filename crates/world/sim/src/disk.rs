@@ -1,9 +1,8 @@
-//! Disks in memory that lie as real ones do.
+//! Simulated disks with the faults of real ones.
 //!
-//! The atom is 512 bytes. A write is durable once a flush that was submitted after its completion has
-//! completed, or at its completion when the disk has no volatile cache. A power cut leaves each atom,
-//! independently, with any version from its last durable one up to the last submitted ([`Crash`]).
-//! Discards are writes of zeros.
+//! The atom is 512 bytes. A write is durable once a flush that was submitted after its completion has completed, or at
+//! its completion when the disk has no volatile cache. A power cut leaves each atom, independently, with any version
+//! from its last durable one up to the last submitted ([`Crash`]). Discards are writes of zeros.
 
 mod faults;
 mod handle;
@@ -16,24 +15,24 @@ pub use handle::{DiskHandle, DiskImage};
 pub use io::SimDisk;
 pub(crate) use state::DiskState;
 
-/// The unit that a disk writes whole or not at all.
+/// Unit of atomic writes in bytes.
 pub(crate) const ATOM_BYTES: usize = 512;
 
-/// What a simulated disk is.
+/// Capacity and properties of a simulated disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskShape {
-    /// The capacity; whole atoms of 512 bytes.
+    /// Capacity in bytes; whole atoms of 512 bytes.
     pub bytes: u64,
-    /// The smallest block that it can be opened with: 512 or 4096.
+    /// Smallest block size that it can be opened with: 512 or 4096.
     pub logical_block_bytes: u32,
-    /// What it says is its physical block.
+    /// Physical block size that it reports.
     pub physical_block_bytes: u32,
-    /// True when acknowledged writes wait in a cache that a power cut empties.
+    /// True when acknowledged writes are in a volatile cache until a flush.
     pub volatile_cache: bool,
 }
 
 impl DiskShape {
-    /// A 512e disk of `bytes` with a volatile cache.
+    /// Returns a disk of `bytes` with blocks of 512 bytes and a volatile cache.
     #[must_use]
     pub fn of(bytes: u64) -> Self {
         Self { bytes, logical_block_bytes: 512, physical_block_bytes: 512, volatile_cache: true }

@@ -1,4 +1,4 @@
-//! The [`World`](shard::World) from a seed: virtual clock, seeded scheduler, bad network, lying disks.
+//! The [`World`](shard::World) from a seed: virtual clock, seeded scheduler, faulty network, faulty disks.
 //!
 //! ```
 //! use shard::World;
@@ -10,9 +10,9 @@
 //! assert!(slept.as_secs() >= 3600);
 //! ```
 //!
-//! The same seed gives the same run, event by event: [`Sim::digest`] tells. A run that panics prints
-//! the seed that reproduces it. What a disk and a network may do is said in [`DiskFaults`],
-//! [`Crash`] and [`NetworkFaults`].
+//! The same seed gives the same run, event by event; [`Sim::digest`] proves it. A run that panics prints the seed that
+//! reproduces it. The possible faults of disks and the network are listed in [`DiskFaults`], [`Crash`] and
+//! [`NetworkFaults`].
 
 mod core;
 mod disk;

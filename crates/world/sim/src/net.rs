@@ -1,4 +1,4 @@
-//! A network of TCP connections between simulated machines.
+//! Simulated network of TCP connections between machines.
 
 mod connection;
 mod faults;
@@ -25,7 +25,7 @@ pub(crate) struct Net {
     listeners: BTreeMap<listener::Place, listener::Backlog>,
     faults: NetworkFaults,
     counts: NetworkCounts,
-    /// Pairs of addresses, both ways, between which nothing passes.
+    /// Pairs of addresses, in both directions, between which nothing is delivered.
     cuts: BTreeSet<(IpAddr, IpAddr)>,
     random: Random,
     next_id: u64,
@@ -42,16 +42,17 @@ impl Net {
             cuts: BTreeSet::new(),
             random,
             next_id: 0,
+            // First port of the dynamic range (RFC 6335 §6).
             next_port: 49_152,
         }
     }
 
-    /// How long the next message takes.
+    /// Draws the delay of the next message.
     fn delay(&mut self) -> Duration {
         self.random.duration(&self.faults.delay)
     }
 
-    /// An unused port.
+    /// Returns an unused port.
     fn ephemeral_port(&mut self) -> u16 {
         let port = self.next_port;
         self.next_port = self.next_port.checked_add(1).unwrap_or(49_152);
@@ -62,7 +63,7 @@ impl Net {
         self.cuts.contains(&(one, other))
     }
 
-    /// The machine's ends of all connections are gone without a word.
+    /// Removes the machine's ends of all connections without notice to the peers.
     pub(crate) fn vanish(&mut self, node: usize) {
         for connection in self.connections.values_mut() {
             connection.vanish(node);
@@ -70,9 +71,10 @@ impl Net {
         self.listeners.retain(|place, _| place.node != node);
     }
 
-    /// What waits because its way was cut, or its receiver down, is looked at again.
+    /// Attempts the delivery of segments that were held back by a cut or by a receiver that was down.
     pub(crate) fn revive(&mut self, core: &Rc<Core>) {
         let now = core.now.get();
+        // Everything that was held back gets another attempt.
         for &id in self.connections.keys() {
             for side in [0, 1] {
                 core.schedule(now, Box::new(move |core| connection::deliver(core, id, side)));

@@ -1,4 +1,4 @@
-//! The handle of one simulated machine: a World, and what a test does to it.
+//! Handle of one simulated machine: its [`World`], and the controls of a test.
 
 use crate::core::{Core, Node};
 use crate::disk::{Crash, DiskHandle, DiskShape, SimDisk};
@@ -19,7 +19,7 @@ pub struct Sim {
     node: Rc<Node>,
 }
 
-/// Says how to see it again, should the run panic.
+/// Prints the seed that reproduces the run when it panics.
 struct Reproduce(Rc<Core>);
 
 impl Drop for Reproduce {
@@ -31,7 +31,7 @@ impl Drop for Reproduce {
 }
 
 impl Sim {
-    /// A world made from `seed` with one machine, 10.0.0.1.
+    /// Creates a world from `seed` with one machine, 10.0.0.1.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let core = Core::new(seed);
@@ -39,10 +39,10 @@ impl Sim {
         Self { core, node }
     }
 
-    /// What `main` gives, run as a task of this machine.
+    /// Runs `main` as a task of this machine and returns its output.
     ///
-    /// *Panics*: when `main` or a task does, when nothing can happen any more, and when the time limit
-    /// passes; the seed is printed then.
+    /// *Panics*: when `main` or a task does, when nothing can happen any more, and when the time limit passes; the seed
+    /// is printed then.
     pub fn run<T: 'static>(self, main: impl AsyncFnOnce(Sim) -> T + 'static) -> T {
         let reproduce = Reproduce(self.core.clone());
         let output = Rc::new(RefCell::new(None));
@@ -57,24 +57,24 @@ impl Sim {
         output.take().expect("the world is driven until main has ended")
     }
 
-    /// Equal for equal runs: a digest of every event so far.
+    /// Digest of every event so far; equal for equal runs.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.core.digest()
     }
 
-    /// The seed that the world was made from.
+    /// Seed of the world.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.core.seed
     }
 
-    /// The run fails when it is not over after so much virtual time (30 days unless set).
+    /// Sets the limit on the virtual time of the run, 30 days by default; exceeding it is a failure.
     pub fn set_time_limit(&self, limit: Duration) {
         self.core.time_limit.set(limit);
     }
 
-    /// A number below `bound`, from the seed: for what the test itself leaves to chance.
+    /// Draws a number below `bound` from the seed, for random choices of the test itself.
     ///
     /// *Panics*: when `bound` is zero.
     #[must_use]
@@ -82,7 +82,7 @@ impl Sim {
         self.core.entropy.borrow_mut().below(bound)
     }
 
-    /// Another machine, reached under `address`.
+    /// Adds a machine with `address`.
     ///
     /// *Panics*: when the address is taken.
     #[must_use]
@@ -90,19 +90,19 @@ impl Sim {
         Self { core: self.core.clone(), node: self.core.add_node(address) }
     }
 
-    /// This machine is reached under `address` too.
+    /// Adds an address to this machine.
     pub fn add_address(&self, address: IpAddr) {
         self.node.addresses.borrow_mut().push(address);
     }
 
-    /// The machine's first address.
+    /// First address of the machine.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.node.addresses.borrow()[0]
     }
 
-    /// The machine's tasks are gone, as by `kill -9`: its sockets are closed by the kernel, and what
-    /// its disks have accepted stays accepted. A task that kills its own machine goes when its turn ends.
+    /// Ends the machine's tasks, as `kill -9` does: the kernel closes its sockets, and writes that its disks have
+    /// accepted stay accepted. A task that kills its own machine ends with its turn.
     pub fn kill(&self) {
         self.core.record("kill", self.node.id as u64, 0);
         self.node.executor.clear();
@@ -111,11 +111,12 @@ impl Sim {
         }
     }
 
-    /// The machine's power is cut: its tasks are gone, its peers hear nothing, and its disks keep of
-    /// what was not flushed what `crash` says. It is down until [`Sim::boot`].
+    /// Cuts the power of the machine: its tasks end, its peers get no notice, and unflushed content of its disks is as
+    /// `crash` says. The machine is down until [`Sim::boot`].
     pub fn crash(&self, crash: Crash) {
         self.core.record("crash", self.node.id as u64, 0);
         self.node.is_up.set(false);
+        // Before the tasks are dropped: their sockets must not send a proper end of the stream.
         self.core.net.borrow_mut().vanish(self.node.id);
         self.node.executor.clear();
         for disk in self.disks() {
@@ -123,29 +124,30 @@ impl Sim {
         }
     }
 
-    /// The machine has power again. Peers of its old connections are told so when they send.
+    /// Restores the power of the machine. Peers of its old connections get a reset when they send.
     pub fn boot(&self) {
         self.core.record("boot", self.node.id as u64, 0);
         self.node.is_up.set(true);
+        // Segments that were held back are delivered now.
         self.core.net.borrow_mut().revive(&self.core);
     }
 
-    /// A new disk of this machine, all zero, to be opened as `path`.
+    /// Adds a zeroed disk to this machine, to be opened as `path`.
     ///
-    /// *Panics*: when there is one already.
+    /// *Panics*: when the path is taken.
     pub fn add_disk(&self, path: &str, shape: DiskShape) -> DiskHandle {
         DiskHandle::add(&self.core, self.node.id, path, shape)
     }
 
-    /// The disk is this machine's, too, to be opened as `path`: each has it exclusively on its own machine, as on two
+    /// Attaches a disk of another machine to this one as `path`. Each machine can have it open exclusively, as on two
     /// ports of one disk.
     ///
-    /// *Panics*: when there is a disk of this path already.
+    /// *Panics*: when the path is taken.
     pub fn attach_disk(&self, path: &str, disk: &DiskHandle) {
         disk.attach(self.node.id, path);
     }
 
-    /// The disk that is opened as `path`, if there is one.
+    /// Returns the disk at `path`, if there is one.
     #[must_use]
     pub fn disk(&self, path: &str) -> Option<DiskHandle> {
         let disks = self.core.disks.borrow();
@@ -153,7 +155,7 @@ impl Sim {
         Some(DiskHandle::new(&self.core, state))
     }
 
-    /// All disks of this machine, by path.
+    /// Returns all disks of this machine, by path.
     #[must_use]
     pub fn disks(&self) -> Vec<DiskHandle> {
         let disks = self.core.disks.borrow();
@@ -161,9 +163,9 @@ impl Sim {
         own.map(|(_, state)| DiskHandle::new(&self.core, state.clone())).collect()
     }
 
-    /// The disks have changed places: each is opened under the other's path from now on.
+    /// Swaps two disks: each is opened under the other's path from now on.
     ///
-    /// *Panics*: when one of them is not there.
+    /// *Panics*: when one of them does not exist.
     pub fn swap_disks(&self, one: &str, other: &str) {
         let mut disks = self.core.disks.borrow_mut();
         let keys = [(self.node.id, one.to_owned()), (self.node.id, other.to_owned())];
@@ -173,7 +175,7 @@ impl Sim {
         disks.insert(other, first);
     }
 
-    /// The network that all machines share.
+    /// Network that all machines share.
     #[must_use]
     pub fn network(&self) -> Network {
         Network::new(self.core.clone())
@@ -190,7 +192,7 @@ impl World for Sim {
     }
 
     fn unix_time(&self) -> Duration {
-        // 1 January 2030, and what has passed since the run began.
+        // 1 January 2030, plus the time since the start of the run.
         Duration::from_secs(1_893_456_000) + self.now().since(Time::default())
     }
 
@@ -202,7 +204,7 @@ impl World for Sim {
         self.node.executor.spawn(task);
     }
 
-    /// What shards do takes no virtual time, so time that has passed was waited for.
+    /// The virtual time in nanoseconds. Computation takes almost none of it, so time that has passed counts as idle.
     fn rests(&self) -> u64 {
         u64::try_from(self.now().since(Time::default()).as_nanos()).unwrap_or(u64::MAX)
     }

@@ -1,13 +1,13 @@
-//! What happened, as a digest of everything and the last of it in words.
+//! Event trace of a run: a digest of all events, and the last ones as text.
 
 use shard::Time;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Events that a report shows.
+/// Number of events that a report shows.
 const KEPT: usize = 40;
 
-/// The record of one run.
+/// Trace of one run.
 #[derive(Debug)]
 pub(crate) struct Trace {
     digest: u64,
@@ -25,11 +25,11 @@ struct Entry {
 
 impl Trace {
     pub(crate) fn new() -> Self {
-        // FNV-1a, 64 bits: stable between versions of Rust, which its own hashers are not.
+        // FNV-1a, 64 bits: unlike the hashers of `std`, stable across versions of Rust.
         Self { digest: 0xcbf2_9ce4_8422_2325, count: 0, last: VecDeque::new() }
     }
 
-    /// Adds an event.
+    /// Appends an event.
     pub(crate) fn record(&mut self, at: Time, what: &'static str, who: u64, detail: u64) {
         self.mix(&at.0.to_le_bytes());
         self.mix(what.as_bytes());
@@ -42,7 +42,7 @@ impl Trace {
         self.last.push_back(Entry { at, what, who, detail });
     }
 
-    /// Equal for equal runs, and for no others that one will meet.
+    /// Digest of all events: equal for equal runs.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }

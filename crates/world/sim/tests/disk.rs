@@ -1,4 +1,4 @@
-//! Disks keep their promises, and break everything that they never promised.
+//! Tests of simulated disks: guarantees hold, and everything else breaks.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,7 +34,7 @@ async fn flush(disk: &SimDisk) {
     let _ = disk.flush(Written::attest()).await.unwrap();
 }
 
-/// The first byte of each of the first 64 blocks.
+/// Returns the first byte of each of the first 64 blocks.
 fn bytes_of(handle: &DiskHandle) -> Vec<u8> {
     handle.content(0..64 * 512).chunks(512).map(|block| block[0]).collect()
 }

@@ -1,4 +1,4 @@
-//! The network delivers bytes whole and in order, and does everything else that it may.
+//! Tests of the simulated network: bytes arrive complete and in order, under all permitted disturbances.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

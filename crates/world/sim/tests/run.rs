@@ -1,4 +1,4 @@
-//! Clock, scheduler, nodes, and that a seed is a run.
+//! Tests of clock, scheduler and nodes, and of the reproduction of a run from its seed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A run with tasks, timers, a bad network and chance; what the order of things was, and the digest.
+/// Returns the order of events and the digest of a run with tasks, timers, a faulty network and random choices.
 fn busy_run(seed: u64) -> (Vec<u64>, u64) {
     Sim::new(seed).run(async |sim| {
         sim.network().set_faults(NetworkFaults {

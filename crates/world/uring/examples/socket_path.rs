@@ -1,5 +1,5 @@
-//! What a message costs on the socket path: 48-byte requests, each answered with 48 + 4096 bytes, by a
-//! bare epoll loop and by this world. `cargo run --release -p uring --example socket_path [depth] [seconds]`
+//! Cost of a message on the socket path: 48-byte requests, each answered with 48 + 4096 bytes, by a bare epoll loop and
+//! by this world. `cargo run --release -p uring --example socket_path [depth] [seconds]`
 
 use rustix::event::epoll;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -60,7 +60,7 @@ fn world(tell: Sender<SocketAddr>, io: Io, spin: Duration) -> Duration {
     uring::run(&Options { io, busy_poll: spin, ..Options::default() }, main).expect("a shard")
 }
 
-/// Keeps `depth` requests under way and counts the replies.
+/// Keeps `depth` requests in flight and returns the number of replies.
 fn client(address: SocketAddr, depth: usize, seconds: f64) -> u64 {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_nodelay(true).expect("a socket");

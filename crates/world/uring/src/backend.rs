@@ -1,4 +1,6 @@
-//! The two ways to the kernel behind one face.
+//! The two kernel interfaces behind one type: io_uring, and epoll with worker threads.
+//!
+//! Called by the reactor only.
 
 mod lanes;
 mod poll;
@@ -14,13 +16,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Carries operations to the kernel and back.
+/// Kernel interface of one shard.
 pub(crate) enum Backend {
     Ring(Box<RingOfDisks>),
     Poller(Box<Poller>),
 }
 
-/// A ring, of which no disk has more than its part.
+/// Ring with a limit on the operations of each disk in it.
 pub(crate) struct RingOfDisks {
     ring: Ring,
     lanes: Lanes,
@@ -39,9 +41,11 @@ impl RingOfDisks {
     }
 
     fn turn(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
+        // Both vectors are reused, so that a turn does not allocate.
         let mut landed = std::mem::take(&mut self.landed);
         let turned = self.ring.turn(wait, &mut landed);
         for one in &landed {
+            // Pushed only: the next turn submits it, at the latest the one in which the shard sleeps.
             if let Some((token, next)) = self.lanes.land(&one.landed.operation) {
                 self.ring.start(token, next);
             }
@@ -53,8 +57,8 @@ impl RingOfDisks {
 }
 
 impl Backend {
-    /// The backend that `options` ask for. A write to `wake` ends the sleep of one with workers;
-    /// the others are woken by waiting for it like for any socket.
+    /// Opens the backend that `options` select. A write to `wake` ends the sleep of one with workers; a ring is woken
+    /// through an ordinary poll on that descriptor.
     pub fn open(options: &Options, wake: &Arc<OwnedFd>) -> io::Result<Self> {
         let poller =
             || Poller::new(options.threads_per_disk_max, wake.clone()).map(|poller| Self::Poller(Box::new(poller)));
@@ -71,7 +75,7 @@ impl Backend {
         }
     }
 
-    /// What was chosen.
+    /// The selected interface; never [`Io::Auto`].
     pub fn interface(&self) -> Io {
         match self {
             Self::Ring(_) => Io::Uring,
@@ -103,17 +107,17 @@ impl Backend {
         }
     }
 
-    /// True when a turn may find something without waiting.
+    /// True when a turn may find completions without waiting.
     pub fn has_news(&mut self) -> bool {
         match self {
             Self::Ring(ring) => ring.ring.has_news(),
-            // Only the kernel knows, and asking it is a turn.
+            // epoll has no shared memory to look at: finding out takes the system call of a turn.
             Self::Poller(_) => true,
         }
     }
 }
 
-/// True when this process may make a ring.
+/// True when this process is allowed to create a ring.
 #[must_use]
 pub fn makes_ring() -> bool {
     Ring::new(4, false).is_ok()

@@ -1,17 +1,18 @@
-//! What ends the sleep of a shard from outside: other shards ring it, and threads that have done an operation.
+//! Eventfd that ends the sleep of a shard from outside: rung by other shards, and by threads that have completed an
+//! operation.
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A descriptor whose ring ends the sleep of a shard.
+/// Creates an eventfd that wakes a shard.
 pub(crate) fn new_bell() -> io::Result<Arc<OwnedFd>> {
     Ok(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
 }
 
-/// Ends the sleep of the shard that waits for `bell`, from any thread.
+/// Ends the sleep of the shard that waits for `bell`; callable from any thread.
 pub(crate) fn ring_bell(bell: &OwnedFd) {
-    // The only failure is a counter that is full: then it rings already.
+    // The only possible error is a full counter: then the bell is ringing already.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }

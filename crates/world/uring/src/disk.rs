@@ -1,4 +1,7 @@
-//! Disks, and files that stand for disks.
+//! Disks, and files that are used as disks.
+//!
+//! Implements [`BlockDevice`] over the reactor. A failed flush is never retried, and bytes that were not read are never
+//! returned.
 
 mod fault;
 pub(crate) mod identity;
@@ -21,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A block device or a regular file, held exclusively by this process.
+/// Block device or regular file, held exclusively by this process.
 pub struct Disk {
     world: Rc<Inner>,
     file: Arc<OwnedFd>,
@@ -32,17 +35,17 @@ pub struct Disk {
     pace: Option<Box<Pace>>,
 }
 
-/// How the kernel lets us at the disk.
+/// Properties of the access through the kernel.
 #[derive(Clone, Copy, Debug)]
 struct Access {
-    /// Memory and addresses must be multiples of this (1 when the page cache is between).
+    /// Required alignment of memory and addresses in bytes; 1 when the page cache is used.
     align: usize,
     is_file: bool,
     read_only: bool,
     can_punch: bool,
 }
 
-/// What is asked of the disk, for the log.
+/// Operation, for the log.
 #[derive(Clone, Copy, Debug)]
 enum Verb {
     Read,
@@ -58,11 +61,13 @@ impl Disk {
         extent.start.0 * u64::from(block)..extent.end().0 * u64::from(block)
     }
 
-    /// Admits an operation on `extent`, once nothing that was abandoned may still change those bytes.
+    /// Admits an operation on `extent` once no abandoned operation can still change those bytes.
     async fn enter(&self, extent: Extent) -> Result<Range<u64>, IoError> {
         self.geometry.admit(extent)?;
         let bytes = self.bytes(extent);
+        // An abandoned write to this range must not land after this operation.
         self.orphans.gone_from(&bytes).await;
+        // Checked after the wait: the disk may have failed meanwhile.
         self.faults.admit(extent)?;
         Ok(bytes)
     }
@@ -74,7 +79,7 @@ impl Disk {
         self.enter(extent).await
     }
 
-    /// What a model has to do for an operation on `bytes`, where there is one.
+    /// Starts the operation in the latency model, where there is one.
     fn pass(&self, bytes: &Range<u64>, write: bool) -> Option<Passage<'_>> {
         self.pace.as_ref().map(|pace| pace.begin(bytes, write))
     }
@@ -85,12 +90,13 @@ impl Disk {
         }
     }
 
-    /// The operation's result. When this future is dropped, the operation keeps its memory until it has
-    /// landed, and what it may change (`changes`) is kept from later operations.
+    /// Runs `operation`. When this future is dropped, the operation keeps its memory until it has landed, and the range
+    /// that it may change (`changes`) is closed to later operations.
     async fn carry(&self, operation: Operation, changes: Option<&Range<u64>>) -> Landed {
         let token = self.world.reactor.borrow_mut().start(operation);
         let mut flight = Flight { disk: self, token: Some(token), changes };
         let landed = poll_fn(|cx| self.world.reactor.borrow_mut().poll(token, cx)).await;
+        // Landed: nothing is left to abandon.
         flight.token = None;
         landed
     }
@@ -105,6 +111,7 @@ struct Flight<'a> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         if let Some(token) = self.token {
+            // Only operations that change the disk need a guard.
             let guard = || self.changes.map(|bytes| self.disk.orphans.adopt(bytes.clone()));
             self.disk.world.reactor.borrow_mut().abandon_disk(token, guard);
         }
@@ -119,6 +126,8 @@ impl BlockDevice for Disk {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         let bytes = self.enter(extent).await?;
         let passage = self.pass(&bytes, false);
+        // The content of a recycled buffer is overwritten completely, or zeroed from `filled` on, before it is
+        // returned.
         let len = usize::try_from(bytes.end - bytes.start).expect("a read fits into memory");
         let (offset, mut buf, mut filled) = (bytes.start, Buf::recycled(len), 0);
         while filled < len {
@@ -134,7 +143,7 @@ impl BlockDevice for Disk {
                 Ok(count) => {
                     filled += count;
                     if filled < len && !filled.is_multiple_of(self.access.align) {
-                        // Direct I/O is cut within a block only by the end of a file.
+                        // Direct I/O ends within a block only at the end of a file.
                         self.faults.end_reached(extent, self.access.is_file)?;
                         buf[filled..].fill(0);
                         filled = len;
@@ -152,6 +161,7 @@ impl BlockDevice for Disk {
         let extent = self.geometry.extent_of(start, data.len())?;
         let bytes = self.enter_writing(extent).await?;
         let passage = self.pass(&bytes, true);
+        // Direct I/O needs aligned memory; an unaligned view is copied once.
         let mut data = if data.is_aligned(self.access.align) { data } else { Buf::copy_of(&data).freeze() };
         let (offset, len, mut written) = (bytes.start, data.len(), 0);
         while written < len {
@@ -163,8 +173,9 @@ impl BlockDevice for Disk {
             data = kept;
             match landed.result {
                 Ok(count) => {
-                    // What was cut within a block is written again from the block's start.
+                    // A short write within a block is repeated from the start of that block.
                     let next = (written + count) / self.access.align * self.access.align;
+                    // No progress: the kernel wrote less than a block and would do so again. Reported as a full device.
                     if next == written {
                         return Err(self.faults.record(Verb::Write, Errno::NOSPC, extent));
                     }
@@ -181,12 +192,13 @@ impl BlockDevice for Disk {
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
         let all = self.geometry.all();
         self.faults.admit(all)?;
+        // Without a volatile cache there is nothing to flush.
         if self.geometry.volatile_cache && !self.access.read_only {
             let landed = self.carry(Operation::Flush { file: self.file.clone() }, None).await;
             if let Err(errno) = landed.result {
                 return Err(self.faults.record(Verb::Flush, errno, all));
             }
-            // Another flush may have failed while this one was under way.
+            // Another flush may have failed meanwhile, and the kernel reports a write-back error once per open file.
             self.faults.admit(all)?;
         }
         Ok(Stable::attest())
@@ -194,6 +206,7 @@ impl BlockDevice for Disk {
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         let bytes = self.enter_writing(extent).await?;
+        // A discard is a hint: without support it has no effect.
         if self.access.can_punch && !extent.is_empty() {
             let (offset, len) = (bytes.start, bytes.end - bytes.start);
             let operation = Operation::Punch { file: self.file.clone(), offset, len };
@@ -213,7 +226,7 @@ impl BlockDevice for Disk {
             let (offset, len) = (bytes.start, bytes.end - bytes.start);
             let operation = Operation::Allocate { file: self.file.clone(), offset, len };
             match self.carry(operation, Some(&bytes)).await.result {
-                // A file system that cannot promise it.
+                // A file system that cannot reserve: the trait allows a reservation to do nothing.
                 Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(errno) => return Err(self.faults.record(Verb::Reserve, errno, extent)),

@@ -1,11 +1,11 @@
-//! The table of operations under way: who waits for each, and which have nobody left.
+//! Table of operations in flight: the waiting task of each, and those that were abandoned.
 
 use crate::operation::{Landed, Token};
 use crate::orphans::OrphanGuard;
 use std::task::{Context, Poll, Waker};
 
-/// Operations by token. A token is free again when its operation has landed *and* somebody, or nobody
-/// for an orphan, has taken the result.
+/// Operations by token. A token is free again when its operation has landed *and* its result was taken, or discarded
+/// for an abandoned operation.
 #[derive(Default)]
 pub(crate) struct Flights {
     places: Vec<Flight>,
@@ -16,14 +16,14 @@ enum Flight {
     Free,
     Waiting(Option<Waker>),
     Landed(Landed),
-    /// Its future was dropped. The guard keeps later operations off what it may still write.
+    /// The future was dropped. The guard keeps later operations away from the bytes that it may still write.
     Orphan {
         _guard: Option<OrphanGuard>,
     },
 }
 
 impl Flights {
-    /// A token for an operation that is about to start.
+    /// Allocates a token for an operation that is about to start.
     pub fn take_off(&mut self) -> Token {
         let token = self.free.pop().unwrap_or_else(|| {
             self.places.push(Flight::Free);
@@ -33,17 +33,18 @@ impl Flights {
         token
     }
 
-    /// Keeps the result for the one who waits and wakes him; forgets it for an orphan.
+    /// Stores the result and wakes the waiting task; discards it for an abandoned operation.
     pub fn land(&mut self, token: Token, landed: Landed) {
         match std::mem::replace(&mut self.places[token as usize], Flight::Landed(landed)) {
             Flight::Waiting(Some(waker)) => waker.wake(),
             Flight::Waiting(None) => {}
+            // No caller: releasing the entry also releases the range that its guard protects.
             Flight::Orphan { .. } => drop(self.release(token)),
             Flight::Free | Flight::Landed(_) => unreachable!("an operation lands once"),
         }
     }
 
-    /// The result, once it is there; the token is free then.
+    /// Takes the result once it is available, which frees the token.
     pub fn poll(&mut self, token: Token, cx: &mut Context<'_>) -> Poll<Landed> {
         match &mut self.places[token as usize] {
             Flight::Waiting(Some(waker)) if waker.will_wake(cx.waker()) => Poll::Pending,
@@ -59,8 +60,9 @@ impl Flights {
         }
     }
 
-    /// Nobody waits any more. True when the operation is still under way; `guard` is asked for then.
+    /// Abandons an operation. Returns true, and asks for `guard`, when it is still in flight.
     pub fn abandon(&mut self, token: Token, guard: impl FnOnce() -> Option<OrphanGuard>) -> bool {
+        // The result is there already: nothing can be written any more, so no guard is needed.
         if matches!(self.places[token as usize], Flight::Landed(_)) {
             self.release(token);
             return false;

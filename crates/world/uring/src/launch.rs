@@ -1,4 +1,4 @@
-//! Threads that are shards.
+//! Threads that run shards.
 
 use crate::options::Options;
 use crate::stop::Stop;
@@ -11,11 +11,11 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-/// Makes this thread a shard until `main` ends, and returns what it gives.
+/// Turns this thread into a shard until `main` ends, and returns its output.
 ///
-/// Tasks that are left then are dropped; disk operations under way are waited for, up to two seconds.
+/// Remaining tasks are dropped then; disk operations in flight are waited for, up to two seconds.
 ///
-/// *Errors*: the reactor could not be set up, or the kernel refused to go on.
+/// *Errors*: the reactor could not be set up, or a system call of the reactor failed.
 pub fn run<T: 'static>(options: &Options, main: impl AsyncFnOnce(Uring) -> T + 'static) -> io::Result<T> {
     run_until(options, Stop::default(), || {}, main)
 }
@@ -38,7 +38,7 @@ fn run_until<T: 'static>(
         *slot.borrow_mut() = Some(value);
     });
     let driven = world.drive(|| output.borrow().is_some());
-    // Tasks hold the world, which holds the tasks.
+    // Tasks hold the world, and the world holds the tasks: the cycle is broken here.
     world.0.executor.clear();
     driven?;
     Ok(output.take().expect("a shard is driven until its main future has ended"))
@@ -53,14 +53,14 @@ fn pin(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &cores)?)
 }
 
-/// A shard on a thread of its own.
+/// Handle of a shard on a thread of its own.
 #[derive(Debug)]
 pub struct Shard<T> {
     thread: JoinHandle<io::Result<T>>,
     stop: Stop,
 }
 
-/// A new thread named `name` is a shard, and runs `main` until it ends.
+/// Starts a thread named `name` as a shard that runs `main` until it ends.
 ///
 /// *Errors*: no thread, no such core, or the reactor could not be set up.
 pub fn spawn_shard<T: Send + 'static>(
@@ -72,12 +72,12 @@ pub fn spawn_shard<T: Send + 'static>(
     let inside = stop.clone();
     let (tell, told) = mpsc::channel();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // The parent waits for this, or has died.
+        // An error means that the parent has died; the shard then runs on its own.
         let ready = move || tell.send(()).unwrap_or(());
         run_until(&options, inside, ready, main)
     })?;
     if told.recv().is_err() {
-        // It ended before it was ready, so it has an error to tell.
+        // The thread ended before it was ready, so its result is the error.
         return match thread.join() {
             Ok(Err(error)) => Err(error),
             _ => Err(io::Error::other("the shard's thread died while it was set up")),
@@ -87,14 +87,14 @@ pub fn spawn_shard<T: Send + 'static>(
 }
 
 impl<T> Shard<T> {
-    /// The main future has been told to end; see [`Uring::stopped`].
+    /// Requests the main future to end; see [`Uring::stopped`].
     pub fn stop(&self) {
         self.stop.stop();
     }
 
-    /// What the main future gave, once it has ended.
+    /// Waits for the end of the shard and returns the output of its main future.
     ///
-    /// *Errors*: the kernel refused to go on. *Panics*: when the shard has.
+    /// *Errors*: a system call of the reactor failed. *Panics*: when the shard has.
     pub fn join(self) -> io::Result<T> {
         match self.thread.join() {
             Ok(result) => result,

@@ -1,11 +1,11 @@
 //! The [`World`](shard::World) on Linux: one completion loop per core.
 //!
-//! [`run`] makes the calling thread a shard; [`spawn_shard`] makes a thread for one. A shard sleeps in
-//! one system call, in io_uring where that is allowed and in epoll where it is not ([`Io`]), until a
-//! socket, a disk, a timer or another shard has something for it.
+//! [`run`] turns the calling thread into a shard; [`spawn_shard`] starts a thread for one. A shard sleeps in one system
+//! call, in io_uring where that is allowed and in epoll otherwise ([`Io`]), until a socket, a disk, a timer or another
+//! shard needs it.
 //!
-//! Memory that the kernel reads or writes is owned by the operation, never by the task that asked:
-//! see [`Operation`](operation::Operation) and `sys::ring`, the only module with `unsafe`.
+//! Memory that the kernel reads or writes is owned by the operation, never by the task that started it: see
+//! [`Operation`](operation::Operation) and `sys::ring`. Only `sys` may contain `unsafe`.
 
 mod backend;
 mod bell;

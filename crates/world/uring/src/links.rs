@@ -1,4 +1,4 @@
-//! The addresses of this machine and the links below them, watched.
+//! Addresses and links of this machine, and notification of changes.
 
 use crate::sys::interfaces::interface_addresses;
 use model::LocalAddress;
@@ -9,24 +9,24 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How often we look although nobody says that something has changed.
+/// Interval of the periodic check, in case a notification was lost.
 const ROUND: Duration = Duration::from_secs(5);
 
-/// The addresses as they are now.
+/// Returns the current addresses.
 ///
-/// *Errors*: the operating system does not tell.
+/// *Errors*: those of the operating system.
 pub fn addresses() -> io::Result<Vec<LocalAddress>> {
     interface_addresses()
 }
 
-/// The addresses as they are now. `tell` is told of all of them whenever something about them has changed, on a thread of its
-/// own, until it says false.
+/// Returns the current addresses and calls `tell` with the full list after each change, on a thread of its own, until
+/// it returns false.
 ///
-/// *Errors*: the operating system does not tell, or gives no thread.
+/// *Errors*: those of the operating system, or no thread could be started.
 pub fn watch_addresses(
     mut tell: impl FnMut(Vec<LocalAddress>) -> bool + Send + 'static,
 ) -> io::Result<Vec<LocalAddress>> {
-    // Before the first look, so that no change falls between.
+    // Subscribed before the first query, so that no change is missed in between.
     let news = subscribe()?;
     let addresses = interface_addresses()?;
     let mut known = addresses.clone();
@@ -48,9 +48,9 @@ pub fn watch_addresses(
     Ok(addresses)
 }
 
-/// A socket that hears of links and addresses: rtnetlink(7).
+/// Opens a socket that receives changes of links and addresses: rtnetlink(7).
 fn subscribe() -> io::Result<OwnedFd> {
-    // Protocol 0 is NETLINK_ROUTE.
+    // Protocol 0 is `NETLINK_ROUTE`.
     let news = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
     bind(&news, &SocketAddrNetlink::new(0, u32::try_from(groups).expect("three low bits")))?;
@@ -58,16 +58,18 @@ fn subscribe() -> io::Result<OwnedFd> {
     Ok(news)
 }
 
-/// Something has changed, or it is time to look. What has changed is asked for: a message may have been lost.
+/// Waits for a change, or for [`ROUND`]. The messages are not parsed, as one may have been lost: the caller queries the
+/// state.
 fn wait(news: &OwnedFd) {
     let mut message = [0; 4096];
     let mut heard = recv(news, &mut message, RecvFlags::empty()).map(drop);
-    // One change is several messages.
+    // One change produces several messages; all are drained.
     while heard.is_ok() {
         heard = recv(news, &mut message, RecvFlags::DONTWAIT).map(drop);
     }
-    // Too many messages for the socket (ENOBUFS) are a change as well.
+    // A full socket buffer (ENOBUFS) means changes as well.
     if !matches!(heard, Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS)) {
+        // Any other error would return at once again: the loop must not spin.
         std::thread::sleep(ROUND);
     }
 }

@@ -1,6 +1,6 @@
-//! TCP: readiness from the reactor, bytes by direct system calls on the caller's memory.
+//! TCP: readiness from the reactor, data by direct system calls on the caller's memory.
 //!
-//! Nothing that a task lends is ever given to the kernel beyond the call, so a dropped future is harmless.
+//! No memory of a task is with the kernel after a call has returned, so a dropped future is harmless.
 
 mod listener;
 mod setup;

@@ -1,4 +1,4 @@
-//! What a shard asks of the kernel, with the memory that the kernel uses meanwhile.
+//! Requests to the kernel, with the memory that the kernel uses for them.
 
 use block::{Buf, View};
 use rustix::io::Errno;
@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of an operation under way; a backend reports its end exactly once.
+/// Number of an operation in flight; a backend reports its completion exactly once.
 pub(crate) type Token = u32;
 
 /// One request to the kernel. It owns its memory and keeps its file open until it has landed.
@@ -14,50 +14,50 @@ pub(crate) type Token = u32;
 pub(crate) enum Operation {
     /// Waits until `socket` is ready for `interest`, or has an error.
     Poll { socket: Arc<OwnedFd>, interest: Interest },
-    /// Reads from `offset + filled` on into `buf[filled..]`.
+    /// Reads from `offset + filled` into `buf[filled..]`.
     Read { file: Arc<OwnedFd>, offset: u64, buf: Buf, filled: usize },
     /// Writes `data[written..]` at `offset + written`.
     Write { file: Arc<OwnedFd>, offset: u64, data: View, written: usize },
-    /// Makes what was written durable.
+    /// Makes written data durable.
     Flush { file: Arc<OwnedFd> },
-    /// Turns a range into a hole that reads as zeros.
+    /// Punches a hole, which reads as zeros.
     Punch { file: Arc<OwnedFd>, offset: u64, len: u64 },
-    /// Gives a range of a file its space, and leaves its content.
+    /// Allocates the space of a range of a file and keeps its content.
     Allocate { file: Arc<OwnedFd>, offset: u64, len: u64 },
 }
 
-/// What a socket is waited for.
+/// Readiness that a socket is polled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
     Read,
     Write,
 }
 
-/// An operation that the kernel is done with.
+/// Completed operation.
 #[derive(Debug)]
 pub(crate) struct Landed {
     pub operation: Operation,
-    /// Bytes transferred, where that means something.
+    /// Bytes transferred, where applicable.
     pub result: Result<usize, Errno>,
 }
 
-/// An operation that the kernel is done with, and its number.
+/// Completed operation with its token.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub token: Token,
     pub landed: Landed,
 }
 
-/// The longest transfer that is asked for at once; the rest is a continuation.
+/// Limit on one transfer in bytes; longer ones are continued.
 pub(crate) const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
 impl Operation {
-    /// True when the kernel may touch our memory or a disk: not to be forgotten before it has landed.
+    /// True when the kernel may access our memory or a disk, so that it must not be discarded before it has landed.
     pub fn is_disk(&self) -> bool {
         !matches!(self, Self::Poll { .. })
     }
 
-    /// The file of a disk that it is about.
+    /// File of the disk that the operation addresses; `None` for a socket.
     pub fn file(&self) -> Option<&Arc<OwnedFd>> {
         match self {
             Self::Poll { .. } => None,
@@ -69,7 +69,7 @@ impl Operation {
         }
     }
 
-    /// Does the operation on this thread and sleeps until it is done.
+    /// Performs the operation synchronously on this thread.
     pub fn perform(mut self) -> Landed {
         let result = loop {
             match self.attempt() {
@@ -100,14 +100,14 @@ impl Operation {
     }
 }
 
-/// A file is never made longer by it.
+/// Allocation never extends the file.
 pub(crate) const ALLOCATE_FLAGS: rustix::fs::FallocateFlags = rustix::fs::FallocateFlags::KEEP_SIZE;
 
-/// Works on files and, since Linux 4.9, on block devices, where it writes zeros by unmapping if the disk can.
+/// Works on files and, since Linux 4.9, on block devices, where it writes zeros by unmapping if the disk supports that.
 pub(crate) const PUNCH_FLAGS: rustix::fs::FallocateFlags =
     rustix::fs::FallocateFlags::PUNCH_HOLE.union(rustix::fs::FallocateFlags::KEEP_SIZE);
 
-/// How long a turn may sleep.
+/// Limit on the sleep of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     No,

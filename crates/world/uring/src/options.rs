@@ -1,4 +1,4 @@
-//! How a shard meets the kernel.
+//! Configuration of a shard: kernel interface, polling, core, privileges.
 
 use block::medium::Medium;
 use std::fmt;
@@ -9,50 +9,53 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a shard that is to poll looks for work before it sleeps. Longer trades more CPU for the same at any load that keeps it busy.
+/// Default busy-poll time of a shard before it sleeps. A longer one costs more CPU time without a gain at any load that
+/// keeps the shard busy.
 pub const BUSY_POLL: Duration = Duration::from_micros(50);
 
-/// How a shard is set up. The defaults suit one shard per core.
+/// Configuration of a shard. The defaults suit one shard per core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Which interface of the kernel carries the I/O.
+    /// Kernel interface for I/O.
     pub io: Io,
-    /// Operations that fit into one submission; more are submitted in several. A power of two.
+    /// Entries of the submission queue; more operations take several submissions. A power of two.
     pub queue_entries: u32,
-    /// Threads that do the disk I/O of this shard where io_uring is not there, for each open disk; they end when idle.
+    /// Limit on threads per open disk where io_uring is not available; they end when idle.
     pub threads_per_disk_max: usize,
-    /// How long the shard looks for work before it sleeps: trades CPU for latency at low depth. Zero: it sleeps at once.
-    /// It is not spent while looking has not paid of late.
+    /// Busy-poll time before the shard sleeps: trades CPU time for latency at low queue depth. Zero disables it.
+    /// Suspended while recent polling found nothing.
     pub busy_poll: Duration,
-    /// The core that the shard is pinned to.
+    /// Core that the shard is pinned to.
     pub cpu: Option<usize>,
-    /// Files that take as long as disks would: for measurements without such disks. The first that holds a file counts.
+    /// Latency models for files: for measurements without such disks. The first entry that contains a file applies.
     pub media: Vec<FilesLike>,
-    /// The ring carries only the operations of the reactor, and takes no registrations: seccomp does not see what a ring does.
+    /// True to restrict the ring to the operations of the reactor, without registrations: seccomp does not see the
+    /// operations of a ring.
     pub restricted: bool,
-    /// Who does what this process has no privilege for; none where it has.
+    /// Helper for operations that need privileges; `None` when this process has them.
     pub privileges: Option<Privileges>,
 }
 
-/// What a process without privileges asks of one that has them. Called by shards, from any thread; each call may block.
+/// Operations that an unprivileged process delegates to a privileged one. Called by shards, from any thread; each call
+/// may block.
 pub trait Privileged: Send + Sync {
-    /// The disk or file at `path` is open; a block device exclusively.
+    /// Opens the disk or file at `path`; a block device exclusively.
     ///
-    /// *Errors*: as open(2), and what the policy of the other process says.
+    /// *Errors*: as open(2), and the policy of the privileged process.
     fn open(&self, path: &str, write: bool, direct: bool) -> io::Result<OwnedFd>;
 
-    /// A TCP socket that does not block listens at `address`; one for IPv6 may take IPv4 too.
+    /// Opens a non-blocking TCP socket that listens on `address`; one for IPv6 can accept IPv4 as well.
     ///
-    /// *Errors*: as bind(2), and what the policy of the other process says.
+    /// *Errors*: as bind(2), and the policy of the privileged process.
     fn bind(&self, address: SocketAddr, takes_ipv4: bool) -> io::Result<OwnedFd>;
 
-    /// The light of the slot that the disk at `path` sits in is on, or off.
+    /// Switches the locate LED of the slot of the disk at `path` on or off.
     ///
-    /// *Errors*: `Unsupported` when no light is known.
+    /// *Errors*: `Unsupported` when no LED is known.
     fn locate(&self, path: &str, on: bool) -> io::Result<()>;
 }
 
-/// The one [`Privileged`] of this process. Equal to its clones only.
+/// The [`Privileged`] helper of this process. Equal to its clones only.
 #[derive(Clone)]
 pub struct Privileges(pub Arc<dyn Privileged>);
 
@@ -70,21 +73,21 @@ impl fmt::Debug for Privileges {
     }
 }
 
-/// Files that take as long as disks of a medium would.
+/// Latency model for the files of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilesLike {
-    /// Those below this folder.
+    /// Folder of the files.
     pub folder: PathBuf,
-    /// What they behave like.
+    /// Medium that is modeled.
     pub medium: Medium,
-    /// Over how many bytes the arm of a disk goes from end to end; those of the file unless told.
+    /// Bytes that the full stroke of the arm covers; the size of the file if `None`.
     pub stroke_bytes: Option<u64>,
 }
 
-/// Which interface of the kernel carries the I/O.
+/// Kernel interface for I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Io {
-    /// io_uring where it is allowed, else epoll and threads, with a line in the log.
+    /// io_uring where it is allowed, otherwise epoll and threads, with a warning in the log.
     #[default]
     Auto,
     /// io_uring, or an error.

@@ -1,4 +1,4 @@
-//! Writes whose futures were dropped: the kernel still does them, so nothing may overtake them.
+//! Abandoned writes: the kernel still performs them, so no later operation may overtake them.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// The byte ranges of one disk that abandoned operations may still change. Almost always empty.
+/// Byte ranges of one disk that abandoned operations may still change. Almost always empty.
 #[derive(Default)]
 pub(crate) struct Orphans(Rc<RefCell<Vec<Orphan>>>);
 
@@ -16,14 +16,14 @@ struct Orphan {
     waiting: Vec<Waker>,
 }
 
-/// An abandoned operation; its range is free again when this is dropped.
+/// Abandoned operation; dropping it releases the range.
 pub(crate) struct OrphanGuard {
     orphans: Rc<RefCell<Vec<Orphan>>>,
     id: u64,
 }
 
 impl Orphans {
-    /// `bytes` are kept from others until the guard is dropped.
+    /// Closes `bytes` to later operations until the guard is dropped.
     pub fn adopt(&self, bytes: Range<u64>) -> OrphanGuard {
         let mut orphans = self.0.borrow_mut();
         let id = orphans.last().map_or(0, |last| last.id + 1);
@@ -31,10 +31,11 @@ impl Orphans {
         OrphanGuard { orphans: self.0.clone(), id }
     }
 
-    /// Nothing that was abandoned may change `bytes` any more.
+    /// Waits until no abandoned operation can change `bytes`.
     pub async fn gone_from(&self, bytes: &Range<u64>) {
         poll_fn(|cx| {
             let mut orphans = self.0.borrow_mut();
+            // One at a time: after its end the search is repeated.
             match orphans.iter_mut().find(|orphan| orphan.overlaps(bytes)) {
                 Some(orphan) => {
                     orphan.waiting.push(cx.waker().clone());

@@ -1,4 +1,4 @@
-//! The reactor of one shard: starts operations and brings their results to those who wait.
+//! Reactor of one shard: starts operations and delivers their results to the waiting tasks.
 
 use crate::backend::Backend;
 use crate::flight::Flights;
@@ -10,18 +10,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The kernel's side of one shard.
+/// Kernel side of one shard.
 pub(crate) struct Reactor {
     backend: Backend,
     flights: Flights,
-    /// Written by others to end our sleep; waited for all the time.
+    /// Eventfd that ends the sleep; always polled.
     bell: Arc<OwnedFd>,
     bell_token: Token,
     done: Vec<Done>,
 }
 
 impl Reactor {
-    /// A reactor that the given bell wakes.
+    /// Returns a reactor that is woken by `bell`.
     pub fn new(options: &Options, bell: Arc<OwnedFd>) -> io::Result<Self> {
         let mut backend = Backend::open(options, &bell)?;
         let mut flights = Flights::default();
@@ -30,7 +30,7 @@ impl Reactor {
         Ok(Self { backend, flights, bell, bell_token, done: Vec::new() })
     }
 
-    /// Starts `operation`; its result is polled for under the token.
+    /// Starts `operation`; its result is polled with the token.
     pub fn start(&mut self, operation: Operation) -> Token {
         let token = self.flights.take_off();
         self.backend.start(token, operation);
@@ -42,35 +42,37 @@ impl Reactor {
         self.flights.poll(token, cx)
     }
 
-    /// Gives up waiting for a socket.
+    /// Cancels waiting for a socket.
     pub fn abandon_poll(&mut self, token: Token) {
         if self.flights.abandon(token, || None) {
             self.backend.cancel_poll(token);
         }
     }
 
-    /// Leaves a disk operation to itself; `guard` is asked for when it is still under way.
+    /// Abandons a disk operation; `guard` is asked for when it is still in flight.
     pub fn abandon_disk(&mut self, token: Token, guard: impl FnOnce() -> Option<OrphanGuard>) {
         self.flights.abandon(token, guard);
     }
 
-    /// Submits what was started, waits as told, and wakes those whose operations have landed.
+    /// Submits started operations, waits up to `wait`, and wakes the tasks whose operations have landed.
     pub fn turn(&mut self, wait: Wait) -> io::Result<()> {
         let waited = self.wait(wait);
+        // Also after an error: completions may have arrived before it.
         self.land();
         waited
     }
 
-    /// Submits what was started and waits as told; whose operations have ended is told by [`Reactor::land`].
+    /// Submits started operations and waits up to `wait`. [`Reactor::land`] then wakes the tasks.
     pub fn wait(&mut self, wait: Wait) -> io::Result<()> {
         self.backend.turn(wait, &mut self.done)
     }
 
-    /// Wakes those whose operations have landed.
+    /// Wakes the tasks whose operations have landed.
     pub fn land(&mut self) {
         let mut done = std::mem::take(&mut self.done);
         for Done { token, landed } in done.drain(..) {
             if token == self.bell_token {
+                // The counter is cleared before the poll is armed again; otherwise the bell would ring forever.
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.bell, &mut count);
                 self.backend.start(token, landed.operation);

@@ -1,13 +1,13 @@
-//! Whether to look for work a little longer before sleeping: only while that has paid of late.
+//! Adaptive busy polling before a sleep: suspended while recent polling found nothing.
 
 use std::time::Duration;
 
-/// After so many vain searches it is tried seldom.
+/// Consecutive misses after which polling is suspended.
 const MISSES_MAX: u32 = 8;
-/// How seldom.
+/// Sleeps between two attempts while suspended.
 const PROBE_EVERY: u32 = 64;
 
-/// The memory of how searching went.
+/// Success history of busy polling.
 #[derive(Debug)]
 pub(crate) struct Spin {
     limit: Duration,
@@ -16,16 +16,17 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// Searches last `limit` each; never when that is zero.
+    /// Returns a history for polls of `limit` each; zero disables polling.
     pub fn new(limit: Duration) -> Self {
         Self { limit, misses: 0, skipped: 0 }
     }
 
-    /// How long to search now, if at all.
+    /// Duration of the next poll; `None` to sleep immediately.
     pub fn chance(&mut self) -> Option<Duration> {
         if self.limit.is_zero() {
             return None;
         }
+        // After a series of misses, polling is only probed now and then.
         if self.misses >= MISSES_MAX {
             self.skipped += 1;
             if self.skipped < PROBE_EVERY {
@@ -36,7 +37,7 @@ impl Spin {
         Some(self.limit)
     }
 
-    /// Tells how the search ended.
+    /// Records whether a poll found work.
     pub fn learn(&mut self, found: bool) {
         self.misses = if found { 0 } else { self.misses.saturating_add(1) };
     }

@@ -1,10 +1,10 @@
-//! How a shard is told to end.
+//! Stop requests to a shard.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Tells one shard, from any thread, that it should end; its main future hears it with
-/// [`Uring::stopped`](crate::Uring::stopped) and ends in its own order.
+/// Stop request for one shard, callable from any thread. Its main future waits for it with
+/// [`Uring::stopped`](crate::Uring::stopped) and then shuts down in its own order.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Mutex<State>>);
 
@@ -15,11 +15,12 @@ struct State {
 }
 
 impl Stop {
-    /// Everybody who waits for the stop has been woken.
+    /// Requests the stop and wakes all waiting tasks.
     pub fn stop(&self) {
         let wakers = {
             let mut state = self.lock();
             state.stopped = true;
+            // Woken outside of the lock.
             std::mem::take(&mut state.wakers)
         };
         wakers.into_iter().for_each(Waker::wake);

@@ -1,4 +1,4 @@
-//! The only room of this crate with `unsafe`: what the kernel does with our memory behind our back.
+//! The only module of this crate with `unsafe`: memory that the kernel accesses asynchronously.
 
 pub(crate) mod interfaces;
 pub(crate) mod ring;

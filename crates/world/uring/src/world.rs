@@ -1,4 +1,4 @@
-//! One shard's view of Linux.
+//! World of one shard on Linux, and its reactor loop.
 
 use crate::bell::{new_bell, ring_bell};
 use crate::clock;
@@ -18,13 +18,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long ready tasks run between two looks at the kernel: what they do for each other needs no system call, and what has come meanwhile waits.
+/// Time for which ready tasks run between two turns. Wakes among tasks need no system call; events of the kernel wait
+/// meanwhile.
 const LOOK_AWAY: Duration = Duration::from_micros(50);
 
-/// A wait that takes less found its news there already.
+/// Shortest wait that counts as idle; a shorter one found its event already there.
 const REST: Duration = Duration::from_micros(3);
 
-/// The [`World`] of the shard that this thread is.
+/// [`World`] of the shard on this thread.
 #[derive(Clone)]
 pub struct Uring(pub(crate) Rc<Inner>);
 
@@ -35,14 +36,14 @@ pub(crate) struct Inner {
     rests: Cell<u64>,
     stop: Stop,
     spin: RefCell<Spin>,
-    /// What files behave like.
+    /// Latency models of files.
     pub media: Vec<FilesLike>,
-    /// Who does what this process may not.
+    /// Helper for privileged operations; `None` when this process has the privileges.
     pub privileges: Option<Privileges>,
 }
 
 impl Uring {
-    /// A world on this thread. Its tasks run while [`Uring::drive`] does.
+    /// Creates a world on this thread. Its tasks run during [`Uring::drive`].
     pub(crate) fn new(options: &Options, stop: Stop) -> io::Result<Self> {
         let bell = new_bell()?;
         let reactor = RefCell::new(Reactor::new(options, bell.clone())?);
@@ -60,25 +61,26 @@ impl Uring {
         })))
     }
 
-    /// Is ready once this shard's [`Stop`] was pulled.
+    /// Waits until the [`Stop`] of this shard was requested.
     pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
         let stop = self.0.stop.clone();
         poll_fn(move |cx| stop.poll(cx))
     }
 
-    /// Which interface of the kernel carries the I/O of this shard: never [`Io::Auto`].
+    /// Kernel interface of this shard; never [`Io::Auto`].
     #[must_use]
     pub fn interface(&self) -> Io {
         self.0.reactor.borrow().interface()
     }
 
-    /// Turns the reactor until `is_over`: run tasks, fire timers, submit, wait, reap.
+    /// Runs the reactor until `is_over`: run tasks, fire timers, submit, wait, reap.
     pub(crate) fn drive(&self, is_over: impl Fn() -> bool) -> io::Result<()> {
         let inner = &*self.0;
         while !is_over() {
             let mut now = clock::now();
             let look = now + LOOK_AWAY;
             loop {
+                // Tasks first, several rounds: most wakes come from other tasks of the shard.
                 inner.executor.run_ready();
                 now = clock::now();
                 if is_over() || !inner.executor.is_ready() || now >= look {
@@ -89,15 +91,18 @@ impl Uring {
             if !inner.executor.is_ready() && !is_over() {
                 inner.search()?;
             }
+            // Announced before the kernel is asked to wait: a wake from another thread then rings the bell.
             if !is_over() && inner.executor.announce_sleep() {
                 let mut reactor = inner.reactor.borrow_mut();
                 let slept = reactor.wait(inner.until_next_timer());
-                // Before anybody is woken: the bell is for wakes from other threads, and each rings once more than needed.
+                // Before any task is woken: the bell is for wakes from other threads, and each wake would ring it
+                // needlessly.
                 inner.executor.announce_awake();
                 reactor.land();
                 slept?;
                 inner.rested(now);
             } else {
+                // Work is ready: submit and reap without sleeping.
                 inner.reactor.borrow_mut().turn(Wait::No)?;
             }
         }
@@ -118,11 +123,11 @@ impl Inner {
         }
     }
 
-    /// Looks for work without sleeping, while that pays.
+    /// Polls for work without sleeping, while that pays off.
     fn search(&self) -> io::Result<()> {
         let mut spin = self.spin.borrow_mut();
         let Some(limit) = spin.chance() else { return Ok(()) };
-        // What was started must be with the kernel before anything can come back.
+        // Started operations must be submitted before any can complete.
         self.reactor.borrow_mut().turn(Wait::No)?;
         let began = clock::now();
         while !self.executor.is_ready() {
@@ -130,6 +135,7 @@ impl Inner {
                 spin.learn(false);
                 return Ok(());
             }
+            // With `io_uring` this reads shared memory only, while a turn is a system call.
             if self.reactor.borrow_mut().has_news() {
                 self.reactor.borrow_mut().turn(Wait::No)?;
             }
@@ -140,7 +146,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Nothing was to be done since then.
+    /// Counts an idle period that started at `since`, if it was long enough.
     fn rested(&self, since: Time) {
         if clock::now().since(since) >= REST {
             self.rests.set(self.rests.get() + 1);

@@ -1,19 +1,19 @@
-//! The pool of pages behind [`Buf`](super::Buf): one per thread, in power-of-two classes, bounded.
+//! Page pool behind [`Buf`](super::Buf): one per thread, in power-of-two classes, bounded.
 
 use super::{PAGE_BYTES, Pages};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The classes that are kept; larger buffers go back to the allocator.
+/// Number of size classes that are pooled. Larger buffers return to the allocator.
 const CLASSES: usize = 12; // 1 page .. 2^11 pages = 8 MiB
 
 thread_local! {
     static POOL: RefCell<Pool> = RefCell::new(Pool::new());
 }
 
-/// What each thread has taken and not given back. A buffer may be given back by another thread than took
-/// it, so one number alone may be negative; their sum is what is in use.
+/// Bytes in use per thread. A buffer may be freed by another thread than the one that allocated it, so a single counter
+/// may be negative; the sum over all threads is the number of bytes in use.
 static TAKEN: Mutex<Vec<Arc<AtomicI64>>> = Mutex::new(Vec::new());
 
 struct Pool {
@@ -26,11 +26,14 @@ struct Pool {
 impl Pool {
     fn new() -> Self {
         let taken = Arc::new(AtomicI64::new(0));
+        // A poisoned lock is used all the same: the list is valid after every step.
         TAKEN.lock().unwrap_or_else(PoisonError::into_inner).push(taken.clone());
+        // 16 MiB until `set_held_bytes_max` sets the share of this shard.
         Self { free: Default::default(), held_bytes: 0, held_bytes_max: 16 << 20, taken }
     }
 
-    /// Makes room for a buffer of `class` where the most is held of another: what is asked for now is kept, not what once was.
+    /// Makes room for a free buffer of `class` by evicting from the class that holds most. The pool so follows the
+    /// current sizes of requests instead of keeping those of the past.
     fn make_room(&mut self, class: usize) -> bool {
         let held = |pool: &Self, class: usize| pool.free[class].len() * class_bytes(class);
         if class_bytes(class) > self.held_bytes_max {
@@ -38,6 +41,8 @@ impl Pool {
         }
         while self.held_bytes + class_bytes(class) > self.held_bytes_max {
             let most = (0..CLASSES).max_by_key(|&other| held(self, other)).unwrap_or(class);
+            // Only a class that holds more than `class` gives way: with equal shares two sizes would evict each other
+            // in turn.
             if held(self, most) <= held(self, class) {
                 return false;
             }
@@ -48,15 +53,16 @@ impl Pool {
     }
 
     fn count_taken(&self, bytes: i64) {
-        // One writer, its thread: a load and a store cost less than a locked addition.
+        // Single writer, its own thread: a load and a store cost less than a locked addition.
         self.taken.store(self.taken.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 }
 
-/// The pool of this thread keeps at most `bytes` of free pages from now on; what it holds beyond is released.
+/// Sets the limit on free pages in the pool of this thread, in bytes, and releases what exceeds it.
 pub fn set_held_bytes_max(bytes: usize) {
     POOL.with_borrow_mut(|pool| {
         pool.held_bytes_max = bytes;
+        // Largest buffers first: the fewest releases bring the pool below its limit.
         for class in (0..CLASSES).rev() {
             while pool.held_bytes > bytes && pool.free[class].pop().is_some() {
                 pool.held_bytes -= class_bytes(class);
@@ -65,21 +71,23 @@ pub fn set_held_bytes_max(bytes: usize) {
     });
 }
 
-/// Free bytes that the pool of this thread holds now.
+/// Returns the number of free bytes in the pool of this thread.
 #[must_use]
 pub fn held_bytes() -> usize {
     POOL.with_borrow(|pool| pool.held_bytes)
 }
 
-/// Bytes of buffers that are in use now, over all threads. Takes a lock: for turns and reports, not for commands.
+/// Returns the bytes of buffers in use, over all threads. Takes a lock: for periodic work and reports, not for
+/// commands.
 #[must_use]
 pub fn taken_bytes() -> u64 {
     let threads = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    // A buffer may be returned on another thread, so single counters can be negative and only the sum is meaningful.
     let sum: i64 = threads.iter().map(|taken| taken.load(Ordering::Relaxed)).sum();
     u64::try_from(sum).unwrap_or(0)
 }
 
-/// What this thread has taken and not given back: other tests of the process do not disturb it.
+/// Returns the bytes in use counted by this thread alone, so that other tests of the process do not interfere.
 #[cfg(test)]
 pub(crate) fn taken_here() -> i64 {
     POOL.with_borrow(|pool| pool.taken.load(Ordering::Relaxed))
@@ -96,7 +104,10 @@ const fn class_bytes(class: usize) -> usize {
 pub(super) fn take(len: usize) -> Arc<Pages> {
     let class = class_of(len);
     let kept = POOL.with_borrow_mut(|pool| {
+        // Counted before the lookup, so that buffers from the allocator count as well.
+        // Counted by class, not by length, so that `give_last` can subtract the same amount without knowing the length.
         pool.count_taken(class_bytes(class) as i64);
+        // `None` for sizes above the largest class, which are never pooled.
         let pages = pool.free.get_mut(class)?.pop()?;
         pool.held_bytes -= class_bytes(class);
         Some(pages)
@@ -104,21 +115,23 @@ pub(super) fn take(len: usize) -> Arc<Pages> {
     kept.unwrap_or_else(|| Arc::new(Pages::zeroed(1 << class, true)))
 }
 
-/// Takes pages back when the caller was the last to hold them.
+/// Returns the pages to the pool when the caller held the last reference.
 #[inline]
 pub(super) fn give(pages: Arc<Pages>) {
-    // Most are shared still; to look costs less than to ask for all of it.
+    // Most pages are still shared; reading the count is cheaper than `Arc::get_mut`.
     if Arc::strong_count(&pages) == 1 {
         give_last(pages);
     }
 }
 
 fn give_last(mut pages: Arc<Pages>) {
+    // Resident storage is neither pooled nor counted.
+    // Resident memory takes this path, too; it is neither counted nor pooled.
     if !Arc::get_mut(&mut pages).is_some_and(|pages| pages.pooled) {
         return;
     }
     let class = pages.count().trailing_zeros() as usize;
-    // A thread that is going away has no pool any more; its pages go back to the allocator.
+    // The pool of a thread that is exiting is gone; its pages go to the allocator instead.
     let _ = POOL.try_with(|pool| {
         let mut pool = pool.borrow_mut();
         pool.count_taken(-(class_bytes(class) as i64));
@@ -136,7 +149,8 @@ mod tests {
 
     #[test]
     fn taken_bytes_are_given_back_from_whichever_thread_drops_them() {
-        // Other tests of this process take buffers at the same time, so a large one is looked for.
+        // Other tests of this process take buffers at the same time, so the test uses one that is larger than all of
+        // theirs.
         const LARGE: u64 = 64 << 20;
         let buf = Buf::recycled(LARGE as usize);
         assert!(taken_bytes() >= LARGE);

@@ -1,4 +1,6 @@
-//! What the pages of storage sum up to, remembered as long as nobody writes them: what is sent again and again is summed up once.
+//! Cached CRC32C of resident pages, valid until the page is written: data that is sent repeatedly is summed once.
+//!
+//! Used by [`View::crc32c_append`](super::View::crc32c_append) for data digests (docs/adr/0014).
 
 use super::PAGE_BYTES;
 use simd::crc32c::{crc32c, crc32c_append, crc32c_append_page};
@@ -7,16 +9,17 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bit of an entry that is known.
+/// Flag of an entry whose checksum is valid. Bit 32, as the checksum takes the lower 32 bits.
 const KNOWN: u64 = 1 << 32;
 
-/// The CRC32C of each page of a run, in the lower half of its entry, as far as somebody has asked for it.
+/// CRC32C of each page of a run, in the lower half of its entry; allocated on first use.
 #[derive(Debug, Default)]
 pub(super) struct Sums(OnceLock<Box<[AtomicU64]>>);
 
 impl Sums {
-    /// The CRC32C of what `crc` was computed of, followed by those of `bytes`, which are all the pages, in `range`.
+    /// Appends `bytes[range]` to the CRC32C `crc`. `bytes` are all the pages of the buffer.
     pub(super) fn append(&self, crc: u32, bytes: &[u8], range: Range<usize>) -> u32 {
+        // Whole pages only: parts of pages at both ends are summed directly.
         let whole = range.start.div_ceil(PAGE_BYTES)..range.end / PAGE_BYTES;
         if whole.is_empty() {
             return crc32c_append(crc, &bytes[range]);
@@ -24,12 +27,14 @@ impl Sums {
         let crc = crc32c_append(crc, &bytes[range.start..whole.start * PAGE_BYTES]);
         let behind = &bytes[whole.end * PAGE_BYTES..range.end];
         let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
+        // Allocated on first use: storage that is never sent has no table.
         let entries = self.0.get_or_init(|| pages.iter().map(|_| AtomicU64::new(0)).collect());
+        // The checksum of a page is joined to the running one arithmetically, without reading the page.
         let crc = whole.fold(crc, |crc, page| crc32c_append_page(crc, sum(&entries[page], &pages[page])));
         crc32c_append(crc, behind)
     }
 
-    /// What the page that holds byte `at` sums up to is asked for soon.
+    /// Prefetches the cached checksum of the page that holds byte `at`.
     #[inline]
     pub(super) fn prefetch(&self, at: usize) {
         if let Some(entry) = self.0.get().and_then(|entries| entries.get(at / PAGE_BYTES)) {
@@ -37,18 +42,21 @@ impl Sums {
         }
     }
 
-    /// Pages that hold bytes of `range` are about to be written.
+    /// Invalidates the checksums of all pages that overlap `range`, which is about to be written.
     #[inline]
     pub(super) fn forget(&mut self, range: Range<usize>) {
         if let Some(entries) = self.0.get_mut() {
+            // A page that is written in part loses its checksum as well.
             let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES).min(entries.len());
             entries[pages].iter_mut().for_each(|entry| *entry.get_mut() = 0);
         }
     }
 }
 
-/// What `page` sums up to. Two threads that find it out at once find the same: nobody writes what is shared.
+/// Returns the checksum of `page`, from the cache or computed. Two threads that compute it at once get the same value,
+/// because shared pages are never written.
 fn sum(entry: &AtomicU64, page: &[u8; PAGE_BYTES]) -> u32 {
+    // `Relaxed` suffices: flag and checksum are in one word, and the pages were written before they were shared.
     let known = entry.load(Ordering::Relaxed);
     if known & KNOWN != 0 {
         return known as u32;

@@ -1,30 +1,32 @@
-//! Disks of flash: as many operations at once as there are channels, then one line to the host in each direction.
+//! Latency model of flash disks: parallel channels, then one link to the host in each direction.
 
 use super::Motion;
 
-/// What goes to one channel; more is spread over several.
+/// Bytes that one channel transfers; larger operations are spread over several channels.
 const PAGE_BYTES: u64 = 16 << 10;
 
-/// How a disk of flash is built.
+/// Parameters of a flash disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chips {
-    /// Pages that are read or programmed at once.
+    /// Number of pages that are read or programmed in parallel.
     channels: usize,
-    /// What a read takes, and keeps its channel for.
+    /// Duration of a page read, which also occupies the channel.
     read_ns: u64,
-    /// What a write takes: it ends when it is in a buffer that survives power loss,
+    /// Latency of a write: it is acknowledged when it is in a buffer that survives power loss.
     write_ns: u64,
-    /// and keeps its channel for so long, as long as programming takes with the share of collecting garbage.
+    /// Time for which a write occupies its channel: programming, with a share of garbage collection.
     program_ns: u64,
-    /// What the line carries to the host.
+    /// Bandwidth of the link for reads.
     read_bytes_per_second: u64,
-    /// What it carries, and the flash takes, in the other direction.
+    /// Bandwidth of the link, and of the flash, for writes.
     write_bytes_per_second: u64,
 }
 
-/// A SATA SSD for data centres: 6,600 reads of 4 KiB a second one by one, 75,000 at depth 32, 36,000 writes; 500 and 460 MB/s.
+/// SATA SSD for data centers: 6,600 reads of 4 KiB a second at depth 1, 75,000 at depth 32, 36,000 writes; 500 and 460
+/// MB/s.
 ///
-/// *Source*: the published rates of Intel's DC S3700; what it does one by one as AnandTech measured it in 2014 beside the P3700.
+/// *Source*: the published rates of Intel's DC S3700; the rate at depth 1 as AnandTech measured it in 2014 beside the
+/// P3700.
 pub(super) const SATA: Chips = Chips {
     channels: 11,
     read_ns: 143_000,
@@ -34,9 +36,10 @@ pub(super) const SATA: Chips = Chips {
     write_bytes_per_second: 460_000_000,
 };
 
-/// An NVMe SSD for data centres: 8,900 reads of 4 KiB a second one by one, 450,000 at depth 128, 150,000 writes; 2,800 and 1,900 MB/s.
+/// NVMe SSD for data centers: 8,900 reads of 4 KiB a second at depth 1, 450,000 at depth 128, 150,000 writes; 2,800 and
+/// 1,900 MB/s.
 ///
-/// *Source*: the published rates of Intel's DC P3700 (1.6 TB); what it does one by one as AnandTech measured it in 2014.
+/// *Source*: the published rates of Intel's DC P3700 (1.6 TB); the rate at depth 1 as AnandTech measured it in 2014.
 pub(super) const NVME: Chips = Chips {
     channels: 50,
     read_ns: 110_000,
@@ -46,13 +49,13 @@ pub(super) const NVME: Chips = Chips {
     write_bytes_per_second: 1_900_000_000,
 };
 
-/// A disk with channels. When something ends is known when it begins: nothing overtakes.
+/// Disk with parallel channels. Nothing is reordered, so the completion time is known at submission.
 #[derive(Clone, Debug)]
 pub(super) struct Flash {
     chips: Chips,
-    /// When each channel is free.
+    /// Time at which each channel becomes free.
     free_at: Vec<u64>,
-    /// When the line is free, towards the host and from it.
+    /// Time at which the link becomes free, to the host and from it.
     read_line: u64,
     write_line: u64,
 }
@@ -62,23 +65,27 @@ impl Flash {
         Self { chips, free_at: vec![0; chips.channels], read_line: 0, write_line: 0 }
     }
 
-    /// When what begins at `now` ends.
+    /// Returns the completion time of an operation that is submitted at `now`.
     pub(super) fn submit(&mut self, now: u64, motion: Motion) -> u64 {
         let chips = self.chips;
+        // Large transfers are spread over the channels page by page.
         let pages = motion.bytes.div_ceil(PAGE_BYTES).max(1);
         if motion.write {
+            // A write crosses the link first and is acknowledged from the buffer, but waits for channels that are still
+            // programming.
             let there = self.write_line.max(now) + passing(motion.bytes, chips.write_bytes_per_second);
             self.write_line = there;
             let begun = (0..pages).map(|_| self.occupy(there, chips.program_ns)).max();
             return begun.unwrap_or(there) + chips.write_ns;
         }
+        // A read occupies the channels first and crosses the link afterward.
         let begun = (0..pages).map(|_| self.occupy(now, chips.read_ns)).max();
         let ready = begun.unwrap_or(now) + chips.read_ns;
         self.read_line = self.read_line.max(ready) + passing(motion.bytes, chips.read_bytes_per_second);
         self.read_line
     }
 
-    /// The next free channel is taken for `long`; when that begins.
+    /// Occupies the channel that becomes free first for `long` nanoseconds; returns the start time.
     fn occupy(&mut self, now: u64, long: u64) -> u64 {
         let next = self.free_at.iter_mut().min().expect("flash has channels");
         let begin = now.max(*next);

@@ -1,34 +1,35 @@
-//! Disks that turn: the arm seeks, the platter turns until the data comes by, and then it passes the head.
+//! Latency model of rotating disks: seek, rotational delay, transfer.
 
 use super::{Motion, Ticket};
 
-/// So much of the time that something has waited counts as a shorter way to it, so that nothing waits for ever.
+/// Weight of the waiting time in the choice of the next operation: aging that prevents starvation.
 ///
 /// *Source*: the aged form of shortest access time first of Jacobson and Wilkes (HPL-CSP-91-7).
 const AGE_WEIGHT: f64 = 0.03;
 
-/// How a spindle is built.
+/// Parameters of a rotating disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mechanics {
-    /// One turn.
+    /// Duration of one revolution.
     turn_ns: f64,
-    /// The shortest seek, settling included.
+    /// Shortest seek, settling included.
     track_to_track_ns: f64,
-    /// The longest. A seek over a part `d` of the stroke takes `track_to_track + (full - track_to_track) * sqrt(d)`: the arm speeds
-    /// up for half of the way and slows down for the other; the mean over random places is at 8/15 of the difference.
+    /// Longest seek. A seek over a part `d` of the stroke takes `track_to_track + (full - track_to_track) * sqrt(d)`:
+    /// the arm accelerates for half of the way and decelerates for the other; the mean over random addresses is at 8/15
+    /// of the difference.
     full_stroke_ns: f64,
-    /// What a track holds, in the middle of the disk.
+    /// Capacity of a track in the middle of the disk.
     track_bytes: u64,
-    /// Commands among which the disk chooses the next (NCQ, tagged queueing).
+    /// Queue depth: commands among which the disk chooses the next (NCQ, tagged queueing).
     queue: usize,
-    /// What the electronics take for a command.
+    /// Overhead of the electronics per command.
     overhead_ns: f64,
 }
 
-/// 15,000 turns a minute: a mean seek of 3.3 ms, half a turn of 2 ms, 150 MB/s.
+/// 15,000 rpm: a mean seek of 3.3 ms, half a revolution of 2 ms, 150 MB/s.
 ///
-/// *Source*: Hitachi Ultrastar 15K450 specification 4.5.1 (typical reads 3.1 to 3.3 ms); Seagate Cheetah 15K.7 is of the same kind.
-/// A random 4 KiB read takes 5.4 ms, as the 180 to 200 a second that arrays of 2008 to 2014 reckon with.
+/// *Source*: Hitachi Ultrastar 15K450 specification 4.5.1 (typical reads 3.1 to 3.3 ms); Seagate Cheetah 15K.7 is
+/// similar. A random 4 KiB read takes 5.4 ms, which matches the usual sizing rule of 180 to 200 IOPS of 2008 to 2014.
 pub(super) const SAS_15K: Mechanics = Mechanics {
     turn_ns: 4e6,
     track_to_track_ns: 0.3e6,
@@ -38,10 +39,10 @@ pub(super) const SAS_15K: Mechanics = Mechanics {
     overhead_ns: 0.05e6,
 };
 
-/// 7,200 turns a minute: a mean seek of 8.2 ms, half a turn of 4.17 ms, 132 MB/s.
+/// 7,200 rpm: a mean seek of 8.2 ms, half a revolution of 4.17 ms, 132 MB/s.
 ///
-/// *Source*: HGST Ultrastar 7K4000 specification 4.4.1 (typical 8.2 ms); Seagate Constellation ES.3 manual 4.1 (4.16 ms, 83 to 175 MB/s);
-/// Constellation manual 5.2.1 (single track 0.5 ms). The queue is SATA's 32.
+/// *Source*: HGST Ultrastar 7K4000 specification 4.4.1 (typical 8.2 ms); Seagate Constellation ES.3 manual 4.1 (4.16
+/// ms, 83 to 175 MB/s); Constellation manual 5.2.1 (single track 0.5 ms). The queue is SATA's 32.
 pub(super) const SATA: Mechanics = Mechanics {
     turn_ns: 25e6 / 3.0,
     track_to_track_ns: 0.5e6,
@@ -51,16 +52,16 @@ pub(super) const SATA: Mechanics = Mechanics {
     overhead_ns: 0.1e6,
 };
 
-/// A disk with one arm.
+/// Rotating disk with one actuator arm.
 #[derive(Clone, Debug)]
 pub(super) struct Spindle {
     mechanics: Mechanics,
     stroke_bytes: u64,
-    /// The byte behind what passed the head last.
+    /// Position of the head: the byte after the last transfer.
     head: u64,
-    /// When the arm is free.
+    /// Time at which the arm becomes free.
     free_at: u64,
-    /// In the order of their submission.
+    /// Queue in order of submission.
     waiting: Vec<Waiting>,
 }
 
@@ -84,9 +85,10 @@ impl Spindle {
         self.free_at
     }
 
-    /// What the arm begins with no later than `now`, and when that ends.
+    /// Takes the operation that the arm starts no later than `now`, with its completion time.
     ///
-    /// Of what waits when the arm is free, what is nearest in time goes first: that is what the disk's queue is for.
+    /// Of the operations that are queued when the arm becomes free, the one with the shortest access time goes first,
+    /// less [`AGE_WEIGHT`] of its waiting time.
     pub(super) fn next(&mut self, now: u64) -> Option<(Ticket, u64)> {
         let first = self.waiting.first()?;
         let begin = self.free_at.max(first.since);
@@ -94,9 +96,11 @@ impl Spindle {
             return None;
         }
         let queued = self.waiting.iter().take(self.mechanics.queue).enumerate();
+        // What arrives after the arm has started is not a candidate, although the caller already knows it.
         let there = queued.filter(|(_, waiting)| waiting.since <= begin);
         let away = |waiting: &Waiting| {
             let (takes, age) = (self.end_of(begin, *waiting) - begin, begin - waiting.since);
+            // Shortest positioning time first, reduced by the age so that no operation starves.
             takes as f64 - age as f64 * AGE_WEIGHT
         };
         let nearest = there.min_by(|(_, one), (_, other)| away(one).total_cmp(&away(other)));
@@ -107,25 +111,29 @@ impl Spindle {
         Some((waiting.ticket, end))
     }
 
-    /// When it ends that begins at `begin`.
+    /// Returns the completion time of an operation that starts at `begin`.
     fn end_of(&self, begin: u64, waiting: Waiting) -> u64 {
         let (mechanics, motion) = (&self.mechanics, waiting.motion);
+        // Transfer time: the part of a revolution that the data occupies.
         let pass = motion.bytes as f64 / mechanics.track_bytes as f64 * mechanics.turn_ns;
         let follows = motion.offset == self.head;
         if follows && (waiting.since < self.free_at || !motion.write) {
-            // It was known before the head had gone on; or the head has read on meanwhile, into the disk's buffer.
+            // Sequential: queued before the head moved on, or already in the read-ahead buffer of the disk. No seek, no
+            // rotation.
             let passed = self.free_at + pass as u64;
             return passed.max(begin + mechanics.overhead_ns as u64);
         }
         let away = motion.offset.abs_diff(self.head);
-        // A gap within a track only turns by.
+        // A gap within the track needs no seek, only rotation.
         let seek = if motion.offset >= self.head && away < mechanics.track_bytes {
             0.0
         } else {
+            // The seek time grows with the square root of the distance.
             let part = (away as f64 / self.stroke_bytes as f64).min(1.0);
             mechanics.track_to_track_ns + (mechanics.full_stroke_ns - mechanics.track_to_track_ns) * part.sqrt()
         };
         let arrived = begin as f64 + mechanics.overhead_ns + seek;
+        // Angles are fractions of a revolution: the position of the platter at `arrived`, and that of the data.
         let angle = (arrived / mechanics.turn_ns).fract();
         let wanted = (motion.offset % mechanics.track_bytes) as f64 / mechanics.track_bytes as f64;
         let turn = (wanted - angle + 1.0).fract() * mechanics.turn_ns;

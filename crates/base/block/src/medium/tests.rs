@@ -2,7 +2,8 @@ use super::*;
 
 const GIB: u64 = 1 << 30;
 
-/// Operations a second of `count`, with `depth` of them under way at once, each where `place` says.
+/// Returns the operations per second of `count` operations at queue depth `depth`, each at the address that `place`
+/// returns.
 fn rate(medium: Medium, depth: usize, count: u64, place: impl Fn(u64) -> Motion) -> f64 {
     let mut timing = Timing::new(medium, GIB);
     let (mut now, mut submitted) = (0, 0);
@@ -32,7 +33,7 @@ fn rate(medium: Medium, depth: usize, count: u64, place: impl Fn(u64) -> Motion)
     ended as f64 * 1e9 / now as f64
 }
 
-/// A place that looks like chance: numbers of Weyl's sequence.
+/// Pseudo-random addresses from Weyl's sequence.
 fn scattered(bytes: u64, write: bool) -> impl Fn(u64) -> Motion {
     let places = GIB / bytes;
     move |number| {
@@ -70,7 +71,7 @@ fn spindles_stream_what_follows_and_miss_a_turn_for_a_late_write() {
     let bytes = 128 << 10;
     assert_between(rate(Medium::Sas15k, 1, 1_000, in_order(bytes, false)) * bytes as f64 / 1e6, 140.0, 151.0);
     assert_between(rate(Medium::Sata, 4, 1_000, in_order(bytes, true)) * bytes as f64 / 1e6, 120.0, 133.0);
-    // Alone, each write comes when its place has just gone by: a turn for each, 120 a second.
+    // Alone, each write arrives when its sector has just passed: one revolution for each, 120 a second.
     assert_between(rate(Medium::Sata, 1, 500, in_order(4096, true)), 100.0, 121.0);
 }
 
@@ -102,7 +103,7 @@ fn media_are_ordered_as_people_pay_for_them() {
 fn nothing_waits_for_ever_and_what_is_forgotten_is_done() {
     let mut timing = Timing::new(Medium::Sata, GIB);
     let near = |number: u64| Motion { offset: number % 64 * 4096, bytes: 4096, write: false };
-    // The arm is on its way when the others come.
+    // The arm is already moving when the others arrive.
     let _first = timing.submit(0, near(9));
     let far = timing.submit(0, Motion { offset: GIB - 4096, bytes: 4096, write: false });
     let mut now = 0;

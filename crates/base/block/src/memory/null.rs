@@ -1,18 +1,18 @@
-//! A device that keeps nothing: to measure everything above it.
+//! Null device for measurements of the software above it: writes are discarded, reads return zeros.
 
 use super::geometry;
 use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use std::cell::Cell;
 
-/// The bytes of the one view of zeros that all reads share.
+/// Size of the zero buffer that all reads share, in bytes.
 const ZERO_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// One for all devices of a shard: there may be a thousand of them.
+    /// Zero buffer of a shard, shared by all of its devices: there may be a thousand of them.
     static ZEROS: View = Buf::resident(ZERO_BYTES).freeze();
 }
 
-/// Reads as zeros without copying; drops what is written.
+/// Device that reads as zeros without copying and discards what is written.
 #[derive(Debug)]
 pub struct Null {
     geometry: Cell<Geometry>,
@@ -20,13 +20,13 @@ pub struct Null {
 }
 
 impl Null {
-    /// A device of `blocks` blocks of `block_bytes` (512 or 4096).
+    /// Returns a device of `blocks` blocks of `block_bytes` (512 or 4096).
     #[must_use]
     pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
         Self { geometry: Cell::new(geometry(block_bytes, blocks)), zeros: ZEROS.with(View::clone) }
     }
 
-    /// The device has `blocks` blocks from now on.
+    /// Grows the device to `blocks` blocks.
     ///
     /// *Panics*: when it would shrink.
     pub fn grow(&self, blocks: Blocks) {
@@ -37,6 +37,7 @@ impl Null {
         let geometry = self.geometry.get();
         geometry.admit(extent)?;
         let mut missing = extent.len.bytes(geometry.block_bytes);
+        // Common case in one piece; longer reads repeat the same view.
         if missing <= ZERO_BYTES as u64 {
             return Ok(self.zeros.slice(..usize::try_from(missing).expect("at most one view")).into());
         }
@@ -50,6 +51,7 @@ impl Null {
     }
 
     fn swallow(&self, start: Lba, data: &[u8]) -> Result<Written, IoError> {
+        // Only the bounds are checked.
         self.geometry.get().extent_of(start, data.len())?;
         Ok(Written::attest())
     }

@@ -1,4 +1,4 @@
-//! A disk of memory: sparse, and read without copying.
+//! RAM disk: sparse, and read without copying.
 
 use super::geometry;
 use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Run, Stable, View, Written};
@@ -6,27 +6,27 @@ use simd::memory::copy_past_caches;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-/// The longest atomic write.
+/// Limit of an atomic write in bytes.
 const ATOMIC_BYTES_MAX: u32 = 1 << 20;
-/// How many slabs are looked at for one run.
+/// Limit of slabs that one [`BlockDevice::run`] scans.
 const RUN_SLABS_MAX: usize = 1 << 16;
-/// The unit in which memory is taken and given back.
+/// Allocation unit in bytes.
 const SLAB_BYTES: usize = 64 << 10;
-/// A disk up to this size may stay in a processor's caches, and is written through them; a larger one would drive out everything else, and what is
-/// read of it is asked for before.
+/// Size up to which a disk is written through the CPU caches. A larger one bypasses them with streaming stores, so that
+/// it does not evict everything else, and its reads are prefetched.
 const CACHED_BYTES_MAX: u64 = 32 << 20;
-/// Slabs that one directory points to: 32 MiB.
+/// Slabs per directory: 32 MiB.
 const DIRECTORY_SLABS: usize = 512;
 
 thread_local! {
-    /// One for all disks of a shard: there may be a thousand of them.
+    /// Zero slab of a shard, shared by all of its disks: there may be a thousand of them.
     static ZEROS: View = Buf::resident(SLAB_BYTES).freeze();
 }
 
-/// Keeps what is written in memory, until it is dropped.
+/// Disk that keeps its data in memory until it is dropped.
 ///
-/// A read shares the slabs that it finds. A write changes a slab in place when nobody reads it, and
-/// else leaves the old slab to its readers and changes a copy.
+/// A read shares the slabs that it finds. A write changes a slab in place when no reader holds it; otherwise it
+/// replaces the slab by a changed copy (copy-on-write).
 #[derive(Debug)]
 pub struct Ram {
     geometry: Cell<Geometry>,
@@ -34,18 +34,18 @@ pub struct Ram {
     zeros: View,
 }
 
-/// Empty views stand for slabs that nobody has written.
+/// Slabs of one directory; an empty view is an unwritten slab.
 #[derive(Debug)]
 struct Directory([View; DIRECTORY_SLABS]);
 
-/// Where a run of bytes lies: a slab, and a range in it.
+/// Part of a slab: index of the slab, and a byte range in it.
 struct Piece {
     slab: usize,
     range: Range<usize>,
 }
 
 impl Ram {
-    /// A disk of `blocks` blocks of `block_bytes` (512 or 4096), all zero; it takes memory as it is written.
+    /// Returns a zeroed disk of `blocks` blocks of `block_bytes` (512 or 4096). Memory is allocated on write.
     #[must_use]
     pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
         let geometry = geometry(block_bytes, blocks);
@@ -53,17 +53,18 @@ impl Ram {
         Self { geometry: Cell::new(geometry), directories, zeros: ZEROS.with(View::clone) }
     }
 
-    /// The disk has `blocks` blocks from now on; what is new reads as zeros.
+    /// Grows the disk to `blocks` blocks; new blocks read as zeros.
     ///
     /// *Panics*: when it would shrink.
     pub fn grow(&self, blocks: Blocks) {
         let geometry = super::grown(self.geometry.get(), blocks);
         let count = directory_count(&geometry);
         self.geometry.set(geometry);
+        // Existing slabs stay in place: only directories are added.
         self.directories.borrow_mut().resize_with(count, || None);
     }
 
-    /// Bytes of memory that the disk holds now.
+    /// Bytes of memory that the disk holds.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let directories = self.directories.borrow();
@@ -71,7 +72,7 @@ impl Ram {
         slabs.filter(|slab| !slab.is_empty()).count() * SLAB_BYTES
     }
 
-    /// The pieces of `len` bytes from block `start` on, in order.
+    /// Splits `len` bytes from block `start` into pieces, in order.
     fn pieces(&self, start: Lba, len: usize) -> impl Iterator<Item = Piece> + use<> {
         let first = Blocks(start.0).bytes(self.geometry.get().block_bytes);
         let mut at = usize::try_from(first).expect("memory is addressable");
@@ -85,7 +86,7 @@ impl Ram {
         })
     }
 
-    /// The content of `extent`, in the slabs where it lies.
+    /// Returns the content of `extent`, sharing its slabs.
     fn share(&self, extent: Extent) -> Result<Rope, IoError> {
         self.geometry.get().admit(extent)?;
         let past_caches = self.passes_caches();
@@ -94,8 +95,10 @@ impl Ram {
         for piece in self.pieces(extent.start, self.bytes_of(extent)) {
             let directory = directories[piece.slab / DIRECTORY_SLABS].as_ref();
             let slab = directory.map(|directory| &directory.0[piece.slab % DIRECTORY_SLABS]);
+            // Unallocated slabs read as zeros.
             let slab = slab.filter(|slab| !slab.is_empty()).unwrap_or(&self.zeros);
             let view = slab.slice(piece.range);
+            // The data does not fit into the caches: it is fetched while the response is prepared.
             if past_caches {
                 view.prefetch();
             }
@@ -114,9 +117,11 @@ impl Ram {
             let directory = directories[piece.slab / DIRECTORY_SLABS].get_or_insert_with(Directory::new);
             let slab = &mut directory.0[piece.slab % DIRECTORY_SLABS];
             let here = piece.range.len();
+            // Taken out of the directory: the disk's own reference would otherwise make every slab look shared.
             let old = std::mem::take(slab);
             let mut buf = if old.is_empty() { Buf::storage(SLAB_BYTES) } else { writable(old) };
             let (into, from) = (buf.part_mut(piece.range), &data[done..done + here]);
+            // Data of large disks would only evict the caches.
             if past_caches {
                 copy_past_caches(into, from)
             } else {
@@ -128,7 +133,7 @@ impl Ram {
         Ok(Written::attest())
     }
 
-    /// True when it is larger than what the processor's caches hold.
+    /// True when the disk is larger than the CPU caches.
     fn passes_caches(&self) -> bool {
         self.geometry.get().bytes() > CACHED_BYTES_MAX
     }
@@ -138,7 +143,7 @@ impl Ram {
     }
 }
 
-/// The slab to write: the old one when nobody reads it, else a copy.
+/// Returns the slab for writing: the old one when no reader holds it, else a copy.
 fn writable(slab: View) -> Buf {
     slab.try_thaw().unwrap_or_else(|slab| {
         let mut copy = Buf::storage(SLAB_BYTES);
@@ -171,7 +176,7 @@ impl BlockDevice for Ram {
         Some(self.share(extent))
     }
 
-    /// Nothing of it survives the process, and nothing can come between.
+    /// Atomic as it is: nothing survives the process, and a write is done without awaiting.
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.keep(start, &data)
     }
@@ -202,6 +207,7 @@ impl BlockDevice for Ram {
                 continue;
             }
             let old = std::mem::take(slab);
+            // A slab that is discarded as a whole is freed; a part of one is only zeroed.
             if piece.range.len() < SLAB_BYTES {
                 let mut buf = writable(old);
                 buf.part_mut(piece.range).fill(0);
@@ -218,6 +224,7 @@ impl BlockDevice for Ram {
             let directory = directories[slab / DIRECTORY_SLABS].as_ref();
             directory.is_some_and(|directory| !directory.0[slab % DIRECTORY_SLABS].is_empty())
         };
+        // Bounds the time of one call; the trait allows a run to end early.
         let mut pieces = self.pieces(extent.start, self.bytes_of(extent)).take(RUN_SLABS_MAX).peekable();
         let mapped = pieces.peek().is_some_and(|piece| is_held(piece.slab));
         let alike = pieces.take_while(|piece| is_held(piece.slab) == mapped);
@@ -302,7 +309,7 @@ mod tests {
         let whole = Extent::new(0, BLOCKS);
         let written = |write: Result<Written, IoError>| drop(write.expect("on the disk"));
         written(now(ram.write(Lba(0), filled(BLOCKS, 1))));
-        // A reader keeps the old bytes, so what is changed under it is a copy: storage again.
+        // A reader keeps the old bytes, so the slab changed below it is a copy, which must be resident memory again.
         for change in [Extent::new(3, 5), Extent::new(100, 200)] {
             let reader = now(ram.read(whole)).expect("on the disk");
             written(now(ram.discard(change)));

@@ -1,4 +1,4 @@
-//! The catalogue of events. A number once given is never given again.
+//! Catalogue of events. A number is never reused for another meaning.
 
 use super::EventSeverity;
 use schemars::JsonSchema;
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The number of a sort of event, shown as `BY-E101`.
+/// Number of an event type, shown as `BY-E101`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^BY-E[0-9]{3}$"))]
 pub struct EventCode(u16);
 
-/// One line of the catalogue.
+/// Entry of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct EventEntry {
-    /// The number.
+    /// Number of the event type.
     pub code: EventCode,
-    /// How bad it is.
+    /// Severity.
     pub severity: EventSeverity,
-    /// What it means, in general.
+    /// General meaning, as one sentence.
     pub title: &'static str,
 }
 
@@ -27,7 +27,7 @@ macro_rules! catalogue {
     ($($number:literal $name:ident $severity:ident $title:literal;)*) => {
         $(#[doc = $title] pub const $name: EventCode = EventCode($number);)*
 
-        /// Every sort of event that Blockyard raises.
+        /// All event types of Blockyard.
         pub const CATALOGUE: &[EventEntry] =
             &[$(EventEntry { code: $name, severity: EventSeverity::$severity, title: $title }),*];
     };
@@ -177,7 +177,7 @@ catalogue! {
 crate::code::ascending!(CATALOGUE);
 
 impl EventCode {
-    /// How bad it is. A number that this version does not know is a warning.
+    /// Returns the severity. A number that this version does not know counts as a warning.
     #[must_use]
     pub fn severity(self) -> EventSeverity {
         CATALOGUE.iter().find(|entry| entry.code == self).map_or(EventSeverity::Warning, |entry| entry.severity)
@@ -190,7 +190,7 @@ impl fmt::Display for EventCode {
     }
 }
 
-/// The text is not `BY-E` and a number.
+/// Error: the text is not `BY-E` and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event's code is written as BY-E101")]
 pub struct NotAnEventCode;

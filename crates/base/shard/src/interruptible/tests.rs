@@ -4,12 +4,12 @@ use block::{Blocks, View};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
-/// A device that answers while its gate is open, and notes what it has done.
+/// Device that completes operations while its gate is open, and records them.
 #[derive(Default)]
 struct Gated {
     is_open: Cell<bool>,
     opened: Signal,
-    /// How many pass although it is closed.
+    /// Number of operations that may pass while the gate is closed.
     passes: Cell<u32>,
     done: RefCell<Vec<&'static str>>,
 }
@@ -216,7 +216,7 @@ fn each_operation_that_ends_makes_room_for_one_that_waits() {
         });
     }
     bench.run();
-    // One ends at a time: of those that are woken one finds room, and the others wait again.
+    // One completes at a time: one of the woken callers finds the free slot, and the others wait again.
     for passed in 1..=OPERATIONS_MAX + 3 {
         bench.disk.device().let_one_pass();
         (0..4).for_each(|_| bench.run());

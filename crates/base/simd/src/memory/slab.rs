@@ -1,35 +1,38 @@
-//! Storage of a few pages that lies in huge ones with its like.
+//! Storage of a few pages in shared huge pages.
 
 use crate::sys::region::{REGION_BYTES, Region, SLOT_BYTES_MIN, Slot};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Sizes: 4 KiB, 8 KiB and so on to 1 MiB.
+/// Number of size classes: 4 KiB, 8 KiB and so on to 1 MiB.
 const CLASSES: usize = (REGION_BYTES / SLOT_BYTES_MIN).trailing_zeros() as usize;
 
-/// What a thread holds beyond what it uses. Where a huge page is in use here and there, the rest of it is given back beyond that.
+/// Limit on free memory that a thread holds. Beyond it freed slots are returned to the kernel, although their huge page
+/// is still in use.
 const HELD_BYTES_MAX: usize = 32 << 20;
 
 thread_local! {
     static KNOWN: RefCell<Known> = RefCell::default();
 }
 
-/// Regions that have a free slot, as far as anybody knows, by class. Each is known to one thread at most.
+/// Regions with a free slot, as far as this thread knows, by class. Each is listed by one thread at most.
 #[derive(Default)]
 struct Known {
     regions: [Vec<Arc<Region>>; CLASSES],
-    /// Memory of slots that nobody owns, as far as it was given back here and not taken since.
+    /// Bytes of free slots that still hold memory: freed by this thread and not claimed since.
     held_bytes: usize,
 }
 
-/// Bytes that stay, aligned to pages, zero at first. Many of a size lie in one huge page: a processor remembers where some thousand
-/// pages are, which of 4 KiB are a few megabytes, and asks four tables for each other one (on a virtual machine up to twenty-four).
+/// Zero-initialized storage, aligned to pages, in a slot of a huge page.
+///
+/// Many slabs of a size share a huge page: the TLB of a CPU covers a few thousand pages, which are a few megabytes with
+/// pages of 4 KiB, and every other access walks four tables (up to twenty-four steps on a virtual machine).
 #[derive(Debug)]
 pub struct Slab(Slot);
 
 impl Slab {
-    /// `len` zeros; or none where `len` is not 4 KiB, 8 KiB and so on to 1 MiB.
+    /// Returns `len` zero bytes; `None` where `len` is not a power of two from 4 KiB to 1 MiB.
     ///
     /// *Panics*: when there is no memory left.
     #[must_use]
@@ -56,7 +59,7 @@ impl DerefMut for Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // A thread that is going away knows nothing: its regions go with the last of their slots.
+        // In a thread that is exiting the table is gone: regions are unmapped with the last of their slots.
         let _ = KNOWN.try_with(|known| known.borrow_mut().will_be_free(&mut self.0));
     }
 }
@@ -66,11 +69,11 @@ impl Known {
         let regions = &mut self.regions[class_of(len)];
         while let Some(region) = regions.last() {
             if let Some((slot, was_used)) = region.claim() {
-                // Another thread may have given it back.
+                // Another thread may have freed it, which this thread has not counted.
                 self.held_bytes = self.held_bytes.saturating_sub(if was_used { len } else { 0 });
                 return slot;
             }
-            // What another thread gives back just now is found when the next slot of the region is.
+            // Slots that other threads free from now on become visible when a slot of the region is freed here.
             region.unlist();
             regions.pop();
         }
@@ -81,7 +84,8 @@ impl Known {
         slot
     }
 
-    /// `slot` is about to be given back. A region of which nothing else is owned goes with it, unless it is the only one at hand.
+    /// Prepares to free `slot`. A region without other owned slots is dropped with it, unless it is the only one of its
+    /// class.
     fn will_be_free(&mut self, slot: &mut Slot) {
         let len = slot.bytes().len();
         if self.held_bytes + len > HELD_BYTES_MAX {
@@ -111,7 +115,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Regions of a class that this thread knows, slots of theirs that are owned, and free memory that it holds, in slots.
+    /// Returns the number of listed regions of a class, their owned slots, and the free memory held, in slots.
     fn known(len: usize) -> (usize, usize, usize) {
         KNOWN.with_borrow(|known| {
             let regions = &known.regions[class_of(len)];

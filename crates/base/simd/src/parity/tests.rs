@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 type Bytes = Vec<Vec<u8>>;
 
-/// Two to twelve columns of one length, which is no multiple of anything in most cases.
+/// Two to twelve columns of equal length, in most cases not a multiple of the vector size.
 fn data() -> impl Strategy<Value = Bytes> {
     (2usize..12, 0usize..5000).prop_flat_map(|(columns, len)| {
         prop::collection::vec(any::<u64>(), columns)
@@ -12,7 +12,7 @@ fn data() -> impl Strategy<Value = Bytes> {
     })
 }
 
-/// Bytes that look random, cheaper to make than by the strategy of a byte vector.
+/// Pseudo-random bytes, cheaper than a proptest strategy for byte vectors.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let byte = |_| {
@@ -112,7 +112,7 @@ proptest! {
         prop_assert_eq!((p, q), parity_of(&data));
     }
 
-    /// One data by P, one by Q (P lost too), two data, and a data column with either parity.
+    /// Cases: one data column by P, one by Q (P missing, too), two data columns, and a data column with either parity.
     #[test]
     fn recover_returns_every_tolerated_loss(
         data in data(), a in any::<prop::sample::Index>(), b in any::<prop::sample::Index>(),

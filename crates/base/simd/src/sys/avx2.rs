@@ -1,4 +1,4 @@
-//! 32 bytes at a time; products by table lookup (VPSHUFB).
+//! Kernel with vectors of 32 bytes; products by table lookup (VPSHUFB).
 
 use super::kernel::nibble_products;
 use crate::gf256::REDUCTION;
@@ -37,12 +37,12 @@ fn xor(a: Vector, b: Vector) -> Vector {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn double(a: Vector) -> Vector {
-    // Bytes below zero as signed numbers are those whose top bit falls out.
+    // As signed bytes, those with the top bit set are negative.
     let overflow = _mm256_cmpgt_epi8(zero(), a);
     xor(_mm256_add_epi8(a, a), _mm256_and_si256(overflow, _mm256_set1_epi8(REDUCTION as i8)))
 }
 
-/// The products with low halves and with high halves of a byte.
+/// Products of `c` with the low and with the high halves of a byte.
 struct Factor {
     low: Vector,
     high: Vector,
@@ -64,7 +64,7 @@ fn multiply(a: Vector, c: &Factor) -> Vector {
     xor(low, high)
 }
 
-/// The shuffle looks up each half of the vector in the table of that half, so both halves hold the same one.
+/// Duplicates the table: the shuffle looks up each half of the vector in the same half of the table.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn twice(table: &[u8; 16]) -> Vector {

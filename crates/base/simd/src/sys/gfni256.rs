@@ -1,4 +1,4 @@
-//! 32 bytes at a time; products by bit matrix (GF2P8AFFINEQB). For CPUs with GFNI but without AVX-512.
+//! Kernel with vectors of 32 bytes; products by bit matrix (GF2P8AFFINEQB). For CPUs with GFNI but without AVX-512.
 
 use super::kernel::{DOUBLE, bit_matrix};
 use std::arch::x86_64::*;
@@ -39,7 +39,7 @@ fn double(a: Vector) -> Vector {
     _mm256_gf2p8affine_epi64_epi8::<0>(a, _mm256_set1_epi64x(DOUBLE.cast_signed()))
 }
 
-/// The bit matrix of the multiplication, once per eight bytes.
+/// Bit matrix of the multiplication, once per eight bytes.
 struct Factor(Vector);
 
 #[target_feature(enable = "avx2,gfni")]

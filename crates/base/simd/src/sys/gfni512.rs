@@ -1,4 +1,4 @@
-//! 64 bytes at a time; products by bit matrix (GF2P8AFFINEQB).
+//! Kernel with vectors of 64 bytes; products by bit matrix (GF2P8AFFINEQB).
 
 use super::kernel::{DOUBLE, bit_matrix};
 use std::arch::x86_64::*;
@@ -39,7 +39,7 @@ fn double(a: Vector) -> Vector {
     _mm512_gf2p8affine_epi64_epi8::<0>(a, _mm512_set1_epi64(DOUBLE.cast_signed()))
 }
 
-/// The bit matrix of the multiplication, once per eight bytes.
+/// Bit matrix of the multiplication, once per eight bytes.
 struct Factor(Vector);
 
 #[target_feature(enable = "avx512f,avx512bw,gfni")]

@@ -1,19 +1,19 @@
-//! The loops, written once. Each instruction set brings a vector type and a few operations on it, and
-//! the macro makes its kernel from them, compiled for its features as a whole.
+//! Loops of the vector kernels, written once. Each instruction set defines a vector type and a few operations on it,
+//! and the macro builds its kernel from them, compiled for its target features as a whole.
 
-/// How many vectors are worked on at a time: enough to keep all execution ports busy.
+/// Vectors per step: enough to keep all execution ports busy.
 pub(super) const UNROLL: usize = 4;
 
-/// Makes `kernel()` of an instruction set.
+/// Defines `kernel()` of an instruction set.
 ///
-/// Its module defines `Vector`, `Factor` (a byte prepared for multiplication) and `load`, `store`, `zero`,
-/// `xor`, `double`, `factor`, `multiply` with the same target features.
+/// Its module defines `Vector`, `Factor` (a byte prepared for multiplication) and `load`, `store`, `zero`, `xor`,
+/// `double`, `factor`, `multiply` with the same target features.
 macro_rules! kernel {
     ($name:literal, $enable:literal, [$($feature:tt),+]) => {
         const BYTES: usize = size_of::<Vector>();
         const STEP: usize = BYTES * $crate::sys::kernel::UNROLL;
 
-        /// The kernel, where this CPU can run it.
+        /// The kernel, if this CPU can run it.
         pub(crate) fn kernel() -> Option<&'static $crate::kernel::Kernel> {
             static KERNEL: $crate::kernel::Kernel = $crate::kernel::Kernel {
                 name: $name,
@@ -112,13 +112,13 @@ macro_rules! kernel {
     };
 }
 
-/// The products of `c` with every low and with every high half of a byte: any product is the sum of two.
+/// Products of `c` with every low and with every high half of a byte: any product is the sum of two of them.
 pub(super) fn nibble_products(c: u8) -> ([u8; 16], [u8; 16]) {
     let product = |shift: u8| std::array::from_fn(|half| crate::gf256::multiply((half as u8) << shift, c));
     (product(0), product(4))
 }
 
-/// Multiplication by `c` as the bit matrix that GF2P8AFFINEQB takes: the row of output bit `i` is byte `7 - i`.
+/// Multiplication by `c` as the bit matrix of GF2P8AFFINEQB: the row of output bit `i` is byte `7 - i`.
 pub(super) fn bit_matrix(c: u8) -> u64 {
     let mut rows = [0; 8];
     for column in 0..8 {
@@ -130,7 +130,7 @@ pub(super) fn bit_matrix(c: u8) -> u64 {
     u64::from_le_bytes(rows)
 }
 
-/// The bit matrix of 2, spelled out because doubling is what P+Q does most.
+/// Bit matrix of 2, as a constant because doubling is the most frequent operation of P+Q.
 pub(super) const DOUBLE: u64 = 0x8001_8284_8810_2040;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Stores that go past the CPU's caches.
+//! Streaming stores, which bypass the CPU caches, and prefetch.
 
 use std::arch::x86_64::*;
 
-/// Bytes of one store that goes past the caches.
+/// Bytes of one streaming store.
 const STORE_BYTES: usize = 16;
 
-/// `from` is in `into`, whose cache lines were not read for it and are not kept.
+/// Copies `from` to `into` without reading or keeping the cache lines of `into`.
 ///
 /// *Panics*: when the lengths differ.
 pub(crate) fn copy_past_caches(into: &mut [u8], from: &[u8]) {
@@ -17,22 +17,24 @@ pub(crate) fn copy_past_caches(into: &mut [u8], from: &[u8]) {
     head.copy_from_slice(from_head);
     tail.copy_from_slice(from_tail);
     for (vector, bytes) in vectors.iter_mut().zip(from_vectors.chunks_exact(STORE_BYTES)) {
-        // SAFETY: the 16 bytes are readable, and the instruction asks for no alignment; the vector is aligned, writable and nobody else's.
+        // SAFETY: the 16 bytes are readable, and the instruction asks for no alignment; the vector is aligned, writable
+        // and nobody else's.
         unsafe { _mm_stream_si128(vector, _mm_loadu_si128(bytes.as_ptr().cast())) }
     }
-    // Such stores are not ordered with others: whoever is told of the bytes on another core finds them behind this.
+    // Streaming stores are weakly ordered: the fence makes them visible before any later store that publishes the
+    // bytes.
     // SAFETY: every x86-64 has this instruction, which has no operands.
     unsafe { _mm_sfence() }
 }
 
-/// The line that `at` is in is on its way into the second level of the caches.
+/// Prefetches the cache line of `at` into the second-level cache.
 #[inline]
 pub(crate) fn prefetch<T>(at: *const T) {
     // SAFETY: a prefetch reads nothing that anybody sees, and never faults.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
 }
 
-/// Who made this processor, as it says itself.
+/// Vendor identification of the CPU (CPUID leaf 0).
 pub(crate) fn vendor() -> [u8; 12] {
     let said = __cpuid(0);
     let words = [said.ebx, said.edx, said.ecx].map(u32::to_le_bytes);

@@ -1,4 +1,4 @@
-//! A huge page that is cut into slots of one size, each of which has one owner.
+//! Huge pages that are divided into slots of one size, each with one owner.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
@@ -6,26 +6,26 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A huge page of x86-64, and the alignment of a region.
+/// Size of a huge page of x86-64, and alignment of a region, in bytes.
 pub(crate) const REGION_BYTES: usize = 2 << 20;
-/// The smallest slot.
+/// Smallest slot in bytes.
 pub(crate) const SLOT_BYTES_MIN: usize = 4096;
 
 const WORDS: usize = REGION_BYTES / SLOT_BYTES_MIN / 64;
 
-/// Two megabytes on a boundary of theirs, which the kernel is asked to keep in one page.
+/// Aligned mapping of two megabytes, which the kernel is asked to back by one huge page.
 #[derive(Debug)]
 pub(crate) struct Region {
     at: NonNull<u8>,
     slot_bytes: usize,
-    /// Slots that nobody owns, by bit.
+    /// Slots without an owner, by bit.
     free: [AtomicU64; WORDS],
-    /// Slots that hold memory: somebody owns them or did, and what is in them is old.
+    /// Slots that hold memory: owned now or before, with old content.
     used: [AtomicU64; WORDS],
     is_listed: AtomicBool,
 }
 
-/// A slot, and the right to write it.
+/// Owned slot, with the right to write it.
 #[derive(Debug)]
 pub(crate) struct Slot {
     region: Arc<Region>,
@@ -38,12 +38,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// One with slots of `slot_bytes`, a power of two that is at least [`SLOT_BYTES_MIN`] and at most a half of it.
+    /// Maps a region with slots of `slot_bytes`, a power of two from [`SLOT_BYTES_MIN`] to half of [`REGION_BYTES`].
     ///
     /// *Errors*: the kernel has no memory or no mappings left.
     pub(crate) fn map(slot_bytes: usize) -> io::Result<Self> {
         let at = map_aligned()?;
-        // Where the kernel has no huge pages, small ones do as well.
+        // A refusal is ignored: small pages work as well.
         // SAFETY: the mapping is ours, and the advice changes nothing of what it holds.
         let _ = unsafe { madvise(at.as_ptr().cast(), REGION_BYTES, Advice::LinuxHugepage) };
         let slots = REGION_BYTES / slot_bytes;
@@ -51,16 +51,18 @@ impl Region {
         Ok(Self { at, slot_bytes, free, used: Default::default(), is_listed: AtomicBool::new(false) })
     }
 
-    /// A slot that nobody owns, all zero, and whether it held memory before.
+    /// Claims a free slot, zeroed. The flag is true when the slot held memory before.
     pub(crate) fn claim(self: &Arc<Self>) -> Option<(Slot, bool)> {
         for (word, free) in self.free.iter().enumerate() {
             let mut bits = free.load(Ordering::Relaxed);
             while bits != 0 {
                 let bit = bits & bits.wrapping_neg();
                 bits = free.fetch_and(!bit, Ordering::Acquire);
+                // Another thread may have claimed the bit in between; `bits` then holds the current state.
                 if bits & bit != 0 {
                     let mut slot = Slot { region: self.clone(), number: word * 64 + bit.trailing_zeros() as usize };
                     let was_used = self.used[word].fetch_or(bit, Ordering::Relaxed) & bit != 0;
+                    // Fresh memory of the kernel is zero already.
                     if was_used {
                         slot.bytes_mut().fill(0);
                     }
@@ -71,22 +73,22 @@ impl Region {
         None
     }
 
-    /// How many slots have an owner.
+    /// Number of slots that have an owner.
     pub(crate) fn owned_slots(&self) -> usize {
         REGION_BYTES / self.slot_bytes - ones(&self.free)
     }
 
-    /// The memory of all slots that hold some.
+    /// Bytes of all slots that hold memory.
     pub(crate) fn held_bytes(&self) -> usize {
         ones(&self.used) * self.slot_bytes
     }
 
-    /// Somebody lists it as one that has free slots. True when nobody did.
+    /// Marks the region as listed by a thread. Returns true when it was not.
     pub(crate) fn list(&self) -> bool {
         !self.is_listed.swap(true, Ordering::Relaxed)
     }
 
-    /// Nobody lists it any more.
+    /// Marks the region as not listed.
     pub(crate) fn unlist(&self) {
         self.is_listed.store(false, Ordering::Relaxed);
     }
@@ -95,34 +97,37 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and its slots, which hold the region, are gone.
-        // Nothing can be done about a refusal, and nothing but memory is lost.
+        // A failure cannot be handled, and only leaks memory.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), REGION_BYTES) };
     }
 }
 
 impl Slot {
-    /// Where it is.
+    /// Region of the slot.
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
-    /// What it holds.
+    /// Content of the slot.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the bytes lie in the mapping, which lives as long as the slot; the kernel gave them as zeros. Whoever writes them has `&mut self`.
+        // SAFETY: the bytes lie in the mapping, which lives as long as the slot; the kernel gave them as zeros. Whoever
+        // writes them has `&mut self`.
         unsafe { std::slice::from_raw_parts(self.start(), self.region.slot_bytes) }
     }
 
-    /// The same, to be written.
+    /// Content of the slot, for writing.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; no other slot has this number, as its bit was claimed once and is given back by the drop of this one.
+        // SAFETY: as above; no other slot has this number, as its bit was claimed once and is given back by the drop of
+        // this one.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.region.slot_bytes) }
     }
 
-    /// The kernel takes its memory back, where it can; what it holds is zero then.
+    /// Returns the memory of the slot to the kernel, where possible; its content is zero then.
     pub(crate) fn forget(&mut self) {
-        // SAFETY: the bytes are the slot's, and nobody refers to them while it is borrowed to be written. Anonymous memory reads as zeros behind this.
+        // SAFETY: the bytes are the slot's, and nobody refers to them while it is borrowed to be written. Anonymous
+        // memory reads as zeros behind this.
         let done = unsafe { madvise(self.start().cast(), self.region.slot_bytes, Advice::LinuxDontNeed) };
         if done.is_ok() {
             self.region.used[self.number / 64].fetch_and(!self.bit(), Ordering::Relaxed);
@@ -154,9 +159,10 @@ fn low_bits(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
-/// [`REGION_BYTES`] of zeros on a boundary of theirs.
+/// Maps [`REGION_BYTES`] zero bytes at an aligned address.
 fn map_aligned() -> io::Result<NonNull<u8>> {
-    // Behind one that is aligned the kernel puts the next one as well, and makes one mapping of both: there may be 65,530 of them.
+    // Usually aligned: the kernel places a mapping next to an aligned one and merges them, which also saves mappings
+    // (limit 65,530).
     let plain = map(REGION_BYTES)?;
     if plain.addr().get() % REGION_BYTES == 0 {
         return Ok(plain);

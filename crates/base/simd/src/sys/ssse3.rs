@@ -1,4 +1,4 @@
-//! 16 bytes at a time; products by table lookup (PSHUFB).
+//! Kernel with vectors of 16 bytes; products by table lookup (PSHUFB).
 
 use super::kernel::nibble_products;
 use crate::gf256::REDUCTION;
@@ -37,12 +37,12 @@ fn xor(a: Vector, b: Vector) -> Vector {
 #[target_feature(enable = "sse2,ssse3")]
 #[inline]
 fn double(a: Vector) -> Vector {
-    // Bytes below zero as signed numbers are those whose top bit falls out.
+    // As signed bytes, those with the top bit set are negative.
     let overflow = _mm_cmpgt_epi8(zero(), a);
     xor(_mm_add_epi8(a, a), _mm_and_si128(overflow, _mm_set1_epi8(REDUCTION as i8)))
 }
 
-/// The products with low halves and with high halves of a byte.
+/// Products of `c` with the low and with the high halves of a byte.
 struct Factor {
     low: Vector,
     high: Vector,

@@ -1,20 +1,20 @@
-//! `blockyard alert …`
+//! Arguments of `blockyard alert …`.
 
 use super::ListOptions;
 use clap::{Args, Subcommand};
 use model::{EventSeverity, MailTls, Name, Span, WebhookForm};
 use std::path::PathBuf;
 
-/// What can be done about alerts.
+/// Actions on alerts and on alert receivers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AlertCommand {
-    /// List what is wrong now, the worst first
+    /// List active alerts, the most severe first
     #[command(after_help = "Example:\n  blockyard alert active")]
     Active(ListOptions),
-    /// List who is told, and when that went well or failed last
+    /// List alert receivers with the last successful and the last failed delivery
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard alert list")]
     List(ListOptions),
-    /// Tell somebody more, by mail or by an HTTP request
+    /// Add an alert receiver: mail or webhook
     #[command(
         group(clap::ArgGroup::new("what").multiple(true)),
         group(clap::ArgGroup::new("way").required(true).args(["mail", "webhook"])),
@@ -27,12 +27,12 @@ Example:
   blockyard alert add desk --webhook https://desk.example.com/blockyard --secret-file webhook.secret"
     )]
     Add {
-        /// What to call it
+        /// Name of the receiver
         name: Name,
         #[command(flatten)]
         how: ReceiverOptions,
     },
-    /// Change how somebody is told; what is not named stays as it was
+    /// Change an alert receiver; options that are not given keep their values
     #[command(
         group(clap::ArgGroup::new("what").required(true).multiple(true)),
         after_help = "Example:
@@ -40,24 +40,24 @@ Example:
   blockyard alert set ops --mail storage@example.com --mail night@example.com"
     )]
     Set {
-        /// Which receiver
+        /// Name of the receiver
         name: Name,
         #[command(flatten)]
         how: ReceiverOptions,
     },
-    /// Tell somebody now, for a test, and print what the other side says
+    /// Send a test message to an alert receiver now, and print the response of its server
     #[command(after_help = "Example:\n  blockyard alert test ops")]
     Test {
-        /// Which receiver
+        /// Name of the receiver
         name: Name,
     },
-    /// Tell somebody no more
+    /// Remove an alert receiver
     #[command(visible_alias = "rm", after_help = "Example:\n  blockyard alert remove chat")]
     Remove {
-        /// Which receiver
+        /// Name of the receiver
         name: Name,
     },
-    /// Tell nobody of something for a while
+    /// Silence an alert for a limited time: send no messages about it
     #[command(
         group(clap::ArgGroup::new("until").required(true).args(["lasts", "off"])),
         after_help = "It goes on standing in blockyard alert active, and is told when it is still so then.
@@ -68,17 +68,17 @@ Example:
   blockyard alert silence pool tank --off"
     )]
     Silence {
-        /// A code such as BY-E302, or a subject such as pool tank
+        /// Code such as BY-E302, or object such as pool tank
         #[arg(required = true)]
         what: Vec<String>,
-        /// For how long
+        /// Duration of the silence
         #[arg(long = "for", value_name = "SPAN")]
         lasts: Option<Span>,
-        /// Tell people again
+        /// End the silence
         #[arg(long)]
         off: bool,
     },
-    /// Take note of an alert that nothing else ends
+    /// Acknowledge an alert that does not end by itself
     #[command(
         visible_alias = "ack",
         after_help = "What has happened and is over, and what only you can judge, such as blocks that are lost. The audit says who has.
@@ -87,57 +87,57 @@ Example:
   blockyard alert acknowledge 12"
     )]
     Acknowledge {
-        /// The number of the alert, as blockyard alert active has it
+        /// Number of the alert, as listed by blockyard alert active
         number: u64,
     },
-    /// List what nobody is told of for a while
+    /// List silenced alerts
     #[command(after_help = "Example:\n  blockyard alert silenced")]
     Silenced(ListOptions),
 }
 
-/// How somebody is told.
+/// Settings of an alert receiver.
 #[derive(Args, Debug)]
 pub(crate) struct ReceiverOptions {
-    /// An address that mail goes to; may be repeated
+    /// Set a mail address of the receiver; may be repeated
     #[arg(long, value_name = "ADDRESS", group = "what")]
     pub mail: Vec<String>,
-    /// The server that takes the mail [port: 587, with --tls implicit 465, with --tls none 25]
+    /// Set the mail server (SMTP) [port: 587, with --tls implicit 465, with --tls none 25]
     #[arg(long, value_name = "HOST[:PORT]", group = "what")]
     pub smtp: Option<String>,
-    /// The address that mail is from [default: blockyard@NODE]
+    /// Set the sender's address [default: blockyard@NODE]
     #[arg(long, value_name = "ADDRESS", group = "what")]
     pub from: Option<String>,
-    /// How the connection to the server is kept from others: starttls, implicit or none [default: starttls]
+    /// Set the TLS mode of the connection to the mail server: starttls, implicit or none [default: starttls]
     #[arg(long, value_name = "HOW", group = "what")]
     pub tls: Option<MailTls>,
-    /// As whom to log in to the server
+    /// Set the user name for the login to the mail server
     #[arg(long, value_name = "USER", group = "what")]
     pub user: Option<String>,
-    /// A file that holds that user's password alone, or - for standard input
+    /// File with nothing but the password of that user, or - for standard input
     #[arg(long, value_name = "FILE", group = "what")]
     pub password_file: Option<PathBuf>,
-    /// Where an HTTP request goes: https://…
+    /// Set the URL that HTTP requests are sent to: https://…
     #[arg(long, value_name = "URL", group = "what")]
     pub webhook: Option<String>,
-    /// What the request holds: generic, slack or ntfy [default: generic]
+    /// Set the format of the request body: generic, slack or ntfy [default: generic]
     #[arg(long, value_name = "FORM", group = "what")]
     pub form: Option<WebhookForm>,
-    /// A file that holds what requests are signed with, or - for standard input
+    /// File with the secret that requests are signed with, or - for standard input
     #[arg(long, value_name = "FILE", group = "what")]
     pub secret_file: Option<PathBuf>,
-    /// A file of the node with the authorities to believe, instead of the system's
+    /// Trust the certificate authorities in this file of the node, instead of the system's
     #[arg(long, value_name = "FILE", group = "what", conflicts_with = "server_pin")]
     pub server_ca_file: Option<PathBuf>,
-    /// The key to believe, whatever its certificate says: sha256: and 64 digits
+    /// Pin this certificate key of the server, whatever its certificate says: sha256: and 64 digits
     #[arg(long, value_name = "PIN", group = "what")]
     pub server_pin: Option<String>,
-    /// Tell of what is as bad or worse: info, warning or critical [default: warning]
+    /// Set the lowest severity that is sent: info, warning or critical [default: warning]
     #[arg(long, value_name = "SEVERITY", group = "what")]
     pub least: Option<EventSeverity>,
-    /// For how long what happens together is gathered into one message [default: 10s]
+    /// Set the time for which alerts are collected into one message [default: 10s]
     #[arg(long, value_name = "SPAN", group = "what")]
     pub gather: Option<Span>,
-    /// After how long to tell again of what is still so; 0s for never [default: 1d]
+    /// Set the interval of reminders while an alert is active; 0s sends none [default: 1d]
     #[arg(long, value_name = "SPAN", group = "what")]
     pub remind: Option<Span>,
 }

@@ -1,16 +1,16 @@
-//! `blockyard auth …`, and the options of whoever has something to prove.
+//! Arguments of `blockyard auth …`, and the CHAP options of hosts and of discovery.
 
 use clap::{Args, Subcommand};
 use model::{ChapAlgorithm, Demand};
 use std::path::PathBuf;
 
-/// What can be done about authentication.
+/// Actions on the authentication settings of the array.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuthCommand {
-    /// Show what logins have to prove, whichever host asks
+    /// Show the authentication settings that apply to all hosts
     #[command(after_help = "Example:\n  blockyard auth show")]
     Show,
-    /// Forbid weak hash functions of CHAP: md5 allows all, sha-256 forbids MD5 and SHA-1
+    /// Set the weakest CHAP hash function that is allowed: md5 allows all, sha-256 forbids MD5 and SHA-1
     #[command(
         after_help = "The strongest function that both sides know is taken in any case. A host that knows none that is allowed is
 refused at its next login; Windows and older Linux know MD5 alone.
@@ -19,10 +19,10 @@ Example:
   blockyard auth weakest sha-256"
     )]
     Weakest {
-        /// md5, sha-1, sha-256 or sha3-256
+        /// Weakest hash function: md5, sha-1, sha-256 or sha3-256
         algorithm: ChapAlgorithm,
     },
-    /// Say what discovery sessions prove: something of their own, nothing, or what their host proves
+    /// Set the authentication of discovery sessions: own credentials, none, or those of the host
     #[command(
         after_help = "Whoever discovers must have the name of a host's initiator in any case, and hears only of what that host sees.
 
@@ -33,40 +33,40 @@ Example:
     Discovery {
         #[command(flatten)]
         chap: ChapOptions,
-        /// We do not prove anything
+        /// Disable mutual CHAP
         #[arg(long, conflicts_with = "mutual_secret_file")]
         no_mutual: bool,
-        /// What their host proves for other sessions
+        /// Require the credentials that the host uses for its other sessions
         #[arg(long, conflicts_with_all = ["open", "chap_secret_file", "mutual_secret_file"])]
         as_host: bool,
-        /// Nothing
+        /// Require no authentication
         #[arg(long, conflicts_with_all = ["chap_secret_file", "mutual_secret_file"])]
         open: bool,
     },
 }
 
-/// What each side proves.
+/// CHAP credentials of both sides.
 #[derive(Debug, Args)]
 pub(crate) struct ChapOptions {
-    /// The CHAP name it must prove [default: its own name]
+    /// Set the CHAP name of the initiator [default: its own name]
     #[arg(long, value_name = "NAME")]
     pub chap_user: Option<String>,
-    /// The file of the CHAP secret it must prove
+    /// File with the CHAP secret of the initiator
     #[arg(long, value_name = "FILE")]
     pub chap_secret_file: Option<PathBuf>,
-    /// Whether that is required, or offered [default: required]
+    /// Set whether CHAP is required or offered [default: required]
     #[arg(long, value_name = "WHETHER")]
     pub chap: Option<Demand>,
-    /// The CHAP name we prove [default: the node's name]
+    /// Set the CHAP name of this node in mutual CHAP [default: the node's name]
     #[arg(long, value_name = "NAME")]
     pub mutual_user: Option<String>,
-    /// The file of the CHAP secret we prove
+    /// File with the CHAP secret of this node (mutual CHAP)
     #[arg(long, value_name = "FILE")]
     pub mutual_secret_file: Option<PathBuf>,
-    /// Whether it is required to ask for that, or we offer it [default: offered]
+    /// Set whether initiators are required to request mutual CHAP, or it is only offered [default: offered]
     #[arg(long, value_name = "WHETHER")]
     pub mutual: Option<Demand>,
-    /// The files hold 0x hexadecimal or 0b base64 constants, not the bytes of the secrets themselves
+    /// Read secrets from the files as 0x hexadecimal or 0b base64 constants, not as the bytes themselves
     #[arg(long)]
     pub encoded: bool,
 }

@@ -1,47 +1,49 @@
-//! `blockyard export`, `diff`, `apply` and `config`.
+//! Arguments of `blockyard export`, `diff`, `apply` and `config`.
 
 use clap::{Args, Subcommand};
 use model::{ConfigVersion, Iqn, Span};
 use std::path::PathBuf;
 
-/// A document, and how it is meant.
+/// Document with the desired configuration, and its treatment.
 #[derive(Debug, Args)]
 pub(crate) struct DocumentOptions {
-    /// The document, as TOML or JSON; - is standard input
+    /// File with the document, as TOML or JSON; - is standard input
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
-    /// Remove hosts, groups, targets and presentations that are not in it, and users and receivers of alerts not in the sections of it; disks, pools and volumes stay always
+    /// Remove hosts, groups, targets and presentations that the document does not contain, and users and alert
+    /// receivers that its sections do not contain; disks, pools and volumes always stay
     #[arg(long)]
     pub prune: bool,
-    /// Give LUNs that the document states to its volumes though hosts had other volumes under them
+    /// Assign the LUNs in the document to its volumes even if hosts had other volumes under them
     #[arg(long)]
     pub reuse_luns: bool,
 }
 
-/// Whether a change may take something away from hosts that are logged in; the array refuses it with the list of sessions otherwise.
+/// Permission to end sessions or to take volumes away from hosts that are logged in. Without it the array refuses such
+/// a change with the list of sessions.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct DisruptionOption {
-    /// Go on though sessions end or lose access
+    /// Continue even if sessions end or lose access
     #[arg(long)]
     pub allow_disruption: bool,
 }
 
-/// What to compare.
+/// Options of `blockyard diff`.
 #[derive(Debug, Args)]
 pub(crate) struct DiffOptions {
     #[command(flatten)]
     pub document: DocumentOptions,
-    /// End with exit code 10 when something would change
+    /// Exit with code 10 if the document would change anything
     #[arg(long)]
     pub exit_code: bool,
 }
 
-/// What to apply.
+/// Options of `blockyard apply`.
 #[derive(Debug, Args)]
 pub(crate) struct ApplyOptions {
     #[command(flatten)]
     pub document: DocumentOptions,
-    /// Say what would be done, and do nothing
+    /// Show the changes without making them
     #[arg(long)]
     pub dry_run: bool,
     /// Do not ask for confirmation
@@ -49,31 +51,31 @@ pub(crate) struct ApplyOptions {
     pub yes: bool,
     #[command(flatten)]
     pub disruption: DisruptionOption,
-    /// An initiator that must be logged in afterwards, or everybody sees again what they saw; may be given again
+    /// Initiator that must be logged in afterwards, otherwise the earlier mappings are restored; may be repeated
     #[arg(long = "initiator", value_name = "IQN")]
     pub initiators: Vec<Iqn>,
-    /// How long these may take [default: 1min]
+    /// Set the time limit for these logins [default: 1min]
     #[arg(long, value_name = "SPAN", requires = "initiators")]
     pub within: Option<Span>,
 }
 
-/// What can be done about earlier configurations.
+/// Actions on earlier configurations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show who saw what before: the latest twenty configurations
+    /// List the latest twenty configurations with their mappings
     #[command(after_help = "Example:\n  blockyard config list")]
     List,
-    /// Let everybody see what they saw then; disks, pools and volumes stay as they are
+    /// Restore the mappings of an earlier configuration; disks, pools and volumes stay as they are
     #[command(after_help = "Example:\n  blockyard config restore 41")]
     Restore {
-        /// Which, by its number
+        /// Number of the configuration
         version: ConfigVersion,
         /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
         disruption: DisruptionOption,
-        /// Restore it though LUNs become other volumes than hosts know under them by now
+        /// Restore it even if hosts by now know other volumes under its LUNs
         #[arg(long)]
         reuse_luns: bool,
     },

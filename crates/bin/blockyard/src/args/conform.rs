@@ -1,44 +1,44 @@
-//! Trying a target, and asking a unit whether it is ready.
+//! Arguments of `blockyard conform` and `blockyard ready`, and the options to log in to a target that the lab shares.
 
 use clap::{Args, ValueEnum};
 use conform::ready::Purpose;
 use iscsi::chap::Algorithm;
 use std::path::PathBuf;
 
-/// Which unit of which target, and as whom.
+/// Unit of a target, and the initiator identity to log in with.
 #[derive(Debug, Args)]
 pub(crate) struct AimOptions {
-    /// The unit: iscsi://HOST[:PORT]/TARGET[/LUN]
+    /// URL of the unit: iscsi://HOST[:PORT]/TARGET[/LUN]
     #[arg(value_name = "URL")]
     pub url: String,
     #[command(flatten)]
     pub who: WhoOptions,
 }
 
-/// As whom a target is spoken to.
+/// Initiator identity and CHAP credentials for a login to a target.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WhoOptions {
-    /// The initiator's name [default: iqn.2026-11.io.blockyard:conform]
+    /// Set the initiator name [default: iqn.2026-11.io.blockyard:conform]
     #[arg(long, value_name = "IQN")]
     pub initiator: Option<String>,
-    /// The name that we prove with CHAP
+    /// Set the CHAP name of the initiator
     #[arg(long, value_name = "NAME")]
     pub chap_user: Option<String>,
-    /// The file with the CHAP secret, or - [default: $BLOCKYARD_CHAP_SECRET]
+    /// File with the CHAP secret of the initiator, or - for standard input [default: $BLOCKYARD_CHAP_SECRET]
     #[arg(long, value_name = "FILE", requires = "chap_user")]
     pub chap_secret_file: Option<PathBuf>,
-    /// The name that the target must prove with CHAP
+    /// Set the CHAP name that the target must authenticate with (mutual CHAP)
     #[arg(long, value_name = "NAME", requires = "chap_user")]
     pub mutual_user: Option<String>,
-    /// The file with the secret that the target must prove, or - [default: $BLOCKYARD_MUTUAL_SECRET]
+    /// File with the CHAP secret of the target, or - for standard input [default: $BLOCKYARD_MUTUAL_SECRET]
     #[arg(long, value_name = "FILE", requires = "mutual_user")]
     pub mutual_secret_file: Option<PathBuf>,
-    /// The weakest hash function that is offered for CHAP [default: md5]
+    /// Set the weakest CHAP hash function that is offered [default: md5]
     #[arg(long, value_enum, value_name = "HASH", requires = "chap_user")]
     pub chap_algorithm: Option<Hash>,
 }
 
-/// A hash function of CHAP, the weakest first.
+/// Hash function of CHAP, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Hash {
     /// MD5
@@ -63,36 +63,36 @@ impl From<Hash> for Algorithm {
     }
 }
 
-/// Which target is tried.
+/// Options of `blockyard conform`.
 #[derive(Debug, Args)]
 pub(crate) struct ConformOptions {
     #[command(flatten)]
     pub aim: AimOptions,
-    /// Also do what writes to the unit, resets it or reserves it: what is there is lost
+    /// Also run checks that write to the unit, reset it or reserve it: its data is lost
     #[arg(long)]
     pub destructive: bool,
-    /// Only checks whose name begins so
+    /// Run only checks whose name begins with PREFIX
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     pub only: String,
-    /// Listen so many seconds for what the target says unasked, in each check that is about that
+    /// Listen this many seconds for asynchronous messages in each check about them [default: 0]
     #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
     pub listen: u32,
 }
 
-/// Which unit is asked, and for whom.
+/// Options of `blockyard ready`.
 #[derive(Debug, Args)]
 pub(crate) struct ReadyOptions {
     #[command(flatten)]
     pub aim: AimOptions,
-    /// Who is to use the unit
+    /// Set the intended use of the unit
     #[arg(long = "for", value_enum, value_name = "USE")]
     pub purpose: Use,
-    /// Block that may be overwritten with what it holds: COMPARE AND WRITE and WRITE SAME are tried there [default: not tried]
+    /// Block that may be rewritten with its own content, to test COMPARE AND WRITE and WRITE SAME [default: not tested]
     #[arg(long, value_name = "BLOCK")]
     pub scratch: Option<u64>,
 }
 
-/// Who is to use a unit.
+/// Intended use of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Use {
     /// Windows Server Failover Clustering

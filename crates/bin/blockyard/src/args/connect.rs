@@ -1,19 +1,19 @@
-//! `blockyard connect`
+//! Arguments of `blockyard connect`.
 
 use clap::{Args, ValueEnum};
 use model::Name;
 
-/// The host, and its operating system.
+/// Options of `blockyard connect`.
 #[derive(Debug, Args)]
 pub(crate) struct ConnectOptions {
-    /// The host
+    /// Name of the host
     pub host: Name,
-    /// Operating system of the host [default: the lines of all]
+    /// Operating system of the host [default: print the commands of all]
     #[arg(long = "os", value_enum, value_name = "SYSTEM")]
     pub system: Option<System>,
 }
 
-/// What runs on a host.
+/// Operating system or hypervisor of a host, by its initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
     /// open-iscsi and dm-multipath.
@@ -29,7 +29,7 @@ pub(crate) enum System {
 }
 
 impl System {
-    /// What its lines are for, as a heading.
+    /// Heading above the commands of this system.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Linux => "Linux (open-iscsi)",
@@ -40,7 +40,7 @@ impl System {
         }
     }
 
-    /// As the command line has it.
+    /// Word of this system on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Linux => "linux",

@@ -1,4 +1,4 @@
-//! `blockyard disk …`
+//! Arguments of `blockyard disk …`.
 
 use super::{ListOptions, PatienceOptions};
 use clap::{Args, Subcommand, ValueEnum};
@@ -6,13 +6,13 @@ use model::{DiskName, Name, Refusal, Size};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What can be done with disks.
+/// Actions on disks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DiskCommand {
-    /// List all disks, also those that were not found
+    /// List all disks, including missing ones
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard disk list\n  blockyard disk list -o json")]
     List(ListOptions),
-    /// Find disks that this machine has and the array does not know, and tell which are free to take
+    /// Find disks of this machine that the array does not know, and show which are free
     #[command(after_help = "Those that are blank and in nobody's use are free. Each of the others says why it is not.
 
 Example:
@@ -30,57 +30,58 @@ A logical unit of another array, over two paths, with CHAP in both directions:
         /// Block devices, regular files, or addresses: iscsi://[CHAP_NAME@]IP[:PORT][,IP[:PORT]...]/TARGET/LUN
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
-        /// What to call the disk; made from its path otherwise
+        /// Set the name of the disk [default: made from its path]
         #[arg(long, value_name = "NAME")]
         name: Option<DiskName>,
-        /// Make a sparse file of this size first, for labs
+        /// Create a sparse file of this size first, for labs
         #[arg(long, value_name = "SIZE")]
         create: Option<Size>,
-        /// Add a disk that is not empty: a pool of it overwrites a file system, partitions or a member of LVM, md or ZFS.
-        /// Preempt registrations of other initiators with a remote disk
+        /// Add a disk that is not empty: a pool on it overwrites a file system, partitions or a member of LVM, md or
+        /// ZFS. Preempt registrations of other initiators on a remote disk
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         remote: RemoteOptions,
     },
-    /// Forget a disk that no pool uses; what is on it stays
+    /// Remove a disk that no pool uses; its content stays
     #[command(after_help = "Example:\n  blockyard disk remove d2")]
     Remove {
-        /// Which
+        /// Name of the disk
         disk: DiskName,
     },
-    /// Take a disk out of its pool, as if it had died; refused when the pool cannot do without it
+    /// Mark a disk as failed and remove it from its pool; refused when the pool needs it
     #[command(after_help = "Example:\n  blockyard disk fail d2")]
     Fail {
-        /// Which
+        /// Name of the disk
         disk: DiskName,
     },
-    /// Show a disk: which piece of hardware it is, where it sits, what it has done
+    /// Show a disk: hardware identity, location and statistics
     #[command(after_help = "Example:\n  blockyard disk show d2")]
     Show {
-        /// Which
+        /// Name of the disk
         disk: DiskName,
     },
-    /// Find a disk in its rack: the light of its slot, or its own
+    /// Locate a disk in its rack by the light of its slot, or by its own
     #[command(after_help = "Example:
   blockyard disk locate d2 on
   blockyard disk locate d2 off
   blockyard disk locate d2 --blink 60")]
     Locate {
-        /// Which
+        /// Name of the disk
         disk: DiskName,
-        /// The light of its slot
+        /// State of the slot's locate light
         #[arg(value_enum, required_unless_present = "blink", conflicts_with = "blink")]
         light: Option<Light>,
-        /// Read it in a rhythm for so many seconds, which changes nothing and lets its own light blink
+        /// Blink the disk's own activity light by reading it in a rhythm for 1 to 600 seconds; changes nothing
+        /// [default: 30]
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "30",
               value_parser = clap::value_parser!(u64).range(1..=600))]
         blink: Option<u64>,
     },
-    /// Spares: disks that take the place of lost members by themselves
+    /// Hot spares, which replace failed members automatically: add, remove
     #[command(subcommand, after_help = "Example:\n  blockyard disk spare add d6")]
     Spare(SpareCommand),
-    /// Give a failed disk's place to another one, and rebuild
+    /// Replace a failed disk with another one, and rebuild
     #[command(after_help = "Example:
   blockyard disk replace d2 d6 --wait
 
@@ -90,18 +91,18 @@ A disk that failed by accident, such as one that was pulled, may take its own pl
 A healthy disk is replaced when that is said twice:
   blockyard disk replace d2 d6 --force --yes")]
     Replace {
-        /// The disk that failed
+        /// Name of the failed disk
         disk: DiskName,
-        /// The disk that takes its place, or the path of one that the array does not know yet
+        /// Name of the replacement, or path of a disk that the array does not know yet
         #[arg(value_name = "DISK")]
         replacement: DiskGiven,
-        /// Also when the disk is healthy, or the replacement holds something
+        /// Replace a healthy disk as well, or use a replacement that is not empty
         #[arg(long)]
         force: bool,
-        /// Do not ask before a healthy disk is replaced
+        /// Do not ask for confirmation before a healthy disk is replaced
         #[arg(long)]
         yes: bool,
-        /// Return only when the rebuild has ended
+        /// Return only when the rebuild has finished
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
@@ -109,10 +110,10 @@ A healthy disk is replaced when that is said twice:
     },
 }
 
-/// How to log in to a remote disk.
+/// Credentials and options for the login to a remote disk.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RemoteOptions {
-    /// File with the CHAP secret of this array; the CHAP name stands in the address [default: the node's name]
+    /// File with the CHAP secret of this array; its CHAP name is part of the address [default: the node's name]
     #[arg(long, value_name = "FILE")]
     pub chap_secret_file: Option<PathBuf>,
     /// CHAP name of the target [default: the target's iSCSI name]
@@ -126,7 +127,7 @@ pub(crate) struct RemoteOptions {
     pub digests: bool,
 }
 
-/// A disk by its name, or by its path when the array does not know it yet.
+/// Disk named by its registered name, or by its path if the array does not know it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DiskGiven {
     Name(DiskName),
@@ -146,42 +147,42 @@ impl DiskGiven {
 impl FromStr for DiskGiven {
     type Err = Refusal;
 
-    /// What has a slash is a path.
+    /// Reads text with a slash as a path, and any other text as a name.
     fn from_str(text: &str) -> Result<Self, Refusal> {
         if text.contains('/') { Ok(Self::Path(text.into())) } else { text.parse().map(Self::Name) }
     }
 }
 
-/// What can be done with spares.
+/// Actions on hot spares.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpareCommand {
-    /// Make a blank disk a spare, for one pool or for all
+    /// Add a blank disk as a hot spare, for one pool or for all
     #[command(after_help = "Example:
   blockyard disk spare add d6
   blockyard disk spare add /dev/sdh --pool tank")]
     Add {
-        /// Which; a path is added first, and forgotten again when the array refuses
+        /// Name or path of the disk; a path is added first, and removed again if the array refuses the spare
         disk: DiskGiven,
-        /// Only for this pool
+        /// Use the spare only for this pool
         #[arg(long, value_name = "POOL")]
         pool: Option<Name>,
-        /// Overwrite what the disk holds, when it takes a place
+        /// Overwrite the content of the disk when it replaces a member
         #[arg(long)]
         force: bool,
     },
-    /// A disk is a spare no more; it stays known
+    /// Remove a disk from the hot spares; the array keeps the disk
     #[command(after_help = "Example:\n  blockyard disk spare remove d6")]
     Remove {
-        /// Which
+        /// Name of the disk
         disk: DiskName,
     },
 }
 
-/// The light of a slot.
+/// State of the locate light of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Light {
-    /// It shines.
+    /// Light on.
     On,
-    /// It does not.
+    /// Light off.
     Off,
 }

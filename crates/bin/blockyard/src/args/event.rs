@@ -1,12 +1,12 @@
-//! `blockyard event …`
+//! Arguments of `blockyard event …`.
 
 use clap::Subcommand;
 use model::{EventSeverity, Refusal, Span, Timestamp};
 
-/// What can be asked of the log.
+/// Queries of the event log.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventCommand {
-    /// List what has happened, oldest first; an event that came again is one line that says how often
+    /// List events, oldest first; a repeated event is one line with its count
     #[command(
         visible_alias = "ls",
         after_help = "Example:
@@ -14,30 +14,30 @@ pub(crate) enum EventCommand {
   blockyard event list --follow"
     )]
     List {
-        /// Only what happened since then: a span such as 24h, or a time such as 2026-11-21T10:00:00Z
+        /// List only events since this time: a span such as 24h, or a time such as 2026-11-21T10:00:00Z
         #[arg(long, value_name = "TIME")]
         since: Option<Since>,
-        /// Only what is as bad or worse: info, warning or critical
+        /// List only events of this severity or above: info, warning or critical
         #[arg(long, value_name = "SEVERITY")]
         severity: Option<EventSeverity>,
-        /// Only those with this text in one of their words, whatever the case
+        /// List only events with this text in one of their words, ignoring case
         #[arg(long, value_name = "TEXT")]
         search: Option<String>,
-        /// Only so many, the latest; how many are left out is said on stderr
+        /// List only the latest N; the number of omitted events is printed to stderr
         #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(0..=10_000))]
         limit: u16,
-        /// Go on with what happens from now on, until interrupted
+        /// Continue with new events until interrupted
         #[arg(long, short)]
         follow: bool,
     },
 }
 
-/// A time, or how long ago it was.
+/// Start of a query, as an absolute time or as a span before now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Since {
-    /// So long ago.
+    /// Span before now.
     Ago(Span),
-    /// Then.
+    /// Absolute time.
     At(Timestamp),
 }
 

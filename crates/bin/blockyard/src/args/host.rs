@@ -1,22 +1,22 @@
-//! `blockyard host …`, `blockyard group …` and `blockyard target …`
+//! Arguments of `blockyard host …`, `blockyard group …` and `blockyard target …`.
 
 use super::{ChapOptions, ListOptions};
 use clap::Subcommand;
 use model::{Iqn, Name, Network, VolumeName};
 
-/// What can be done with hosts.
+/// Actions on hosts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostCommand {
     /// List all hosts
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard host list")]
     List(ListOptions),
-    /// Show a host: who it is, what it proves, what it sees, where it is logged in
+    /// Show a host: initiators, authentication, mapped volumes, sessions
     #[command(after_help = "Example:\n  blockyard host show web")]
     Show {
-        /// Which host
+        /// Name of the host
         name: Name,
     },
-    /// Know a host: its initiators, and what it must prove
+    /// Add a host: initiator names, CHAP credentials, allowed networks
     #[command(
         after_help = "Secrets never stand on the command line: they are read from a file, from standard input (-), or
 from BLOCKYARD_CHAP_SECRET and BLOCKYARD_MUTUAL_SECRET. They may be any 12 to 255 bytes; one line break at the end is not
@@ -29,24 +29,24 @@ Example:
   blockyard host add lab --any"
     )]
     Add {
-        /// What to call it
+        /// Name of the host
         name: Name,
-        /// Its initiator's iSCSI name; may be repeated
+        /// iSCSI name of an initiator; may be repeated
         #[arg(long = "initiator", value_name = "IQN", required_unless_present = "any")]
         initiators: Vec<Iqn>,
-        /// It stands for every initiator that no other host names
+        /// Match every initiator that no other host names
         #[arg(long, conflicts_with = "initiators")]
         any: bool,
-        /// Where it may come from, an address or a network; may be repeated
+        /// Allowed address or network; may be repeated [default: any]
         #[arg(long = "address", value_name = "ADDRESS")]
         networks: Vec<Network>,
         #[command(flatten)]
         chap: ChapOptions,
-        /// Add it though sessions of its initiators, which were let in as another host, lose access
+        /// Add the host even if sessions of its initiators, logged in as another host, lose access
         #[arg(long)]
         force: bool,
     },
-    /// Change a host: its initiators, where it may come from, what it must prove
+    /// Change a host: initiator names, allowed networks, CHAP credentials
     #[command(
         after_help = "Sessions of an initiator that is taken away end, and so do those from an address that is not allowed any more: without
 --force that is refused with the list of them. What must be proven is asked at the next login.
@@ -59,54 +59,54 @@ Example:
   blockyard host change web --anywhere --no-chap"
     )]
     Change {
-        /// Which
+        /// Name of the host
         name: Name,
-        /// An initiator that is its own, too; may be repeated
+        /// Add an initiator; may be repeated
         #[arg(long = "add-initiator", value_name = "IQN")]
         add_initiators: Vec<Iqn>,
-        /// An initiator that is its own no more; may be repeated
+        /// Remove an initiator; may be repeated
         #[arg(long = "remove-initiator", value_name = "IQN")]
         remove_initiators: Vec<Iqn>,
-        /// Where it may come from instead, an address or a network; may be repeated
+        /// Replace the allowed addresses with this address or network; may be repeated
         #[arg(long = "address", value_name = "ADDRESS", conflicts_with = "anywhere")]
         networks: Vec<Network>,
-        /// Where it may come from, too; may be repeated
+        /// Add an allowed address or network; may be repeated
         #[arg(long = "add-address", value_name = "ADDRESS", conflicts_with_all = ["anywhere", "networks"])]
         add_networks: Vec<Network>,
-        /// Where it may come from no more; may be repeated
+        /// Remove an allowed address or network; may be repeated
         #[arg(long = "remove-address", value_name = "ADDRESS", conflicts_with_all = ["anywhere", "networks"])]
         remove_networks: Vec<Network>,
-        /// It may come from anywhere
+        /// Allow logins from any address
         #[arg(long)]
         anywhere: bool,
         #[command(flatten)]
         chap: ChapOptions,
-        /// It need not prove anything, nor do we
+        /// Disable authentication in both directions
         #[arg(long, conflicts_with_all = ["chap_secret_file", "mutual_secret_file"])]
         no_chap: bool,
-        /// We do not prove anything
+        /// Disable mutual CHAP
         #[arg(long, conflicts_with = "mutual_secret_file")]
         no_mutual: bool,
-        /// Change it though sessions end or lose access
+        /// Change the host even if sessions end or lose access
         #[arg(long)]
         force: bool,
     },
-    /// List who was not let in lately, why, and what would let it in
+    /// List denied logins with the reason and the fix
     #[command(
         after_help = "An initiator that comes in is taken off the list. The list is of this start of the daemon; blockyard event list keeps\nwhat was before.\n\nExample:\n  blockyard host refused -o table"
     )]
     Refused(ListOptions),
-    /// Say whether a host sees a volume and can use it, and every reason for it or against it
+    /// Explain whether a volume is mapped to a host and usable by it, with every reason
     #[command(
         after_help = "Exit code 1 when it does not, or cannot use it.\n\nExample:\n  blockyard host explain web tank/vm1"
     )]
     Explain {
-        /// Which host
+        /// Name of the host
         host: Name,
-        /// Which volume
+        /// Name of the volume
         volume: VolumeName,
     },
-    /// Forget the LUN numbers that a host had for volumes, so that other volumes may get them
+    /// Release the LUN numbers that a host had for volumes, so that other volumes may use them
     #[command(
         after_help = "A LUN number that a host had for one volume is not given to another by itself: the host may still have it open, and would
 write into the other volume. Forget them when the host has logged out of the target, or has scanned it again. The numbers
@@ -117,86 +117,86 @@ Example:
   blockyard host forget-luns web"
     )]
     ForgetLuns {
-        /// Which host, or everyone
+        /// Name of the host, or everyone
         name: Name,
     },
-    /// Remove a host, and forget the LUN numbers that it had
+    /// Remove a host and release its LUN numbers
     #[command(
         after_help = "Refused while volumes are presented to it or it is in a group, with the list of its sessions.\n\nExample:\n  blockyard host remove web"
     )]
     Remove {
-        /// Which
+        /// Name of the host
         name: Name,
-        /// Remove it with its presentations and group memberships, though sessions end
+        /// Remove the host with its presentations and group memberships, even if sessions end
         #[arg(long)]
         force: bool,
     },
 }
 
-/// What can be done with groups of hosts.
+/// Actions on groups of hosts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GroupCommand {
     /// List all groups of hosts
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard group list")]
     List(ListOptions),
-    /// Make a group of hosts; what is presented to it, all of them see
+    /// Create a group of hosts; a volume presented to it is mapped to all of them
     #[command(after_help = "Example:\n  blockyard group add cluster web db\n  blockyard present tank/shared cluster")]
     Add {
-        /// What to call it
+        /// Name of the group
         name: Name,
-        /// Its hosts
+        /// Hosts of the group
         hosts: Vec<Name>,
     },
-    /// Let hosts see what the group sees
+    /// Add hosts to a group: volumes presented to the group are mapped to them
     #[command(after_help = "Example:\n  blockyard group join cluster mail")]
     Join {
-        /// Which
+        /// Name of the group
         name: Name,
-        /// Who comes
+        /// Hosts to add
         #[arg(required = true)]
         hosts: Vec<Name>,
     },
-    /// Let hosts see what the group sees no more
+    /// Remove hosts from a group: volumes presented to the group are unmapped from them
     #[command(after_help = "Example:\n  blockyard group leave cluster db")]
     Leave {
-        /// Which
+        /// Name of the group
         name: Name,
-        /// Who goes
+        /// Hosts to remove
         #[arg(required = true)]
         hosts: Vec<Name>,
-        /// Let them go though sessions lose access
+        /// Remove the hosts even if sessions lose access
         #[arg(long)]
         force: bool,
     },
-    /// Forget the LUN numbers that a group had for volumes, so that other volumes may get them
+    /// Release the LUN numbers that a group had for volumes, so that other volumes may use them
     #[command(after_help = "See blockyard host forget-luns --help.\n\nExample:\n  blockyard group forget-luns cluster")]
     ForgetLuns {
-        /// Which
+        /// Name of the group
         name: Name,
     },
     /// Remove a group; its hosts stay
     #[command(after_help = "Refused while volumes are presented to it.\n\nExample:\n  blockyard group remove cluster")]
     Remove {
-        /// Which
+        /// Name of the group
         name: Name,
-        /// Remove it with its presentations, though sessions lose access
+        /// Remove the group with its presentations, even if sessions lose access
         #[arg(long)]
         force: bool,
     },
 }
 
-/// What can be done with targets.
+/// Actions on targets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TargetCommand {
     /// List all targets
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard target list")]
     List(ListOptions),
-    /// Serve another target
+    /// Add a target
     #[command(after_help = "Example:\n  blockyard target add fast")]
     Add {
-        /// What to call it
+        /// Name of the target
         name: Name,
-        /// Its iSCSI name [default: made from the node's name and this one]
+        /// Set the iSCSI name of the target [default: made from the node's name and the target's name]
         #[arg(long, value_name = "IQN")]
         iqn: Option<Iqn>,
     },
@@ -205,9 +205,9 @@ pub(crate) enum TargetCommand {
         after_help = "Refused while volumes are presented through it. Hosts that know its iSCSI name keep their LUN numbers for when it is\nadded again.\n\nExample:\n  blockyard target remove fast"
     )]
     Remove {
-        /// Which
+        /// Name of the target
         name: Name,
-        /// Remove it with its presentations, though sessions end
+        /// Remove the target with its presentations, even if sessions end
         #[arg(long)]
         force: bool,
     },

@@ -1,14 +1,14 @@
-//! What every list takes.
+//! Options of every list.
 
 use clap::Args;
 
-/// Which part of a list.
+/// Filter and length of a list.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ListOptions {
-    /// Only those with this text in one of their words, whatever the case
+    /// List only rows with this text in one of their words, ignoring case
     #[arg(long, value_name = "TEXT")]
     pub search: Option<String>,
-    /// Only so many, the first; how many are left out is said on stderr
+    /// List only the first N rows; the number of omitted rows is printed to stderr
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub limit: Option<u16>,
 }

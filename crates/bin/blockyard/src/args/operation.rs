@@ -1,32 +1,32 @@
-//! `blockyard operation …`
+//! Arguments of `blockyard operation …`.
 
 use super::{ListOptions, PatienceOptions};
 use clap::Subcommand;
 use model::OperationId;
 
-/// What can be done about long work.
+/// Actions on long-running operations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperationCommand {
-    /// List what is under way: rebuilds, scrubs, copies and the like, whoever began them
+    /// List running operations: rebuilds, scrubs, copies and others, regardless of their origin
     #[command(after_help = "Example:\n  blockyard operation list")]
     List(ListOptions),
-    /// Show one operation, or wait for its end
+    /// Show one operation, or wait until it has finished
     #[command(
         after_help = "Example:\n  blockyard operation show scrub:tank\n  blockyard operation show copy:tank/vm2 --wait"
     )]
     Show {
-        /// Which, see blockyard operation list
+        /// Identifier, as listed by blockyard operation list
         id: OperationId,
-        /// Return when it has ended
+        /// Return only when the operation has finished
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         patience: PatienceOptions,
     },
-    /// End an operation before its end, where that can be
+    /// Cancel an operation, where possible
     #[command(after_help = "Example:\n  blockyard operation cancel scrub:tank")]
     Cancel {
-        /// Which, see blockyard operation list
+        /// Identifier, as listed by blockyard operation list
         id: OperationId,
     },
 }

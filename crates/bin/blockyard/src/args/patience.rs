@@ -1,12 +1,12 @@
-//! For how long a command waits that waits for the end of something.
+//! Timeout of commands that wait for an operation.
 
 use clap::Args;
 use model::Span;
 
-/// For how long to wait.
+/// Timeout of `--wait`.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct PatienceOptions {
-    /// With --wait: end with exit code 8 when it has not ended after so long; it goes on all the same
+    /// With --wait, exit with code 8 after this time; the operation continues
     #[arg(long, value_name = "SPAN", requires = "wait")]
     pub timeout: Option<Span>,
 }

@@ -1,72 +1,74 @@
-//! `blockyard pool …`
+//! Arguments of `blockyard pool …`.
 
 use super::{DiskGiven, ListOptions, PatienceOptions, setting};
 use clap::{Subcommand, ValueEnum};
 use model::{DiskName, Level, MemberSize, Name, Size};
 use std::path::PathBuf;
 
-/// What can be done with pools.
+/// Actions on pools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
-    /// List all pools, also those that are not open
+    /// List all pools, including those that are not open
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard pool list")]
     List(ListOptions),
-    /// Make a pool of disks
+    /// Create a pool from disks
     #[command(after_help = "Example:
   blockyard pool create tank --level raid6 d0 d1 d2 d3 d4 d5
   blockyard pool create safe --level raid6 d0 d1 d2 d3 d4 d5 --spare d6
   blockyard pool create wide --level raid6 --spread enclosures d0 d1 d2 d3 d4 d5
   blockyard pool create fast --level raid10 --groups 2 --chunk 128KiB d0 d1 d2 d3 d4 d5 d6 d7")]
     Create {
-        /// What to call it
+        /// Name of the pool
         name: Name,
-        /// Its disks by name, see blockyard disk list; or by path, such as /dev/sdb
+        /// Disks by name, as listed by blockyard disk list; or by path, such as /dev/sdb
         #[arg(required = true, value_name = "DISK")]
         disks: Vec<DiskGiven>,
-        /// raid0, raid1, raid5, raid6 or raid10
+        /// Set the RAID level: raid0, raid1, raid5, raid6 or raid10
         #[arg(long, value_name = "LEVEL")]
         level: Level,
-        /// Share the disks out to this many groups, and stripe volumes over them
+        /// Divide the disks into this many groups, and stripe volumes over them
         #[arg(long, default_value_t = 1, value_name = "N")]
         groups: usize,
-        /// Bytes on one disk before the next disk's turn [default: 64KiB]
+        /// Set the chunk size, the bytes on one disk before the next [default: 64KiB]
         #[arg(long, value_name = "SIZE")]
         chunk: Option<Size>,
-        /// A disk that takes the place of one that is lost, by itself; repeat it for more
+        /// Add a hot spare, which replaces a failed disk automatically; may be repeated
         #[arg(long = "spare", value_name = "DISK")]
         spares: Vec<DiskName>,
-        /// Arrange the disks so that the loss of an enclosure is borne where that is possible
+        /// Place the disks so that the pool survives the loss of an enclosure where possible
         #[arg(long, value_name = "WHAT")]
         spread: Option<Spread>,
-        /// How much of each disk is used: `rounded` leaves some of the smallest, so that another disk of the same nominal
-        /// size fits; `exact` all of the smallest; or a size, as if each disk had that [default: rounded]
+        /// Set the space used on each disk: `rounded` leaves some of the smallest disk unused, so that another disk of
+        /// the same nominal size fits; `exact` uses all of the smallest; a size counts as the size of each disk
+        /// [default: rounded]
         #[arg(long, value_name = "SIZE")]
         member_size: Option<MemberSize>,
-        /// Keep no checksums and no log: rotten blocks are not found, and a crash may cost more than what was in flight
+        /// Keep no checksums and no log: corrupt blocks are not detected, and a crash may lose more than the writes in
+        /// flight
         #[arg(long)]
         no_integrity: bool,
-        /// Overwrite what is on the disks
+        /// Overwrite the content of the disks
         #[arg(long)]
         force: bool,
     },
-    /// Draw a pool: its groups, its disks, its rebuild or reshape
+    /// Show a pool: groups, disks, rebuild or reshape
     #[command(after_help = "Example:
   blockyard pool show tank
   blockyard pool show tank --watch
   blockyard pool show tank --wait --quiet && echo rebuilt")]
     Show {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// Follow rebuilds and reshapes until they end
+        /// Follow rebuilds and reshapes until they finish
         #[arg(long)]
         watch: bool,
-        /// Return only when no rebuild and no reshape runs; exit code 1 unless the pool is healthy then
+        /// Return only when no rebuild or reshape is running; exit with code 1 unless the pool is then healthy
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         patience: PatienceOptions,
     },
-    /// Set how a pool is repaired and looked through; without settings show them
+    /// Set the repair, scrub and space settings of a pool; without settings, show them
     #[command(after_help = "Example:
   blockyard pool set tank rebuild=fast rebuild.max=200MiB/s
   blockyard pool set tank rebuild.done-by=2h
@@ -78,54 +80,56 @@ pub(crate) enum PoolCommand {
 Settings: rebuild (idle, balanced, fast), rebuild.min, rebuild.max, rebuild.done-by, rebuild.latency, disk.deadline, disk.wait,
 scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.hard (percent). `off` takes a setting back.")]
     Set {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// What is to be how
+        /// Settings and their values
         #[arg(value_name = "KEY=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
     },
-    /// Repair nothing of a pool until it is resumed: no rebuild, no resync, no scrub
+    /// Pause rebuild, resync and scrub of a pool until it is resumed
     #[command(after_help = "Example:\n  blockyard pool pause tank")]
     Pause {
-        /// Which
+        /// Name of the pool
         name: Name,
     },
-    /// Go on with what was paused
+    /// Resume paused maintenance of a pool
     #[command(after_help = "Example:\n  blockyard pool resume tank")]
     Resume {
-        /// Which
+        /// Name of the pool
         name: Name,
     },
-    /// Scrubs: read and compare everything in a pool
+    /// Scrubs, which read and verify all data of a pool: start, stop, status
     #[command(subcommand, after_help = "Example:\n  blockyard pool scrub start tank")]
     Scrub(ScrubCommand),
-    /// Give a pool one more group of disks: new and growing volumes are striped over it, too
+    /// Add a disk group to a pool: new and growing volumes are striped over it as well
     #[command(after_help = "Example:
   blockyard pool add-group tank --level raid6 d6 d7 d8 d9 d10 d11")]
     AddGroup {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// The disks of the group by name, see blockyard disk list; or by path
+        /// Disks of the group by name, as listed by blockyard disk list; or by path
         #[arg(required = true, value_name = "DISK")]
         disks: Vec<DiskGiven>,
-        /// raid0, raid1, raid5, raid6 or raid10
+        /// Set the RAID level: raid0, raid1, raid5, raid6 or raid10
         #[arg(long, value_name = "LEVEL")]
         level: Level,
-        /// Bytes on one disk before the next disk's turn [default: 64KiB]
+        /// Set the chunk size, the bytes on one disk before the next [default: 64KiB]
         #[arg(long, value_name = "SIZE")]
         chunk: Option<Size>,
-        /// How much of each disk is used: `rounded` leaves some of the smallest, so that another disk of the same nominal
-        /// size fits; `exact` all of the smallest; or a size, as if each disk had that [default: rounded]
+        /// Set the space used on each disk: `rounded` leaves some of the smallest disk unused, so that another disk of
+        /// the same nominal size fits; `exact` uses all of the smallest; a size counts as the size of each disk
+        /// [default: rounded]
         #[arg(long, value_name = "SIZE")]
         member_size: Option<MemberSize>,
-        /// Keep no checksums and no log: rotten blocks are not found, and a crash may cost more than what was in flight
+        /// Keep no checksums and no log: corrupt blocks are not detected, and a crash may lose more than the writes in
+        /// flight
         #[arg(long)]
         no_integrity: bool,
-        /// Overwrite what is on the disks
+        /// Overwrite the content of the disks
         #[arg(long)]
         force: bool,
     },
-    /// Make a disk one more member of a group, and lay the group out over all of its members
+    /// Expand a group by one disk, and reshape it over all of its members
     #[command(after_help = "Example:
   blockyard pool add-member tank d6
   blockyard pool add-member tank d6 --group 1 --wait
@@ -134,24 +138,24 @@ Groups of RAID-5 and RAID-6 are laid out anew stripe by stripe, while hosts go o
 space. It goes at the pace that is set for repairs, goes on after a crash, and cannot be taken back. A mirror gets one
 more copy, and no space. RAID-0 and RAID-10 cannot: give the pool one more group with blockyard pool add-group.")]
     AddMember {
-        /// Which pool
+        /// Name of the pool
         name: Name,
-        /// The disk by name, see blockyard disk list; or by path
+        /// Disk by name, as listed by blockyard disk list; or by path
         #[arg(value_name = "DISK")]
         disk: DiskGiven,
-        /// The group, by the number that pool show gives it [default: the only one]
+        /// Number of the group, as shown by pool show [default: the only group]
         #[arg(long, value_name = "N")]
         group: Option<u16>,
-        /// Overwrite what is on the disk
+        /// Overwrite the content of the disk
         #[arg(long)]
         force: bool,
-        /// Return only when the group is laid out over all of its members
+        /// Return only when the reshape has finished
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         patience: PatienceOptions,
     },
-    /// Let a pool use its disks whole, once every disk of a group was replaced by a larger one
+    /// Grow a pool to the full size of its disks, after every disk of a group was replaced by a larger one
     #[command(after_help = "Example:
   blockyard disk replace d0 big0 --force --yes --wait
   blockyard pool grow tank
@@ -159,17 +163,18 @@ more copy, and no space. RAID-0 and RAID-10 cannot: give the pool one more group
 When the last disk of a group was replaced and filled, blockyard pool show says what can be gained. Volumes stay where
 they are, hosts go on, and the room is there at once. A group grows at most eight times so; the smallest disk counts.")]
     Grow {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// The group, by the number that pool show gives it [default: every group that can grow]
+        /// Number of the group, as shown by pool show [default: every group that can grow]
         #[arg(long, value_name = "N")]
         group: Option<u16>,
-        /// How much of each disk is used: `rounded` leaves some of the smallest, so that another disk of the same nominal
-        /// size fits; `exact` all of the smallest; or a size, as if each disk had that [default: rounded]
+        /// Set the space used on each disk: `rounded` leaves some of the smallest disk unused, so that another disk of
+        /// the same nominal size fits; `exact` uses all of the smallest; a size counts as the size of each disk
+        /// [default: rounded]
         #[arg(long, value_name = "SIZE")]
         member_size: Option<MemberSize>,
     },
-    /// Give a pool a log device: volumes with the policy back are acknowledged from it, and lose nothing
+    /// Add a log device to a pool: writes to volumes with the policy back are acknowledged from it, without data loss
     #[command(after_help = "Example:
   blockyard pool add-log tank n0 n1
   blockyard volume set tank/vm1 --write-policy back
@@ -177,19 +182,19 @@ they are, hosts go on, and the room is there at once. A group grows at most eigh
 Two disks or more are a mirror. What is in the log when the daemon ends, however it ends, is written to the pool's disks
 before its volumes serve again.")]
     AddLog {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// The disks of the log, best fast ones that keep what they have acknowledged without power
+        /// Disks of the log, preferably fast ones with power-loss protection
         #[arg(required = true, value_name = "DISK")]
         disks: Vec<DiskGiven>,
-        /// Take one disk for enough though the pool bears the loss of a disk
+        /// Accept a single log disk even if the pool itself survives a disk failure
         #[arg(long)]
         yes: bool,
-        /// Overwrite what is on the disks
+        /// Overwrite the content of the disks
         #[arg(long)]
         force: bool,
     },
-    /// Take the log device of a pool away; no volume may be written back then
+    /// Remove the log device of a pool; no volume may use the write policy back then
     #[command(after_help = "Example:
   blockyard volume set tank/vm1 --write-policy through
   blockyard pool remove-log tank
@@ -198,40 +203,40 @@ before its volumes serve again.")]
 To write a volume through empties the log of it. With --lost a log goes whose disks are lost: volumes that wait for what it
 held serve again, without what they acknowledged last.")]
     RemoveLog {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// Give up what volumes have in a log that cannot be read
+        /// Discard the writes of volumes in a log that cannot be read
         #[arg(long)]
         lost: bool,
-        /// Do not ask for the name to be typed
+        /// Do not ask for confirmation by typing the name
         #[arg(long)]
         yes: bool,
     },
-    /// Write down the key of a pool: without it, or this node, nobody can read its encrypted volumes
+    /// Save the key of a pool to a file: without this file or this node its encrypted volumes cannot be read
     #[command(after_help = "Example:
   blockyard pool key tank --file tank.key
 
 Keep the file where this node's disks are not. It opens the pool's encrypted volumes on another node, and on this one if its own key is lost.")]
     Key {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// The file, which must not be there yet; only its owner can read it
+        /// File to create; it must not exist, and only its owner can read it
         #[arg(long, value_name = "PATH")]
         file: PathBuf,
     },
-    /// Close a pool that no host sees, so that its disks can go to another machine
+    /// Close a pool without mapped volumes, so that its disks can be moved to another machine
     #[command(after_help = "Example:
   blockyard pool export tank
 
 Another machine needs the pool's key for encrypted volumes: write it down before, with blockyard pool key.")]
     Export {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// Export it and end the presentations of its volumes, though sessions lose access to them
+        /// Export the pool and end the presentations of its volumes, even if sessions lose access to them
         #[arg(long)]
         force: bool,
     },
-    /// Open a pool that was found on its disks, or whose disks are back
+    /// Open a pool that was found on its disks, or whose disks are available again
     #[command(after_help = "Example:
   blockyard disk add /dev/sdb /dev/sdc /dev/sdd /dev/sde
   blockyard pool import tank
@@ -242,102 +247,102 @@ Another machine needs the pool's key for encrypted volumes: write it down before
 A pool that another node has is not opened. Whether one that another node did not let go of is still in use is
 found out by watching its disks for six seconds; if not, --force takes it over.")]
     Import {
-        /// What its disks call it
+        /// Name of the pool, as stored on its disks
         name: Name,
-        /// Take it over from a node that did not let go of it and is surely down
+        /// Forcibly import a pool that its previous owner did not export and that is certainly down
         #[arg(long)]
         force: bool,
-        /// Open it although part of a group's redo log cannot be read on any disk: blocks that this part had changed may be older
-        /// than what was acknowledged
+        /// Open the pool even if part of a group's redo log cannot be read on any disk: blocks that this part had
+        /// changed may be older than what was acknowledged
         #[arg(long)]
         accept_log_loss: bool,
-        /// Write nothing to its disks, also after a restart: hosts may read its volumes. Import it without this option to write
-        /// to it [default: only where its disks cannot be written]
+        /// Import the pool read-only, also after a restart: its disks are not written, and hosts may only read its
+        /// volumes. To write to the pool, import it without this option [default: only if its disks cannot be written]
         #[arg(long)]
         read_only: bool,
-        /// What blockyard pool key wrote on the node that had it: this node can read its encrypted volumes from then on
+        /// File written by blockyard pool key on the previous owner: this node can then read the encrypted volumes
         #[arg(long, value_name = "PATH")]
         key_file: Option<PathBuf>,
-        /// Keep the part that this disk belongs to, of a pool that was written in parts without each other; what was written to the
-        /// other part is lost
+        /// Keep the part of the pool that this disk belongs to, if parts of the pool were written independently; writes
+        /// to the other part are lost
         #[arg(long, value_name = "DISK")]
         keep: Option<DiskName>,
-        /// Do not ask for the name to be typed where data may be lost
+        /// Do not ask for confirmation by typing the name where data may be lost
         #[arg(long)]
         yes: bool,
     },
-    /// Check what a pool says of its volumes, reading only; exit code 1 when something is wrong
+    /// Check the metadata of a pool without changing it; exit with code 1 if there are errors
     #[command(after_help = "Example:\n  blockyard pool check tank")]
     Check {
-        /// Which
+        /// Name of the pool
         name: Name,
     },
     /// Repair errors found by `pool check`; lists the changes and asks first
     #[command(after_help = "Example:\n  blockyard pool repair tank --yes\n  blockyard pool repair tank --accept-loss")]
     Repair {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// Use what is left of a volume's map whose blocks are lost in every copy: blocks may be older, as the list says
+        /// Use the rest of a volume's map of which blocks are lost in every copy: data may be older, as listed
         #[arg(long)]
         accept_loss: bool,
-        /// Do not ask for the name to be typed
+        /// Do not ask for confirmation by typing the name
         #[arg(long)]
         yes: bool,
     },
-    /// Print the catalog of a pool and the maps of its volumes, for people: the form changes with the version
+    /// Print the catalog of a pool and the maps of its volumes, for people: the format changes between versions
     #[command(after_help = "Example:\n  blockyard pool dump tank > tank.txt")]
     Dump {
-        /// Which
+        /// Name of the pool
         name: Name,
     },
-    /// Destroy a pool that has no volumes; its disks are free then
+    /// Destroy a pool without volumes; its disks become free
     #[command(after_help = "Example:\n  blockyard pool destroy tank --yes")]
     Destroy {
-        /// Which
+        /// Name of the pool
         name: Name,
-        /// Do not ask for the name to be typed
+        /// Do not ask for confirmation by typing the name
         #[arg(long)]
         yes: bool,
     },
 }
 
-/// What members are kept apart by.
+/// Failure domain that members of a group are distributed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Spread {
-    /// The enclosures that they sit in.
+    /// Enclosures that the disks sit in.
     Enclosures,
 }
 
-/// What can be done with scrubs.
+/// Actions on scrubs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScrubCommand {
-    /// Begin to read and compare everything, while the pool serves
+    /// Start a scrub: read and verify all data while the pool is online
     #[command(after_help = "Example:
   blockyard pool scrub start tank
   blockyard pool scrub start tank --repair
   blockyard pool scrub start tank --wait")]
     Start {
-        /// Which pool
+        /// Name of the pool
         pool: Name,
-        /// Put right parity and mirrors that disagree with the data, taking the data for true
+        /// Repair parity and mirrors that disagree with the data, trusting the data
         #[arg(long)]
         repair: bool,
-        /// Return when it has ended
+        /// Return only when the scrub has finished
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         patience: PatienceOptions,
     },
-    /// End the scrub that runs
+    /// Stop the running scrub
     #[command(after_help = "Example:\n  blockyard pool scrub stop tank")]
     Stop {
-        /// Which pool
+        /// Name of the pool
         pool: Name,
     },
-    /// List what scrubs have found, the latest last
+    /// List the results of scrubs, latest last
     #[command(after_help = "Example:\n  blockyard pool scrub status tank\n  blockyard pool scrub status tank -o json")]
     Status {
-        /// Which pool
+        /// Name of the pool
         pool: Name,
         #[command(flatten)]
         list: ListOptions,

@@ -1,29 +1,29 @@
-//! `blockyard portal …`
+//! Arguments of `blockyard portal …`.
 
 use super::{ListOptions, setting};
 use clap::Subcommand;
 use model::{Balance, PortalAddress, PortalGroupTag};
 
-/// What can be done with portals.
+/// Actions on portals.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PortalCommand {
     /// List all portals
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard portal list --no-headers")]
     List(ListOptions),
-    /// Let hosts log in at another address
+    /// Add a portal: an address at which hosts log in
     #[command(after_help = "Example:
   blockyard portal add 10.0.1.1 role=data
   blockyard portal add 10.0.2.1:3261 role=data group=2 weight=10
 
 Settings: see blockyard portal set --help.")]
     Add {
-        /// Where, with iSCSI's port when it names none
+        /// Address of the portal [default port: 3260]
         address: PortalAddress,
-        /// What is to be how
+        /// Settings and their values
         #[arg(value_name = "KEY=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
     },
-    /// Say what a portal is for; without settings: show them
+    /// Set the role, group, weight or advertised address of a portal; without settings, show them
     #[command(after_help = "Example:
   blockyard portal set 10.0.0.1 role=front
   blockyard portal set 10.0.1.1 role=data weight=10
@@ -38,16 +38,16 @@ Settings:
   advertise  ADDRESS[:PORT] that hosts reach, where that is not where the portal listens (NAT, containers): an IPv4
              or IPv6 address or a DNS name; told in SendTargets, redirects and iSNS; off removes it [default: off]")]
     Set {
-        /// Which
+        /// Address of the portal
         address: PortalAddress,
-        /// What is to be how
+        /// Settings and their values
         #[arg(value_name = "KEY=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
-        /// Set it though sessions lose access
+        /// Change the portal even if sessions lose access
         #[arg(long)]
         force: bool,
     },
-    /// Move the sessions of a portal to others, and let none in until it is resumed
+    /// Move the sessions of a portal to others, and deny logins until it is resumed
     #[command(
         after_help = "Hosts are asked to log in anew, one path of each at a time, and are sent to another portal.
 
@@ -55,28 +55,28 @@ Example:
   blockyard portal drain 10.0.1.1 && blockyard portal list"
     )]
     Drain {
-        /// Which
+        /// Address of the portal
         address: PortalAddress,
     },
-    /// Let a portal take sessions again
+    /// Accept sessions at a drained portal again
     #[command(after_help = "Example:\n  blockyard portal resume 10.0.1.1")]
     Resume {
-        /// Which
+        /// Address of the portal
         address: PortalAddress,
     },
-    /// Close a portal that was added
+    /// Remove a portal that was added
     #[command(after_help = "Example:\n  blockyard portal remove 10.0.1.1")]
     Remove {
-        /// Which
+        /// Address of the portal
         address: PortalAddress,
-        /// Cut off the hosts that are logged in there
+        /// Close the sessions of hosts that are logged in there
         #[arg(long)]
         force: bool,
     },
-    /// List the portal groups, and how volumes are served through each
+    /// List the portal groups and their access states (ALUA)
     #[command(after_help = "Example:\n  blockyard portal groups")]
     Groups(ListOptions),
-    /// Say how volumes are served through the portals of a group; without settings: show it
+    /// Set the access state (ALUA) of volumes through the portals of a group; without settings, show it
     #[command(
         after_help = "Hosts that use ALUA (target port groups) choose their paths by it, and are told when it changes. They may set
 something else for a volume themselves, which holds until it is set here again.
@@ -94,16 +94,16 @@ Settings:
   preferred  yes or no: hosts should choose it before groups with the same access"
     )]
     Group {
-        /// The target portal group tag
+        /// Target portal group tag
         tag: PortalGroupTag,
-        /// What is to be how
+        /// Settings and their values
         #[arg(value_name = "KEY=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
-        /// Set it though sessions can neither read nor write any more
+        /// Change it even if sessions can no longer read or write
         #[arg(long)]
         force: bool,
     },
-    /// Choose data portals by the fewest sessions, or by the fewest bytes; without a word: say which
+    /// Choose data portals by the fewest sessions or by the fewest bytes; without an argument, show the choice
     #[command(
         after_help = "Before that, sessions of one host to one target go to different portals, and a portal in the
 host's own network goes before others.
@@ -112,7 +112,7 @@ Example:
   blockyard portal balance bytes"
     )]
     Balance {
-        /// sessions or bytes
+        /// Measure of load: sessions or bytes
         #[arg(value_name = "BY")]
         by: Option<Balance>,
     },

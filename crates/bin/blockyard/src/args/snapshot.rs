@@ -1,14 +1,14 @@
-//! `blockyard snapshot …`
+//! Arguments of `blockyard snapshot …`.
 
 use super::ListOptions;
 use clap::{Args, Subcommand};
 use model::{Name, Refusal, SnapshotName, Span, Timestamp, VolumeName, code};
 use std::str::FromStr;
 
-/// What can be done with snapshots.
+/// Actions on snapshots.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SnapshotCommand {
-    /// List the snapshots, and those that are being deleted
+    /// List snapshots, including those that are being deleted
     #[command(
         visible_alias = "ls",
         after_help = "Example:
@@ -16,7 +16,7 @@ pub(crate) enum SnapshotCommand {
   blockyard snapshot list tank/vm1"
     )]
     List {
-        /// Only of this volume
+        /// Name of the volume [default: all volumes]
         volume: Option<VolumeName>,
         #[command(flatten)]
         list: ListOptions,
@@ -28,45 +28,45 @@ pub(crate) enum SnapshotCommand {
   blockyard snapshot create tank/db,tank/log before-update
   blockyard snapshot create tank/vm1 audit --lock-until 90d")]
     Create {
-        /// Volumes, separated by commas; the name may follow behind an @
+        /// Volumes, separated by commas; the name of the snapshot may follow an @
         #[arg(value_name = "VOLUME[,VOLUME…][@NAME]")]
         volumes: VolumesAt,
-        /// Name of the snapshot, unless it stands behind the volumes; the snapshot is POOL/VOLUME@NAME then
+        /// Name of the snapshot, unless it follows the volumes; the snapshot is then POOL/VOLUME@NAME
         name: Option<Name>,
         #[command(flatten)]
         lock: LockOptions,
     },
-    /// Delete a snapshot; what only it holds is given back in the background
+    /// Delete a snapshot; space that only it uses is freed in the background
     #[command(after_help = "Example:\n  blockyard snapshot delete tank/vm1@monday --yes")]
     Delete {
-        /// Which, as POOL/VOLUME@NAME
+        /// Name of the snapshot, as POOL/VOLUME@NAME
         name: SnapshotName,
-        /// Do not ask for the name to be typed
+        /// Do not ask for confirmation by typing the name
         #[arg(long)]
         yes: bool,
     },
-    /// Keep a snapshot from being deleted; a lock can become longer, never shorter
+    /// Lock a snapshot against deletion; a lock can be extended, never shortened
     #[command(after_help = "Example:
   blockyard snapshot lock tank/vm1@monday --lock-until 2027-11-21T00:00:00Z
   blockyard snapshot lock tank/vm1@monday --locked")]
     Lock {
-        /// Which, as POOL/VOLUME@NAME
+        /// Name of the snapshot, as POOL/VOLUME@NAME
         name: SnapshotName,
         #[command(flatten)]
         lock: LockOptions,
     },
 }
 
-/// A volume, with the name of one of its snapshots where that is given with it.
+/// Volume, with the name of one of its snapshots if it follows an `@`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumeAt {
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// The name behind the `@`.
+    /// Name after the `@`.
     pub snapshot: Option<Name>,
 }
 
-/// Volumes that get snapshots of one name, with that name where it is given with them.
+/// Volumes for snapshots of one name, with that name if it follows an `@`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumesAt(Vec<VolumeAt>);
 
@@ -88,9 +88,9 @@ impl FromStr for VolumesAt {
 }
 
 impl VolumeAt {
-    /// The snapshot, whose name stands behind the volume or is given apart.
+    /// Returns the name of the snapshot, from the text after the `@` or from the separate argument.
     ///
-    /// *Errors*: it is given nowhere, or twice.
+    /// *Errors*: the name is missing, or the two names differ.
     pub(crate) fn with(self, apart: Option<Name>) -> Result<SnapshotName, Refusal> {
         let name = one_name(&self.volume, self.snapshot.iter().chain(&apart))?;
         Ok(SnapshotName::of(self.volume, name))
@@ -98,9 +98,10 @@ impl VolumeAt {
 }
 
 impl VolumesAt {
-    /// The volumes, and the name of their snapshots, which stands behind them or is given apart.
+    /// Returns the volumes and the common name of their snapshots, from the text after an `@` or from the separate
+    /// argument.
     ///
-    /// *Errors*: it is given nowhere, or there are two.
+    /// *Errors*: the name is missing, or there are two different names.
     pub(crate) fn with(self, apart: Option<Name>) -> Result<(Vec<VolumeName>, Name), Refusal> {
         let names = self.0.iter().filter_map(|at| at.snapshot.as_ref()).chain(&apart);
         let name = one_name(&self.0[0].volume, names)?;
@@ -108,7 +109,7 @@ impl VolumesAt {
     }
 }
 
-/// The only name among these, of a snapshot of `volume`.
+/// Returns the only name among `names`; `volume` is named in the error otherwise.
 fn one_name<'a>(volume: &VolumeName, mut names: impl Iterator<Item = &'a Name>) -> Result<Name, Refusal> {
     let Some(name) = names.next() else {
         let hint = format!("write {volume}@NAME, or {volume} NAME");
@@ -123,23 +124,23 @@ fn one_name<'a>(volume: &VolumeName, mut names: impl Iterator<Item = &'a Name>) 
     }
 }
 
-/// Until when a snapshot cannot be deleted.
+/// Lock of a snapshot against deletion.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LockOptions {
-    /// Nobody can delete it before: a span from now such as 30d, or a time such as 2027-11-21T10:00:00Z
+    /// Lock the snapshot until a time such as 2027-11-21T10:00:00Z, or for a span from now such as 30d
     #[arg(long, value_name = "TIME")]
     pub lock_until: Option<Until>,
-    /// Nobody can ever delete it
+    /// Lock the snapshot permanently: it can never be deleted
     #[arg(long, conflicts_with = "lock_until")]
     pub locked: bool,
 }
 
-/// A time, or how long it is until then.
+/// End of a lock, as an absolute time or as a span from now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
-    /// So long from now.
+    /// Span from now.
     In(Span),
-    /// Then.
+    /// Absolute time.
     At(Timestamp),
 }
 

@@ -1,15 +1,15 @@
-//! `blockyard state …`
+//! Arguments of `blockyard state …`.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// What can be done about the state of the array.
+/// Actions on the stored state of the array.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StateCommand {
-    /// Show the version of the state that is served, and why changes are refused
+    /// Show the version of the state in use, and the reason if changes are refused
     #[command(after_help = "Example:\n  blockyard state show")]
     Show,
-    /// Accept the older version of the state that is served, and take changes again
+    /// Accept the older version of the state in use, and allow changes again
     #[command(
         after_help = "Where the latest version of the state is damaged, the daemon serves the latest whole one and refuses changes.
 Check hosts, mappings and users first: what was changed after that version is missing. The damaged file is kept as *.damaged.
@@ -19,7 +19,8 @@ Example:
   blockyard state accept"
     )]
     Accept,
-    /// List the copies of the state on the disks of pools, and take one for a state folder that is lost; the daemon must not run
+    /// List the copies of the state on the disks of pools, and restore one if the state folder is lost; the daemon must
+    /// be stopped
     #[command(
         after_help = "Copies are never taken by themselves. Each line says which version it is, when and by which node it was written, and in what it differs
 from the state in the folder, or from the first copy where there is none: + only in the copy, - not in the copy, ~ other values.
@@ -32,16 +33,16 @@ Example:
     Recover(RecoverOptions),
 }
 
-/// Which copies there are, and which is taken.
+/// Options of `blockyard state recover`.
 #[derive(Debug, Args)]
 pub(crate) struct RecoverOptions {
     /// Disks of pools: block devices or files
     #[arg(required = true, value_name = "DISK")]
     pub disks: Vec<PathBuf>,
-    /// Take the copy of this version
+    /// Restore the copy of this version
     #[arg(long, value_name = "VERSION")]
     pub take: Option<u64>,
-    /// The folder of the state [default: /var/lib/blockyard]
+    /// Set the folder of the state [default: /var/lib/blockyard]
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/blockyard", hide_default_value = true)]
     pub state_dir: PathBuf,
 }

@@ -1,12 +1,12 @@
-//! `blockyard support`.
+//! Arguments of `blockyard support`.
 
 use clap::Subcommand;
 use std::path::PathBuf;
 
-/// What helps those who help.
+/// Actions for support cases.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SupportCommand {
-    /// Write everything that somebody needs to understand the array into one file, without secrets
+    /// Create a support bundle: one file with everything needed to analyze the array, without secrets
     #[command(
         after_help = "Everything is what other commands print, and can be read with tar: reports, events, metrics, the last lines of the daemon's log, what doctor says, and facts of the machine.
 Names of hosts, initiators and addresses are in it; secrets and data are not.

@@ -1,7 +1,7 @@
 use super::Cli;
 use clap::{Command, CommandFactory, Parser};
 
-/// Calls `see` with each command that does something, and the words that lead to it.
+/// Calls `see` with each command and with the words that lead to it.
 fn walk(command: &Command, words: &[&str], see: &mut dyn FnMut(&Command, &[&str])) {
     see(command, words);
     for inner in command.get_subcommands() {
@@ -32,7 +32,7 @@ fn examples_in_the_help_are_commands_that_exist() {
         let after = command.get_after_help().map(ToString::to_string).unwrap_or_default().replace("\\\n", " ");
         let examples = after.lines().filter_map(|line| line.trim().strip_prefix("blockyard "));
         for example in examples {
-            // What belongs to the shell is not ours to judge.
+            // Shell syntax after the command is not parsed.
             let line = example.split(['&', '|', '<', '>', '#']).next().unwrap_or(example);
             let parsed = Cli::try_parse_from(["blockyard"].into_iter().chain(line.split_whitespace()));
             assert!(parsed.is_ok(), "{}: {example}\n{}", words.join(" "), parsed.expect_err("it failed"));

@@ -1,32 +1,32 @@
-//! `blockyard top`.
+//! Arguments of `blockyard top`.
 
 use clap::{Args, ValueEnum};
 
-/// What to look at, and how often.
+/// Options of `blockyard top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopOptions {
-    /// Only these: volumes, hosts, sessions, portals or disks [default: an overview on a terminal, volumes in a pipe]
+    /// Show only volumes, hosts, sessions, portals or disks [default: an overview on a terminal, volumes in a pipe]
     #[arg(value_enum, value_name = "NOUN", hide_possible_values = true)]
     pub noun: Option<TopNoun>,
-    /// Print one second and end
+    /// Print the figures of one second and exit
     #[arg(long)]
     pub once: bool,
-    /// At most so many lines of each table
+    /// Set the maximum number of lines of each table
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     pub lines: u16,
 }
 
-/// What is listed.
+/// Objects to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TopNoun {
-    /// Volumes that hosts use, the slowest first.
+    /// Volumes in use by hosts, the slowest first.
     Volumes,
     /// Hosts, the busiest first.
     Hosts,
     /// Sessions, the busiest first.
     Sessions,
-    /// Portals.
+    /// Portals of the node.
     Portals,
-    /// Disks that are used, the slowest first.
+    /// Disks in use, the slowest first.
     Disks,
 }

@@ -1,11 +1,11 @@
-//! `blockyard tune …`
+//! Arguments of `blockyard tune …`.
 
 use super::System;
 use clap::{Args, Subcommand};
 use model::Name;
 use std::path::PathBuf;
 
-/// What can be done with the system below the array.
+/// Actions on the settings of the operating system.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneCommand {
     /// Show the settings to change: present value, recommended value, reason, and effect
@@ -19,11 +19,11 @@ Example:
     Show {
         #[command(flatten)]
         which: TuneOptions,
-        /// Show also the settings that are well as they are
+        /// Show also the settings that need no change
         #[arg(long)]
         all: bool,
     },
-    /// Set what show says is to be changed, now and whenever the machine starts
+    /// Apply the recommended settings, now and at every start of the machine
     #[command(
         after_help = "What somebody has to agree to is set only where --only names the knob. What was so before is kept for revert.
 It needs root. Done twice, it changes nothing; what is refused is said, the rest is done, and the exit code is 1.
@@ -35,7 +35,7 @@ Example:
   blockyard tune apply --print"
     )]
     Apply(TuneApplyOptions),
-    /// Print what to set on a host, each with its reason
+    /// Print the recommended settings of a host, each with its reason
     #[command(
         after_help = "Nothing is changed anywhere. With a host's name timeouts are those for its paths; how it logs in is what blockyard connect prints.
 
@@ -45,63 +45,64 @@ Example:
   blockyard tune host esx1 --os esxi"
     )]
     Host(TuneHostOptions),
-    /// Set everything back to what it was before apply, and remove the files that keep it
+    /// Restore the settings from before apply, and remove the files that make them persistent
     #[command(after_help = "Example:\n  blockyard tune revert")]
     Revert {
-        /// Where sys, proc, dev and etc of the machine are
+        /// Root of the machine's sys, proc, dev and etc folders
         #[arg(long, value_name = "FOLDER", default_value = "/", hide = true)]
         root: PathBuf,
     },
 }
 
-/// Whom to tell.
+/// Options of `blockyard tune host`.
 #[derive(Debug, Args)]
 pub(crate) struct TuneHostOptions {
-    /// Which host
+    /// Name of the host
     pub host: Option<Name>,
-    /// What runs on it
+    /// Operating system of the host
     #[arg(long = "os", value_enum, value_name = "SYSTEM")]
     pub system: System,
-    /// How many ports of its cards carry iSCSI
+    /// Number of ports of its cards that carry iSCSI
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub ports: u16,
-    /// How many cores it has
+    /// Number of its cores
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub cores: u16,
-    /// Each of its cores is two processors (hyper-threading)
+    /// Count each core as two processors (hyper-threading)
     #[arg(long)]
     pub threads: bool,
-    /// How many queues each port is to have
+    /// Number of queues of each port
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub queues: u16,
 }
 
-/// How knobs are set.
+/// Options of `blockyard tune apply`.
 #[derive(Debug, Args)]
 pub(crate) struct TuneApplyOptions {
     #[command(flatten)]
     pub which: TuneOptions,
-    /// Only say what would be set
+    /// Show the settings without applying them
     #[arg(long)]
     pub dry_run: bool,
-    /// Only print the files that would set it at each start
+    /// Print the files that apply the settings at every start, without writing them
     #[arg(long, conflicts_with = "dry_run")]
     pub print: bool,
-    /// Set it until the machine starts again, and write no files for later
+    /// Apply the settings until the next restart, without files that make them persistent
     #[arg(long, conflicts_with = "print")]
     pub until_restart: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
 }
 
-/// Which knobs, and of what.
+/// Selection of settings.
 #[derive(Debug, Args)]
 pub(crate) struct TuneOptions {
-    /// Only these: disks, network, interfaces, interrupts, processors, memory, a disk or an interface, a knob, or sda/scheduler
+    /// Select settings: disks, network, interfaces, interrupts, processors, memory, a disk or an interface, a setting,
+    /// or sda/scheduler
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub only: Vec<String>,
-    /// Where sys, proc, dev and etc of the machine are
+    /// Root of the machine's sys, proc, dev and etc folders
     #[arg(long, value_name = "FOLDER", default_value = "/", hide = true)]
     pub root: PathBuf,
 }

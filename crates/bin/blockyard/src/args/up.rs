@@ -1,34 +1,35 @@
-//! `blockyard up`.
+//! Arguments of `blockyard up`.
 
 use model::{Iqn, Level, Name, Size, VolumeName};
 use std::path::PathBuf;
 
-/// What is to be there.
+/// Options of `blockyard up`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpOptions {
-    /// The volume, as POOL/VOLUME; the pool is made of the disks, or is there already
+    /// Name of the volume, as POOL/VOLUME; the pool is created from the disks, or exists already
     pub volume: VolumeName,
-    /// Its size
+    /// Size of the volume
     pub size: Size,
-    /// The disks of a new pool: block devices, or files
+    /// Disks of a new pool: block devices, or files
     #[arg(value_name = "DISK")]
     pub disks: Vec<PathBuf>,
-    /// How the pool protects [default: raid6 of four disks and more, raid5 of three, raid1 of two, raid0 of one]
+    /// Set the RAID level of a new pool [default: raid6 with four or more disks, raid5 with three, raid1 with two,
+    /// raid0 with one]
     #[arg(long)]
     pub level: Option<Level>,
-    /// Take space as it is written
+    /// Allocate space when it is written (thin provisioning)
     #[arg(long)]
     pub thin: bool,
-    /// The initiator that may use it; may be given again
+    /// iSCSI name of an initiator of the host; may be repeated
     #[arg(long = "initiator", value_name = "IQN", required_unless_present = "host")]
     pub initiators: Vec<Iqn>,
-    /// What to call the host [default: the end of its first initiator's name]; one that is there needs no --initiator
+    /// Set the name of the host [default: the end of its first initiator's name]; an existing host needs no --initiator
     #[arg(long)]
     pub host: Option<Name>,
-    /// The file of the CHAP secret that the host must prove
+    /// File with the CHAP secret of the host
     #[arg(long, value_name = "FILE", requires = "initiators")]
     pub chap_secret_file: Option<PathBuf>,
-    /// Make the pool although disks are not empty: what they hold is overwritten
+    /// Create the pool even if disks are not empty: their content is overwritten
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]

@@ -1,14 +1,14 @@
-//! `blockyard user …`, `blockyard token …`, `blockyard audit …`
+//! Arguments of `blockyard user …`, `blockyard token …` and `blockyard audit …`.
 
 use super::ListOptions;
 use clap::Subcommand;
 use model::{Name, Role, Scope, Span};
 use std::path::PathBuf;
 
-/// What can be done about those who may log in.
+/// Actions on users of the console.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
-    /// Let somebody log in
+    /// Add a user of the console
     #[command(
         after_help = "Without a password a link is printed, with which the user chooses one: it is good once, and for half an hour.
 
@@ -17,19 +17,19 @@ Example:
   blockyard user add bob --role viewer --password-file -"
     )]
     Add {
-        /// What to log in as
+        /// Name that the user logs in with
         name: Name,
-        /// What the user may do: viewer, operator or admin
+        /// Set the role of the user: viewer, operator or admin
         #[arg(long, value_name = "ROLE")]
         role: Role,
-        /// A file that holds the password alone, or - for standard input [or $BLOCKYARD_PASSWORD]
+        /// File with nothing but the password, or - for standard input [or $BLOCKYARD_PASSWORD]
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
     },
-    /// List those who may log in
+    /// List users
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard user list")]
     List(ListOptions),
-    /// Change what a user may do, or how it proves itself
+    /// Change the role, password or second factor of a user
     #[command(
         group(clap::ArgGroup::new("what").required(true).multiple(true)),
         after_help = "The user's logins are over then.
@@ -39,42 +39,42 @@ Example:
   blockyard user set bob --no-second-factor"
     )]
     Set {
-        /// Which user
+        /// Name of the user
         name: Name,
-        /// What the user may do: viewer, operator or admin
+        /// Set the role of the user: viewer, operator or admin
         #[arg(long, value_name = "ROLE", group = "what")]
         role: Option<Role>,
-        /// A file that holds the new password alone, or - for standard input
+        /// File with nothing but the new password, or - for standard input
         #[arg(long, value_name = "FILE", group = "what")]
         password_file: Option<PathBuf>,
-        /// Let the user log in without a number from an app, until it sets that up anew
+        /// Remove the second factor: the user logs in without a one-time code until it is set up again
         #[arg(long, group = "what")]
         no_second_factor: bool,
     },
-    /// List logins that are open
+    /// List open logins
     #[command(after_help = "Example:\n  blockyard user logins")]
     Logins(ListOptions),
-    /// End a login
+    /// End a login of a user
     #[command(after_help = "Example:\n  blockyard user logout 5f1c22a09b7d4e10")]
     Logout {
-        /// Which one, as blockyard user logins has it
+        /// Identifier of the login, as listed by blockyard user logins
         id: Name,
     },
-    /// Let a user log in no more
+    /// Remove a user
     #[command(
         visible_alias = "rm",
         after_help = "Its logins are over, and its tokens good for nothing.\n\nExample:\n  blockyard user remove alice"
     )]
     Remove {
-        /// Which user
+        /// Name of the user
         name: Name,
     },
 }
 
-/// What can be done about what programs prove themselves with.
+/// Actions on API tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, and print it this once
+    /// Create a token, and print it once
     #[command(
         after_help = "A token has the permissions of its role, with two exceptions: to destroy data it needs --scope destroy, and to manage users, passwords,
 login links, logins and tokens it needs --scope access. Any other scope is a noun of the API and limits the token to it.
@@ -84,49 +84,49 @@ Example:
   blockyard token create terraform --role admin --scope destroy > /root/terraform.token"
     )]
     Create {
-        /// What to call it
+        /// Name of the token
         name: Name,
-        /// What it may do: viewer, operator or admin
+        /// Set the role of the token: viewer, operator or admin
         #[arg(long, value_name = "ROLE")]
         role: Role,
-        /// Scope: destroy, access, or a noun of the API such as volumes; may be repeated [default: all nouns]
+        /// Set a scope: destroy, access, or a noun of the API such as volumes; may be repeated [default: all nouns]
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<Scope>,
-        /// How long it is good [default: 90d]
+        /// Set the lifetime of the token [default: 90d]
         #[arg(long = "for", value_name = "SPAN")]
         lasts: Option<Span>,
     },
     /// List tokens
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard token list")]
     List(ListOptions),
-    /// Make a token good for nothing
+    /// Revoke a token
     #[command(visible_alias = "rm", after_help = "Example:\n  blockyard token revoke backup")]
     Revoke {
-        /// Which one
+        /// Name of the token
         name: Name,
     },
 }
 
-/// What can be asked about who has changed what.
+/// Actions on the audit log.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// List who has changed what, the latest first
+    /// List changes with the user or token that made them, latest first
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard audit list --search tank --limit 20")]
     List {
-        /// Only so many
+        /// List only the latest N records
         #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(1..))]
         limit: u16,
-        /// Only those with a lower number
+        /// List only records with a lower number
         #[arg(long, value_name = "NUMBER")]
         before: Option<u64>,
-        /// Only those that have this text
+        /// List only records that contain this text
         #[arg(long, value_name = "TEXT")]
         search: Option<String>,
     },
-    /// Look whether every record is as it was written
+    /// Verify the integrity of the audit log
     #[command(after_help = "Exit code 1 when one is not; it is named.\n\nExample:\n  blockyard audit verify")]
     Verify,
-    /// Say every record to a syslog server, too, as it is written
+    /// Forward every audit record to a syslog server
     #[command(
         after_help = "All records that are kept are said, in order and at least once; what could not be said is said later.
 
@@ -136,19 +136,19 @@ Example:
   blockyard audit forward off"
     )]
     Forward {
-        /// Where to, such as syslog+tls://host:6514; off for nowhere, show for how it is
+        /// Address of the server, such as syslog+tls://host:6514; off stops forwarding, show prints the setting
         to: String,
-        /// A file of the node with the authorities to believe, instead of the system's
+        /// Trust the certificate authorities in this file of the node, instead of the system's
         #[arg(long, value_name = "FILE", conflicts_with = "server_pin")]
         server_ca_file: Option<PathBuf>,
-        /// The key to believe, whatever its certificate says: sha256: and 64 digits
+        /// Pin this certificate key of the server, whatever its certificate says: sha256: and 64 digits
         #[arg(long, value_name = "PIN")]
         server_pin: Option<String>,
     },
-    /// Write all records to a new file, as they are kept: a line of JSON each
+    /// Export all audit records to a new file, one JSON object per line
     #[command(after_help = "With - they go to standard output.\n\nExample:\n  blockyard audit export --to audit.jsonl")]
     Export {
-        /// The file; it must not be there
+        /// File to create; it must not exist
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
     },

@@ -1,17 +1,17 @@
-//! `blockyard volume …`, `blockyard present …` and what belongs to it.
+//! Arguments of `blockyard volume …`, `blockyard present`, `blockyard unpresent` and `blockyard presentation …`.
 
 use super::{ListOptions, PatienceOptions, VolumeAt};
 use clap::{Args, Subcommand};
 use model::{CopySource, Name, Size, SnapshotName, VolumeName};
 use std::path::PathBuf;
 
-/// What can be done with volumes.
+/// Actions on volumes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VolumeCommand {
     /// List all volumes
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard volume list")]
     List(ListOptions),
-    /// Make a volume in a pool, or one of a file, of memory or of nothing
+    /// Create a volume in a pool, or one backed by a file, by memory or by nothing
     #[command(after_help = "Example:
   blockyard volume create tank/vm1 100GiB
   blockyard volume create tank/dev 2TiB --thin --zero-detection
@@ -20,61 +20,61 @@ pub(crate) enum VolumeCommand {
   blockyard volume create image --file /srv/image.raw
   blockyard volume create scratch 1GiB --ram")]
     Create {
-        /// POOL/VOLUME, or a bare name together with --file, --ram or --null
+        /// Name of the volume as POOL/VOLUME, or without a pool together with --file, --ram or --null
         name: VolumeName,
-        /// Its size, such as 100GiB (2^30 bytes each), 1.5TiB or 100GB (10^9)
+        /// Size of the volume, such as 100GiB (2^30 bytes each), 1.5TiB or 100GB (10^9)
         size: Option<Size>,
-        /// Bytes of a logical block, 512 or 4096 [default: 512]
+        /// Set the bytes of a logical block, 512 or 4096 [default: 512]
         #[arg(long, value_name = "BYTES")]
         block_size: Option<u32>,
-        /// Take space as it is written, instead of keeping all of it
+        /// Allocate space when it is written (thin provisioning) instead of reserving all of it
         #[arg(long)]
         thin: bool,
-        /// The unit in which space is given and shared, 16KiB to 1MiB [default: 64KiB]
+        /// Set the unit of allocation and of sharing, 16KiB to 1MiB [default: 64KiB]
         #[arg(long, value_name = "SIZE")]
         granule: Option<Size>,
-        /// Let whole granules of zeros take no space
+        /// Do not allocate granules that hold only zeros
         #[arg(long)]
         zero_detection: bool,
-        /// Encrypt what it holds on the disks, with its snapshots and clones (AES-256-XTS); hosts may then erase it by its key
+        /// Encrypt the data on the disks, with snapshots and clones (AES-256-XTS); hosts may then erase it by its key
         #[arg(long)]
         encrypted: bool,
-        /// Bytes in one disk group before the next group's turn: a volume without a map, for which there are no snapshots
+        /// Set the bytes in one disk group before the next: a volume without a map, which cannot have snapshots
         #[arg(long, value_name = "SIZE")]
         stripe_unit: Option<Size>,
-        /// Use this file or block device; a file that is not there is made
+        /// Back the volume by this file or block device; a missing file is created
         #[arg(long, value_name = "PATH", conflicts_with_all = ["ram", "null"])]
         file: Option<PathBuf>,
-        /// Use memory: gone with the daemon
+        /// Back the volume by memory: its data is lost when the daemon ends
         #[arg(long, conflicts_with = "null")]
         ram: bool,
-        /// Use nothing: writes are forgotten, to measure everything else
+        /// Back the volume by nothing: writes are discarded, to measure everything else
         #[arg(long)]
         null: bool,
     },
-    /// Show a volume: what it takes, and what hosts do with it
+    /// Show a volume: space used and activity of hosts
     #[command(after_help = "Example:\n  blockyard volume show tank/vm1")]
     Show {
-        /// Which
+        /// Name of the volume
         name: VolumeName,
     },
-    /// Make a volume of a snapshot, which shares with it what it does not change
+    /// Create a volume from a snapshot, sharing the blocks that it does not change
     #[command(after_help = "Example:
   blockyard volume clone tank/vm1@monday tank/test
   blockyard present tank/test lab")]
     Clone {
-        /// Of which snapshot, as POOL/VOLUME@NAME
+        /// Name of the snapshot, as POOL/VOLUME@NAME
         snapshot: SnapshotName,
-        /// Its name, in the same pool
+        /// Name of the volume, in the same pool
         name: VolumeName,
-        /// Keep space for all of it, so that no write is ever refused
+        /// Reserve space for the whole volume, so that no write fails for lack of space
         #[arg(long)]
         thick: bool,
-        /// Let whole granules of zeros take no space
+        /// Do not allocate granules that hold only zeros
         #[arg(long)]
         zero_detection: bool,
     },
-    /// Copy all that a volume shows now, or a snapshot, to a new volume of any pool, while hosts go on
+    /// Copy a volume as it is now, or a snapshot, to a new volume of any pool, while hosts stay online
     #[command(after_help = "Example:
   blockyard volume copy tank/vm1 fast
   blockyard volume copy tank/vm1@monday tank --name vm1-monday --wait
@@ -84,43 +84,43 @@ Of a volume that is in use, the copy is of one instant: that at which the comman
 none in the copy. The copy is listed as copying and can be used when it is whole. It continues after a restart or a
 crash, when both pools are open.")]
     Copy {
-        /// POOL/VOLUME, or POOL/VOLUME@SNAPSHOT
+        /// Source of the copy: POOL/VOLUME, or POOL/VOLUME@SNAPSHOT
         source: CopySource,
-        /// The pool to copy it to
+        /// Name of the destination pool
         pool: Name,
-        /// What to call the copy [default: as the source]
+        /// Set the name of the copy [default: the source's name]
         #[arg(long)]
         name: Option<Name>,
-        /// Return only when the copy is whole; exit code 1 when it could not be made
+        /// Return only when the copy is complete; exit with code 1 if it failed
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         patience: PatienceOptions,
     },
-    /// End a copy that runs; what it has made is gone
+    /// Cancel a running copy and delete its destination
     #[command(after_help = "Example:\n  blockyard volume cancel-copy fast/vm1")]
     CancelCopy {
-        /// The volume that is copied to
+        /// Name of the destination volume
         name: VolumeName,
     },
-    /// Roll a volume back to one of its snapshots; what was written since is lost
+    /// Roll a volume back to one of its snapshots; later writes are lost
     #[command(after_help = "Example:
   blockyard volume rollback tank/vm1@monday --yes
   blockyard volume rollback tank/vm1 monday --yes --force")]
     Rollback {
-        /// The volume; the name of the snapshot may follow behind an @
+        /// Name of the volume; the name of the snapshot may follow an @
         #[arg(value_name = "VOLUME[@SNAPSHOT]")]
         name: VolumeAt,
-        /// Name of the snapshot, unless it stands behind the volume
+        /// Name of the snapshot, unless it follows the volume
         snapshot: Option<Name>,
-        /// Also while sessions use the volume, whose hosts may have cached what is gone then
+        /// Roll back even while sessions use the volume, whose hosts may have cached data that is lost then
         #[arg(long)]
         force: bool,
-        /// Do not ask for the name to be typed
+        /// Do not ask for confirmation by typing the name
         #[arg(long)]
         yes: bool,
     },
-    /// Show which hosts have reserved a volume or are registered to share it, or take it all back
+    /// Show the reservations and registrations of hosts on a volume, or clear them
     #[command(after_help = "Example:
   blockyard volume reservations tank/shared
   blockyard volume reservations tank/shared --clear --yes
@@ -128,16 +128,16 @@ crash, when both pools are open.")]
 Hosts in a cluster shut each other out of a shared volume by reserving it. --clear is for what nobody is left to release:
 hosts that are still there are told, and must register again.")]
     Reservations {
-        /// Which
+        /// Name of the volume
         name: VolumeName,
-        /// Take back every reservation and registration
+        /// Clear all reservations and registrations
         #[arg(long)]
         clear: bool,
-        /// Do not ask for the name to be typed
+        /// Do not ask for confirmation by typing the name
         #[arg(long, requires = "clear")]
         yes: bool,
     },
-    /// Set how a volume is cached and how fast it may be, while it is in use; without settings show them
+    /// Set the cache and QoS settings of a volume while it is online; without settings, show them
     #[command(after_help = "Example:
   blockyard volume set tank/vm1 --cache-share 400 --read-ahead 1MiB
   blockyard volume set tank/backup --bandwidth 100MiB/s --cache-share 0
@@ -147,20 +147,20 @@ hosts that are still there are told, and must register again.")]
 
 With back-volatile a power cut loses what was written and not flushed, as with the cache of a disk.")]
     Set {
-        /// Which
+        /// Name of the volume
         name: VolumeName,
         #[command(flatten)]
         settings: VolumeSettingOptions,
     },
-    /// Grow a volume while it is in use
+    /// Grow a volume while it is online
     #[command(after_help = "Example:\n  blockyard volume resize tank/vm1 200GiB")]
     Resize {
-        /// Which
+        /// Name of the volume
         name: VolumeName,
-        /// Its new size
+        /// New size of the volume
         size: Size,
     },
-    /// Show how long the commands of hosts take, for each operation, since the volume was opened
+    /// Show the latency of host commands by operation, since the volume was opened
     #[command(
         after_help = "From when all of a command is there to its answer. Each time is at most an eighth more than it was.
 
@@ -168,12 +168,13 @@ Example:
   blockyard volume latency tank/vm1"
     )]
     Latency {
-        /// Which
+        /// Name of the volume
         name: VolumeName,
         #[command(flatten)]
         list: ListOptions,
     },
-    /// Keep which commands hosts send to a volume, and when, for `blockyard lab replay`; without options show whether that is on
+    /// Record the commands that hosts send to a volume, with their times, for `blockyard lab replay`; without options,
+    /// show the state of the trace
     #[command(
         after_help = "Kept are the last commands that have ended: when each began, how long it took, its CDB, which session sent it, its status
 and how much it moved. Nothing of what hosts read or write is kept. The file is for its owner alone.
@@ -186,120 +187,121 @@ Example:
   blockyard volume trace tank/db --stop"
     )]
     Trace {
-        /// Which
+        /// Name of the volume
         name: VolumeName,
-        /// Keep them from now on
+        /// Start recording
         #[arg(long, conflicts_with_all = ["out", "stop"])]
         start: bool,
-        /// How many, of 56 bytes of memory each [default: 65536]
+        /// Set the number of commands kept, 56 bytes of memory each [default: 65536]
         #[arg(long, value_name = "N", requires = "start")]
         commands: Option<u32>,
-        /// Write what is kept to this new file; - for standard output
+        /// Write the recorded commands to this new file; - for standard output
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
-        /// Keep none any more, and forget those that are kept
+        /// Stop recording and discard the recorded commands
         #[arg(long)]
         stop: bool,
     },
-    /// Delete a volume and everything on it
+    /// Delete a volume and all of its data
     #[command(after_help = "Example:\n  blockyard volume delete tank/vm1 --yes")]
     Delete {
-        /// Which
+        /// Name of the volume
         name: VolumeName,
-        /// Delete it with its presentations, though sessions lose access to it
+        /// Delete the volume with its presentations, even if sessions lose access to it
         #[arg(long)]
         force: bool,
-        /// Do not ask for the name to be typed
+        /// Do not ask for confirmation by typing the name
         #[arg(long)]
         yes: bool,
     },
 }
 
-/// What can be set for a volume.
+/// Settings of a volume.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct VolumeSettingOptions {
-    /// When a write is acknowledged: through (on the disks), back (in the log device), back-volatile (in memory)
+    /// Set when a write is acknowledged: through (on the disks), back (in the log device), back-volatile (in memory)
     #[arg(long, value_name = "POLICY")]
     pub write_policy: Option<String>,
-    /// Its part of the read cache, against the 100 of other volumes; 0 for none
+    /// Set the share of the read cache, relative to the 100 of other volumes; 0 disables caching
     #[arg(long, value_name = "N")]
     pub cache_share: Option<String>,
-    /// What to read before it is asked for: off, a size, or adaptive
+    /// Set the read-ahead (prefetch): off, a size, or adaptive
     #[arg(long, value_name = "HOW")]
     pub read_ahead: Option<String>,
-    /// At most so many commands in a second, or off
+    /// Limit the commands per second; off removes the limit
     #[arg(long, value_name = "N")]
     pub iops: Option<String>,
-    /// At most so much in a second, such as 100MiB/s, or off
+    /// Limit the bytes per second, such as 100MiB/s; off removes the limit
     #[arg(long, value_name = "RATE")]
     pub bandwidth: Option<String>,
-    /// How long a volume that was idle may be faster than that, such as 2s
+    /// Set the time for which a volume that was idle may exceed these limits, such as 2s
     #[arg(long, value_name = "SPAN")]
     pub burst: Option<String>,
-    /// At least so many commands in a second, before other volumes get more than their own, or off
+    /// Guarantee this many commands per second before other volumes exceed their own guarantee; off removes it
     #[arg(long, value_name = "N")]
     pub guarantee_iops: Option<String>,
-    /// Its part when volumes compete, against the 100 of others
+    /// Set the QoS weight of the volume, relative to the 100 of other volumes
     #[arg(long, value_name = "N")]
     pub priority: Option<String>,
-    /// Whether hosts may eject its medium and load it again: yes or no
+    /// Set whether hosts may eject its medium and load it again: yes or no
     #[arg(long, value_name = "YES|NO")]
     pub removable: Option<String>,
 }
 
-/// Show a volume to a host.
+/// Options of `blockyard present`.
 #[derive(Debug, Args)]
 pub(crate) struct PresentOptions {
-    /// Which volume
+    /// Name of the volume
     pub volume: VolumeName,
-    /// To which host, or group of hosts
+    /// Name of the host, or of the group of hosts
     #[arg(required_unless_present = "everyone")]
     pub host: Option<Name>,
-    /// To everyone who reaches a portal, without proof
+    /// Present the volume to every initiator that reaches a portal, without authentication
     #[arg(long, conflicts_with = "host")]
     pub everyone: bool,
-    /// One volume through each of N targets, or several (--also) shared out to them: several sessions instead of one
+    /// Spread one volume through each of N targets, or several (--also) over them: several sessions instead of one
     #[arg(long, value_name = "N", conflicts_with_all = ["lun", "target"])]
     pub spread: Option<u16>,
-    /// Another volume to spread; may be repeated
+    /// Spread another volume as well; may be repeated
     #[arg(long = "also", value_name = "VOLUME", requires = "spread")]
     pub also: Vec<VolumeName>,
-    /// LUN [default: the one that the host had for the volume, or the lowest that it had for no other]
+    /// Set the LUN [default: the one that the host had for the volume, or the lowest that it had for no other]
     #[arg(long, value_name = "N")]
     pub lun: Option<u16>,
-    /// Take this LUN though the host had another volume under it: a host that still has that open writes into this one
+    /// Use this LUN even if the host had another volume under it: a host that still has that one open writes into this
+    /// one
     #[arg(long, requires = "lun")]
     pub force: bool,
-    /// Through which target [default: the first one]
+    /// Set the target [default: the first one]
     #[arg(long, value_name = "NAME")]
     pub target: Option<Name>,
-    /// The host may not write
+    /// Deny writes of the host
     #[arg(long)]
     pub read_only: bool,
-    /// Only through portals of this group; may be repeated [default: through all]
+    /// Present the volume only through portals of this group; may be repeated [default: all groups]
     #[arg(long = "group", value_name = "N")]
     pub groups: Vec<u16>,
 }
 
-/// Show a volume to a host no more.
+/// Options of `blockyard unpresent`.
 #[derive(Debug, Args)]
 pub(crate) struct UnpresentOptions {
-    /// Which volume
+    /// Name of the volume
     pub volume: VolumeName,
-    /// To which host
+    /// Name of the host
     pub host: Name,
-    /// Only through this target [default: through every target]
+    /// Unmap the volume only from this target [default: every target]
     #[arg(long, value_name = "NAME")]
     pub target: Option<Name>,
-    /// Take it away though sessions lose access to it
+    /// Unmap the volume even if sessions lose access to it
     #[arg(long)]
     pub force: bool,
 }
 
-/// What can be done with presentations.
+/// Actions on presentations.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum PresentationCommand {
-    /// List who sees what
+    /// List mappings of volumes to hosts
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard presentation list")]
     List(ListOptions),
 }

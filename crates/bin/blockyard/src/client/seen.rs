@@ -1,7 +1,8 @@
-//! What a command has read before it changes something, so that the change is made to that and to nothing else.
+//! Optimistic locking of changes: a change applies only to the object that the command has read.
 //!
-//! Commands that ask for confirmation use it: between the question and the answer somebody else may have changed the thing, or made
-//! another one of the same name. The change carries the tag of what was read (`If-Match`, RFC 9110 §13.1.1); a refusal names both values.
+//! Used by commands that ask for confirmation: between question and answer another user may have changed the object, or
+//! replaced it by one of the same name. The change carries the tag of the version that was read (`If-Match`, RFC 9110
+//! §13.1.1); a refusal names both values.
 
 use super::{Answer, Client};
 use crate::failure::Failure;
@@ -10,7 +11,8 @@ use model::{Refusal, code};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What an operator sets of each noun, and which one it is. The rest moves by itself and is no change.
+/// Fields of each noun that an administrator sets, and its identity. The other fields change by themselves and do not
+/// count.
 const SET: &[(&str, &[&str])] = &[
     ("disk", &["path", "spare"]),
     ("pool", &["id", "policy"]),
@@ -18,27 +20,27 @@ const SET: &[(&str, &[&str])] = &[
     ("volume", &["id", "size", "policy"]),
 ];
 
-/// One thing as it was when it was read.
+/// Object as it was read.
 pub(crate) struct Seen {
     path: String,
     answer: Answer,
 }
 
 impl Client {
-    /// What is at `path` now.
+    /// Reads the object at `path`.
     ///
-    /// *Errors*: nothing is there, or the daemon does not answer.
+    /// *Errors*: it does not exist, or the daemon does not answer.
     pub(crate) fn look(&self, path: &str, key: &'static str) -> Result<Seen, Failure> {
         Ok(Seen { path: path.to_owned(), answer: self.get(path, key)? })
     }
 
-    /// `DELETE` of what is there, with this query; where it was seen, only as long as it is what was seen.
+    /// Sends `DELETE` for `path` with this query; if `seen` is given, only while the object is unchanged.
     pub(crate) fn delete_as_seen(&self, path: &str, query: &str, seen: Option<&Seen>) -> Result<(), Failure> {
         let sent = self.send(Method::DELETE, &format!("{path}{query}"), None, seen.and_then(Seen::tag));
         sent.map(drop).map_err(|failure| self.with_both(failure, seen))
     }
 
-    /// What `POST path` answers under `key`; where something was seen, only as long as it is that.
+    /// Sends `POST path` and returns the answer under `key`; if `seen` is given, only while the object is unchanged.
     pub(crate) fn post_as_seen(
         &self,
         path: &str,
@@ -50,12 +52,13 @@ impl Client {
         sent.map(|said| said.under(key)).map_err(|failure| self.with_both(failure, seen))
     }
 
-    /// The failure; where what was seen has changed, with what it was and what it is.
+    /// Extends the failure by the old and the new values, if the object has changed.
     fn with_both(&self, failure: Failure, seen: Option<&Seen>) -> Failure {
         let (Failure::Refused(refusal), Some(seen)) = (&failure, seen) else { return failure };
         if refusal.code != code::CHANGED_SINCE {
             return failure;
         }
+        // The object may be gone by now; the refusal is then the best description.
         let Ok(now) = self.get(&seen.path, seen.answer.key) else { return failure };
         let both = differences(&set_of(&seen.answer), &set_of(&now));
         if both.is_empty() {
@@ -72,18 +75,19 @@ impl Seen {
     }
 }
 
-/// What is set of the thing in the answer.
+/// Returns the fields of the object that an administrator sets.
 fn set_of(answer: &Answer) -> Value {
     let keys = SET.iter().find(|(noun, _)| *noun == answer.key).map_or(&[][..], |(_, keys)| keys);
     let thing = &answer.whole[answer.key];
     Value::Object(keys.iter().map(|key| ((*key).to_owned(), thing[key].clone())).collect::<Map<_, _>>())
 }
 
-/// For each value that is not what it was, a clause that says so: `size was 33554432 and is 67108864`.
+/// Describes each value that has changed: `size was 33554432 and is 67108864`.
 fn differences(was: &Value, is: &Value) -> Vec<String> {
     fn compare(path: &str, was: &Value, is: &Value, told: &mut Vec<String>) {
         match (was, is) {
             (Value::Object(before), Value::Object(after)) => {
+                // Keys of both sides, each once: a field may have been added or removed.
                 let keys = before.keys().chain(after.keys().filter(|key| !before.contains_key(*key)));
                 for key in keys {
                     let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
@@ -99,7 +103,7 @@ fn differences(was: &Value, is: &Value) -> Vec<String> {
     told
 }
 
-/// A value as people read it.
+/// Formats a value for people.
 fn said(value: &Value) -> String {
     match value {
         Value::Null => "off".to_owned(),

@@ -1,4 +1,4 @@
-//! The ways to a daemon: its socket here, or HTTPS from elsewhere.
+//! Transports to the daemon: its local socket, or HTTPS to a remote array.
 
 use crate::args::Global;
 use crate::config::default_socket;
@@ -15,20 +15,20 @@ use tokio::net::UnixStream;
 use trust::{Line, Trust};
 use zeroize::Zeroizing;
 
-/// How long an array elsewhere may take to answer a connection.
+/// Timeout of the connection to a remote array.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Longer than any token.
+/// Limit of the token file in bytes, longer than any token.
 const TOKEN_BYTES_MAX: u64 = 4096;
 
-/// Where the daemon is.
+/// Endpoint of the daemon.
 pub(super) enum Way {
-    /// On this machine.
+    /// Socket on this machine.
     Socket(PathBuf),
-    /// Elsewhere.
+    /// Remote array over HTTPS.
     Remote(Box<Remote>),
 }
 
-/// An array elsewhere, and what we prove to it.
+/// Remote array, with the trust and the token for it.
 pub(super) struct Remote {
     url: String,
     host: String,
@@ -38,8 +38,9 @@ pub(super) struct Remote {
 }
 
 impl Way {
-    /// The way that the command line asks for, else the environment, else the usual socket.
+    /// Returns the endpoint of the command line, else of the environment, else the default socket.
     pub(super) fn of(global: &Global) -> Result<Self, Failure> {
+        // `--socket` on the command line overrides `BLOCKYARD_URL` of the environment.
         let url = global.url.clone().or_else(|| variable("BLOCKYARD_URL").filter(|_| global.socket.is_none()));
         let Some(url) = url else {
             return Ok(Self::Socket(global.socket.clone().unwrap_or_else(default_socket)));
@@ -57,13 +58,14 @@ impl Way {
             (_, Some(file)) => Trust::Authority(file.clone()),
             (None, None) => Trust::System,
         };
-        // What cannot be believed is told before anything is asked.
+        // A trust setting that cannot work is reported before anything is sent.
+        // The token must not be sent before the server is authenticated, so trust is settled first.
         trust.client()?;
         let token = token(global.token_file.as_deref())?;
         Ok(Self::Remote(Box::new(Remote { port: parsed.port_u16().unwrap_or(443), url, host, trust, token })))
     }
 
-    /// The answer to a request, before its body has come.
+    /// Sends a request and returns the response before its body has arrived.
     pub(super) async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
         match self {
             Self::Socket(socket) => {
@@ -75,6 +77,7 @@ impl Way {
                 let bearer = format!("Bearer {}", *remote.token);
                 let mut bearer =
                     hyper::header::HeaderValue::from_str(&bearer).map_err(|_| no_token("it has odd characters"))?;
+                // Debug output of headers must not contain the token.
                 bearer.set_sensitive(true);
                 headers.insert("authorization", bearer);
                 let host = if remote.host.contains(':') { format!("[{}]", remote.host) } else { remote.host.clone() };
@@ -86,7 +89,7 @@ impl Way {
         }
     }
 
-    /// The process that answers; none where nobody does, or elsewhere.
+    /// Returns the process ID of the daemon; none if it does not answer, or is remote.
     pub(super) async fn pid(&self) -> Option<u32> {
         let Self::Socket(socket) = self else { return None };
         let peer = UnixStream::connect(socket).await.ok()?.peer_cred().ok()?;
@@ -117,7 +120,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// What is proven: from a file, from standard input, or from the environment.
+/// Reads the token from a file, from standard input, or from the environment.
 fn token(file: Option<&Path>) -> Result<Zeroizing<String>, Failure> {
     let mut text = Zeroizing::new(String::new());
     match file {

@@ -1,4 +1,4 @@
-//! `blockyard alert …`
+//! Commands `blockyard alert …`.
 
 use super::{Desk, joined, or_dash};
 use crate::args::{AlertCommand, ListOptions, ReceiverOptions};
@@ -48,6 +48,8 @@ fn path_of(name: &Name) -> String {
 
 fn asked(how: ReceiverOptions) -> Result<SetReceiver, Failure> {
     let ReceiverOptions { mail, smtp, from, tls, user, password_file, webhook, form, secret_file, .. } = how;
+    // A secret in the environment belongs to the user name or the URL that it was set for, so it is read only together
+    // with that.
     let variable = |is_wanted: bool, name: &'static str| if is_wanted { name } else { "" };
     let password = secret::read(password_file.as_deref(), variable(user.is_some(), "BLOCKYARD_SMTP_PASSWORD"), false)?;
     let signing = variable(webhook.is_some(), "BLOCKYARD_WEBHOOK_SECRET");

@@ -1,4 +1,4 @@
-//! `blockyard audit …`
+//! Commands `blockyard audit …`.
 
 use super::new_file::NewFile;
 use super::{Desk, or_dash};
@@ -54,13 +54,14 @@ fn list(desk: &Desk, query: &str) -> Result<(), Failure> {
     )
 }
 
-/// `201`, `409 BY-1203`, or that there is none.
+/// Formats the result: `201`, `409 BY-1203`, or a note that there is none.
+// A record is written before the call runs; without a status the call is running, or the daemon ended during it.
 fn result(record: &AuditRecord) -> String {
     let Some(status) = record.status else { return "running or cut short".to_owned() };
     record.code.as_ref().map_or(status.to_string(), |code| format!("{status} {code}"))
 }
 
-/// `size 8388608 → 16777216`, for each value that was changed.
+/// Lists the changed values: `size 8388608 → 16777216`.
 fn what_changed(changed: &Value) -> String {
     let Some(all) = changed.as_object().filter(|all| !all.is_empty()) else { return "-".to_owned() };
     let side = |value: Option<&Value>| value.map_or_else(|| "-".to_owned(), ToString::to_string);

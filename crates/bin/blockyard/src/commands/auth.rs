@@ -1,4 +1,4 @@
-//! `blockyard auth …`
+//! Commands `blockyard auth …`.
 
 use super::{Desk, hosts};
 use crate::args::AuthCommand;

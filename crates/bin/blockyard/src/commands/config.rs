@@ -1,4 +1,4 @@
-//! `blockyard export`, `diff`, `apply` and `config`: the array as a document.
+//! Commands `blockyard export`, `diff`, `apply` and `config`: the configuration of the array as a document.
 
 use super::Desk;
 use crate::args::{ApplyOptions, ConfigCommand, DiffOptions, DocumentOptions};
@@ -13,10 +13,10 @@ use model::{ConfigVersion, Refusal, code};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How many things that a document does not name are named on a terminal.
+/// Limit of objects missing in the document that are listed on a terminal.
 const KEPT_SHOWN: usize = 20;
 
-/// The array is printed as a document: TOML, or JSON when that is asked for.
+/// Prints the configuration as a document, in TOML or in JSON.
 pub(super) fn export(desk: &Desk) -> Result<(), Failure> {
     let answer = desk.client.get("/config", "config")?;
     let document: Document = answer.decode()?;
@@ -24,7 +24,7 @@ pub(super) fn export(desk: &Desk) -> Result<(), Failure> {
     put(&text)
 }
 
-/// What would change is printed, a line each.
+/// Prints the changes that a document would make, one per line.
 pub(super) fn diff(desk: &Desk, options: &DiffOptions) -> Result<(), Failure> {
     let (plan, answer) = plan(desk, &request(&options.document)?)?;
     if desk.out.is_json() {
@@ -35,7 +35,10 @@ pub(super) fn diff(desk: &Desk, options: &DiffOptions) -> Result<(), Failure> {
     if options.exit_code && !plan.steps.is_empty() { Err(Failure::Pending) } else { Ok(()) }
 }
 
-/// The array is what the document says.
+/// Applies a document.
+///
+/// The plan is shown and confirmed first. Its fingerprint goes along with the request, so that the daemon refuses it if
+/// the array has changed since.
 pub(super) fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
     let mut request = request(&options.document)?;
     let (plan, planned) = plan(desk, &request)?;
@@ -45,6 +48,7 @@ pub(super) fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
     if !desk.out.is_json() && !desk.out.is_quiet() {
         show(desk, &plan)?;
     }
+    // Permission to disrupt hosts is stronger than `--yes`, so no question follows it.
     let allow_disruption = options.disruption.allow_disruption;
     admit(&plan.steps, plan.sessions, options.yes || allow_disruption)?;
     request.allow_disruption = allow_disruption;
@@ -52,6 +56,7 @@ pub(super) fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
     request.initiators = options.initiators;
     request.within = options.within;
     let sent = desk.client.post("/config/apply", &request, "applied");
+    // The plan is computed again without the fingerprint, to show what differs from the one that was confirmed.
     let answer = sent.map_err(|failure| {
         with_both(failure, &plan.steps, || {
             request.fingerprint = None;
@@ -62,7 +67,7 @@ pub(super) fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
     desk.out.done(&answer, &format!("{} applied", steps(applied.steps.len())))
 }
 
-/// Earlier configurations are printed, or one is restored.
+/// Lists earlier configurations, or restores one.
 pub(super) fn run(desk: &Desk, command: &ConfigCommand) -> Result<(), Failure> {
     match *command {
         ConfigCommand::List => list(desk),
@@ -95,12 +100,13 @@ fn restore(desk: &Desk, version: ConfigVersion, yes: bool, mut request: RestoreC
         Ok(configs.into_iter().find(|config| config.version == version.0))
     };
     let mut shown = Vec::new();
-    // One that is not kept is refused by the daemon.
+    // A configuration that is no longer kept is refused by the daemon itself.
     if let Some(config) = past()? {
         if !desk.out.is_json() && !desk.out.is_quiet() {
             put(&config.steps.iter().map(|step| format!("{step}\n")).collect::<String>())?;
         }
         admit(&config.steps, config.sessions, yes || request.allow_disruption)?;
+        // The fingerprint binds the restore to the steps shown; the daemon may send none.
         request.fingerprint = Some(config.fingerprint).filter(|fingerprint| !fingerprint.is_empty());
         shown = config.steps;
     }
@@ -110,7 +116,7 @@ fn restore(desk: &Desk, version: ConfigVersion, yes: bool, mut request: RestoreC
     desk.out.done(&answer, &format!("everybody sees what they saw in configuration {}", version.0))
 }
 
-/// The failure; where the array has changed since these steps were shown, with those that are others `now`.
+/// Extends the failure by the steps that differ between those `shown` and those of `now`, if the array has changed.
 fn with_both(failure: Failure, shown: &[Step], now: impl FnOnce() -> Result<Vec<Step>, Failure>) -> Failure {
     let Failure::Refused(refusal) = &failure else { return failure };
     if refusal.code != code::CHANGED_MEANWHILE {
@@ -129,7 +135,7 @@ fn with_both(failure: Failure, shown: &[Step], now: impl FnOnce() -> Result<Vec<
     Refusal::new(refusal.code, message, "repeat the command to see and confirm the steps as they are now").into()
 }
 
-/// Admits steps that take something from somebody only when that is wanted.
+/// Asks for confirmation if steps remove something or affect sessions.
 fn admit(steps: &[Step], sessions: u32, yes: bool) -> Result<(), Failure> {
     let removed = steps.iter().filter(|step| step.kind == StepKind::Remove).count();
     if yes || (sessions == 0 && removed == 0) {
@@ -171,9 +177,10 @@ fn steps(count: usize) -> String {
     if count == 1 { "1 step".to_owned() } else { format!("{count} steps") }
 }
 
-/// The document of the file, with the secrets that it names.
+/// Reads the document, and the secret files that it names.
 fn request(options: &DocumentOptions) -> Result<ApplyConfig, Failure> {
     let mut document = read(&options.file)?;
+    // Secret files are relative to the document, as in a repository; the daemon only gets their content.
     let folder = options.file.parent().unwrap_or(Path::new("."));
     let hosts = document.host.values_mut().flat_map(|host| [&mut host.chap, &mut host.mutual_chap]);
     let discovery = document.auth.as_mut().and_then(|auth| auth.discovery.as_mut());
@@ -192,7 +199,7 @@ fn request(options: &DocumentOptions) -> Result<ApplyConfig, Failure> {
     Ok(ApplyConfig { document, prune, reuse_luns, ..ApplyConfig::default() })
 }
 
-/// The secret of the file beside the document, where one is named.
+/// Reads the secret file of an entry, relative to `folder`, if one is named.
 fn take_secret(entry: &mut ChapEntry, folder: &Path) -> Result<(), Failure> {
     if let Some(file) = entry.secret_file.take() {
         entry.secret = secret::read(Some(&folder.join(file)), "", false)?;
@@ -207,6 +214,7 @@ fn read(file: &Path) -> Result<Document, Failure> {
         let message = format!("{shown} cannot be read: {error}");
         Refusal::new(code::DOCUMENT_INVALID, message, "name a document; blockyard export writes one")
     })?;
+    // JSON documents are objects; no TOML document begins with a brace.
     let parsed = if text.trim_start().starts_with('{') {
         serde_json::from_str(&text).map_err(|error| bounded::excerpt(&error.to_string()))
     } else {
@@ -236,7 +244,7 @@ mod tests {
     use control::config::{HostEntry, PresentEntry, VolumeEntry};
     use model::{Iqn, Name, Size, VolumeName, VolumePolicy};
 
-    /// A name of 63 letters.
+    /// Returns a name of 63 letters.
     fn long(kind: &str, number: usize) -> Name {
         format!("{kind}-{number:-<width$}", width = 62 - kind.len()).replace('-', ".").parse().expect("a name")
     }

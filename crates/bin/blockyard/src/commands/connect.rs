@@ -1,4 +1,4 @@
-//! `blockyard connect`
+//! Command `blockyard connect`: prints the commands that connect a host.
 
 use super::Desk;
 use crate::args::{ConnectOptions, System};
@@ -10,7 +10,7 @@ use control::{HostGroupReport, HostReport, PresentationReport};
 use model::{EVERYONE, Name, Refusal, code};
 use serde_json::json;
 
-/// What to do on the host is printed, step by step.
+/// Prints the steps for the host.
 pub(super) fn connect(desk: &Desk, options: &ConnectOptions) -> Result<(), Failure> {
     let view = view(desk, &options.host)?;
     match options.system {
@@ -19,7 +19,7 @@ pub(super) fn connect(desk: &Desk, options: &ConnectOptions) -> Result<(), Failu
     }
 }
 
-/// The steps of each operating system are printed, under its name.
+/// Prints the steps of every operating system, each under its name.
 fn print_all(desk: &Desk, view: &View) -> Result<(), Failure> {
     let (systems, notes) = (System::value_variants(), view.notes());
     if desk.out.is_json() {
@@ -33,7 +33,7 @@ fn print_all(desk: &Desk, view: &View) -> Result<(), Failure> {
     put(&parts.join("\n"))
 }
 
-/// What a host sees.
+/// Returns the mappings of a host.
 ///
 /// *Errors*: there is no such host, or nothing is presented to it.
 pub(super) fn view(desk: &Desk, name: &Name) -> Result<View, Failure> {
@@ -55,7 +55,7 @@ pub(super) fn view(desk: &Desk, name: &Name) -> Result<View, Failure> {
     Ok(View::new(&host.initiators, chap, &seen))
 }
 
-/// Steps are printed, and what their words in capitals stand for.
+/// Prints steps, and the explanation of the placeholders in them.
 pub(super) fn print(desk: &Desk, steps: &[Step], notes: &[&str]) -> Result<(), Failure> {
     if desk.out.is_json() {
         return put(&format!("{:#}\n", json!({ "schema": 1, "steps": steps, "notes": notes })));
@@ -63,7 +63,7 @@ pub(super) fn print(desk: &Desk, steps: &[Step], notes: &[&str]) -> Result<(), F
     put(&text(steps, notes))
 }
 
-/// Lines to type, with what they are for as comments: every shell that they are for takes it as it is.
+/// Formats commands with their purpose as comments, so that a shell accepts the whole text.
 fn text(steps: &[Step], notes: &[&str]) -> String {
     let step = |(n, step): (usize, &Step)| format!("# {}. {}\n{}\n", n + 1, step.what, step.lines.join("\n"));
     let mut parts: Vec<String> = steps.iter().enumerate().map(step).collect();

@@ -1,4 +1,4 @@
-//! `blockyard debug …`
+//! Commands `blockyard debug …`.
 
 use super::{Desk, or_dash};
 use crate::args::DebugCommand;
@@ -13,6 +13,7 @@ pub(super) fn run(desk: &Desk, command: &DebugCommand) -> Result<(), Failure> {
     let mut answer = desk.client.get("/tasks", "tasks")?;
     let mut tasks: Vec<TaskReport> = answer.decode()?;
     if let Some(span) = older {
+        // A command in both lists has waited at least as long as the interval between them.
         let before: BTreeSet<(u32, u32, u32)> = tasks.iter().map(which).collect();
         std::thread::sleep(Duration::from_millis(Span::millis(*span)));
         answer = desk.client.get("/tasks", "tasks")?;
@@ -27,7 +28,7 @@ pub(super) fn run(desk: &Desk, command: &DebugCommand) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: tasks.iter().map(row).collect() })
 }
 
-/// What tells a command from those before and after.
+/// Identity of a command: the tag and the command number together are not reused within the interval.
 fn which(task: &TaskReport) -> (u32, u32, u32) {
     (task.session, task.tag, task.cmd_sn)
 }
@@ -46,7 +47,7 @@ fn row(task: &TaskReport) -> Vec<String> {
     ]
 }
 
-/// How long it has waited; a command of less than a second is told apart from one that hangs by its milliseconds.
+/// Formats the wait. Milliseconds below one second tell a slow command from one that hangs.
 fn age(waited_ms: u64) -> String {
     match waited_ms {
         0..1_000 => format!("{waited_ms} ms"),
@@ -55,7 +56,7 @@ fn age(waited_ms: u64) -> String {
     }
 }
 
-/// The command, where it is one that often waits.
+/// Names the operation codes that often wait; others are printed in hexadecimal.
 fn named(operation_code: u8) -> String {
     let name = match operation_code {
         0x28 => "READ (10)",

@@ -1,4 +1,4 @@
-//! `blockyard disk …`
+//! Commands `blockyard disk …`.
 
 use super::newcomers::with_disk;
 use super::{Desk, known, or_dash};
@@ -74,14 +74,14 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: disks.iter().map(row).collect() })
 }
 
-/// The path of a disk, and how many of the paths of a remote one are up.
+/// Formats the path of a disk; for a remote disk with the number of its paths that are up.
 fn reached(disk: &DiskReport) -> String {
     let Some(remote) = disk.remote.as_ref().filter(|_| disk.state != DiskState::Free) else { return disk.path.clone() };
     let up = remote.paths.iter().filter(|path| path.state == DiskPathState::Up).count();
     format!("{} ({up} of {} paths up)", disk.path, remote.paths.len())
 }
 
-/// The paths of a remote disk, one a line.
+/// Lists the paths of a remote disk, one per line.
 fn paths_of(remote: &RemoteReport) -> String {
     let line = |path: &DiskPathReport| {
         let active = if path.active { ", active" } else { "" };
@@ -104,7 +104,7 @@ fn paths_of(remote: &RemoteReport) -> String {
     remote.paths.iter().map(line).fold(login, |text, line| text + &line)
 }
 
-/// What could become a disk.
+/// Lists the block devices that could be added.
 fn find(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/block-devices", "block_devices", options, &[])?;
     let devices: Vec<BlockDeviceReport> = answer.decode()?;
@@ -125,7 +125,7 @@ fn find(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: devices.iter().map(row).collect() })
 }
 
-/// All that is known of a disk.
+/// Shows all facts about a disk.
 fn show(desk: &Desk, name: &DiskName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/disks/{name}"), "disk")?;
     if desk.out.is_json() {
@@ -160,7 +160,7 @@ fn show(desk: &Desk, name: &DiskName) -> Result<(), Failure> {
     put(&format!("disk {name}: {}\n{}{paths}", state_of(&disk), lines.collect::<String>()))
 }
 
-/// What a disk says of its health, in one line.
+/// Summarizes the health of a disk in one line.
 fn health_of(health: &DiskHealth) -> String {
     let complaints = health.complaints();
     let verdict = if complaints.is_empty() { "nothing to complain of".to_owned() } else { complaints.join(", ") };
@@ -190,7 +190,7 @@ fn locate(desk: &Desk, disk: &DiskName, light: Option<Light>, blink: Option<u64>
     desk.out.done(&answer, &text)
 }
 
-/// The state in one word; a spare is told from what is merely free.
+/// Returns the state as one word; a hot spare is distinguished from a free disk.
 fn state_of(disk: &DiskReport) -> &'static str {
     match (disk.state, &disk.spare) {
         (DiskState::Free, Some(_)) => "spare",
@@ -198,7 +198,7 @@ fn state_of(disk: &DiskReport) -> &'static str {
     }
 }
 
-/// The pool that uses the disk, or that it is a spare for; in brackets the one that its label names and that does not use it now.
+/// Returns the pool of the disk or of the spare; in parentheses, the pool of a label that is not in use.
 fn pool_of(disk: &DiskReport) -> String {
     if let Some(spare) = &disk.spare {
         return or_dash(spare.pool.as_ref());
@@ -209,7 +209,7 @@ fn pool_of(disk: &DiskReport) -> String {
     }))
 }
 
-/// The request with the credentials that the options name.
+/// Adds the credentials of the options to the request.
 fn with_login(request: NewDisk, options: RemoteOptions) -> Result<NewDisk, Failure> {
     let RemoteOptions { chap_secret_file, mutual_user, mutual_secret_file, digests } = options;
     let chap =
@@ -219,7 +219,7 @@ fn with_login(request: NewDisk, options: RemoteOptions) -> Result<NewDisk, Failu
     Ok(NewDisk { chap: chap(None, own), mutual_chap: chap(mutual_user, target), digests, ..request })
 }
 
-/// Every path is a disk; `usual` is the request but for its path.
+/// Adds a disk for each path; `usual` is the request without the path.
 fn add(desk: &Desk, paths: &[PathBuf], usual: &NewDisk) -> Result<(), Failure> {
     if usual.name.is_some() && paths.len() > 1 {
         let sentence = "one --name does not fit several disks; add them one by one, or leave it out";
@@ -240,7 +240,7 @@ fn add(desk: &Desk, paths: &[PathBuf], usual: &NewDisk) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is on a disk that was just added, and what becomes of it, in words.
+/// Describes the content of a disk that was just added, and the consequence.
 fn held_by(label: &Label) -> String {
     match label {
         Label::None => String::new(),
@@ -254,9 +254,10 @@ fn held_by(label: &Label) -> String {
     }
 }
 
-/// The disk is replaced; in which pool.
+/// Replaces the disk, and returns the name of its pool.
 fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, Failure> {
     let path = format!("/disks/{disk}/replace");
+    // Read before the question: only the disk that was shown may be replaced.
     let seen = if request.confirmed { None } else { Some(desk.client.look(&format!("/disks/{disk}"), "disk")?) };
     let answer = match desk.client.post(&path, &request, "pool") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
@@ -278,7 +279,8 @@ fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, F
     Ok(pool.name)
 }
 
-/// The path from the root, since the daemon stands elsewhere. Links are kept: `/dev/disk/by-id` is the better name.
+/// Returns the absolute path, since the daemon has another working directory. Symbolic links are kept:
+/// `/dev/disk/by-id` is the more stable name.
 pub(super) fn absolute(path: &Path) -> Result<String, Failure> {
     if let Some(address) = path.to_str().filter(|text| RemoteAddress::is_remote(text)) {
         return Ok(address.to_owned());
@@ -289,6 +291,7 @@ pub(super) fn absolute(path: &Path) -> Result<String, Failure> {
     };
     let absolute = std::path::absolute(path).map_err(|error| wrong(&error.to_string()))?;
     let mut clean = PathBuf::new();
+    // `..` is resolved lexically: the privileged helper refuses paths that contain it.
     for part in absolute.components() {
         if part == std::path::Component::ParentDir {
             clean.pop();

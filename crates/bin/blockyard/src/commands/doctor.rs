@@ -1,4 +1,4 @@
-//! `blockyard doctor`: looks at the daemon, its machine and its hosts for what will hurt, and says what to do.
+//! Command `blockyard doctor`: checks the array, its host system and its clients for problems, and suggests fixes.
 
 mod array;
 mod machine;
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Rows, put};
 use model::{Finding, Grade};
 
-/// What is found, as JSON; why not, where nothing can be looked at.
+/// Returns the findings as JSON, or the failure of the check.
 pub(super) fn told(desk: &Desk) -> String {
     match look(desk, &[]) {
         Ok(findings) => format!("{:#}\n", serde_json::json!({ "schema": 1, "findings": findings })),
@@ -24,7 +24,7 @@ fn look(desk: &Desk, discover: &[String]) -> Result<Vec<Finding>, Failure> {
     Ok(findings)
 }
 
-/// Everything was looked at, and printed; a failure when something is bad.
+/// Prints the findings; fails if one of them is bad.
 pub(super) fn run(desk: &Desk, discover: &[String]) -> Result<(), Failure> {
     let findings = look(desk, discover)?;
     if desk.out.is_json() {

@@ -1,4 +1,4 @@
-//! `blockyard event …`
+//! Command `blockyard event list`.
 
 use super::Desk;
 use crate::args::{EventCommand, ListOptions, Since};
@@ -8,7 +8,7 @@ use crate::output::{Output, Rows, put};
 use model::{Event, Timestamp};
 use std::time::{Duration, SystemTime};
 
-/// How often the daemon is asked what is new.
+/// Polling interval of `--follow`.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn run(desk: &Desk, command: EventCommand) -> Result<(), Failure> {
@@ -23,10 +23,11 @@ pub(super) fn run(desk: &Desk, command: EventCommand) -> Result<(), Failure> {
         Ok::<_, Failure>((answer, events))
     };
     let (mut answer, mut events) = match limit {
+        // `--limit 0` shows only new events; the number of the last event is still needed as a start.
         0 => ask(None, ("last", "0".to_owned()))?,
         limit => ask(Some(limit), ("sort", "-number".to_owned()))?,
     };
-    // The latest came first, so that the limit leaves out the oldest.
+    // The newest came first, so that the limit omits the oldest.
     events.reverse();
     if let Some(each) = answer.whole["events"].as_array_mut() {
         each.reverse();
@@ -44,10 +45,11 @@ pub(super) fn run(desk: &Desk, command: EventCommand) -> Result<(), Failure> {
     }
 }
 
-/// The events are printed in a form that more of them can follow; the last one's number.
+/// Prints events in a form that can be continued, and returns the number of the last one.
 fn print_each(out: Output, answer: &Answer, events: &[Event], before: u64) -> Result<u64, Failure> {
     if !out.is_json() {
         print(out, answer, events)?;
+    // One object per line, since an array could never be closed.
     } else if let Some(each) = answer.whole["events"].as_array() {
         put(&each.iter().map(|event| format!("{event}\n")).collect::<String>())?;
     }
@@ -73,7 +75,7 @@ fn print(out: Output, answer: &Answer, events: &[Event]) -> Result<(), Failure> 
     out.rows(answer, &Rows { header, rows: events.iter().map(row).collect() })
 }
 
-/// The moment that is meant.
+/// Converts the start of a query to a time.
 fn moment(since: Since) -> Timestamp {
     match since {
         Since::At(time) => time,

@@ -1,4 +1,4 @@
-//! `blockyard audit forward`
+//! Command `blockyard audit forward`.
 
 use super::{Desk, or_dash};
 use crate::failure::Failure;

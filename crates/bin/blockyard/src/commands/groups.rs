@@ -1,4 +1,4 @@
-//! `blockyard group …`
+//! Commands `blockyard group …`.
 
 use super::hosts::forget_luns;
 use super::{Desk, joined};

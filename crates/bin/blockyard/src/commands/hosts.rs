@@ -1,4 +1,4 @@
-//! `blockyard host …` and `blockyard target …`
+//! Commands `blockyard host …` and `blockyard target …`.
 
 use super::{Desk, joined, or_dash};
 use crate::args::{ChapOptions, HostCommand, ListOptions, TargetCommand};
@@ -34,6 +34,7 @@ pub(super) fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
             force,
         } => {
             let (chap, mutual_chap) = both(chap)?;
+            // An empty list removes the limit; no list leaves it as it is.
             let networks = (anywhere || !networks.is_empty()).then_some(networks);
             let no_mutual_chap = no_mutual;
             let change = HostChange {
@@ -62,7 +63,7 @@ pub(super) fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
     }
 }
 
-/// The LUN numbers that a host or a group had are forgotten.
+/// Releases the former LUN numbers of a host or of a group.
 pub(super) fn forget_luns(desk: &Desk, noun: &str, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.delete_for(&format!("/{noun}/{name}/luns"), "former_luns")?;
     let forgotten: Vec<FormerLun> = answer.decode()?;
@@ -70,10 +71,11 @@ pub(super) fn forget_luns(desk: &Desk, noun: &str, name: &Name) -> Result<(), Fa
     desk.out.done(&answer, &format!("{} {numbers} of {name} forgotten: other volumes may get them", forgotten.len()))
 }
 
-/// What the initiator proves, and what we prove.
+/// Returns the CHAP credentials of the initiator and of this node.
 pub(super) fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewChap>), Failure> {
     let ChapOptions { chap_user, chap_secret_file, chap, mutual_user, mutual_secret_file, mutual, encoded } = options;
     let from_input = [&chap_secret_file, &mutual_secret_file].map(|file| file.as_deref() == Some(Path::new("-")));
+    // Standard input can be read only once.
     if from_input == [true, true] {
         let sentence = "standard input cannot hold both secrets; put one of them into a file";
         return Err(Failure::Usage(sentence.to_owned()));
@@ -130,6 +132,7 @@ fn explain(desk: &Desk, host: &Name, volume: &VolumeName) -> Result<(), Failure>
         (false, _) => ("does not see", ""),
     };
     desk.out.done(&answer, &format!("host {host} {how} volume {volume}{but}:{points}"))?;
+    // The exit code lets scripts test whether the host can use the volume.
     if told.sees && !is_stopped { Ok(()) } else { Err(Failure::Said) }
 }
 

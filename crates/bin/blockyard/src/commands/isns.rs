@@ -1,4 +1,4 @@
-//! `blockyard isns …`
+//! Commands `blockyard isns …`.
 
 use super::{Desk, joined, or_dash};
 use crate::args::IsnsCommand;

@@ -1,4 +1,4 @@
-//! How long commands took, as a table.
+//! Latency tables of commands.
 
 use super::Desk;
 use crate::args::ListOptions;
@@ -6,14 +6,14 @@ use crate::failure::Failure;
 use crate::output::Rows;
 use model::{LatencyReport, VolumeName};
 
-/// `blockyard volume latency`
+/// Prints the latencies of a volume (`blockyard volume latency`).
 pub(super) fn of_volume(desk: &Desk, name: &VolumeName, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list(&format!("/latencies/{name}"), "latencies", options, &[])?;
     let latencies: Vec<LatencyReport> = answer.decode()?;
     desk.out.rows(&answer, &rows(&latencies))
 }
 
-/// One row for each operation.
+/// Returns a row for each operation.
 pub(super) fn rows(latencies: &[LatencyReport]) -> Rows {
     let row = |one: &LatencyReport| {
         let times = [one.p50_us, one.p99_us, one.p999_us, one.longest_us].map(time);

@@ -1,4 +1,4 @@
-//! `blockyard log`: what the daemon said last.
+//! Command `blockyard log`: prints the last lines of the daemon's log.
 
 use super::Desk;
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ pub(super) fn run(desk: &Desk, limit: u16) -> Result<(), Failure> {
     put(&text(&log))
 }
 
-/// The lines as they were written.
+/// Joins the lines unchanged.
 pub(super) fn text(log: &DaemonLog) -> String {
     log.lines.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -1,4 +1,4 @@
-//! A file that a command writes as it comes from the daemon.
+//! Output file of a command that receives its content from the daemon.
 
 use crate::failure::Failure;
 use model::{Refusal, code};
@@ -7,28 +7,29 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// A new file, or standard output. It is there when the first bytes are: what is refused leaves none.
+/// New file, or standard output. Created with the first bytes, so that a refused request leaves no file.
 pub(super) struct NewFile<'a> {
     path: &'a Path,
     out: Option<Box<dyn Write>>,
 }
 
 impl<'a> NewFile<'a> {
-    /// The file `path`; `-` is standard output.
+    /// Names the file; `-` is standard output.
     pub(super) fn at(path: &'a Path) -> Self {
         Self { path, out: None }
     }
 
-    /// True when what is written goes to standard output.
+    /// Returns true for standard output.
     pub(super) fn is_stdout(&self) -> bool {
         self.path == Path::new("-")
     }
 
-    /// The bytes are in the file.
+    /// Appends bytes, creating the file first.
     ///
-    /// *Errors*: it is there already, it cannot be made, or it has no room.
+    /// *Errors*: the file exists, cannot be created, or there is no space.
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.out.is_none() {
+            // Readable only by its owner: a recording holds the data of hosts, a key file a key.
             let file = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path);
             self.out =
                 Some(if self.is_stdout() { Box::new(io::stdout()) as Box<dyn Write> } else { Box::new(file()?) });
@@ -36,7 +37,8 @@ impl<'a> NewFile<'a> {
         self.out.as_mut().map_or(Ok(()), |out| out.write_all(bytes).and_then(|()| out.flush()))
     }
 
-    /// True when all of it is `saved`, and false when a reader of standard output did not want the rest.
+    /// Converts the result of saving: true if everything was written, false if a reader of standard output closed the
+    /// pipe.
     pub(super) fn is_saved(&self, saved: io::Result<()>) -> Result<bool, Failure> {
         match saved {
             Ok(()) => Ok(true),

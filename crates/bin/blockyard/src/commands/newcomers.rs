@@ -1,4 +1,4 @@
-//! Disks that the array does not know yet, named by their paths.
+//! Disks named by their paths that the array does not know yet.
 
 use super::Desk;
 use super::disks::absolute;
@@ -8,9 +8,10 @@ use control::request::NewDisk;
 use model::{DiskName, DiskReport, Refusal, code};
 use std::path::{Path, PathBuf};
 
-/// Does `what` with the disks. Those that the array does not know yet are added before, with `force` also when they are not empty, and forgotten again when it is refused.
+/// Runs `what` with the disks. Unknown disks are added first, with `force` also if they are not empty, and removed
+/// again if `what` fails.
 ///
-/// *Errors*: a disk is named twice, cannot be added, or what `what` says.
+/// *Errors*: a disk is named twice, cannot be added, or the error of `what`.
 pub(super) fn with_disks<T>(
     desk: &Desk,
     given: &[DiskGiven],
@@ -32,15 +33,16 @@ pub(super) fn with_disks<T>(
     });
     let mut names = called.iter().map(|(name, _)| name.clone());
     let disks = given.iter().filter_map(|disk| disk.name().cloned().or_else(|| names.next())).collect();
+    // If adding one of them fails, those added before it are removed as well.
     let done = ready.and_then(|()| what(disks));
     if done.is_err() {
-        // What was refused matters more than a disk that stays known.
+        // The original failure matters more than a disk that stays registered.
         added.iter().for_each(|name| drop(desk.client.delete(&format!("/disks/{name}"))));
     }
     done
 }
 
-/// As [`with_disks`], with one.
+/// Runs `what` like [`with_disks`], with one disk.
 pub(super) fn with_disk<T>(
     desk: &Desk,
     given: &DiskGiven,
@@ -50,9 +52,10 @@ pub(super) fn with_disk<T>(
     with_disks(desk, std::slice::from_ref(given), force, |mut disks| what(disks.pop().expect("as many as were given")))
 }
 
-/// The name of each disk, and its path from the root: the name that it has, or the end of its path, or the next number.
+/// Returns a name and the absolute path for each disk: its registered name, else the end of its path, else the next
+/// number.
 ///
-/// *Errors*: one is named twice.
+/// *Errors*: a disk is named twice.
 pub(super) fn named(paths: &[PathBuf], known: &[DiskReport]) -> Result<Vec<(DiskName, String)>, Failure> {
     let mut named: Vec<(DiskName, String)> = Vec::new();
     for path in paths {

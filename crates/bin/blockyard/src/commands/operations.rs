@@ -1,4 +1,4 @@
-//! `blockyard operation …`
+//! Commands `blockyard operation …`.
 
 use super::{Desk, or_dash};
 use crate::args::{ListOptions, OperationCommand};
@@ -49,11 +49,12 @@ fn show(desk: &Desk, id: &OperationId) -> Result<(), Failure> {
     desk.out.done(&answer, &told(&operation))
 }
 
-/// Waits until it is not under way; a line for each step of ten percent on stderr.
+/// Waits until the operation has finished; prints a line to stderr for every ten percent.
 pub(super) fn follow(client: &Client, id: &OperationId, shown: bool, patience: Patience) -> Result<(), Failure> {
     let mut last = None;
     loop {
         let operations: Vec<OperationReport> = client.get("/operations", "operations")?.decode()?;
+        // The daemon lists only operations that have not finished.
         let Some(operation) = operations.into_iter().find(|operation| operation.id == *id) else { return Ok(()) };
         let step = operation.percent.map(|percent| percent / 10);
         if shown && last != Some(step) {
@@ -64,7 +65,7 @@ pub(super) fn follow(client: &Client, id: &OperationId, shown: bool, patience: P
     }
 }
 
-/// `the scrub of pool tank: running 12 %, 1.2 GiB of …`
+/// Describes an operation: `the scrub of pool tank: running 12 %, 1.2 GiB of …`.
 fn told(operation: &OperationReport) -> String {
     let state = if operation.is_running { "running" } else { "waiting" };
     let progress = operation.progress.map(|progress| sentence(state, &progress));

@@ -1,4 +1,4 @@
-//! `blockyard pool …`
+//! Commands `blockyard pool …`.
 
 mod care;
 mod check;
@@ -30,6 +30,7 @@ pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
                 desk.client.post("/pools", &NewPool { name, groups, force, spares, spread: spread.is_some() }, "pool")
             })?;
             let pool: PoolReport = answer.decode()?;
+            // A layout that does not survive the loss of an enclosure is allowed, but must not go unnoticed.
             desk.out.done(&answer, &created(&pool, level, disks.len()))?;
             weak(&pool).iter().for_each(|warning| eprintln!("blockyard: {warning}"));
             Ok(())
@@ -83,7 +84,7 @@ pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     }
 }
 
-/// The pool that was found on its disks is open; where that may lose data, the operator has said so.
+/// Imports a pool; if that may lose data, after confirmation.
 fn import(desk: &Desk, name: &model::Name, request: ImportPool) -> Result<(), Failure> {
     let path = format!("{}/import", pool_path(name));
     let answer = match desk.client.post(&path, &request, "pool") {
@@ -100,7 +101,7 @@ fn import(desk: &Desk, name: &model::Name, request: ImportPool) -> Result<(), Fa
     desk.out.done(&answer, &text)
 }
 
-/// What `pool create` says when it is done, with the member size of each group.
+/// Describes the new pool, with the member size of its groups.
 fn created(pool: &PoolReport, level: Level, disks: usize) -> String {
     let sizes: BTreeSet<Size> = pool.groups.iter().map(|group| group.member_size).collect();
     let sizes: Vec<String> = sizes.into_iter().map(Size::iec).collect();
@@ -111,7 +112,7 @@ fn created(pool: &PoolReport, level: Level, disks: usize) -> String {
     )
 }
 
-/// The disks in order, shared out to `count` groups of the same size.
+/// Divides the disks in order into `count` groups of the same number.
 fn share_out(like: &NewGroup, disks: &[DiskName], count: usize) -> Result<Vec<NewGroup>, Failure> {
     if count == 0 || !disks.len().is_multiple_of(count) {
         let message = format!("{} disks cannot be shared out to {count} groups evenly", disks.len());
@@ -157,13 +158,13 @@ fn status(desk: &Desk) -> Result<StatusReport, Failure> {
     desk.client.get("/status", "status")?.decode()
 }
 
-/// What is wrong with the pool, its log, its volumes and its disks, the worst first.
+/// Returns the problems of the pool, its log, its volumes and its disks, the most severe first.
 fn concerns<'a>(status: &'a StatusReport, pool: &PoolReport) -> Vec<&'a Problem> {
     let members: Vec<&DiskName> = pool.members().filter_map(|member| member.disk.as_ref()).collect();
     status.problems.iter().filter(|problem| problem.concerns_pool(&pool.name, &members)).collect()
 }
 
-/// The pool as a drawing: its groups, its disks, its rebuild.
+/// Draws the pool: groups, disks, running work.
 fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
     let state = Problem::pool_state(pool, problems.iter().copied());
     let mut text = format!("pool {}: {state}\n", pool.name);
@@ -222,17 +223,17 @@ fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
     text
 }
 
-/// The most ranges of lost blocks that are shown.
+/// Limit of the ranges of lost blocks that are listed.
 const LOST_SHOWN: usize = 32;
 
-/// What the loss of an enclosure would do, if that is bad.
+/// Warns of enclosures whose loss the pool would not survive.
 fn weak(pool: &PoolReport) -> Option<String> {
     let weak = &pool.weak_enclosures;
     let plural = if weak.len() == 1 { "enclosure" } else { "any of the enclosures" };
     (!weak.is_empty()).then(|| format!("pool {} would not survive the loss of {plural} {}", pool.name, weak.join(", ")))
 }
 
-/// The level with what it holds and what protects it: `raid6 4+2`.
+/// Describes the layout as level, data and redundancy: `raid6 4+2`.
 fn layout(group: &GroupReport) -> String {
     let (members, level) = (group.members.len(), group.level);
     let data = level.data_members(members);
@@ -248,6 +249,7 @@ fn drawn_member(member: &MemberReport, problems: &[&Problem]) -> String {
     };
     let wrong = match member.wrong_blocks {
         0 => String::new(),
+        // Blocks of members are 4 KiB.
         n => format!(", {} not as written", Size::new(n * 4096).iec()),
     };
     let fitness = match (&member.copy, member.fitness) {

@@ -1,4 +1,4 @@
-//! `blockyard portal …`
+//! Commands `blockyard portal …`.
 
 use super::Desk;
 use crate::args::{ListOptions, PortalCommand};
@@ -103,7 +103,7 @@ fn balance(desk: &Desk, by: Option<Balance>) -> Result<(), Failure> {
     desk.out.done(&answer, &format!("sessions go to the data portal with the fewest {by} for its weight"))
 }
 
-/// `[::]`, of which nobody can tell whether it listens for hosts of IPv4 as well.
+/// Returns true for `[::]`, whose address does not show whether it accepts IPv4 as well.
 fn is_any_of_ipv6(portal: &PortalReport) -> bool {
     portal.address.is_ipv6() && portal.address.ip().is_unspecified()
 }

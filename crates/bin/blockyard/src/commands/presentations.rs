@@ -1,4 +1,4 @@
-//! `blockyard present`, `blockyard unpresent` and `blockyard presentation list`
+//! Commands `blockyard present`, `blockyard unpresent` and `blockyard presentation list`.
 
 use super::{Desk, joined, or_dash};
 use crate::args::{ListOptions, PresentOptions, UnpresentOptions};
@@ -34,7 +34,7 @@ pub(super) fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failur
         text += "warning: whoever reaches a portal sees it, and proves nothing; present it to hosts by name unless that is wanted\n";
     }
     text.extend(seen.iter().find(|seen| seen.portals.is_empty()).map(unreached));
-    // Each target once: a login finds all that it shows.
+    // Commands for each target once: a single login finds all volumes of a target.
     let mut targets = BTreeSet::new();
     let reached = || seen.iter().filter(|seen| !seen.portals.is_empty());
     text.extend(reached().filter(|seen| targets.insert(&seen.iqn)).map(connect::lines));
@@ -57,7 +57,7 @@ fn told(seen: &PresentationReport) -> String {
     format!("{who} sees volume {} as LUN {}{how} of {}\n", seen.volume, seen.lun, seen.iqn)
 }
 
-/// What is to be done before the host sees it.
+/// Describes what is missing until the host reaches the volume.
 fn unreached(seen: &PresentationReport) -> String {
     let groups: Vec<String> = seen.groups.iter().map(u16::to_string).collect();
     match groups.first() {

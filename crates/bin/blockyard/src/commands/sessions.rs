@@ -1,4 +1,4 @@
-//! `blockyard session …`
+//! Commands `blockyard session …`.
 
 use super::new_file::NewFile;
 use super::{Desk, joined, latency, or_dash};
@@ -45,7 +45,7 @@ fn said(value: Option<impl ToString>) -> Option<String> {
     value.map(|value| value.to_string())
 }
 
-/// The file is there when the recording has ended; a reader of standard output that goes away ends it.
+/// Writes a recording to a file until it ends. A reader of standard output that closes the pipe ends it as well.
 fn record(desk: &Desk, to: &Path, asked: &[(&str, Option<String>)]) -> Result<(), Failure> {
     let asked: Vec<_> = asked.iter().filter_map(|(key, value)| Some((*key, value.clone()?))).collect();
     let path = format!("/recording?{}", query(&asked));
@@ -54,12 +54,14 @@ fn record(desk: &Desk, to: &Path, asked: &[(&str, Option<String>)]) -> Result<()
     let saved = desk.client.fetch(&path, |bytes| {
         file.put(bytes)?;
         end.extend_from_slice(bytes);
+        // The last bytes of the stream are the summary; which ones, is known only at the end.
         end.drain(..end.len().saturating_sub(Summary::BYTES));
         Ok(())
     });
     if !file.is_saved(saved?)? {
         return Ok(());
     }
+    // No summary: the connection broke, and the file ends at an arbitrary packet.
     let Some(Summary { packets, lost }) = Summary::of(&end) else {
         let message = format!("the daemon went away; {} ends there", to.display());
         return Err(Refusal::new(code::DAEMON_UNREACHABLE, message, "look at its log").into());
@@ -69,7 +71,7 @@ fn record(desk: &Desk, to: &Path, asked: &[(&str, Option<String>)]) -> Result<()
     } else {
         format!(", {lost} are missing: they came faster than they were written")
     };
-    // On standard output is the file.
+    // Standard output carries the file, so no text may follow.
     if file.is_stdout() {
         return Ok(());
     }
@@ -83,6 +85,7 @@ fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
     }
     let SessionDetail { session, window, latencies } = answer.decode()?;
     let window = window.map_or("-".to_owned(), |window| {
+        // Serial number arithmetic (RFC 1982): both numbers wrap at 2^32.
         let open = window.max_cmd_sn.wrapping_sub(window.exp_cmd_sn).wrapping_add(1);
         format!("ExpCmdSN {}, MaxCmdSN {}: {open} more commands are taken", window.exp_cmd_sn, window.max_cmd_sn)
     });
@@ -143,7 +146,7 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
 }
 
 fn row(session: &SessionReport) -> Vec<String> {
-    // Those of the first connection, and how many more there are.
+    // Facts of the first connection, with the number of further ones.
     let more = match session.connections.len() {
         0 | 1 => String::new(),
         all => format!(" +{}", all - 1),
@@ -167,7 +170,7 @@ fn row(session: &SessionReport) -> Vec<String> {
     ]
 }
 
-/// What it is to the reservations of volumes: `holds tank/a, shares tank/b`.
+/// Formats the roles in reservations: `holds tank/a, shares tank/b`.
 fn reservations(session: &SessionReport) -> String {
     let all: Vec<String> = session.reservations.iter().map(|one| format!("{} {}", one.role, one.volume)).collect();
     if all.is_empty() { "-".to_owned() } else { all.join(", ") }

@@ -1,4 +1,4 @@
-//! `blockyard snapshot …`
+//! Commands `blockyard snapshot …`.
 
 use super::{Desk, or_dash};
 use crate::args::{ListOptions, LockOptions, SnapshotCommand, Until};

@@ -1,4 +1,4 @@
-//! `blockyard state …`
+//! Commands `blockyard state …`.
 
 use super::{Desk, or_dash};
 use crate::args::StateCommand;

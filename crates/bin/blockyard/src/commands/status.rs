@@ -1,4 +1,4 @@
-//! `blockyard status`
+//! Command `blockyard status`.
 
 use super::{Desk, counted};
 use crate::failure::Failure;
@@ -17,10 +17,11 @@ pub(super) fn status(desk: &Desk, check: bool) -> Result<(), Failure> {
     } else {
         put(&told(&status))?;
     }
+    // `--check` follows the severity of the verdict.
     if check && status.severity != Severity::Good { Err(Failure::NotGood) } else { Ok(()) }
 }
 
-/// The verdict, then what is wrong, then what there is.
+/// Formats the status: verdict, problems, then totals.
 fn told(status: &StatusReport) -> String {
     let mut text = format!("{}\n", status.verdict);
     let mut line = |args: std::fmt::Arguments<'_>| {

@@ -1,4 +1,4 @@
-//! `blockyard support bundle`: one file for whoever is to understand the array.
+//! Command `blockyard support bundle`: one file with everything needed to analyze the array.
 
 use super::new_file::NewFile;
 use super::{Desk, doctor};
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What is asked of the daemon: the name of the file, the path, the key of the answer.
+/// Requests of the bundle: name of the file, path, key of the answer.
 const ASKED: [(&str, &str, &str); 22] = [
     ("status.json", "/status", "status"),
     ("config.json", "/config", "config"),
@@ -36,7 +36,7 @@ const ASKED: [(&str, &str, &str); 22] = [
     ("activity.json", "/activity?most=1000", "moment"),
 ];
 
-/// Facts of the machine, as its kernel tells them.
+/// Files with facts of the machine and its kernel.
 const FACTS: [&str; 9] = [
     "/etc/os-release",
     "/proc/version",
@@ -49,7 +49,7 @@ const FACTS: [&str; 9] = [
     "/proc/sys/kernel/io_uring_disabled",
 ];
 
-/// The most that is taken of a fact.
+/// Limit in bytes of one such file.
 const FACT_BYTES_MAX: u64 = 1 << 20;
 
 pub(super) fn run(desk: &Desk, command: SupportCommand) -> Result<(), Failure> {
@@ -71,7 +71,7 @@ pub(super) fn run(desk: &Desk, command: SupportCommand) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is put together, in memory: reports of the largest array are some megabytes.
+/// Bundle in memory: the reports of the largest array take some megabytes.
 struct Bundle {
     folder: String,
     now: u64,
@@ -88,8 +88,9 @@ impl Bundle {
     }
 }
 
-/// Everything is in it; in the place of what could not be had stands why.
+/// Adds all files; a request that failed leaves its error in place of the report.
 fn fill(desk: &Desk, bundle: &mut Bundle) -> std::io::Result<()> {
+    // A broken array must still yield a bundle, so no failure ends it.
     for (name, path, key) in ASKED {
         let text = match desk.client.get(path, key) {
             Ok(answer) => format!("{:#}\n", answer.whole),
@@ -114,6 +115,7 @@ fn fill(desk: &Desk, bundle: &mut Bundle) -> std::io::Result<()> {
             bundle.add(&format!("machine{path}"), &fact)?;
         }
     }
+    // Only for a daemon on this machine, whose process can be inspected.
     if let Some(pid) = desk.client.pid() {
         for name in ["limits", "status", "cgroup", "oom_score_adj"] {
             if let Some(fact) = fact(Path::new(&format!("/proc/{pid}/{name}"))) {

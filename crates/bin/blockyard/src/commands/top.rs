@@ -1,4 +1,4 @@
-//! `blockyard top`: what happens just now, the slowest first.
+//! Command `blockyard top`: current activity, the slowest first.
 
 use super::{Desk, counted, joined, or_dash};
 use crate::args::{TopNoun, TopOptions};
@@ -7,9 +7,9 @@ use crate::output::{Output, Rows, put};
 use control::live::{DiskRates, HostRates, Moment, PortalRates, Rates, SessionRates, VolumeRates};
 use std::io::{self, IsTerminal};
 
-/// The cursor goes home, and what stood there is gone.
+/// Escape sequence that clears the terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J";
-/// How many of each noun an overview has at most.
+/// Limit of rows of each noun in the overview.
 const OVERVIEW: [(TopNoun, usize); 3] = [(TopNoun::Volumes, 20), (TopNoun::Disks, 8), (TopNoun::Sessions, 8)];
 
 pub(super) fn run(desk: &Desk, options: &TopOptions) -> Result<(), Failure> {
@@ -22,6 +22,7 @@ pub(super) fn run(desk: &Desk, options: &TopOptions) -> Result<(), Failure> {
     let mut shown = Ok(());
     let mut feed = Feed::default();
     let ended = desk.client.fetch(&format!("/stream?most={lines}"), |bytes| {
+        // A frame of the stream may hold several events, or a part of one.
         for moment in feed.moments(bytes) {
             shown = show(desk.out, &moment, options, lines);
             if shown.is_err() {
@@ -31,7 +32,7 @@ pub(super) fn run(desk: &Desk, options: &TopOptions) -> Result<(), Failure> {
         Ok(())
     })?;
     shown?;
-    // Nobody reads any more, which ends it too.
+    // The stream ends when the daemon stops, or when stdout is closed; neither is an error.
     let _ = ended;
     Ok(())
 }
@@ -80,7 +81,7 @@ fn summary(moment: &Moment) -> String {
     )
 }
 
-/// The columns of what [`rates`] says, behind the name and before what more there is.
+/// Column headers of [`rates`], between the name and the further columns.
 macro_rules! with_rates {
     ($name:literal, $($more:literal),*) => {
         &[$name, "IOPS", "READS", "WRITES", "READ MB/S", "WRITTEN MB/S", "P50", "P99", "P99.9", $($more),*]
@@ -126,6 +127,7 @@ fn rates(name: String, rates: &Rates) -> Vec<String> {
 }
 
 fn volume(volume: &VolumeRates) -> Vec<String> {
+    // Without reads there is no hit rate.
     let cached = volume.cache.filter(|cache| cache.hits + cache.misses > 0.0);
     let hits = cached.map(|cache| format!("{:.0} %", cache.hits / (cache.hits + cache.misses) * 100.0));
     let mut row = rates(volume.volume.to_string(), &volume.rates);
@@ -170,7 +172,7 @@ fn disk(disk: &DiskRates) -> Vec<String> {
     ]
 }
 
-/// So many a second, with commas between thousands.
+/// Formats a rate per second, with commas between thousands.
 fn count(rate: f64) -> String {
     let digits = format!("{rate:.0}");
     let (first, rest) = digits.split_at(digits.len() % 3);
@@ -179,12 +181,12 @@ fn count(rate: f64) -> String {
     joined(&all)
 }
 
-/// Bytes a second as MB/s.
+/// Formats bytes per second as MB/s.
 fn mega(bytes: f64) -> String {
     format!("{:.1}", bytes / 1e6)
 }
 
-/// A time as people say it.
+/// Formats a latency; zero means none.
 fn time(us: u64) -> String {
     match us {
         0 => "-".to_owned(),
@@ -194,7 +196,7 @@ fn time(us: u64) -> String {
     }
 }
 
-/// The moments of a stream, which come in pieces.
+/// Decoder of the event stream, which arrives in pieces.
 #[derive(Default)]
 struct Feed(Vec<u8>);
 
@@ -202,6 +204,7 @@ impl Feed {
     fn moments(&mut self, bytes: &[u8]) -> Vec<Moment> {
         self.0.extend_from_slice(bytes);
         let mut moments = Vec::new();
+        // A blank line ends an event (server-sent events).
         while let Some(end) = self.0.windows(2).position(|pair| pair == b"\n\n") {
             let rest = self.0.split_off(end + 2);
             let told = std::mem::replace(&mut self.0, rest);

@@ -1,4 +1,4 @@
-//! `blockyard tune …`: the system below the array.
+//! Commands `blockyard tune …`: settings of the operating system below the array.
 
 mod apply;
 
@@ -18,6 +18,7 @@ pub(super) fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
     if let TuneCommand::Host(options) = command {
         return host(desk, options);
     }
+    // The commands read and write `/sys` and `/proc` of the machine that they run on.
     if !desk.client.is_here() {
         let message = "blockyard tune looks at the machine that it runs on, and that is not the array's";
         let refusal = Refusal::new(code::ELSEWHERE, message, "run it there, without --url");
@@ -31,7 +32,7 @@ pub(super) fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
     }
 }
 
-/// What is best on a host is printed. Without its name the daemon is not asked.
+/// Prints the recommended settings of a host. Without a host name no request is sent.
 fn host(desk: &Desk, options: &TuneHostOptions) -> Result<(), Failure> {
     let view = options.host.as_ref().map(|name| connect::view(desk, name)).transpose()?;
     let machine = Machine {
@@ -48,7 +49,7 @@ fn host(desk: &Desk, options: &TuneHostOptions) -> Result<(), Failure> {
     connect::print(desk, &steps, &[&note])
 }
 
-/// What the array uses of this machine.
+/// Returns the disks, network interfaces and process that the array uses on this machine.
 fn array(desk: &Desk) -> Result<Array, Failure> {
     let disks: Vec<DiskReport> = desk.client.get("/disks", "disks")?.decode()?;
     let portals: Vec<PortalReport> = desk.client.get("/portals", "portals")?.decode()?;
@@ -56,6 +57,7 @@ fn array(desk: &Desk) -> Result<Array, Failure> {
         Refusal::new(code::IO_FAILED, format!("the addresses of this machine are not known: {error}"), "try again")
     })?;
     let portals: BTreeSet<IpAddr> = portals.iter().map(|portal| portal.address.ip()).collect();
+    // An unspecified portal address listens on every interface of its address family.
     let is_served = |address: IpAddr| {
         portals
             .iter()
@@ -70,9 +72,9 @@ fn array(desk: &Desk) -> Result<Array, Failure> {
     })
 }
 
-/// The knobs that were asked for.
+/// Returns the selected settings.
 ///
-/// *Errors*: a word names none.
+/// *Errors*: a word matches no setting.
 fn chosen(root: &Root, array: &Array, which: &TuneOptions) -> Result<Vec<Advice>, Failure> {
     let all = tune::look(root, array);
     let unknown = which.only.iter().find(|word| !all.iter().any(|advice| advice.is_named(word)));
@@ -85,7 +87,7 @@ fn chosen(root: &Root, array: &Array, which: &TuneOptions) -> Result<Vec<Advice>
     Ok(all.into_iter().filter(is_wanted).collect())
 }
 
-/// What is to be changed is printed; with `all`, and of what is named, also what is well as it is.
+/// Prints the settings to change; with `all`, or if settings were named, also those that need no change.
 fn show(desk: &Desk, which: &TuneOptions, all: bool) -> Result<(), Failure> {
     let root = Root::new(&which.root);
     let array = array(desk)?;
@@ -110,18 +112,18 @@ fn show(desk: &Desk, which: &TuneOptions, all: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A knob of disks or cards that are alike: the same value, the same advice, the same reason.
+/// Disks or interfaces with the same value, recommendation and reason for a setting.
 struct Group<'a> {
     advice: &'a Advice,
-    /// Whose it is; empty for a knob of the machine.
+    /// Names of the disks or interfaces; empty for a setting of the machine.
     on: Vec<&'a str>,
 }
 
-/// The advice in its order, with what is alike in the place of the first of it.
+/// Groups equal recommendations, each group at the position of its first one.
 fn alike<'a>(all: &[&'a Advice]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for &advice in all {
-        // A note may name whose it is.
+        // A note may contain the name of the device, which must not separate groups.
         let said = |one: &Advice| one.note.replace(&one.on, "");
         let is_alike = |group: &&mut Group<'_>| {
             let first = group.advice;
@@ -136,10 +138,10 @@ fn alike<'a>(all: &[&'a Advice]) -> Vec<Group<'a>> {
     groups
 }
 
-/// So many disks or cards are named in a line.
+/// Limit of devices that are named on a line.
 const NAMED_MAX: usize = 6;
 
-/// Whose a knob is: `sda, sdb`, and of many how many.
+/// Lists the devices of a setting: `sda, sdb`, with the count if there are many.
 fn named(on: &[&str]) -> String {
     match on {
         [] | [""] => "-".to_owned(),
@@ -166,7 +168,7 @@ fn row(group: &Group<'_>) -> Vec<String> {
     vec![verdict.to_owned(), knob, on, advice.now.clone(), wanted.to_owned(), why, effect]
 }
 
-/// What was left out, and what is to be done. So many knobs are `well` and not shown.
+/// Summarizes what was omitted and the next step; `well` settings need no change and were not shown.
 fn summary(root: &Root, array: &Array, groups: &[Group<'_>], well: usize) -> Vec<String> {
     let mut lines = Vec::new();
     match tune::files(root, &array.disks) {

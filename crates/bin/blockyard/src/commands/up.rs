@@ -1,4 +1,4 @@
-//! `blockyard up`: from bare disks to a volume that a host uses, in one command, whole or not at all.
+//! Command `blockyard up`: creates everything from bare disks to a mapped volume, completely or not at all.
 
 use super::Desk;
 use super::newcomers::named;
@@ -30,6 +30,7 @@ fn request(options: &UpOptions, known: &[DiskReport]) -> Result<NewSetup, Failur
     let UpOptions { volume, size, disks, level, thin, initiators, chap_secret_file, .. } = options;
     let disks = named(disks, known)?.into_iter().map(|(name, path)| SetupDisk { name, path }).collect();
     let secret = secret::read(chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET", false)?;
+    // A secret in the environment is only meant for a host that is created by this command.
     let chap = secret.filter(|_| !initiators.is_empty());
     Ok(NewSetup {
         volume: volume.clone(),
@@ -46,10 +47,11 @@ fn request(options: &UpOptions, known: &[DiskReport]) -> Result<NewSetup, Failur
     })
 }
 
-/// The name that was given, or the end of the first initiator's.
+/// Returns the given name, or the end of the first initiator's name.
 fn host_name(options: &UpOptions) -> Result<Name, Failure> {
     let of_initiator = |iqn: &Iqn| {
         let end = iqn.as_str().rsplit([':', '.']).next().unwrap_or_default().to_ascii_lowercase();
+        // The end of an IQN may have characters that a name cannot have.
         end.parse::<Name>().or_else(|_| "host1".parse())
     };
     match (&options.host, options.initiators.first()) {

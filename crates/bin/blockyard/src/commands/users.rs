@@ -1,4 +1,4 @@
-//! `blockyard user …`, `blockyard token …`
+//! Commands `blockyard user …` and `blockyard token …`.
 
 use super::{Desk, joined, or_dash};
 use crate::args::{ListOptions, TokenCommand, UserCommand};
@@ -8,7 +8,7 @@ use api::request::{NewLink, NewToken, NewUser, Password, SetUser};
 use model::{LinkReport, LoginReport, Name, NewTokenReport, Refusal, Role, TokenReport, UserReport, code};
 use std::path::Path;
 
-/// Longer than any password.
+/// Limit in bytes of a password file, longer than any password.
 const FILE_BYTES_MAX: u64 = 4096;
 
 pub(super) fn run(desk: &Desk, command: UserCommand) -> Result<(), Failure> {
@@ -41,6 +41,7 @@ pub(super) fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failur
                 return desk.out.json(&answer);
             }
             let NewTokenReport { report, secret } = answer.decode()?;
+            // The token goes to stdout alone, so that it can be redirected to a file.
             if !desk.out.is_quiet() {
                 eprintln!("token {} is good until {}; it is shown this once", report.name, report.until);
             }
@@ -54,7 +55,7 @@ pub(super) fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failur
     }
 }
 
-/// A link is on stdout, for whoever is to open it.
+/// Prints a login link to stdout.
 pub(super) fn link(desk: &Desk, user: Option<Name>, role: Option<Role>) -> Result<(), Failure> {
     let answer = desk.client.post("/web/links", &NewLink { user, role }, "link")?;
     if desk.out.is_json() {
@@ -128,7 +129,7 @@ fn path_of(name: &Name) -> String {
     format!("/users/{name}")
 }
 
-/// The password that the file holds. One line break at its end is not part of it.
+/// Reads the password from a file. One line break at the end is not part of it.
 fn read(path: &Path) -> Result<Password, Failure> {
     let read = bounded::source_or_stdin(path, FILE_BYTES_MAX).and_then(bounded::text_of);
     let mut text = read.map_err(|error| {

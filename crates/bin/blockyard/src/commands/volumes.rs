@@ -1,4 +1,4 @@
-//! `blockyard volume …`
+//! Commands `blockyard volume …`.
 
 mod copy;
 mod reservations;
@@ -83,7 +83,7 @@ pub(super) fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
     }
 }
 
-/// The volume shows what its snapshot shows. The daemon looks whether there is one before it wants a confirmation.
+/// Rolls a volume back. The daemon checks that the snapshot exists before it asks for confirmation.
 fn roll_back(desk: &Desk, mut request: RollBack) -> Result<(), Failure> {
     let answer = match desk.client.post("/rollbacks", &request, "volume") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
@@ -134,7 +134,7 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: volumes.iter().map(row).collect() })
 }
 
-/// The state in one word, and of a copy how far it is.
+/// Returns the state as one word, with the progress of a copy or the reason if the volume is missing.
 fn state(volume: &VolumeReport) -> String {
     let percent = volume.copy.as_ref().map(|copy| format!(" {} %", copy.progress.percent()));
     let why = volume.why.as_ref().filter(|_| volume.state == VolumeState::Missing);
@@ -154,6 +154,7 @@ fn set(desk: &Desk, name: &VolumeName, settings: VolumeSettingOptions) -> Result
         priority,
         removable,
     } = settings;
+    // In the order of [`VOLUME_SETTINGS`].
     let values = [write_policy, cache_share, read_ahead, iops, bandwidth, burst, guarantee_iops, priority, removable];
     let names = VOLUME_SETTINGS.map(|(name, _)| name.to_owned());
     let settings: BTreeMap<String, String> =
@@ -168,6 +169,7 @@ fn set(desk: &Desk, name: &VolumeName, settings: VolumeSettingOptions) -> Result
     let policy = volume.policy.unwrap_or_default();
     let rows = policy.settings().into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect();
     desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows })?;
+    // A policy that can lose acknowledged writes must not be set unnoticed.
     if policy.write == WritePolicy::BackVolatile {
         eprintln!("blockyard: a power cut loses what hosts wrote to {name} and did not flush");
     }
@@ -185,13 +187,13 @@ fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     put(&format!("volume {name}: {}, {}\n{}", volume.state.as_str(), volume.size, lines.collect::<String>()))
 }
 
-/// A size, and to how many bytes it was rounded up where another was asked for.
+/// Formats a size, and the number of bytes if it was rounded up.
 fn had(size: Size, asked: Option<Size>) -> String {
     let rounded = asked.filter(|&asked| asked < size).map(|_| format!(", rounded up to {} bytes", size.bytes()));
     format!("{size}{}", rounded.unwrap_or_default())
 }
 
-/// What holds the data of a volume without a pool, if it has none.
+/// Returns the back end of a volume without a pool; none for a volume in a pool.
 fn backend_of(file: Option<PathBuf>, ram: bool, null: bool) -> Result<Option<NewBackend>, Failure> {
     Ok(match (file, ram, null) {
         (Some(path), _, _) => Some(NewBackend::File { path: absolute(&path)? }),
@@ -201,7 +203,7 @@ fn backend_of(file: Option<PathBuf>, ram: bool, null: bool) -> Result<Option<New
     })
 }
 
-/// What there is to say of a volume, a line each.
+/// Describes a volume, one line per fact.
 fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
     let mut told = vec![("blocks", format!("{} bytes", volume.block_bytes))];
     match &volume.backend {
@@ -214,6 +216,7 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         Backend::File { path } => told.push(("file", path.clone())),
         other => told.push(("space", other.as_str().to_owned())),
     }
+    // A copy that is not complete has no space or cache of its own to report.
     if let Some(copy) = &volume.copy {
         let progress = sentence(&copy.source.to_string(), &copy.progress);
         told.push(("copy of", progress));
@@ -233,6 +236,7 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         told.extend(space.cleaning.map(|cleaning| ("cleaning", format!("{} % done", cleaning.percent()))));
     }
     if let (Some(policy), Some(cache)) = (&volume.policy, &volume.cache) {
+        // Only settings that differ from the defaults are shown.
         let defaults = VolumePolicy::default().settings();
         let changed = policy.settings().into_iter().zip(defaults).filter(|(set, default)| set != default);
         let changed: Vec<String> = changed.map(|((key, value), _)| format!("{key}={value}")).collect();

@@ -1,4 +1,4 @@
-//! `blockyard web …`
+//! Commands `blockyard web …`.
 
 use super::{Desk, joined, or_dash};
 use crate::args::WebCommand;

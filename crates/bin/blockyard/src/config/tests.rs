@@ -2,7 +2,7 @@ use super::*;
 use crate::args::{Cli, Command};
 use clap::Parser;
 
-/// What the daemon would be started with for this file and these further arguments, or the sentence.
+/// Loads this text with further arguments, and returns the configuration or the error as a sentence.
 fn load(text: &str, arguments: &[&str]) -> Result<Config, String> {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("blockyard.toml");
@@ -109,7 +109,7 @@ fn config_cut_short_anywhere_is_refused_or_means_what_it_says() {
     let whole =
         "state_dir = \"/srv/state\"\nnode = \"left\"\nbuffers = \"64MiB\"\n\n[[portal]]\naddress = \"10.0.0.1\"\n";
     for length in 0..whole.len() {
-        // Loading must not panic; what loads kept its first lines.
+        // A truncated file must not panic. If it loads, its first lines are in force.
         if let Ok(config) = load(&whole[..length], &[]) {
             assert!(length < 24 || config.settings.state_dir == Path::new("/srv/state"));
         }

@@ -1,7 +1,8 @@
-//! Which system calls the daemon makes: filters of seccomp. Everything else is refused with EPERM.
+//! System calls of the daemon: seccomp filters that refuse all others with EPERM.
 //!
-//! The list is what the standard library, tokio, the C library and the engine use; `--test cli` runs under it. To find a call that is
-//! missing: `strace -f -e fault= -Z -p PID`, or run with `--no-sandbox` and compare (docs/operate/security.md).
+//! The list holds the calls of the standard library, tokio, the C library and the engine; `--test cli` runs under it.
+//! To find a missing call: `strace -f -e fault= -Z -p PID`, or run with `--no-sandbox` and compare
+//! (docs/operate/security.md).
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -58,7 +59,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_pipe2,
-    // Waiting.
+    // Waiting and timers.
     libc::SYS_eventfd2,
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
@@ -88,7 +89,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_mincore,
     libc::SYS_msync,
     libc::SYS_membarrier,
-    // Threads.
+    // Threads and signals.
     libc::SYS_clone3,
     libc::SYS_futex,
     libc::SYS_set_robust_list,
@@ -109,7 +110,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
     libc::SYS_restart_syscall,
-    // What it is.
+    // Identity of the process and facts of the system.
     libc::SYS_getpid,
     libc::SYS_getppid,
     libc::SYS_getuid,
@@ -125,7 +126,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sysinfo,
     libc::SYS_getrusage,
     libc::SYS_times,
-    // Sockets that are open.
+    // Sockets that are open; `socket` itself is restricted below.
     libc::SYS_bind,
     libc::SYS_listen,
     libc::SYS_accept4,
@@ -142,11 +143,11 @@ const ALLOWED: &[i64] = &[
     libc::SYS_recvmsg,
     libc::SYS_recvmmsg,
     libc::SYS_shutdown,
-    // For the second filter, which ends it.
+    // For the second filter, which then forbids this call.
     libc::SYS_seccomp,
 ];
 
-/// Older forms of the same calls, which this architecture has besides.
+/// Legacy forms of the same calls, which exist only on this architecture.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_OLD: &[i64] = &[
     libc::SYS_open,
@@ -170,7 +171,7 @@ const ALLOWED_OLD: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_OLD: &[i64] = &[];
 
-/// Requests to devices, files and sockets: sizes of blocks, MTU, terminal or not, blocking or not.
+/// Allowed `ioctl` requests to devices, files and sockets: block sizes, MTU, terminal attributes, blocking mode.
 const IOCTLS: [u64; 12] = [
     0x1268,      // BLKSSZGET
     0x127b,      // BLKPBSZGET
@@ -186,7 +187,7 @@ const IOCTLS: [u64; 12] = [
     0x8913,      // SIOCGIFFLAGS
 ];
 
-/// What a process may say of itself: names of threads and of memory, and what it may still do.
+/// Allowed `prctl` options: names of threads and memory, and queries of the process's own limits.
 const PRCTLS: [u64; 8] = [
     3,           // PR_GET_DUMPABLE
     15,          // PR_SET_NAME
@@ -198,16 +199,17 @@ const PRCTLS: [u64; 8] = [
     0x5356_4d41, // PR_SET_VMA
 ];
 
-/// Every thread makes only the calls of the list. Called while there is one.
+/// Restricts all threads to the calls of the list. Called while there is one thread.
 ///
-/// *Errors*: the kernel has no seccomp with filters, or does not let this process use it.
+/// *Errors*: the kernel has no seccomp filters, or does not let this process use them.
 pub(super) fn restrict() -> Result<(), String> {
     apply(allowed()?, SeccompAction::Errno(libc::EPERM.cast_unsigned()), SeccompAction::Allow)?;
-    // Its flags lie in memory, where no filter sees them: the C library then uses clone, whose flags are judged.
+    // The flags of `clone3` are in memory, where no filter can read them. With ENOSYS the C library falls back to
+    // `clone`, whose flags are checked.
     apply(any(&[libc::SYS_clone3]), SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS.cast_unsigned()))
 }
 
-/// No thread makes a ring, registers anything with one, or adds a filter.
+/// Forbids all threads to create a ring, to register anything with one, or to add a filter.
 pub(super) fn seal() -> Result<(), String> {
     let ended = [libc::SYS_io_uring_setup, libc::SYS_io_uring_register, libc::SYS_seccomp];
     apply(any(&ended), SeccompAction::Allow, SeccompAction::Errno(libc::EPERM.cast_unsigned()))
@@ -227,17 +229,18 @@ fn any(calls: &[i64]) -> Rules {
 fn allowed() -> Result<Rules, String> {
     let mut rules = any(ALLOWED);
     rules.extend(any(ALLOWED_OLD));
+    // Each entry: index of the argument, mask, required value.
     let sockets: Vec<Vec<(u8, u64, u64)>> = vec![
         vec![(0, !0, libc::AF_UNIX as u64)],
         vec![(0, !0, libc::AF_INET as u64), (1, 0xf, libc::SOCK_STREAM as u64)],
         vec![(0, !0, libc::AF_INET as u64), (1, 0xf, libc::SOCK_DGRAM as u64)],
         vec![(0, !0, libc::AF_INET6 as u64), (1, 0xf, libc::SOCK_STREAM as u64)],
         vec![(0, !0, libc::AF_INET6 as u64), (1, 0xf, libc::SOCK_DGRAM as u64)],
-        // Links and addresses: NETLINK_ROUTE.
+        // Links and addresses of the machine: protocol 0 is NETLINK_ROUTE.
         vec![(0, !0, libc::AF_NETLINK as u64), (2, !0, 0)],
     ];
     let (write, execute) = (libc::PROT_WRITE as u64, libc::PROT_EXEC as u64);
-    // Memory is writable or executable, never both.
+    // Either writable or executable, never both.
     let memory = vec![vec![(2, write, 0)], vec![(2, execute, 0)]];
     let thread = libc::CLONE_THREAD as u64;
     let ended = u64::from(std::process::id());
@@ -247,8 +250,9 @@ fn allowed() -> Result<Rules, String> {
         (libc::SYS_mmap, memory.clone()),
         (libc::SYS_mprotect, memory),
         (libc::SYS_clone, vec![vec![(0, thread, thread)]]),
-        // To end itself.
+        // A panic or an abort signals the process itself.
         (libc::SYS_tgkill, vec![vec![(0, !0, ended)]]),
+        // Process ID 0 is the process itself.
         (libc::SYS_prlimit64, vec![vec![(0, !0, 0)]]),
         (libc::SYS_ioctl, IOCTLS.map(|request| vec![(1, !0, request)]).into()),
         (libc::SYS_prctl, PRCTLS.map(|option| vec![(0, !0, option)]).into()),
@@ -259,7 +263,8 @@ fn allowed() -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// All of the conditions: an argument, masked, has a value. Arguments are numbers of 32 bits, whose upper half is not looked at by the kernel.
+/// Combines conditions, each on a masked argument, into one rule. Arguments are 32-bit numbers: the kernel ignores
+/// their upper half.
 fn rule(conditions: Vec<(u8, u64, u64)>) -> Result<SeccompRule, String> {
     let conditions: Result<Vec<_>, _> = conditions
         .into_iter()

@@ -1,4 +1,4 @@
-//! The daemon's end of the socket pair: a request waits for the answer with its number.
+//! Daemon's client of the helper: a request waits for the answer with its number.
 
 use control::{Program, Ran};
 use privilege::{ANSWER_BYTES_MAX, Answer, Mode, Outcome, Request, Verb};
@@ -16,14 +16,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long an answer may take: longer than a program of the helper.
+/// Timeout of an answer, which exceeds that of the helper's programs.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The most that is read of what a program prints.
+/// Limit in bytes of a program's output that is read.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
 type Answered = (Outcome, Option<OwnedFd>);
 
-/// What the daemon asks its helper through.
+/// Client of the privileged helper.
 pub(crate) struct Client {
     socket: OwnedFd,
     number: AtomicU32,
@@ -31,7 +31,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Over this end, with a thread that reads it. The process ends when the other end is closed.
+    /// Starts the client and the thread that reads answers. The process exits when the helper closes its end.
     ///
     /// *Errors*: no thread.
     pub(crate) fn start(tie: super::Tie) -> io::Result<Arc<Self>> {
@@ -40,18 +40,19 @@ impl Client {
         std::thread::Builder::new().name("helper".to_owned()).spawn(move || {
             let why = reader.read().map_or_else(|error| error.to_string(), |()| "it has ended".to_owned());
             tracing::error!(why, "the privileged helper is gone; the daemon ends");
+            // Without the helper no further disk can be opened.
             std::process::exit(1);
         })?;
         Ok(client)
     }
 
-    /// Hands answers on until the helper is gone.
+    /// Dispatches answers until the helper is gone.
     fn read(&self) -> io::Result<()> {
         loop {
             let Some((bytes, descriptor)) = receive(&self.socket)? else { return Ok(()) };
             let answer = Answer::parse(&bytes).map_err(io::Error::other)?;
             let waiting = self.waiting().remove(&answer.number);
-            // Nobody waits any more where the answer took too long.
+            // The request may have timed out; its receiver is gone then.
             let _ = waiting.map(|waiting| waiting.send((answer.outcome, descriptor)));
         }
     }
@@ -60,15 +61,16 @@ impl Client {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has come of the verb. Blocks this thread.
+    /// Sends the verb and waits for its outcome. Blocks the calling thread.
     ///
-    /// *Errors*: the system's error at the helper; `PermissionDenied` where its policy forbids it.
+    /// *Errors*: the system's error at the helper, or `PermissionDenied` if its policy forbids the request.
     pub(crate) fn ask(&self, verb: Verb) -> io::Result<(Outcome, Option<OwnedFd>)> {
         let request = Request { number: self.number.fetch_add(1, Ordering::Relaxed), verb };
         if !request.fits() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "the path is empty, too long or has a zero"));
         }
         let (tell, told) = channel();
+        // Registered before it is sent: the answer may arrive before `send` returns.
         self.waiting().insert(request.number, tell);
         let bytes = request.emit();
         let sent = loop {
@@ -80,6 +82,7 @@ impl Client {
         let answered = sent.map_err(io::Error::from).and_then(|_| {
             told.recv_timeout(PATIENCE).map_err(|_| io::Error::new(ErrorKind::TimedOut, "the helper does not answer"))
         });
+        // A request that failed is forgotten, so that a late answer is dropped.
         let answered = answered.inspect_err(|_| drop(self.waiting().remove(&request.number)))?;
         match answered {
             (Outcome::Failed { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
@@ -91,9 +94,9 @@ impl Client {
         }
     }
 
-    /// True when the helper answers. Blocks this thread.
+    /// Returns true if the helper answers. Blocks the calling thread.
     pub(crate) fn answers(&self) -> bool {
-        // No disk: the answer is that it is none.
+        // `/dev/null` is not a disk: a helper that works answers EINVAL.
         let asked = self.ask(Verb::Open { path: "/dev/null".into(), mode: Mode { write: false, direct: false } });
         asked.err().and_then(|error| error.raw_os_error()) == Some(Errno::INVAL.raw_os_error())
     }
@@ -144,6 +147,7 @@ impl control::Privileged for Client {
         };
         let mut output = Vec::new();
         File::from(descriptor).take(OUTPUT_BYTES_MAX).read_to_end(&mut output)?;
+        // A negative code stands for a program that was ended by a signal.
         Ok(Ran { code: Some(code).filter(|&code| code >= 0), output })
     }
 
@@ -156,13 +160,13 @@ impl control::Privileged for Client {
     }
 
     fn bind(&self, address: SocketAddr) -> io::Result<TcpListener> {
-        // As the system's own default: an IPv6 socket for every address takes IPv4 as well.
+        // Same as the default of the system: an IPv6 socket on the unspecified address also accepts IPv4.
         let takes_ipv4 = address.is_ipv6() && address.ip().is_unspecified();
         self.descriptor(Verb::Bind { address, takes_ipv4 }).map(TcpListener::from)
     }
 }
 
-/// The next packet, with a descriptor if one came; none at the end.
+/// Receives the next packet, with its descriptor if it has one; none at the end of the stream.
 fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     let mut bytes = vec![0; ANSWER_BYTES_MAX + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -183,7 +187,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
         return Ok(None);
     }
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        // Descriptors are short here; who asked hears that there is none.
+        // This process has too many open files: the caller gets an error for the missing descriptor.
         descriptor = None;
     }
     bytes.truncate(received.bytes);

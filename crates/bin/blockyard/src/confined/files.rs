@@ -1,6 +1,6 @@
-//! Which files the daemon sees: rules of Landlock.
+//! Landlock rules: the files that the daemon can access.
 //!
-//! Disks, and files that stand for disks, are opened by the helper: a descriptor that came from there is not limited.
+//! Disks, and files used as disks, are opened by the helper; a descriptor from there is not limited by Landlock.
 
 use crate::config::Config;
 use landlock::{
@@ -11,11 +11,11 @@ use rustix::process::geteuid;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The newest version of Landlock that is used where the kernel has it: Linux 6.12.
+/// Newest version of Landlock in use, of Linux 6.12; an older kernel applies the rules that it knows.
 const NEWEST: ABI = ABI::V6;
 
-/// Folders that are read: what the kernel and udev say of disks and processes, certificates of authorities, time zones, and the
-/// modules by which the C library resolves names.
+/// Readable folders: what the kernel and udev report about disks and processes, trusted certificates, time zones, and
+/// the modules by which the C library resolves names.
 const READ_BELOW: [&str; 12] = [
     "/sys",
     "/proc",
@@ -31,7 +31,7 @@ const READ_BELOW: [&str; 12] = [
     "/lib64",
 ];
 
-/// Files of the system that are read, mostly to resolve names.
+/// Readable files of the system, mostly for name resolution.
 const READ: [&str; 13] = [
     "/dev/null",
     "/dev/urandom",
@@ -48,12 +48,12 @@ const READ: [&str; 13] = [
     "/etc/services",
 ];
 
-/// Folders that hold more than certificates: there only the named file is read.
+/// Folders that hold more than certificates: in these only the configured file itself is readable.
 const WIDE: [&str; 8] = ["/", "/etc", "/root", "/home", "/var", "/var/lib", "/usr", "/run"];
 
-/// This thread, and all that it starts, see only the files of the rules.
+/// Restricts this thread, and all threads that it starts, to the files of the rules.
 ///
-/// *Errors*: the kernel has no Landlock, or it is off.
+/// *Errors*: the kernel has no Landlock, or it is disabled.
 pub(super) fn restrict(config: &Config) -> Result<Option<String>, String> {
     let status = rules(config).and_then(RulesetCreated::restrict_self).map_err(|error| error.to_string())?;
     match status.ruleset {
@@ -72,9 +72,10 @@ fn rules(config: &Config) -> Result<RulesetCreated, RulesetError> {
         .scope(Scope::Signal)?
         .create()?
         .set_compatibility(CompatLevel::BestEffort);
-    // What is not there cannot be allowed, and is not missed.
+    // A path that does not exist cannot be opened for a rule, and needs none.
     let open = |(path, access): (PathBuf, BitFlags<AccessFs>)| {
         let (fd, meta) = (PathFd::new(&path).ok()?, fs::metadata(&path).ok()?);
+        // Rights of folders on a file would make the rule invalid.
         let access = if meta.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
         Some((fd, access))
     };
@@ -84,20 +85,22 @@ fn rules(config: &Config) -> Result<RulesetCreated, RulesetError> {
         .try_fold(created, |created, (fd, access)| created.add_rule(PathBeneath::new(fd, access)))
 }
 
-/// Each path, and what may be done there and below.
+/// Returns each path with the access allowed there and below.
 fn allowed(config: &Config) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let settings = &config.settings;
     let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
+    // Everything below the state folder but execution and device nodes.
     let everything = AccessFs::from_all(NEWEST) & !(AccessFs::Execute | AccessFs::MakeBlock | AccessFs::MakeChar);
     let mut allowed = vec![
         (settings.state_dir.clone(), everything),
-        // Disks that were moved are searched for in folders, and what is there is opened by the helper.
+        // Moved disks are searched for in all folders; the helper opens what is found.
         (PathBuf::from("/"), AccessFs::ReadDir.into()),
     ];
+    // The daemon removes its socket when it ends, and has no other access to that folder.
     allowed.extend(settings.socket.parent().map(|folder| (folder.to_path_buf(), AccessFs::RemoveFile.into())));
     allowed.extend(READ_BELOW.map(|path| (PathBuf::from(path), read)));
     allowed.extend(READ.map(|path| (PathBuf::from(path), AccessFs::ReadFile.into())));
-    // Another user may read there what everybody may, also after a file was replaced.
+    // An ordinary user can read there only what everybody can, also after a file was replaced.
     if !geteuid().is_root() {
         allowed.push(("/etc".into(), read));
     }
@@ -106,7 +109,8 @@ fn allowed(config: &Config) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     allowed
 }
 
-/// The file, and its folders, so that it is still read after it was replaced: where it is named, and where symbolic links lead.
+/// Returns the file and its folder, so that it stays readable after a replacement by rename: at its configured path,
+/// and where symbolic links lead.
 fn places_of(path: &Path) -> Vec<PathBuf> {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let folders = [path, &real].map(|file| file.parent().map(Path::to_path_buf));

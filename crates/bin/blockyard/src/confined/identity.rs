@@ -1,4 +1,4 @@
-//! What the daemon may not do any more: no capabilities, and no way to gain one.
+//! Privileges of the daemon: it drops all capabilities, and every way to gain one.
 
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -7,17 +7,17 @@ use rustix::thread::{
     set_capabilities, set_no_new_privs,
 };
 
-/// This thread has no capability and cannot gain one, nor can a program that it would start.
+/// Drops all capabilities of this thread, and keeps it and every program that it would start from gaining one.
 ///
-/// *Errors*: what the system refuses, as a sentence.
+/// *Errors*: the call that the system refused, as a sentence.
 pub(super) fn drop_privileges() -> Result<Option<String>, String> {
     set_no_new_privs(true).map_err(|errno| format!("no_new_privs: {errno}"))?;
     for number in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << number);
         match remove_capability_from_bounding_set(one) {
-            // No more capabilities than that.
+            // End of the capabilities that this kernel knows.
             Err(Errno::INVAL) => break,
-            // It needs CAP_SETPCAP; without privileges no_new_privs alone has the same effect.
+            // Needs `CAP_SETPCAP`. Without privileges, `no_new_privs` alone has the same effect.
             Ok(()) | Err(Errno::PERM) => {}
             Err(errno) => return Err(format!("bounding set: {errno}")),
         }

@@ -1,5 +1,5 @@
-//! What a daemon that was taken over would try. Only in debug builds: `serve --probe` runs it in the daemon's place, and prints one line for
-//! each attempt, `NAME denied` or `NAME SUCCEEDED`.
+//! Attacks of a compromised daemon. Only in debug builds: `serve --probe` runs them in place of the daemon, and prints
+//! one line for each, `NAME denied` or `NAME SUCCEEDED`.
 
 use super::Client;
 use privilege::{Mode, Verb};
@@ -16,17 +16,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
-/// The next [`run`] probes, where that is asked for.
+/// Enables [`run`], if `--probe` was given.
 pub(crate) fn arm(armed: bool) {
     ARMED.store(armed, Ordering::Relaxed);
 }
 
-/// Every attempt is made, and the process ends; nothing where the probe is not armed.
+/// Makes every attempt and exits; does nothing if the probe is not armed.
 pub(crate) fn run(state: &Path, client: Option<&Arc<Client>>) {
     if !ARMED.load(Ordering::Relaxed) {
         return;
     }
     alone(state, getppid());
+    // A thread that is started later must be confined as well.
     std::thread::scope(|scope| {
         scope.spawn(|| tell("thread shadow", File::open("/etc/shadow").is_ok()));
     });
@@ -37,7 +38,7 @@ pub(crate) fn run(state: &Path, client: Option<&Arc<Client>>) {
     std::process::exit(0);
 }
 
-/// What the helper would have to do for it.
+/// Attempts through the helper, each of which its policy must deny.
 fn through(state: &Path, client: &Client) {
     let open = |path: &Path, write| client.ask(Verb::Open { path: path.into(), mode: Mode { write, direct: false } });
     tell("helper key", open(&state.join("node.key"), false).is_ok());

@@ -1,4 +1,4 @@
-//! ESXi: its software adapter, by esxcli.
+//! Steps for ESXi: its software iSCSI adapter, with `esxcli`.
 
 use super::{Step, View};
 
@@ -17,7 +17,7 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     seen.push("esxcli storage nmp device list | grep -A 8 BLOCKYRD   # VMW_SATP_ALUA, VMW_PSP_RR, every path among the working paths".to_owned());
     vec![
         Step::new("Enable the software adapter", first),
-        // A volume that was claimed before keeps its old rule until it is claimed anew.
+        // A volume that was claimed before the rule keeps its old plug-in until it is claimed again.
         Step::new("Let all paths carry I/O, before volumes are seen for the first time", [rule.to_owned()]),
         Step::new("Find the target and log in", log_in),
         Step::new("See what is there", seen),

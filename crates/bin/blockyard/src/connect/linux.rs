@@ -1,8 +1,8 @@
-//! Linux: open-iscsi and dm-multipath.
+//! Steps for Linux: open-iscsi and dm-multipath.
 
 use super::{Step, View};
 
-/// What dm-multipath had in the tests with a real Linux host, and what it has by itself where a target reports groups (ALUA).
+/// Settings of dm-multipath as tested with a real Linux host; the same as its defaults for a target with ALUA.
 const MULTIPATH: [&str; 12] = [
     "devices {",
     "  device {",
@@ -35,6 +35,7 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
             vec!["mkdir -p /etc/multipath/conf.d && cat > /etc/multipath/conf.d/blockyard.conf <<END".to_owned()];
         file.extend(MULTIPATH.map(str::to_owned));
         file.extend(["END".to_owned(), "systemctl reload-or-restart multipathd".to_owned()]);
+        // Before the login, so that multipathd claims the disks when they appear.
         steps.insert(steps.len() - 1, Step::new("Let several paths be one disk", file));
     }
     steps.push(Step::new("See what is there", seen(view)));
@@ -47,10 +48,12 @@ fn start(view: &View) -> Vec<String> {
         let update = format!("iscsiadm -m node -T {} -o update -n", target.iqn);
         let mut more = vec![format!("{update} node.startup -v automatic")];
         if view.has_paths() {
-            // Multipath goes on over another path; without it, waiting is all there is.
+            // With multipath another path takes over quickly; without it, only waiting helps, so the default of 120 s
+            // stays.
             more.push(format!("{update} node.session.timeo.replacement_timeout -v 10"));
         }
         let place = lines.iter().position(|line| line.contains(target.iqn.as_str()) && line.ends_with("--login"));
+        // The settings of a node record must precede its login.
         let place = place.unwrap_or(lines.len());
         lines.splice(place..place, more);
     }

@@ -1,28 +1,28 @@
-//! Portals as hosts write them.
+//! Addresses of portals in the notation of hosts.
 
 use model::ISCSI_PORT;
 
-/// A portal as hosts write it.
+/// Portal in the notation of hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Portal {
-    /// An IP address, in brackets where it is one of IPv6, or a DNS name.
+    /// IP address, in brackets for IPv6, or DNS name.
     pub address: String,
     pub port: u16,
-    /// It stands for every address of this node.
+    /// Stands for any address of this node.
     pub wildcard: bool,
 }
 
 impl Portal {
-    /// One at an address that is not known here.
+    /// Returns the placeholder for an address that is not known here.
     pub(super) fn anywhere() -> Self {
         Self { address: "ADDRESS".to_owned(), port: ISCSI_PORT, wildcard: true }
     }
 
-    /// Those of a target.
+    /// Parses the portals of a target, each once.
     pub(super) fn all(addresses: &[&str]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for portal in addresses.iter().map(|address| Self::of(address)) {
-            // Every address in IPv4 and every one in IPv6 are one to a host.
+            // The unspecified addresses of IPv4 and IPv6 give the same placeholder.
             if !all.contains(&portal) {
                 all.push(portal);
             }
@@ -30,7 +30,7 @@ impl Portal {
         all
     }
 
-    /// One that the array names `HOST:PORT`.
+    /// Parses `HOST:PORT`.
     fn of(text: &str) -> Self {
         let (address, port) = text.rsplit_once(':').unwrap_or((text, ""));
         let port = port.parse().unwrap_or(ISCSI_PORT);
@@ -40,12 +40,12 @@ impl Portal {
         Self { address: address.to_owned(), port, wildcard: false }
     }
 
-    /// `ADDRESS:PORT`.
+    /// Formats `ADDRESS:PORT`.
     pub(super) fn with_port(&self) -> String {
         format!("{}:{}", self.address, self.port)
     }
 
-    /// The address without brackets.
+    /// Returns the address without brackets.
     pub(super) fn bare(&self) -> &str {
         self.address.trim_start_matches('[').trim_end_matches(']')
     }

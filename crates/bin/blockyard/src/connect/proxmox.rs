@@ -1,14 +1,15 @@
-//! Proxmox VE: its nodes are Linux hosts; the cluster's storage lies on top of what they see.
+//! Steps for Proxmox VE: its nodes are Linux hosts, and the storage of the cluster is on top of their disks.
 
 use super::{Step, Target, View, linux};
 
 pub(super) fn steps(view: &View) -> Vec<Step> {
-    // On every node of the cluster, each with a name of its own.
+    // On every node of the cluster, each with its own initiator name.
     let mut steps = linux::steps(view);
     let seen = steps.pop();
     for step in &mut steps {
         step.what += ", on each node";
     }
+    // The iSCSI storage of Proxmox VE has no multipath, so with several paths it gets LVM on the multipath device.
     if view.has_paths() {
         let lines = [
             "pvcreate /dev/mapper/MAP && vgcreate blockyard /dev/mapper/MAP   # MAP as multipath -ll shows it",
@@ -32,7 +33,7 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     steps
 }
 
-/// Each LUN is a disk of a guest.
+/// Returns the step that makes each LUN available as a disk of a guest.
 fn without_paths(n: usize, target: &Target) -> Step {
     let name = if n == 0 { "blockyard".to_owned() } else { format!("blockyard-{}", n + 1) };
     let lines = [

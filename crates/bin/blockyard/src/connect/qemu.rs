@@ -1,4 +1,4 @@
-//! qemu: its own initiator, libiscsi.
+//! Steps for qemu with its own initiator, libiscsi.
 
 use super::{Step, View};
 
@@ -24,17 +24,17 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     steps
 }
 
-/// A LUN as it stands in a URL of libiscsi, which sends the number as the first two bytes of the LUN field: beyond 255 that is
-/// flat space addressing, 4000h and the number.
+/// Returns the LUN as written in a URL of libiscsi, which sends the number as the first two bytes of the LUN field:
+/// above 255 that needs flat space addressing, 4000h plus the number.
 ///
 /// *Source*: SAM-5 §4.7.7, libiscsi's README.
 fn raw_lun(lun: u16) -> u16 {
     if lun > PERIPHERAL_LUN_MAX { FLAT_SPACE | lun } else { lun }
 }
 
-/// The largest LUN of peripheral device addressing.
+/// Largest LUN with peripheral device addressing.
 const PERIPHERAL_LUN_MAX: u16 = 255;
-/// The addressing method of flat space, in the first two bits.
+/// Addressing method of flat space, in the first two bits.
 const FLAT_SPACE: u16 = 0x4000;
 
 pub(super) fn log_in(view: &View) -> Vec<String> {

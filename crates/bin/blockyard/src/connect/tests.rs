@@ -63,7 +63,7 @@ fn multipath_is_set_up_where_there_are_several_paths_and_nowhere_else() {
         assert!(text(&two, system).contains(word), "{system:?}: {word}");
         assert!(!text(&one, system).contains(word), "{system:?}: {word}");
     }
-    // Two targets that show the same volume are two paths to it.
+    // Two targets with the same volume are two paths to it.
     let seen = [
         presentation("tank/a", 0, IQN, &["10.0.0.1:3260"]),
         presentation("tank/a", 0, "iqn.2026-11.io.blockyard:b", &[]),

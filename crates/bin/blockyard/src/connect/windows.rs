@@ -1,4 +1,4 @@
-//! Windows: its own initiator and MPIO, by PowerShell.
+//! Steps for Windows: its own initiator and MPIO, by PowerShell.
 
 use super::{Step, View};
 
@@ -42,7 +42,7 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     steps
 }
 
-/// With `everywhere` one session over each portal, else one.
+/// Returns the login commands; with `everywhere` a session through each portal, else one session.
 pub(super) fn log_in(view: &View, everywhere: bool) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let chap = view.chap_user.as_ref().map_or(String::new(), |user| {

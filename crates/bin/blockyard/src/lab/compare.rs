@@ -1,4 +1,4 @@
-//! `blockyard lab compare`
+//! Command `blockyard lab compare`.
 
 use super::{kept, means, measured, scenario_at, whole};
 use crate::args::{CompareOptions, Global};
@@ -14,13 +14,13 @@ use anyhow::{Result, anyhow};
 use std::io::Read;
 use std::path::Path;
 
-/// What is compared.
+/// Measures that are compared.
 const COMPARED: [Measure; 5] =
     [Measure::Iops, Measure::P50, Measure::P99, Measure::ServerPerCommand, Measure::ClientPerCommand];
 
-/// Prints how the first of two things differs from the second.
+/// Compares two runs, two labels of a run, or two builds.
 ///
-/// *Errors*: what is no run or no build; nothing that both have.
+/// *Errors*: a file is no run or no build, or there is no point in both.
 pub(super) fn compare(options: &CompareOptions, global: &Global) -> Result<(), Failure> {
     let first = &options.first;
     match (&options.second, &options.axis, options.labels.as_slice(), &options.scenario) {
@@ -38,7 +38,7 @@ pub(super) fn compare(options: &CompareOptions, global: &Global) -> Result<(), F
     }
 }
 
-/// A run that was kept; a build in its place gets a hint.
+/// Reads a run; for a program in its place, the error says what is missing.
 fn a_run(path: &Path) -> Result<Run> {
     kept(path).map_err(|error| match is_a_program(path) {
         Ok(true) => error.context("to compare builds, name a scenario as well (--scenario FILE)"),
@@ -46,17 +46,18 @@ fn a_run(path: &Path) -> Result<Run> {
     })
 }
 
-/// True for an executable file.
+/// Returns true for an ELF file.
 fn is_a_program(path: &Path) -> std::io::Result<bool> {
     let mut magic = [0; 4];
     std::fs::File::open(path)?.read_exact(&mut magic)?;
     Ok(magic == *b"\x7fELF")
 }
 
-/// The scenario, measured with both builds in turn.
+/// Measures the scenario with both builds alternately.
 fn in_turn(scenario: &Path, first: &Path, second: &Path, options: &CompareOptions, global: &Global) -> Result<Run> {
     let mut scenario = scenario_at(scenario, &options.only)?;
     scenario.in_turn()?;
+    // With too few rounds the comparison could not give a confidence.
     scenario.rounds = options.rounds.unwrap_or(scenario.rounds.max(ROUNDS_MIN as u32)).max(1);
     let means = Means { this: Some(first.to_owned()), other: Some(second.to_owned()), ..means()? };
     measured(scenario, &means, options.out.as_deref(), global)

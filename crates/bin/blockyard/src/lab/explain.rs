@@ -1,4 +1,4 @@
-//! `blockyard lab explain`
+//! Command `blockyard lab explain`.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -29,9 +29,9 @@ struct All<'a> {
     explanations: Vec<Explained<'a>>,
 }
 
-/// Each point of `run` that is at the labels `only` is explained.
+/// Explains the bottleneck of each point of `run` with the labels `only`.
 ///
-/// *Errors*: there is none.
+/// *Errors*: there is no such point.
 pub(super) fn explain(run: &Run, only: &[String], global: &Global) -> Result<(), Failure> {
     let meant = Only::parse(only)?;
     let points: Vec<&Measured> = run.points.iter().filter(|point| meant.holds(&point.labels)).collect();
@@ -51,7 +51,7 @@ pub(super) fn explain(run: &Run, only: &[String], global: &Global) -> Result<(),
     put(&told.join("\n"))
 }
 
-/// A point, what limits it, because of what, and what to change.
+/// Formats the explanation of a point: limit, evidence, remedy, and what was not measured.
 fn told(point: &Measured, explanation: Option<&Explanation>) -> String {
     let mut text = format!("{}\n", place(&point.labels));
     let mut line = |head: &str, said: &str| writeln!(text, "  {head:<8} {said}").expect("a string takes all text");

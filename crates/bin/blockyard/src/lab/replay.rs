@@ -1,4 +1,4 @@
-//! `blockyard lab replay`
+//! Command `blockyard lab replay`.
 
 use crate::args::{AimOptions, Global, ReplayOptions, ReplayPace};
 use crate::conform::aim_of;
@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::ToSocketAddrs;
 
-/// Commands of one session that our initiator has under way at once.
+/// Queue depth of a session of our initiator.
 const DEPTH: u32 = 1024;
 
-/// The trace is listed, summed up, or replayed.
+/// Lists, summarizes or replays a trace.
 pub(super) fn replay(options: &ReplayOptions, global: &Global) -> Result<(), Failure> {
     let name = options.trace.display();
     let file = fs::read(&options.trace).with_context(|| format!("cannot read {name}"))?;
@@ -39,6 +39,7 @@ pub(super) fn replay(options: &ReplayOptions, global: &Global) -> Result<(), Fai
                 ReplayPace::Fast => Pace::Fast,
             };
             let (wrap, overwrite) = (options.wrap, options.overwrite);
+            // A fixed seed: a second replay of the same trace writes the same data.
             let how = Replaying { pace, wrap, overwrite, seed: traced.begun_unix_ns };
             let run = async move |world| drive::replay(&world, plan, &way, how).await;
             say(&uring::run(&uring::Options::default(), run).context("cannot reach the system's I/O")??, global)
@@ -46,7 +47,7 @@ pub(super) fn replay(options: &ReplayOptions, global: &Global) -> Result<(), Fai
     }
 }
 
-/// A login for each session, or the device.
+/// Returns the logins, one for each recorded session, or the device.
 fn way_of(to: &str, options: &ReplayOptions, sessions: usize) -> Result<Way, Failure> {
     if !to.starts_with("iscsi://") {
         return Ok(Way::Device(vec![to.to_owned()]));
@@ -72,7 +73,7 @@ fn json_line(value: &impl Serialize) -> Result<(), Failure> {
     put(&(serde_json::to_string(value).context("cannot be said in JSON")? + "\n"))
 }
 
-/// Every command, as a row or a line of JSON.
+/// Prints every command, as a row or as a line of JSON.
 fn show(traced: &Traced, global: &Global) -> Result<(), Failure> {
     let output = Output::new(global);
     let operation = |command: &TracedCommand| scsi::Cdb::new(&command.cdb).operation_name();
@@ -116,7 +117,7 @@ fn us(nanos: u64) -> String {
     format!("{:.1}", nanos as f64 / 1e3)
 }
 
-/// What is recorded.
+/// Prints a summary of the recorded commands.
 fn sum_up(recorded: &Recorded, global: &Global) -> Result<(), Failure> {
     let output = Output::new(global);
     if output.is_json() {
@@ -140,9 +141,9 @@ fn say_skipped(skipped: &BTreeMap<String, u64>, output: Output) {
     }
 }
 
-/// The recorded load and the replayed one.
+/// Prints the recorded and the replayed load side by side.
 ///
-/// *Errors*: commands failed that had not.
+/// *Errors*: commands failed that had succeeded when they were recorded.
 fn say(replayed: &Replayed, global: &Global) -> Result<(), Failure> {
     let output = Output::new(global);
     if output.is_json() {

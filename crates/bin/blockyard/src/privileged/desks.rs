@@ -1,7 +1,7 @@
-//! Verbs on threads of their own: a disk that does not answer holds the thread that opens it, and no other request.
+//! Worker threads of the helper: a disk that does not answer blocks the thread that opens it, and no other request.
 //!
-//! There are at most [`AT_ONCE`] such threads, one for each path; other requests wait for them. A request has its answer within [`PATIENCE`]; what it asked for
-//! goes on, keeps its path from others until it has ended, and what it opened is closed then.
+//! At most [`AT_ONCE`] threads run, one per path; further requests wait. A request is answered within [`PATIENCE`]. Its
+//! thread continues after a timeout, keeps its path locked until it has ended, and closes what it opened.
 
 use privilege::{Outcome, Verb};
 use rustix::io::Errno;
@@ -14,18 +14,18 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-/// Threads at once.
+/// Maximum number of threads.
 const AT_ONCE: usize = 64;
-/// How long a request waits: less than the daemon waits for a disk to be opened.
+/// Timeout of a request: below the daemon's own timeout for opening a disk.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 type Done<T> = Result<T, Errno>;
 
-/// The paths that something is done with now. Requests without a path stand for themselves.
+/// Registry of the threads that are running, by path. A request without a path is registered by its number.
 #[derive(Clone)]
 pub(super) struct Desks {
     at_work: Arc<Mutex<BTreeSet<(PathBuf, u32)>>>,
-    /// A thread has ended.
+    /// Notified when a thread has ended.
     ended: Arc<Notify>,
     patience: Duration,
 }
@@ -36,16 +36,17 @@ impl Default for Desks {
     }
 }
 
-/// A place among those that are at work.
+/// Registration of one running thread; dropped when the thread ends.
 struct Desk {
     desks: Desks,
     of: (PathBuf, u32),
 }
 
 impl Desks {
-    /// What `work`, which may block, gives for the request with this number.
+    /// Runs `work`, which may block, on a thread for the request with this number, and returns its result.
     ///
-    /// *Errors*: `ALREADY` while an earlier request for the same path has not ended, `AGAIN` while too many have not, `TIMEDOUT`.
+    /// *Errors*: `ALREADY` while an earlier request for the same path has not ended, `AGAIN` while too many have not,
+    /// `TIMEDOUT`.
     pub(super) async fn carry<T: Send + 'static>(
         &self,
         verb: &Verb,
@@ -54,6 +55,7 @@ impl Desks {
     ) -> Done<T> {
         let until = Instant::now() + self.patience;
         let desk = loop {
+            // Registered before the attempt, so that a thread that ends in between is not missed.
             let mut ended = pin!(self.ended.notified());
             ended.as_mut().enable();
             match self.take(verb, number) {
@@ -64,13 +66,15 @@ impl Desks {
         let (tell, told) = oneshot::channel();
         let thread = std::thread::Builder::new().name("disk".to_owned()).spawn(move || {
             let done = work();
+            // The path is free before the answer is sent: the daemon may ask again at once.
             drop(desk);
-            // Nobody waits any more where it took too long: a descriptor is closed here.
+            // After a timeout there is no receiver, and the descriptor in the result is closed here.
             let _ = tell.send(done);
         });
         thread.map_err(|_| Errno::AGAIN)?;
         match timeout_at(until, told).await {
             Ok(Ok(done)) => Ok(done),
+            // The thread panicked; its registration was dropped with it.
             Ok(Err(_)) => Err(Errno::IO),
             Err(_) => Err(Errno::TIMEDOUT),
         }
@@ -78,6 +82,7 @@ impl Desks {
 
     fn take(&self, verb: &Verb, number: u32) -> Done<Desk> {
         let of = match verb {
+            // Only opening is exclusive per path: a second open of a disk that hangs would hang as well.
             Verb::Open { path, .. } => (path.clone(), 0),
             _ => (PathBuf::new(), number),
         };
@@ -99,7 +104,7 @@ impl Drop for Desk {
     }
 }
 
-/// The answer for a verb that was not carried out.
+/// Returns the answer to a request that could not be carried out.
 pub(super) fn outcome_of(errno: Errno) -> (Outcome, Option<OwnedFd>) {
     (Outcome::Failed { errno: errno.raw_os_error() }, None)
 }
@@ -114,7 +119,7 @@ mod tests {
         Verb::Open { path: path.into(), mode: Mode { write: true, direct: true } }
     }
 
-    /// One thread did everything, and a disk whose opening hung held all others.
+    /// Regression: with a single thread, a disk whose opening hung blocked all others.
     #[tokio::test]
     async fn opening_that_hangs_holds_its_own_path_and_no_other() {
         let desks = Desks { patience: Duration::from_millis(50), ..Desks::default() };

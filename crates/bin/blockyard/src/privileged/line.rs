@@ -1,4 +1,4 @@
-//! The helper's end of the socket pair: packets with descriptors.
+//! Helper's end of the socket pair: packets with descriptors.
 
 use privilege::{Answer, REQUEST_BYTES_MAX, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,44 +13,45 @@ use std::os::fd::{AsFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// Descriptors of one packet that are closed here; the kernel closes the rest.
+/// Number of descriptors in one packet that are received here in order to be closed; the kernel drops further ones.
 const DESCRIPTORS_MAX: usize = 8;
 
-/// The end of the socket pair. Tokio has no type for packets in order, and that for streams waits for any socket.
+/// Socket of the helper. Tokio has no type for sequenced packets; its stream type only waits for readiness here.
 pub(super) struct Line(UnixStream);
 
-/// What came in one packet.
+/// Packet as received.
 pub(super) struct Packet {
-    /// One byte more than the longest request, so that a longer one is seen.
+    /// Content, read with one byte more than the longest request, so that a longer one is detected.
     bytes: Vec<u8>,
     has_descriptors: bool,
 }
 
 impl Line {
-    /// Over a socket that does not block.
+    /// Wraps a socket that does not block.
     pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
         UnixStream::from_std(socket.into()).map(Self)
     }
 
-    /// The next packet; none once the daemon has closed its end. Descriptors that came with it are closed.
+    /// Receives the next packet; none once the daemon has closed its end. Descriptors in it are closed.
     pub(super) async fn receive(&self) -> io::Result<Option<Packet>> {
         loop {
             self.0.readable().await?;
             match self.0.try_io(Interest::READABLE, || receive(&self.0)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // An empty packet looks like the end, but the other end is still open.
+                // An empty packet reads like the end of the stream, but the other end is still open.
                 Ok(packet) if packet.bytes.is_empty() && is_closed(&self.0) => return Ok(None),
                 received => return received.map(Some),
             }
         }
     }
 
-    /// The answer has been sent, or the daemon is gone. Requests wait while the daemon does not read.
+    /// Sends the answer, or returns when the daemon is gone. Waits while the daemon does not read.
     pub(super) async fn send(&self, answer: &Answer, descriptor: Option<&OwnedFd>) {
         let bytes = answer.emit();
         while self.0.writable().await.is_ok() {
             match self.0.try_io(Interest::WRITABLE, || send(&self.0, &bytes, descriptor)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // An error means that the daemon is gone; `receive` reports that.
                 _sent_or_gone => return,
             }
         }
@@ -58,10 +59,13 @@ impl Line {
 }
 
 impl Packet {
-    /// The request that it is; else its number and why it is refused.
+    /// Parses the request.
+    ///
+    /// *Errors*: its number, and the reason for the refusal.
     pub(super) fn request(&self) -> Result<Request, (u32, String)> {
         let request = Request::parse(&self.bytes).map_err(|damaged| (damaged.number, damaged.violation.to_string()))?;
         if self.has_descriptors {
+            // No verb takes a descriptor, so one can only be an attack or a bug.
             return Err((request.number, "a request has no descriptor".to_owned()));
         }
         Ok(request)
@@ -70,7 +74,7 @@ impl Packet {
 
 fn is_closed(socket: &impl AsFd) -> bool {
     let mut asked = [PollFd::new(socket, PollFlags::empty())];
-    // What cannot be asked for any more is as good as closed.
+    // A socket that cannot be polled counts as closed.
     poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err() || asked[0].revents().contains(PollFlags::HUP)
 }
 
@@ -85,6 +89,7 @@ fn receive(socket: &impl AsFd) -> io::Result<Packet> {
             received => break received?,
         }
     };
+    // `CTRUNC`: there were more descriptors than fit, and the kernel has closed them.
     let mut has_descriptors = received.flags.contains(rustix::net::ReturnFlags::CTRUNC);
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {

@@ -1,7 +1,7 @@
-//! What the helper does for the daemon and what it does not: the table of docs/adr/0019-process-model.md as code.
+//! Policy of the helper: the requests that it carries out, as in the table of docs/adr/0019-process-model.md.
 //!
-//! A path is opened once as a place (`O_PATH`), and what it leads to is judged: the same place is then opened for reading or writing, so that
-//! nothing can be exchanged between judgment and opening.
+//! A path is opened once as a location only (`O_PATH`), the file found there is judged, and the same location is then
+//! opened for reading or writing. Nothing can be exchanged between judgment and opening.
 
 use crate::config::Config;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-/// Trees of the system. No file that stands for a disk lies there; block devices may.
+/// System trees, in which no file may be used as a disk. Block devices may.
 const SYSTEM: [&str; 13] = [
     "/bin",
     "/boot",
@@ -29,21 +29,21 @@ const SYSTEM: [&str; 13] = [
     "/var/spool",
 ];
 
-/// The same below `/var/lib`: the databases of packages and of the service manager.
+/// Further such trees below `/var/lib`: the databases of packages and of the service manager.
 const SYSTEM_STATE: [&str; 4] = ["apt", "dpkg", "rpm", "systemd"];
 
-/// A file that stands for a disk has at least this many bytes: lists of keys, users and jobs are smaller.
+/// Minimum size in bytes of a file used as a disk: lists of keys, users and jobs are smaller.
 const FILE_BYTES_MIN: u64 = 1 << 20;
 
-/// Ports from here on need no privilege.
+/// First port that needs no privilege.
 const PORT_MIN: u16 = 1024;
 
-/// Why a request is not done.
+/// Reason for a denied request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Denial {
-    /// The policy forbids it: the rule as a sentence.
+    /// Forbidden by the policy; the rule as a sentence.
     Policy(String),
-    /// The system says no.
+    /// Error of the system.
     System(Errno),
 }
 
@@ -53,52 +53,55 @@ impl From<Errno> for Denial {
     }
 }
 
-/// The rules, with the paths and ports of the configuration.
+/// Rules, with the paths and ports of the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     own: Vec<PathBuf>,
     ports: BTreeSet<u16>,
 }
 
-/// A place that was judged.
+/// Location that was judged and is held open.
 pub(super) struct Place {
     fd: OwnedFd,
-    /// Where it really is.
+    /// Path after resolving symbolic links.
     pub real: PathBuf,
-    /// What it is.
+    /// File status.
     pub stat: Stat,
 }
 
 impl Policy {
-    /// That of a daemon that is configured so.
+    /// Returns the policy for a configuration.
     pub(crate) fn of(config: &Config) -> Self {
         let settings = &config.settings;
         let mut own = vec![settings.state_dir.clone(), settings.socket.clone()];
         own.extend(config.opening.key.clone());
         own.extend(config.files());
+        // The program itself: overwriting it would run foreign code with the helper's privileges at the next start.
         own.extend(fs::read_link("/proc/self/exe"));
         let mut ports: BTreeSet<u16> = settings.portals.iter().map(SocketAddr::port).collect();
         ports.extend(config.web.iter().flat_map(|web| &web.listen).map(SocketAddr::port));
+        // Resolved, since requests are compared by their real paths.
         Self { own: own.iter().map(|path| real(path)).collect(), ports }
     }
 
-    /// One that knows only the folder of the state.
+    /// Returns a policy that protects only the state folder.
     #[cfg(test)]
     pub(super) fn only(state: &Path) -> Self {
         Self { own: vec![real(state)], ports: BTreeSet::new() }
     }
 
-    /// The disk at `path`, or the file that stands for one.
+    /// Judges the disk at `path`, or the file that is used as one.
     pub(super) fn place(&self, path: &Path) -> Result<Place, Denial> {
         admit(path)?;
         let fd = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&fd)?;
+        // The link of the descriptor names what was really opened, also if the path has changed since.
         let real = fs::read_link(link_to(&fd)).map_err(|error| errno_of(&error))?;
         let place = Place { fd, real, stat };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => {}
             FileType::RegularFile => self.admit_file(&place)?,
-            // As open(2) of a disk says where the kind is wrong.
+            // Same error as open(2) gives for a wrong kind of file.
             _ => return Err(Errno::INVAL.into()),
         }
         Ok(place)
@@ -109,13 +112,14 @@ impl Policy {
         let denied = |why: &str| Err(Denial::Policy(format!("{} {why}", real.display())));
         match () {
             () if stat.st_nlink == 0 => denied("was removed"),
+            // Set-user-ID, set-group-ID, sticky or executable: no such file is a disk.
             () if stat.st_mode & 0o7111 != 0 => denied("is executable"),
             () if u64::try_from(stat.st_size).unwrap_or(0) < FILE_BYTES_MIN => denied("is smaller than 1 MiB"),
             () => Ok(()),
         }
     }
 
-    /// Admits the place of a file that does not exist yet.
+    /// Judges the path of a file that does not exist yet, and returns its real path.
     pub(super) fn admit_new(&self, path: &Path) -> Result<PathBuf, Denial> {
         admit(path)?;
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::INVAL.into()) };
@@ -136,7 +140,7 @@ impl Policy {
         }
     }
 
-    /// Admits a port to listen on.
+    /// Judges an address to listen on by its port.
     pub(super) fn admit_port(&self, address: SocketAddr) -> Result<(), Denial> {
         let port = address.port();
         if port >= PORT_MIN || self.ports.contains(&port) {
@@ -147,18 +151,18 @@ impl Policy {
 }
 
 impl Place {
-    /// True for a regular file, false for a block device.
+    /// Returns true for a regular file, false for a block device.
     pub(super) fn is_file(&self) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
     }
 
-    /// The same place, opened.
+    /// Opens the judged location itself.
     pub(super) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         open(link_to(&self.fd), flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
     }
 }
 
-/// Admits an absolute path without steps back.
+/// Accepts only an absolute path without `..`.
 fn admit(path: &Path) -> Result<(), Denial> {
     if path.is_absolute() && !path.components().any(|part| part == Component::ParentDir) {
         return Ok(());
@@ -174,7 +178,7 @@ pub(super) fn errno_of(error: &std::io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
-/// Where the path leads, as far as it exists.
+/// Resolves symbolic links of the existing part of the path.
 fn real(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
     there.map_or_else(

@@ -1,4 +1,5 @@
-//! The helper against a daemon that was taken over: whatever comes over the socket pair is answered or refused, and the next request is served.
+//! Helper against a compromised daemon: every packet over the socket pair is answered or refused, and the next request
+//! is served.
 
 use super::*;
 use privilege::{ANSWER_BYTES_MAX, Mode, REQUEST_BYTES_MAX, VERSION, Verb};
@@ -8,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// A helper that answers until the other end is closed, on a thread of its own; that end.
+/// Starts a helper thread that answers until the other end is closed, and returns that end.
 fn office(state: &Path) -> (OwnedFd, std::thread::JoinHandle<u64>) {
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket pair");
@@ -94,7 +95,7 @@ fn descriptors_that_come_with_a_request_are_closed_and_it_is_refused() {
         assert!(is_refused(&hear(&socket), "no descriptor"));
     }
     let after = std::fs::read_dir("/proc/self/fd").expect("Linux has it").count();
-    // Other tests of this process open files, too.
+    // Other tests of this process open files as well.
     assert!(after < before + 20, "{before} descriptors, then {after}");
     drop(socket);
     helper.join().expect("it ends well");

@@ -1,4 +1,4 @@
-//! The verbs, each behind its policy.
+//! Verbs of the helper, each behind its policy.
 
 use super::policy::{Denial, Place, Policy, errno_of};
 use super::programs::Run;
@@ -12,25 +12,26 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Files of this many created ones are remembered for a removal, the latest.
+/// Number of created files that are remembered for a removal, the latest ones.
 const CREATED_MAX: usize = 64;
 
-/// What is done for the daemon, and what was. Everything here may block for as long as a disk does not answer.
+/// Executes the verbs and remembers which disks and files came through it. Every function may block for as long as a
+/// disk does not answer.
 pub(super) struct Verbs {
     policy: Policy,
     /// Block devices that were opened.
     opened: Mutex<BTreeSet<Dev>>,
-    /// Device and inode of files that were created.
+    /// Device and inode numbers of the files that were created.
     created: Mutex<Vec<(u64, u64)>>,
 }
 
 impl Verbs {
-    /// Nothing was done yet.
+    /// Starts with nothing opened or created.
     pub(super) fn new(policy: Policy) -> Self {
         Self { policy, opened: Mutex::default(), created: Mutex::default() }
     }
 
-    /// The program that the verb runs, or why it is not run.
+    /// Returns the program that the verb runs, or the refusal.
     pub(super) fn program_of(&self, verb: &Verb) -> Result<Run, Outcome> {
         let run = match verb {
             Verb::Health { path } => self.device(path).map(|place| Run::smartctl(&whole_device(&place))),
@@ -43,7 +44,7 @@ impl Verbs {
         run.map_err(outcome_of)
     }
 
-    /// What has come of the verb, and a descriptor where it gives one.
+    /// Carries out the verb, and returns its outcome and the descriptor that it opened, if any.
     pub(super) fn act(&self, verb: &Verb) -> (Outcome, Option<OwnedFd>) {
         let done = match verb {
             Verb::Open { path, mode } => self.open(path, *mode).map(Some),
@@ -67,7 +68,8 @@ impl Verbs {
         let place = self.policy.place(path)?;
         let mut flags = if mode.write { OFlags::RDWR } else { OFlags::RDONLY };
         flags.set(OFlags::DIRECT, mode.direct);
-        // Nobody else: not mounted, in no array. Without it the daemon could write below a file system of the machine.
+        // `O_EXCL` on a block device fails if it is mounted or in an array. Without it the daemon could write below a
+        // mounted file system.
         flags.set(OFlags::EXCL, !place.is_file());
         let fd = place.open(flags)?;
         if !place.is_file() {
@@ -80,10 +82,11 @@ impl Verbs {
         let real = self.policy.admit_new(path)?;
         let made = || -> std::io::Result<(u64, u64)> {
             let file = File::options().write(true).create_new(true).mode(0o600).open(&real)?;
+            // The size and the folder entry are synced: the file must exist after a power loss, once a pool uses it.
             let sized = file.set_len(bytes).and_then(|()| file.sync_all());
             let named = sized.and_then(|()| File::open(real.parent().unwrap_or(Path::new("/")))?.sync_all());
             if let Err(error) = named {
-                // The file is of no use to anybody; the error says what is wrong.
+                // The incomplete file is useless; the error names the cause.
                 let _ = fs::remove_file(&real);
                 return Err(error);
             }
@@ -91,6 +94,7 @@ impl Verbs {
         };
         let made = made().map_err(|error| errno_of(&error))?;
         let mut created = lock(&self.created);
+        // The oldest entry is dropped. Its file can then no longer be removed by the daemon, which is safe.
         if created.len() == CREATED_MAX {
             created.remove(0);
         }
@@ -102,6 +106,7 @@ impl Verbs {
         let real = self.policy.admit_new(path)?;
         let meta = fs::symlink_metadata(&real).map_err(|error| errno_of(&error))?;
         let mut created = lock(&self.created);
+        // Compared by inode, not by path: the file at the path may have been replaced.
         let at = created.iter().position(|&made| made == (meta.dev(), meta.ino()));
         let at = at.ok_or_else(|| Denial::Policy(format!("{} was not created by the helper", real.display())))?;
         fs::remove_file(&real).map_err(|error| errno_of(&error))?;
@@ -118,7 +123,7 @@ impl Verbs {
         })
     }
 
-    /// A block device that was opened through this helper.
+    /// Judges a block device that must have been opened through this helper.
     fn device(&self, path: &Path) -> Result<Place, Denial> {
         let place = self.policy.place(path)?;
         if !place.is_file() && lock(&self.opened).contains(&place.stat.st_rdev) {
@@ -139,7 +144,7 @@ fn outcome_of(denial: Denial) -> Outcome {
     }
 }
 
-/// The whole device that a partition is on.
+/// Returns the path of the whole device for a partition.
 fn whole_device(place: &Place) -> PathBuf {
     let whole = || {
         let entry = fs::canonicalize(Path::new("/sys/class/block").join(place.real.file_name()?)).ok()?;

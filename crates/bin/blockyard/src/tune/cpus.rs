@@ -1,4 +1,4 @@
-//! Sets of processors as the kernel writes them: lists and masks.
+//! Sets of processors in the notations of the kernel: lists and masks.
 
 use super::Root;
 use model::{Refusal, code};
@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// Numbers of processors.
+/// Set of processor numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Cpus(BTreeSet<u32>);
 
-/// A list that somebody has written: at least one number, and nothing else than numbers and ranges.
+/// Parses a list typed by an administrator: at least one number, and nothing but numbers and ranges.
 impl FromStr for Cpus {
     type Err = Refusal;
 
@@ -38,11 +38,12 @@ impl TryFrom<String> for Cpus {
 }
 
 impl Cpus {
-    /// Those of a list such as `0-3,8`; what makes no sense is left out.
+    /// Parses a list of the kernel such as `0-3,8`, ignoring invalid parts.
     pub(crate) fn of_list(text: &str) -> Self {
         let mut all = BTreeSet::new();
         for part in text.trim().split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
+            // The bound keeps a corrupt range from filling the memory.
             if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>())
                 && last < 65_536
             {
@@ -52,12 +53,12 @@ impl Cpus {
         Self(all)
     }
 
-    /// Those that are online.
+    /// Returns the processors that are online.
     pub(crate) fn online(root: &Root) -> Self {
         Self::of_list(&root.text("sys/devices/system/cpu/online").unwrap_or_default())
     }
 
-    /// Those near the node that `numa_node` of a device names; those that are online where it names none.
+    /// Returns the processors of a NUMA node; those online if the device names no node.
     pub(crate) fn near(root: &Root, node: Option<u32>) -> Self {
         let list = node.and_then(|node| root.text(&format!("sys/devices/system/node/node{node}/cpulist")));
         let near = Self::of_list(&list.unwrap_or_default());
@@ -76,12 +77,12 @@ impl Cpus {
         self.0.extend(&other.0);
     }
 
-    /// The `n`th of them, round and round.
+    /// Returns the `n`th processor, wrapping around at the end.
     pub(crate) fn nth(&self, n: usize) -> Option<u32> {
         self.0.iter().copied().nth(n.checked_rem(self.0.len())?)
     }
 
-    /// Those of a mask: hexadecimal, 32 to a word, the highest first.
+    /// Parses a mask: hexadecimal words of 32 processors, the highest first.
     pub(crate) fn of_mask(text: &str) -> Self {
         let mut all = BTreeSet::new();
         for (n, word) in text.trim().rsplit(',').enumerate() {
@@ -97,6 +98,7 @@ impl fmt::Display for Cpus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for &cpu in &self.0 {
+            // Adjacent numbers become a range.
             match ranges.last_mut() {
                 Some((_, last)) if *last + 1 == cpu => *last = cpu,
                 _ => ranges.push((cpu, cpu)),
@@ -108,7 +110,7 @@ impl fmt::Display for Cpus {
     }
 }
 
-/// The node that a device's `numa_node` names.
+/// Returns the NUMA node in a device's `numa_node` file; none for -1.
 pub(super) fn node(root: &Root, path: &str) -> Option<u32> {
     root.text(path)?.parse().ok()
 }

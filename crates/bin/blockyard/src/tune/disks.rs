@@ -1,4 +1,4 @@
-//! The request queues of the array's own disks.
+//! Settings of the request queues of the array's own disks.
 
 use super::cpus::Cpus;
 use super::knobs::{
@@ -10,23 +10,23 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// As much as one request of the array has at most, and what S0 sets.
+/// Size in KiB of the array's largest request; also the value in S0.
 const REQUEST_KB: u64 = 1024;
-/// What S0 sets.
+/// Value in S0.
 const SORTED_REQUESTS: u64 = 1024;
-/// What NCQ allows.
+/// Maximum of NCQ.
 const NCQ_DEPTH: &str = "31";
 
-/// A device that takes requests.
+/// Block device with a request queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Device {
-    /// As in `/sys/block`.
+    /// Name in `/sys/block`.
     pub name: String,
-    /// True when the array has only a partition of it.
+    /// True if the array uses only a partition of it.
     pub is_shared: bool,
 }
 
-/// The device that `path` is, or is a part of; none for a file.
+/// Returns the whole device of `path`, which may be a partition; none for a file.
 pub(super) fn device(root: &Root, path: &Path) -> Option<Device> {
     let real = fs::canonicalize(root.path(path)).ok()?;
     let devices = fs::canonicalize(root.path("dev")).ok()?;
@@ -40,7 +40,8 @@ pub(super) fn device(root: &Root, path: &Path) -> Option<Device> {
     Some(Device { name, is_shared: true })
 }
 
-/// The devices below `paths` that take requests themselves: those under a device mapper's, and not it.
+/// Returns the devices below `paths` with request queues of their own: those below a device mapper, not the mapper
+/// itself.
 pub(super) fn devices(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Device> {
     let mut found: BTreeMap<String, Device> = BTreeMap::new();
     let mut next: Vec<Device> = paths.iter().filter_map(|path| device(root, path.as_ref())).collect();
@@ -53,6 +54,7 @@ pub(super) fn devices(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Device> {
         let below = below.into_iter().filter(|name| *name != device.name);
         next.extend(below.filter_map(|name| self::device(root, &Path::new("/dev").join(name))));
     }
+    // A device reached by two paths is listed once.
     found.into_values().collect()
 }
 
@@ -60,7 +62,7 @@ pub(super) fn look(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Advice> {
     devices(root, paths).iter().flat_map(|device| of(root, device)).collect()
 }
 
-/// The knobs of one device.
+/// Returns the settings of one device.
 fn of(root: &Root, device: &Device) -> Vec<Advice> {
     let queue = Queue { root, name: &device.name };
     let all = [
@@ -86,7 +88,7 @@ fn of(root: &Root, device: &Device) -> Vec<Advice> {
     all.into_iter().flatten().map(shared).collect()
 }
 
-/// The queue of a device.
+/// Request queue of a device.
 struct Queue<'a> {
     root: &'a Root,
     name: &'a str,
@@ -101,24 +103,25 @@ impl Queue<'_> {
         self.root.text(&self.path(file))
     }
 
-    /// A knob that is well whatever it is.
+    /// Shows a setting without a recommendation.
     fn least(&self, knob: &'static Knob) -> Option<Advice> {
         Some(Advice::kept(knob, self.name, self.text(knob.name)?))
     }
 
-    /// True for a disk whose heads move. A virtual machine's disks say so, too, and nobody knows.
+    /// Returns true for a rotational disk. Virtual disks claim to be rotational as well, without knowing.
     fn turns(&self) -> bool {
         let is_virtual = ["vd", "xvd"].iter().any(|prefix| self.name.starts_with(prefix));
         self.text("rotational").as_deref() == Some("1") && !is_virtual
     }
 
-    /// The scheduler that fits the disk, with the reason for this one: what speaks for the other speaks against it.
+    /// Returns the recommended scheduler with its reason: rotational and solid-state disks need opposite ones.
     fn wanted_scheduler(&self) -> (&'static Knob, &'static str) {
         if self.turns() { (&SCHEDULER_OF_HEADS, "mq-deadline") } else { (&SCHEDULER, "none") }
     }
 
     fn scheduler(&self) -> Option<Advice> {
         let text = self.text("scheduler")?;
+        // The file lists all schedulers, with the present one in brackets.
         let now = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.as_str(), |(now, _)| now);
         let (knob, wanted) = self.wanted_scheduler();
         let advice = Advice::kept(knob, self.name, now).file(&self.path("scheduler"), wanted);
@@ -130,13 +133,14 @@ impl Queue<'_> {
         let now: u64 = self.text("nr_requests")?.parse().ok()?;
         let advice = Advice::kept(&NR_REQUESTS, self.name, now.to_string());
         if !self.turns() || now >= SORTED_REQUESTS {
+            // Without a scheduler the number of requests is that of the hardware queue.
             return Some(advice);
         }
         let sorts = self.text("scheduler").is_some_and(|text| text.contains("mq-deadline"));
         if !sorts {
             return Some(advice);
         }
-        // Set after the scheduler, which brings a number of its own.
+        // Set after the scheduler: a change of the scheduler resets the number.
         Some(advice.file(&self.path("nr_requests"), SORTED_REQUESTS.to_string()))
     }
 
@@ -146,7 +150,7 @@ impl Queue<'_> {
         let knob = if self.turns() { &MAX_SECTORS_OF_HEADS } else { &MAX_SECTORS };
         let advice = Advice::kept(knob, self.name, now.to_string());
         if !self.turns() {
-            // Larger requests have shown no gain there.
+            // Larger requests have shown no gain on these disks.
             return Some(advice);
         }
         if now >= REQUEST_KB || now >= most {
@@ -176,12 +180,13 @@ impl Queue<'_> {
         self.least(&WRITE_CACHE)
     }
 
-    /// Only of SATA disks, and only where NCQ is off.
+    /// Recommends the depth for SATA disks without NCQ only.
     fn depth(&self) -> Option<Advice> {
         let path = format!("sys/block/{}/device/queue_depth", self.name);
         let is_sata = self.root.text(&format!("sys/block/{}/device/vendor", self.name))? == "ATA";
         let now = self.root.text(&path)?;
         let advice = Advice::kept(&QUEUE_DEPTH, self.name, now.clone());
+        // A depth of 1 means that NCQ is off.
         Some(if is_sata && now == "1" { advice.file(&path, NCQ_DEPTH) } else { advice })
     }
 }

@@ -1,6 +1,6 @@
-//! The system of a host, as it is best for this array: lines to type there, each with its reason.
+//! Recommended settings of a host for this array: commands, each with its reason.
 //!
-//! How a host logs in, and which rule its multipath has for the array, stands in what [`crate::connect`] prints.
+//! Login and multipath rules of a host are printed by [`crate::connect`].
 
 mod esxi;
 mod linux;
@@ -10,7 +10,7 @@ use crate::args::System;
 use crate::connect::Step;
 use engine::{Budget, Limits};
 
-/// What the array offers in a login, and takes of a command.
+/// Limits that the array offers at login, and for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub commands: u32,
@@ -20,24 +20,25 @@ pub(crate) struct Terms {
     pub transfer_bytes: u32,
 }
 
-/// What is known of the host.
+/// Facts about the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
-    /// True when it has several paths to a volume, none where nobody has said which host it is.
+    /// True if it has several paths to a volume; none if the host is not known.
     pub paths: Option<bool>,
     /// Ports of its network cards that carry iSCSI.
     pub ports: u16,
-    /// Its cores, not counting a second thread of one.
+    /// Cores, without counting hyper-threads.
     pub cores: u16,
-    /// True when each core is two processors to it.
+    /// True if each core counts as two processors.
     pub threads: bool,
     /// Queues of each port.
     pub queues: u16,
 }
 
 impl Terms {
-    /// Those of this version.
+    /// Returns the limits of this version.
     pub(crate) fn ours() -> Self {
+        // The offered limits do not depend on the budget, so any valid one serves.
         let limits = Limits::of(Budget { shards: 1, buffer_bytes: 1 << 20, cache_bytes: 0 });
         let offer = iscsi_target::target_config(&limits).login.offer;
         Self {
@@ -50,7 +51,7 @@ impl Terms {
     }
 }
 
-/// Everything to set on a host of this kind, in its order.
+/// Returns the steps for this operating system, in order.
 pub(crate) fn steps(system: System, terms: Terms, machine: Machine) -> Vec<Step> {
     match system {
         System::Linux => linux::steps(terms, machine),

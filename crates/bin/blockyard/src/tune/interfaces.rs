@@ -1,4 +1,4 @@
-//! The network interfaces that portals are on, and the cards below them.
+//! Settings of the network interfaces of the portals, and of the cards below them.
 
 use super::cpus::{self, Cpus};
 use super::knobs::{GRO, MTU, MTU_OF_VIRTUAL, QUEUES, RPS, RX_RING, TSO};
@@ -6,10 +6,10 @@ use super::{Advice, Knob, Root, Setting};
 use std::collections::BTreeSet;
 
 const JUMBO: u64 = 9000;
-/// From here on it is no wire.
+/// Interfaces with a larger MTU, such as loopback, are not Ethernet.
 const WIRE_BYTES_MAX: u64 = 65_000;
 
-/// `portals` and what is below them (of a bond its cards, of a VLAN its interface), each once.
+/// Returns the interfaces in `portals` and all below them (the cards of a bond, the parent of a VLAN), each once.
 pub(super) fn with_those_below(root: &Root, portals: &[String]) -> Vec<String> {
     let mut found = BTreeSet::new();
     let mut next: Vec<String> = portals.to_vec();
@@ -22,26 +22,26 @@ pub(super) fn with_those_below(root: &Root, portals: &[String]) -> Vec<String> {
     found.into_iter().collect()
 }
 
-/// True for one that is a card, also a virtual machine's.
+/// Returns true for a card, including a virtual machine's.
 pub(super) fn is_card(root: &Root, name: &str) -> bool {
     root.has(&format!("sys/class/net/{name}/device"))
 }
 
-/// Drivers of cards that a hypervisor makes up.
+/// Drivers of virtual cards.
 const VIRTUAL: [&str; 4] = ["virtio_net", "vmxnet3", "hv_netvsc", "vif"];
 
-/// True for a card of a virtual machine that is no real one.
+/// Returns true for a virtual card.
 fn is_virtual(root: &Root, name: &str) -> bool {
     let text = root.text(&format!("sys/class/net/{name}/device/uevent")).unwrap_or_default();
     text.lines().filter_map(|line| line.strip_prefix("DRIVER=")).any(|driver| VIRTUAL.contains(&driver))
 }
 
-/// How fast it is, in Mbit/s, where it says so.
+/// Returns the speed in Mbit/s, if the interface reports it.
 pub(super) fn megabits(root: &Root, name: &str) -> Option<u64> {
     root.number(&format!("sys/class/net/{name}/speed"))
 }
 
-/// The processors near a card.
+/// Returns the processors near a card.
 pub(super) fn cpus(root: &Root, name: &str) -> Cpus {
     Cpus::near(root, cpus::node(root, &format!("sys/class/net/{name}/device/numa_node")))
 }
@@ -68,6 +68,7 @@ fn mtu(root: &Root, name: &str) -> Option<Advice> {
     let advice = Advice::kept(&MTU, name, now.to_string());
     let has_wire =
         is_card(root, name) || root.names(&format!("sys/class/net/{name}")).iter().any(|it| it.starts_with("lower_"));
+    // Bridges without a card have no wire whose switches would have to accept jumbo frames.
     if now >= JUMBO || now > WIRE_BYTES_MAX || !has_wire {
         return Some(advice);
     }
@@ -96,12 +97,13 @@ fn queues(root: &Root, name: &str) -> Option<Advice> {
             _ => advice.saying("the card does not let them be chosen"),
         });
     };
+    // More queues than processors near the card bring nothing.
     let wanted = most.min(u64::try_from(near).unwrap_or(1)).max(1);
     let setting = ethtool("-L", name, "combined", &wanted.to_string());
     Some(Advice::kept(&QUEUES, name, now.to_string()).to(wanted.to_string(), [setting]))
 }
 
-/// The number behind `label` in the first part of what ethtool prints (what can be) or in the second (what is).
+/// Returns the number after `label` in part 0 (maximum) or part 1 (present value) of ethtool's output.
 fn last(text: &str, label: &str, part: usize) -> Option<u64> {
     let is = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key.trim() == label);
     text.lines().filter(is).nth(part)?.split_once(':')?.1.trim().parse().ok()
@@ -112,14 +114,14 @@ fn ethtool(option: &str, interface: &str, name: &str, value: &str) -> Setting {
     Setting::Ethtool { option: own(option), interface: own(interface), name: own(name), value: own(value) }
 }
 
-/// Shown, and never advised: where it was measured it loses, and nobody has shown where it gains.
+/// Shows RPS without a recommendation: it lost in our measurement, and no measurement shows a gain.
 fn rps(root: &Root, name: &str) -> Option<Advice> {
     let now = Cpus::of_mask(&root.text(&format!("sys/class/net/{name}/queues/rx-0/rps_cpus"))?);
     let now = if now.len() == 0 { "none".to_owned() } else { now.to_string() };
     Some(Advice::kept(&RPS, name, now))
 }
 
-/// Only where packets were lost for want of room.
+/// Recommends a larger ring only if packets were lost for lack of space in it.
 fn ring(root: &Root, name: &str) -> Option<Advice> {
     let text = root.ethtool("-g", name)?;
     let (most, now) = (last(&text, "RX", 0)?, last(&text, "RX", 1)?);
@@ -137,6 +139,7 @@ fn features(root: &Root, name: &str) -> Vec<Advice> {
     let text = root.ethtool("-k", name).unwrap_or_default();
     let feature = |knob: &'static Knob, label: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(label)?.strip_prefix(": "))?;
+        // `[fixed]` marks a feature that the driver does not let anybody change.
         let (now, is_fixed) = (line.split_whitespace().next()?, line.contains("[fixed]"));
         let advice = Advice::kept(knob, name, now).to("on", [ethtool("-K", name, knob.name, "on")]);
         Some(if is_fixed { advice.without_hope("the card has no such thing") } else { advice })

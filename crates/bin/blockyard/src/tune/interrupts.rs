@@ -1,11 +1,11 @@
-//! Which cores the queues of cards and of NVMe disks interrupt.
+//! Interrupt affinity of the queues of network cards and of NVMe disks.
 
 use super::cpus::{self, Cpus};
 use super::knobs::IRQ_AFFINITY;
 use super::root::trailing_number;
 use super::{Advice, Array, Root, Setting, disks, interfaces};
 
-/// Interrupts of a device that belong to none of its queues.
+/// Parts of the names of interrupts that belong to no queue.
 const ASIDE: [&str; 8] = ["config", "async", "misc", "event", "cmd", "fdir", "pages", "ctrl"];
 
 pub(super) fn look(root: &Root, array: &Array) -> Vec<Advice> {
@@ -18,17 +18,17 @@ pub(super) fn look(root: &Root, array: &Array) -> Vec<Advice> {
     all
 }
 
-/// One queue's interrupt.
+/// Interrupt of one queue.
 struct Interrupt {
     number: u64,
     queue: (Option<u64>, String),
     cpus: Cpus,
 }
 
-/// The interrupts of the queues of the device at `path`, by queue.
+/// Returns the interrupts of the queues of the device at `path`, ordered by queue.
 fn queues(root: &Root, path: &str) -> Vec<Interrupt> {
     let own = root.names(&format!("{path}/msi_irqs"));
-    // A virtio device has those of the PCI device that it is on.
+    // A virtio device uses the interrupts of its parent PCI device.
     let numbers = if own.is_empty() { root.names(&format!("{path}/../msi_irqs")) } else { own };
     let interrupt = |number: String| {
         let folder = format!("proc/irq/{number}");
@@ -45,7 +45,7 @@ fn queues(root: &Root, path: &str) -> Vec<Interrupt> {
     all
 }
 
-/// Every queue on a core of its own, near the device, as far as there are cores.
+/// Recommends a core of its own near the device for every queue, as far as there are cores.
 fn of(root: &Root, name: &str, path: &str, is_managed: bool) -> Option<Advice> {
     let queues = queues(root, path);
     if queues.is_empty() {
@@ -55,6 +55,7 @@ fn of(root: &Root, name: &str, path: &str, is_managed: bool) -> Option<Advice> {
     let mut served = Cpus::default();
     queues.iter().for_each(|queue| served.join(&queue.cpus));
     let advice = Advice::kept(&IRQ_AFFINITY, name, served.to_string());
+    // Managed interrupts: the kernel spreads them at initialization and refuses changes.
     if is_managed {
         return Some(advice.saying("the kernel has shared them out, and keeps it so"));
     }
@@ -75,7 +76,7 @@ fn of(root: &Root, name: &str, path: &str, is_managed: bool) -> Option<Advice> {
     })
 }
 
-/// True when irqbalance runs.
+/// Returns true if irqbalance is running.
 fn is_balanced(root: &Root) -> bool {
     let processes = root.names("proc").into_iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
     processes.into_iter().any(|pid| root.text(&format!("proc/{pid}/comm")).as_deref() == Some("irqbalance"))

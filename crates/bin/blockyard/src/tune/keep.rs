@@ -1,4 +1,4 @@
-//! Files that Debian reads when the machine starts, so that what was set is so again.
+//! Files that make settings persistent on Debian: sysctl, udev, tmpfiles and a systemd unit.
 
 use super::record::{Line, Record, removed, replaced};
 use super::{Root, Setting, interfaces};
@@ -10,7 +10,7 @@ const SYSCTL: &str = "etc/sysctl.d/90-blockyard.conf";
 const UDEV: &str = "etc/udev/rules.d/90-blockyard.rules";
 const TMPFILES: &str = "etc/tmpfiles.d/90-blockyard-tune.conf";
 const UNIT: &str = "etc/systemd/system/blockyard-tune.service";
-/// Interrupts have other numbers after a restart: what spreads them looks for them again.
+/// Interrupt numbers change with a restart, so the unit determines them again.
 const WANTED: &str = "etc/systemd/system/multi-user.target.wants/blockyard-tune.service";
 const SERVICE: &str = "[Unit]
 Description=Spread the interrupts of Blockyard's cards
@@ -25,7 +25,7 @@ ExecStart=/usr/bin/blockyard tune apply --yes --only irq_affinity
 WantedBy=multi-user.target
 ";
 
-/// The line that keeps a setting; none where the thing has no name that stays.
+/// Returns the line that makes a setting persistent; none if its device has no stable name.
 pub(super) fn line(root: &Root, setting: &Setting) -> Option<Line> {
     let in_file = |file: &str, text: String| Some(Line { file: file.to_owned(), text });
     match setting {
@@ -53,7 +53,7 @@ pub(super) fn line(root: &Root, setting: &Setting) -> Option<Line> {
     }
 }
 
-/// By what the disk says of itself: names such as sda move.
+/// Returns a udev match for a disk by its own identity, since names such as sda are not stable.
 fn disk_rule(root: &Root, disk: &str) -> Option<String> {
     let below = format!("sys/block/{disk}");
     let own = [("wwid", "wwid"), ("device/wwid", "wwid"), ("serial", "serial")];
@@ -62,7 +62,7 @@ fn disk_rule(root: &Root, disk: &str) -> Option<String> {
         Some((attribute, text))
     };
     let (attribute, text) = own.into_iter().find_map(said)?;
-    // What means something to udev is any character.
+    // Characters with a meaning in udev patterns match any character instead.
     let text: String =
         text.chars().map(|c| if c.is_ascii_alphanumeric() || " .-_:".contains(c) { c } else { '?' }).collect();
     Some(format!(
@@ -70,7 +70,8 @@ fn disk_rule(root: &Root, disk: &str) -> Option<String> {
     ))
 }
 
-/// A card by its address, which what lies on top of it shares; the others by their names.
+/// Returns a udev match for an interface: a card by its MAC address, other interfaces by name. A bond or VLAN has the
+/// same address as its card, hence the driver in the match.
 fn interface_rule(root: &Root, name: &str) -> Option<String> {
     if !interfaces::is_card(root, name) {
         return Some(format!("ACTION==\"add\", SUBSYSTEM==\"net\", KERNEL==\"{name}\""));
@@ -79,7 +80,7 @@ fn interface_rule(root: &Root, name: &str) -> Option<String> {
     Some(format!("ACTION==\"add\", SUBSYSTEM==\"net\", DRIVERS==\"?*\", ATTR{{address}}==\"{address}\""))
 }
 
-/// The files of a record: path and text, and none where there is nothing to keep.
+/// Returns the text of each file for this record; none for a file that is not needed.
 pub(crate) fn files(record: &Record) -> BTreeMap<&'static str, Option<String>> {
     let mut all: BTreeMap<&'static str, Option<String>> =
         [SYSCTL, UDEV, TMPFILES, UNIT].map(|file| (file, None)).into();
@@ -93,6 +94,7 @@ pub(crate) fn files(record: &Record) -> BTreeMap<&'static str, Option<String>> {
         }
         let text = text
             .get_or_insert_with(|| "# Written by blockyard tune apply; blockyard tune revert removes it.\n".to_owned());
+        // Each reason is written once above the lines that it applies to.
         if last.insert(*file, &entry.why) != Some(&entry.why) {
             *text += &format!("\n# {}\n", entry.why);
         }
@@ -101,9 +103,9 @@ pub(crate) fn files(record: &Record) -> BTreeMap<&'static str, Option<String>> {
     all
 }
 
-/// The files are those of the record. Returns the paths of those that are new, and of those that are gone.
+/// Writes or removes the files of a record, and returns a sentence for each change.
 ///
-/// *Errors*: what the system says.
+/// *Errors*: the error of the system.
 pub(super) fn write(root: &Root, record: &Record) -> io::Result<Vec<String>> {
     let mut changed = Vec::new();
     for (path, text) in files(record) {
@@ -122,7 +124,7 @@ pub(super) fn write(root: &Root, record: &Record) -> io::Result<Vec<String>> {
     Ok(changed)
 }
 
-/// The unit is wanted at each start, or not.
+/// Enables or disables the unit by its symbolic link.
 fn linked(path: &Path, wanted: bool) -> io::Result<()> {
     let is_there = path.symlink_metadata().is_ok();
     match (wanted, is_there) {

@@ -1,9 +1,9 @@
-//! Every knob: why it bears on the array, and what it brings, with where that is known from.
+//! Table of all settings: reason, effect, and the source of the figures.
 
 use serde::Serialize;
 use std::fmt;
 
-/// What a knob belongs to.
+/// Group of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -28,15 +28,15 @@ impl Kind {
     }
 }
 
-/// Where an effect is known from.
+/// Source of a stated effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
-    /// We have measured it; docs/operate/tuning.md says on what.
+    /// Measured by this project; docs/operate/tuning.md names the conditions.
     Measured,
-    /// A paper has; docs/lab.md names it.
+    /// Measured in a paper; docs/lab.md names it.
     Paper,
-    /// The kernel's documentation or source says it.
+    /// Stated by the kernel's documentation or source.
     Documentation,
 }
 
@@ -50,15 +50,15 @@ impl fmt::Display for Source {
     }
 }
 
-/// Something of the system that can be set.
+/// Setting of the operating system.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Knob {
     #[serde(rename = "knob")]
     pub name: &'static str,
     pub kind: Kind,
-    /// In a sentence.
+    /// Reason, as a clause.
     pub why: &'static str,
-    /// What it brings.
+    /// Effect of the recommended value.
     pub effect: &'static str,
     pub source: Source,
 }
@@ -334,7 +334,7 @@ pub(super) static MEMLOCK: Knob = memory(
     "without rings the daemon serves with threads",
 );
 
-/// All of them; docs/operate/tuning.md has a line for each.
+/// All settings; docs/operate/tuning.md has a line for each.
 #[cfg(test)]
 pub(super) static ALL: [&Knob; 42] = [
     &SCHEDULER,

@@ -1,4 +1,4 @@
-//! TCP and the way of packets to it.
+//! Settings of TCP, and of packet reception below it.
 
 use super::knobs::{
     BUSY_READ, CONGESTION, CONGESTION_ALLOWED, MTU_PROBING, NETDEV_BACKLOG, NETDEV_BUDGET, RMEM_MAX, SACK, SLOW_START,
@@ -6,14 +6,14 @@ use super::knobs::{
 };
 use super::{Advice, Knob, Root, interfaces};
 
-/// What the daemon chooses for its connections.
+/// Congestion control that the daemon selects for its connections.
 const CHOSEN: &str = "cubic";
-/// Bytes that TCP may have of a connection at least, at most.
+/// Minimum and maximum of the recommended buffer limit, in bytes.
 const WINDOW_BYTES: (u64, u64) = (4 << 20, 64 << 20);
-/// A way within a building and its switches, there and back.
+/// Round-trip time in a building with its switches, in milliseconds.
 const ROUND_TRIP_MS: u64 = 2;
 const WAITING_LOGINS: u64 = 4096;
-/// Larger packets than those of any Ethernet without jumbo frames.
+/// Largest MTU of Ethernet without jumbo frames.
 const PLAIN_MTU: u64 = 1500;
 const BUDGET: u64 = 600;
 const BACKLOG: u64 = 4096;
@@ -38,7 +38,7 @@ pub(super) fn look(root: &Root, portals: &[String]) -> Vec<Advice> {
     all.into_iter().flatten().collect()
 }
 
-/// The file of a sysctl.
+/// Returns the path of a sysctl.
 pub(super) fn sysctl(name: &str) -> String {
     format!("proc/sys/{}", name.replace('.', "/"))
 }
@@ -49,7 +49,7 @@ struct Tcp<'a> {
 }
 
 impl Tcp<'_> {
-    /// A sysctl that is well whatever it is.
+    /// Shows a sysctl without a recommendation.
     fn least(&self, knob: &'static Knob) -> Option<Advice> {
         let now = self.root.text(&sysctl(knob.name))?;
         Some(Advice::kept(knob, "", now.split_whitespace().collect::<Vec<_>>().join(" ")))
@@ -65,8 +65,8 @@ impl Tcp<'_> {
         Some(advice.file(&sysctl(knob.name), now.max(wanted).to_string()))
     }
 
-    /// The largest buffer of a connection: what the fastest portal sends in a round trip, twice, for the kernel counts
-    /// what it keeps beside the data.
+    /// Recommends the buffer limit of a connection: twice the bandwidth-delay product of the fastest portal, since the
+    /// kernel counts its overhead as well.
     fn window(&self, knob: &'static Knob) -> Option<Advice> {
         let advice = self.least(knob)?;
         let [least, first, most] =
@@ -81,6 +81,7 @@ impl Tcp<'_> {
     fn allowed(&self) -> Option<Advice> {
         let advice = self.least(&CONGESTION_ALLOWED)?;
         let has = |text: &str| text.split_whitespace().any(|word| word == CHOSEN);
+        // Appended: the algorithms that are allowed now must stay so.
         if has(&advice.now) {
             return Some(advice);
         }
@@ -90,7 +91,7 @@ impl Tcp<'_> {
         Some(if has(&known) { advice } else { advice.without_hope("this kernel has no cubic; modprobe tcp_cubic") })
     }
 
-    /// Only where packets are large.
+    /// Recommends MTU probing for jumbo frames only.
     fn probing(&self) -> Option<Advice> {
         let advice = self.least(&MTU_PROBING)?;
         let mtu = |name: &String| self.root.number(&format!("sys/class/net/{name}/mtu"));
@@ -98,13 +99,13 @@ impl Tcp<'_> {
         Some(if large && advice.now == "0" { advice.file(&sysctl(MTU_PROBING.name), "1") } else { advice })
     }
 
-    /// Only where a column of softnet_stat has counted something on any core.
+    /// Recommends a larger limit only if a column of `softnet_stat` has counted an overflow on any core.
     fn after(&self, knob: &'static Knob, column: usize, wanted: u64) -> Option<Advice> {
         let text = self.root.text("proc/net/softnet_stat").unwrap_or_default();
         let field = |line: &str, n: usize| u64::from_str_radix(line.split_whitespace().nth(n)?, 16).ok();
         let sum = |n: usize| text.lines().filter_map(|line| field(line, n)).sum::<u64>();
         let (packets, counted) = (sum(0), sum(column));
-        // Once in ten thousand packets is not what anybody feels.
+        // Less than once in ten thousand packets has no noticeable effect.
         if counted == 0 || counted * 10_000 < packets {
             return self.least(knob);
         }

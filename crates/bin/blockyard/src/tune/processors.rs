@@ -1,4 +1,4 @@
-//! Cores, sockets and memory.
+//! Settings of cores, sockets and memory.
 
 use super::cpus::{self, Cpus};
 use super::knobs::{GOVERNOR, HALT_POLL, HUGE_PAGES, IO_URING, ISOLATED, MEMLOCK, SHARD_CPUS, SWAPPINESS};
@@ -7,11 +7,11 @@ use super::{Advice, Array, Root, Setting, Verdict, disks, interfaces};
 use std::collections::{BTreeMap, BTreeSet};
 
 const CPUS: &str = "sys/devices/system/cpu";
-/// From this kernel on, rings are counted as what the control group has.
+/// First kernel that charges rings to the memory control group instead of the locked-memory limit.
 const RINGS_ARE_FREE: (u32, u32) = (5, 12);
-/// Enough for the rings of all shards.
+/// Enough locked memory for the rings of all shards, in bytes.
 const LOCKED_BYTES: u64 = 64 << 20;
-/// What Linux begins with.
+/// Default of Linux.
 const HALT_POLL_NS: &str = "200000";
 
 pub(super) fn look(root: &Root, array: &Array) -> Vec<Advice> {
@@ -28,7 +28,7 @@ pub(super) fn look(root: &Root, array: &Array) -> Vec<Advice> {
     all.into_iter().flatten().collect()
 }
 
-/// None where nobody scales frequencies, as in most virtual machines.
+/// Recommends the frequency governor; none without frequency scaling, as in most virtual machines.
 fn governor(root: &Root) -> Option<Advice> {
     let file = |cpu: u32| format!("{CPUS}/cpu{cpu}/cpufreq/scaling_governor");
     let online = Cpus::online(root);
@@ -45,19 +45,20 @@ fn governor(root: &Root) -> Option<Advice> {
     Some(if has { advice } else { advice.without_hope("this kernel has no such governor") })
 }
 
-/// Only of virtual machines whose kernel polls before it gives a core back.
+/// Recommends halt polling in virtual machines whose kernel supports it.
 fn halt_poll(root: &Root) -> Option<Advice> {
     const PATH: &str = "sys/module/haltpoll/parameters/guest_halt_poll_ns";
     root.text(&format!("{CPUS}/cpuidle/current_governor")).filter(|governor| governor == "haltpoll")?;
     let now = root.number(PATH)?;
     let advice = Advice::kept(&HALT_POLL, "", now.to_string());
+    // Any other value was chosen by somebody, and stays.
     let advice = if now == 0 { advice.file(PATH, HALT_POLL_NS) } else { advice };
     let note =
         "somebody has forbidden it here, and it takes CPU time of the machine below; then: blockyard tune apply --only";
     Some(advice.asking(format!("{note} {}", HALT_POLL.name)))
 }
 
-/// Only of machines with several nodes.
+/// Recommends cores near cards and disks, on machines with several NUMA nodes.
 fn shard_cpus(root: &Root, array: &Array) -> Option<Advice> {
     let nodes: Vec<String> =
         root.names("sys/devices/system/node").into_iter().filter(|name| name.starts_with("node")).collect();
@@ -97,6 +98,7 @@ fn shard_cpus(root: &Root, array: &Array) -> Option<Advice> {
             );
             Some(advice.to(near.to_string(), []).asking(note))
         }
+        // Devices on several nodes: no choice of cores is near all of them.
         _ => {
             let all = by_node.iter().map(told).collect::<Vec<_>>().join("; ");
             let note = format!("{all}: cards and disks on one node would spare the way between them");
@@ -105,7 +107,7 @@ fn shard_cpus(root: &Root, array: &Array) -> Option<Advice> {
     }
 }
 
-/// Where shards may run; where the process may, as long as it has none.
+/// Returns the processors that shards may run on; those of the process if it has no shards.
 fn allowed(root: &Root, pid: u32) -> Option<Cpus> {
     let list = |path: String| {
         let status = root.text(&path)?;
@@ -138,7 +140,7 @@ fn huge_pages(root: &Root) -> Option<Advice> {
     Some(Advice::kept(&HUGE_PAGES, "", rest.split(']').next()?))
 }
 
-/// Only of machines that swap.
+/// Recommends a low swappiness, on machines with swap.
 fn swappiness(root: &Root) -> Option<Advice> {
     let path = sysctl(SWAPPINESS.name);
     let now = root.number(&path)?;
@@ -147,7 +149,7 @@ fn swappiness(root: &Root) -> Option<Advice> {
     Some(if swaps && now > 10 { advice.file(&path, "10") } else { advice })
 }
 
-/// Only on kernels that count rings.
+/// Recommends locked memory, on kernels that charge rings to it.
 fn locked(root: &Root, array: &Array) -> Option<Advice> {
     let release = root.text("proc/sys/kernel/osrelease")?;
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());

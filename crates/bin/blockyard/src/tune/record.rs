@@ -1,4 +1,4 @@
-//! What was set, and what was so before: the way back.
+//! Record of the settings made and of the values before, for `tune revert`.
 
 use super::{Root, Setting};
 use serde::{Deserialize, Serialize};
@@ -9,34 +9,34 @@ use std::path::Path;
 
 const PLACE: &str = "var/lib/blockyard-tune/before.json";
 const SCHEMA: u32 = 1;
-/// A thousand settings have 300 KiB.
+/// Limit of the file in bytes; a thousand settings take 300 KiB.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// One setting that was made.
+/// Setting that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// The knob's name, with whose it is.
+    /// Name of the setting with its device.
     pub name: String,
-    /// Why, as the files that keep it say.
+    /// Reason, as written to the persistent files.
     pub why: String,
-    /// What was made.
+    /// Value that was set.
     #[serde(flatten)]
     pub setting: Setting,
-    /// What was so before the first time.
+    /// Value before the first change.
     pub before: String,
-    /// The file that keeps it when the machine starts again, and its line there; none where it is not kept.
+    /// Line and file that make it persistent; none if it is not.
     pub kept: Option<Line>,
 }
 
-/// A line of a file.
+/// Line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Line {
-    /// Without the first slash, as in `etc/sysctl.d/90-blockyard.conf`.
+    /// Path without the leading slash, as in `etc/sysctl.d/90-blockyard.conf`.
     pub file: String,
     pub text: String,
 }
 
-/// All settings that were made, in the order in which they were made.
+/// Settings made, in the order in which they were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record(pub Vec<Entry>);
 
@@ -47,9 +47,9 @@ struct Document {
 }
 
 impl Record {
-    /// The one of this machine; an empty one where nothing was set.
+    /// Reads the record of this machine; empty if nothing was set.
     ///
-    /// *Errors*: it cannot be read, or another version has written it.
+    /// *Errors*: it cannot be read, or was written by another version.
     pub(crate) fn load(root: &Root) -> io::Result<Self> {
         let text = match bounded::text_file(&root.path(PLACE), FILE_BYTES_MAX) {
             Ok(text) => text,
@@ -64,13 +64,13 @@ impl Record {
         }
     }
 
-    /// It is on the disk; an empty one is no file.
+    /// Writes the record to the disk; an empty record is removed.
     ///
-    /// *Errors*: what the system says.
+    /// *Errors*: the error of the system.
     pub(crate) fn save(&self, root: &Root) -> io::Result<()> {
         if self.0.is_empty() {
             removed(root, PLACE)?;
-            // It stays when there is something else in it.
+            // The folder stays if it contains anything else.
             drop(fs::remove_dir(root.path(PLACE).with_file_name("")));
             return Ok(());
         }
@@ -78,29 +78,30 @@ impl Record {
         replaced(root, PLACE, &format!("{:#}\n", serde_json::to_value(document)?)).map(drop)
     }
 
-    /// The setting is in it. What was so before the first time stays.
+    /// Adds a setting; for a known one, the value before the first change is kept.
     pub(crate) fn add(&mut self, entry: Entry) {
         let same = self.0.iter_mut().find(|known| known.setting.place() == entry.setting.place());
         match same {
+            // A second `apply` must not record its own first value as the original.
             Some(known) => *known = Entry { before: known.before.clone(), ..entry },
             None => self.0.push(entry),
         }
     }
 
-    /// Nothing in it is a setting of this place.
+    /// Removes the setting with this location.
     pub(crate) fn forget(&mut self, setting: &Setting) {
         self.0.retain(|known| known.setting.place() != setting.place());
     }
 
-    /// Where it is.
+    /// Returns the path of the record.
     pub(crate) fn place(root: &Root) -> String {
         root.path(PLACE).display().to_string()
     }
 }
 
-/// The file holds `text`, whole or as before; true when that is new.
+/// Replaces the content of a file atomically; returns true if it has changed.
 ///
-/// *Errors*: what the system says.
+/// *Errors*: the error of the system.
 pub(super) fn replaced(root: &Root, path: &str, text: &str) -> io::Result<bool> {
     let path = root.path(path);
     if fs::read_to_string(&path).is_ok_and(|now| now == text) {
@@ -110,9 +111,10 @@ pub(super) fn replaced(root: &Root, path: &str, text: &str) -> io::Result<bool> 
         fs::create_dir_all(folder)?;
     }
     let new = path.with_extension("new");
-    // Of an attempt that was interrupted.
+    // Left over from an interrupted attempt.
     drop(fs::remove_file(&new));
     write_new(&new, text)?;
+    // The new file is synced before the rename, so that a crash leaves either the old or the new content.
     fs::rename(&new, &path)?;
     Ok(true)
 }
@@ -123,9 +125,9 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// There is no such file; true when there was one.
+/// Removes a file; returns true if it existed.
 ///
-/// *Errors*: what the system says.
+/// *Errors*: the error of the system.
 pub(super) fn removed(root: &Root, path: &str) -> io::Result<bool> {
     match fs::remove_file(root.path(path)) {
         Ok(()) => Ok(true),

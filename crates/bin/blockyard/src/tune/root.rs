@@ -1,4 +1,4 @@
-//! Where the machine is looked at: `/`, or a folder that stands for it.
+//! Root of the inspected machine: `/`, or a folder with a copy of its files.
 
 use bounded::excerpt;
 use lab::child::run_within;
@@ -8,45 +8,46 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long `ethtool` may take.
+/// Timeout of `ethtool`.
 const ETHTOOL_LIMIT: Duration = Duration::from_secs(10);
 
-/// The folder that holds `proc`, `sys`, `dev` and `etc`.
+/// Folder that contains `proc`, `sys`, `dev` and `etc`.
 #[derive(Clone, Debug)]
 pub(crate) struct Root(PathBuf);
 
 impl Root {
-    /// This machine for `/`, else a picture of one: `ethtool` is not run for it, but read from `ethtool/OPTION/INTERFACE`.
+    /// Inspects this machine for `/`, else a copy, for which `ethtool/OPTION/INTERFACE` is read instead of running
+    /// `ethtool`.
     pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// True for the machine that we run on.
+    /// Returns true for this machine.
     pub(crate) fn is_real(&self) -> bool {
         self.0 == Path::new("/")
     }
 
-    /// Where `path`, with or without its first slash, is.
+    /// Returns the location of `path`, with or without its leading slash.
     pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.0.join(path.as_ref().strip_prefix("/").unwrap_or(path.as_ref()))
     }
 
-    /// What stands in a file, trimmed; none where it cannot be read.
+    /// Reads a file, trimmed; none if it cannot be read.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         Some(fs::read_to_string(self.path(path)).ok()?.trim().to_owned())
     }
 
-    /// The number in a file.
+    /// Reads the number in a file.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
 
-    /// True when there is such a file or folder.
+    /// Returns true if the file or folder exists.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// The names in a folder: numbers by their size, others by their letters.
+    /// Lists the names in a folder, ordered by their trailing number, then alphabetically.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -54,15 +55,15 @@ impl Root {
         names
     }
 
-    /// The file, which is there, holds `value`.
+    /// Writes `value` to an existing file.
     ///
-    /// *Errors*: what the system says.
+    /// *Errors*: the error of the system.
     pub(crate) fn write(&self, path: &str, value: &str) -> io::Result<()> {
-        // The kernel takes a value in one write.
+        // The kernel requires the value in a single write, and its files cannot be truncated.
         OpenOptions::new().write(true).truncate(!self.is_real()).open(self.path(path))?.write_all(value.as_bytes())
     }
 
-    /// What `ethtool OPTION INTERFACE` prints; none where it cannot say it, or is not installed.
+    /// Returns the output of `ethtool OPTION INTERFACE`; none if it fails or is not installed.
     pub(crate) fn ethtool(&self, option: &str, interface: &str) -> Option<String> {
         if !self.is_real() {
             return self.text(&format!("ethtool/{option}/{interface}"));
@@ -71,9 +72,9 @@ impl Root {
         ended.status.is_some_and(|status| status.success()).then_some(ended.said)
     }
 
-    /// `ethtool` has done this.
+    /// Runs `ethtool` with these arguments.
     ///
-    /// *Errors*: what it says.
+    /// *Errors*: its message.
     pub(crate) fn run_ethtool(&self, words: &[&str]) -> io::Result<()> {
         if !self.is_real() {
             return Err(io::Error::other("a picture of a machine has no ethtool"));
@@ -87,13 +88,13 @@ impl Root {
     }
 }
 
-/// The program, also where the path of a user does not name its folder.
+/// Returns the command, also if its folder is not in a user's `PATH`.
 fn ethtool() -> Command {
     let usual = Path::new("/usr/sbin/ethtool");
     Command::new(if usual.exists() { usual } else { Path::new("ethtool") })
 }
 
-/// The number that a name ends with.
+/// Returns the number at the end of a name.
 pub(super) fn trailing_number(name: &str) -> Option<u64> {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     name.get(name.len() - digits..)?.parse().ok()

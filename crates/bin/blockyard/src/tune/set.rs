@@ -1,25 +1,25 @@
-//! Knobs are set, and set back.
+//! Applying and reverting settings. Nothing else in `tune` changes the system.
 
 use super::record::{Entry, Record};
 use super::{Advice, Root, Setting, Verdict, keep};
 use std::collections::BTreeSet;
 use std::io;
 
-/// What one setting has come to.
+/// Result of one setting.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// The knob's name.
+    /// Name of the setting.
     pub name: String,
-    /// What was written, and where.
+    /// Value and location that were written.
     pub setting: Setting,
-    /// What was so before.
+    /// Value before.
     pub before: String,
-    /// What went wrong, if something has.
+    /// Error, if it was refused.
     pub refused: Option<String>,
 }
 
 impl Setting {
-    /// Where it is set, whatever the value.
+    /// Returns the location, independent of the value.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::File { path, .. } => format!("/{path}"),
@@ -27,14 +27,14 @@ impl Setting {
         }
     }
 
-    /// What it is to be.
+    /// Returns the value to set.
     pub(crate) fn value(&self) -> &str {
         match self {
             Self::File { value, .. } | Self::Ethtool { value, .. } => value,
         }
     }
 
-    /// The same knob at another value.
+    /// Returns the same setting with another value.
     fn at(&self, value: &str) -> Self {
         let mut other = self.clone();
         match &mut other {
@@ -43,7 +43,7 @@ impl Setting {
         other
     }
 
-    /// What a file holds now; of a choice such as `[none] mq-deadline` what is chosen.
+    /// Returns the present content of a file; for a choice such as `[none] mq-deadline`, the chosen word.
     fn now(&self, root: &Root) -> Option<String> {
         let Self::File { path, .. } = self else { return None };
         let text = root.text(path)?;
@@ -52,9 +52,9 @@ impl Setting {
         Some(chosen.unwrap_or_else(|| text.split_whitespace().collect::<Vec<_>>().join(" ")))
     }
 
-    /// It is set.
+    /// Sets the value.
     ///
-    /// *Errors*: what the system says.
+    /// *Errors*: the error of the system.
     fn write(&self, root: &Root) -> io::Result<()> {
         match self {
             Self::File { path, value } => root.write(path, value),
@@ -63,7 +63,7 @@ impl Setting {
     }
 }
 
-/// What is to be set of `all`: what is to be changed, and what somebody has named who was asked.
+/// Selects the settings to apply: recommended changes, and those that need consent if they are named.
 pub(crate) fn plan<'a>(all: &'a [Advice], only: &[String]) -> Vec<&'a Advice> {
     let agreed = |advice: &Advice| only.iter().any(|word| *word == advice.knob.name || *word == advice.name());
     let wanted = |advice: &&Advice| match advice.verdict {
@@ -74,7 +74,7 @@ pub(crate) fn plan<'a>(all: &'a [Advice], only: &[String]) -> Vec<&'a Advice> {
     all.iter().filter(wanted).collect()
 }
 
-/// The settings of `advice` as a record has them, each with what is so now.
+/// Converts recommendations to entries of the record, with their present values.
 pub(crate) fn entries(root: &Root, advice: &[&Advice], keeps: bool) -> Vec<Entry> {
     let of = |advice: &Advice| {
         let entry = |setting: &Setting| Entry {
@@ -89,21 +89,21 @@ pub(crate) fn entries(root: &Root, advice: &[&Advice], keeps: bool) -> Vec<Entry
     advice.iter().flat_map(|advice| of(advice)).collect()
 }
 
-/// Everything of `entries` was tried, in their order. What was set is in the record, and the record on the disk.
+/// Applies `entries` in order. Settings that succeeded are in the record, and the record is on the disk.
 ///
-/// *Errors*: the record or a file that keeps something cannot be written. Where it was the record, nothing was set.
+/// *Errors*: the record or a persistent file cannot be written. If it was the record, nothing was set.
 pub(crate) fn apply(root: &Root, entries: &[Entry]) -> io::Result<(Vec<Step>, Vec<String>)> {
     let mut record = Record::load(root)?;
     let known = record.clone();
     entries.iter().cloned().for_each(|entry| record.add(entry));
-    // Before anything is set: whatever happens, there is a way back.
+    // Saved before anything is set: after a crash at any point the old values are known.
     record.save(root)?;
     let mut steps = Vec::new();
     for entry in entries {
         let refused = entry.setting.write(root).err().map(|error| error.to_string());
         let refused = refused.or_else(|| other_value(root, &entry.setting));
         if refused.is_some() && !known.0.iter().any(|old| old.setting.place() == entry.setting.place()) {
-            // What cannot be so now need not be tried at each start; what was changed in part is set back.
+            // A refused value need not be retried at every start; a partial change is undone.
             drop(entry.setting.at(&entry.before).write(root));
             record.forget(&entry.setting);
         }
@@ -114,14 +114,14 @@ pub(crate) fn apply(root: &Root, entries: &[Entry]) -> io::Result<(Vec<Step>, Ve
     Ok((steps, keep::write(root, &record)?))
 }
 
-/// Says so when the kernel has taken a value and made another of it.
+/// Reports a value that the kernel accepted but changed.
 fn other_value(root: &Root, setting: &Setting) -> Option<String> {
     let now = setting.now(root)?;
     let place = setting.place();
     let same = if place.ends_with("_cpus") {
         super::cpus::Cpus::of_mask(&now) == super::cpus::Cpus::of_mask(setting.value())
     } else if place.ends_with("_allowed_congestion_control") {
-        // In an order of its own.
+        // The kernel lists them in its own order.
         words(&now) == words(setting.value())
     } else {
         now == setting.value()
@@ -133,9 +133,9 @@ fn words(text: &str) -> BTreeSet<&str> {
     text.split_whitespace().collect()
 }
 
-/// Everything that was set is as it was before, the last first; what is gone by now is left. What was refused stays in the record.
+/// Restores all recorded values, last first; devices that are gone are skipped. Refused values stay in the record.
 ///
-/// *Errors*: the record cannot be read or written, or a file that keeps something cannot be removed.
+/// *Errors*: the record cannot be read or written, or a persistent file cannot be removed.
 pub(crate) fn revert(root: &Root) -> io::Result<(Vec<Step>, Vec<String>)> {
     let record = Record::load(root)?;
     let mut left = record.clone();
@@ -151,7 +151,7 @@ pub(crate) fn revert(root: &Root) -> io::Result<(Vec<Step>, Vec<String>)> {
             steps.push(Step { name: entry.name.clone(), before: entry.setting.value().to_owned(), setting, refused });
         }
     }
-    // Files go first: were they left, the next start would set everything again.
+    // Persistent files first: if they stayed, the next start would apply the settings again.
     let changed = keep::write(root, &Record::default())?;
     left.save(root)?;
     Ok((steps, changed))

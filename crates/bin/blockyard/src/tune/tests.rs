@@ -5,7 +5,7 @@ use super::*;
 use picture::Picture;
 use std::fs;
 
-/// Verdict, name, what it is and what it should be, without what is well.
+/// Lists the recommended changes: verdict, name, present and recommended value.
 fn to_do(all: &[Advice]) -> Vec<String> {
     let line = |advice: &Advice| format!("{:?} {}: {} -> {}", advice.verdict, advice.name(), advice.now, advice.wanted);
     all.iter().filter(|advice| advice.verdict != Verdict::Ok).map(line).collect()
@@ -56,7 +56,7 @@ fn two_sockets_with_nvme_sas_and_ixgbe_get_this_advice_and_no_other() {
         "Change vm.swappiness: 60 -> 10",
     ];
     assert_eq!(to_do(&all), expected);
-    // And these are well: looked at, and left alone.
+    // Settings that are inspected and need no change.
     let well: Vec<String> = all.iter().filter(|advice| advice.verdict == Verdict::Ok).map(Advice::name).collect();
     for name in ["sda/read_ahead_kb", "nvme0n1/write_cache", "eth2/tso", "net.core.rmem_max", "memlock", "isolated"] {
         assert!(well.iter().any(|it| it == name), "{name} is not in {well:?}");
@@ -72,7 +72,7 @@ fn settings_are_the_files_of_the_kernel_in_an_order_that_it_takes() {
     let place = |name: &str| all.iter().position(|advice| advice.name() == name).expect(name);
     assert!(place("sda/scheduler") < place("sda/nr_requests"), "a new scheduler brings a number of its own");
     assert_eq!(files(one(&all, "net.ipv4.tcp_rmem")), [("proc/sys/net/ipv4/tcp_rmem", "4096 131072 8388608")]);
-    // Queue by queue on the cores of the card's node; the interrupt that is not a queue's is left alone.
+    // One core of the card's node per queue; an interrupt that belongs to no queue stays.
     assert_eq!(
         files(one(&all, "eth2/irq_affinity")),
         [
@@ -95,7 +95,7 @@ fn settings_are_the_files_of_the_kernel_in_an_order_that_it_takes() {
 fn disks_of_others_are_not_looked_at_and_a_shared_one_is_asked_about() {
     let picture = Picture::two_sockets();
     let all = look(&picture.root, &picture.array);
-    // The system's own disk is in the picture, and is not the array's.
+    // The system's own disk is in the picture but not used by the array.
     assert!(!all.iter().any(|advice| advice.on == "sdz"), "{:?}", to_do(&all));
     assert!(one(&all, "sdb/scheduler").note.contains("only a part of sdb"));
     assert_eq!(super::files(&picture.root, &picture.array.disks), 1, "one of the array's disks is a file");
@@ -206,7 +206,7 @@ fn card_with_one_queue_is_not_told_to_pass_packets_on() {
 fn no_value_is_advised_with_a_reason_that_speaks_against_it() {
     let against = ["no gain", "no clear gain", "no difference", "none ", "loses on", "0.7 and bfq", "0.8 of the 4 KiB"];
     let picture = Picture::two_sockets();
-    // A virtual card, and a flash disk whose requests are small.
+    // A virtual card, and a solid-state disk with a small request size.
     for (path, text) in [
         ("sys/class/net/eth3/mtu", "1500"),
         ("sys/class/net/eth3/device/uevent", "DRIVER=virtio_net\n"),
@@ -222,7 +222,7 @@ fn no_value_is_advised_with_a_reason_that_speaks_against_it() {
     let all = look(&picture.root, &array);
     for advice in all.iter().filter(|advice| matches!(advice.verdict, Verdict::Change | Verdict::Ask)) {
         let reason = format!("{}; {}; {}", advice.knob.why, advice.note, advice.knob.effect);
-        // The scheduler that a disk without heads is told to leave is compared with the one that it gets.
+        // A reason must not argue against the recommended scheduler.
         let is_for = advice.wanted == "none";
         let wrong = against.iter().find(|words| reason.contains(**words) && !is_for);
         assert!(wrong.is_none(), "{} is to be {}, and: {reason}", advice.name(), advice.wanted);
@@ -248,7 +248,7 @@ fn machine_that_says_nothing_gets_no_advice() {
     let folder = tempfile::tempdir().expect("a folder");
     let array = Array { disks: vec!["/dev/sda".into()], interfaces: vec!["eth0".to_owned()], pid: Some(1) };
     assert_eq!(look(&Root::new(folder.path()), &array), []);
-    // Nor does one that says things which nobody has thought of.
+    // Nor may it argue about a scheduler that was not considered.
     let picture = Picture::two_sockets();
     for path in
         ["proc/sys/net/ipv4/tcp_rmem", "sys/block/sda/queue/nr_requests", "sys/class/net/eth2/mtu", "ethtool/-l/eth2"]
@@ -298,7 +298,7 @@ fn every_knob_is_in_the_manual_with_what_it_brings() {
     }
 }
 
-/// What stands in every file that the advice of this machine would set.
+/// Returns the content of every file that the recommendations would change.
 fn state(picture: &Picture, all: &[Advice]) -> Vec<String> {
     let paths = all.iter().flat_map(|advice| &advice.settings).filter_map(|setting| match setting {
         Setting::File { path, .. } => Some(path),
@@ -324,7 +324,7 @@ fn what_is_set_is_well_then_stays_after_a_start_and_goes_back_to_what_was() {
         steps.iter().filter(|step| step.refused.is_some()).map(|step| step.name.as_str()).collect();
     assert_eq!(refused, ["eth2/queues", "eth2/rx_ring", "eth2/gro"], "a picture has no ethtool, and the rest is done");
     assert_eq!(files.len(), 4, "{files:?}");
-    // The picture's kernel does not move interrupts by itself.
+    // The kernel of the picture does not move interrupts by itself.
     for irq in 70..74 {
         let list = picture.root.text(&format!("proc/irq/{irq}/smp_affinity_list")).expect("it is there");
         picture.put(&format!("proc/irq/{irq}/effective_affinity_list"), &list);
@@ -340,7 +340,7 @@ fn what_is_set_is_well_then_stays_after_a_start_and_goes_back_to_what_was() {
         !udev.contains("ethtool") && !udev.contains("sdb"),
         "neither what was refused nor what is asked about: {udev}"
     );
-    // The second time nothing is new.
+    // A second `apply` changes nothing.
     let kept =
         ["etc/sysctl.d/90-blockyard.conf", "etc/udev/rules.d/90-blockyard.rules", "var/lib/blockyard-tune/before.json"];
     let texts = kept.map(|path| picture.root.text(path));

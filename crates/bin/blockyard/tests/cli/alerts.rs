@@ -1,4 +1,4 @@
-//! Who is told when a disk is lost: a real daemon, and receivers that are real servers.
+//! Alert delivery after the loss of a disk: a real daemon, and receivers that are real servers.
 
 pub(crate) mod servers;
 
@@ -20,7 +20,7 @@ fn await_that(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Long enough for a second message to come, if there were one.
+/// Waits long enough for a second message to arrive, if there were one.
 fn wait_for_more() {
     std::thread::sleep(Duration::from_secs(5));
 }
@@ -50,7 +50,7 @@ fn lost_disk_is_told_once_and_its_replacement_once_though_a_receiver_is_away_and
     good(dir, &format!("alert add desk --webhook {url} --server-pin {pin} --secret-file secret --gather 1s"));
     let (smtp, pin) = (&mail.address, &mail.pin);
     let login = "--user array1 --password-file password";
-    // As long as usual, so that the webhook is back before anybody is told that it was away.
+    // The usual gathering time, so that the webhook works again before its failure is reported.
     good(dir, &format!("alert add ops --mail a@example.com --smtp {smtp} --server-pin {pin} {login} --gather 10s"));
 
     good(dir, "disk fail d1");

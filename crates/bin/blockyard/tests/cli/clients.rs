@@ -1,5 +1,5 @@
-//! The lines that `present` and `connect` print, run as they stand by the clients that they are for, for every form of a LUN
-//! and through addresses that are forwarded.
+//! Commands printed by `present` and `connect`, run unchanged by their clients, for every form of a LUN and through
+//! forwarded addresses.
 
 use crate::serve::{Daemon, ask, end, good, start, wait_until_served};
 use rustix::process::Signal;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Peripheral device addressing at both ends, and flat space addressing.
+/// Both ends of peripheral device addressing, and flat space addressing.
 const LUNS: [u16; 5] = [0, 255, 256, 300, 16383];
 const INITIATOR: &str = "iqn.2026-11.io.blockyard:client";
 
-/// What hosts reach of an array behind NAT: an address of its own that leads to a portal.
+/// Address translation in front of the array (NAT): an address of its own that forwards to a portal.
 struct Forwarder {
     port: u16,
     connections: Arc<AtomicUsize>,
@@ -32,7 +32,7 @@ impl Forwarder {
                 counted.fetch_add(1, Ordering::Relaxed);
                 let Ok(server) = TcpStream::connect(portal) else { continue };
                 let pump = |mut from: TcpStream, mut to: TcpStream| {
-                    // Either end may go at any time, and the other goes then.
+                    // Either end may close at any time, and the other one is closed then.
                     let _ = std::io::copy(&mut from, &mut to);
                     let _ = to.shutdown(std::net::Shutdown::Both);
                 };
@@ -50,13 +50,13 @@ impl Forwarder {
     }
 }
 
-/// The program is installed.
+/// Requires an installed program.
 fn need(program: &str) {
     let runs = Command::new(program).arg("--help").stdin(Stdio::null()).output().is_ok();
     assert!(runs, "{program} is not installed; ./test installs it");
 }
 
-/// What a line as it was printed says when a shell runs it, with what is to be typed on its standard input.
+/// Runs a printed command in a shell with `input` on its standard input, and returns its success and output.
 fn typed(line: &str, more: &str, input: &str) -> (bool, String) {
     let line = format!("exec {line} {more}");
     let mut child = Command::new("timeout")
@@ -66,7 +66,7 @@ fn typed(line: &str, more: &str, input: &str) -> (bool, String) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("a shell");
-    // A client that ends before it has read all says why on the other side.
+    // A client that ends before it has read all input reports the reason on the other stream.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     let mut said = String::new();
     child.stdout.take().expect("it is piped").read_to_string(&mut said).expect("text");
@@ -74,13 +74,13 @@ fn typed(line: &str, more: &str, input: &str) -> (bool, String) {
     (child.wait().expect("it ends").success(), said)
 }
 
-/// The line of `printed` that runs this program.
+/// Returns the line of `printed` that runs this program.
 fn line_of<'a>(printed: &'a str, program: &str) -> &'a str {
     let line = printed.lines().map(str::trim).find(|line| line.starts_with(program));
     line.unwrap_or_else(|| panic!("no line runs {program}:\n{printed}"))
 }
 
-/// A daemon in `dir` with a host for the client, and its first portal.
+/// Starts a daemon in `dir` with a host for the client, and returns it with its first portal.
 fn furnished(dir: &Path) -> (Daemon, SocketAddr) {
     let daemon = start(dir);
     wait_until_served(dir);
@@ -90,7 +90,7 @@ fn furnished(dir: &Path) -> (Daemon, SocketAddr) {
     (daemon, portal)
 }
 
-/// qemu starts with the line that was printed, and sees a disk of so many MiB.
+/// Starts qemu with the printed command, and requires a disk of `mib` MiB.
 fn qemu_sees(printed: &str, mib: u32) {
     let line = line_of(printed, "qemu-system-x86_64").replace("INITIATOR", INITIATOR);
     let alone = "-machine pc,accel=tcg -nodefaults -display none -S -monitor stdio";
@@ -109,14 +109,14 @@ fn printed_lines_reach_the_volume_under_every_form_of_a_lun() {
         good(dir, &format!("volume create v{number} {mib}MiB --ram"));
         qemu_sees(&good(dir, &format!("present v{number} client --lun {lun}")), mib);
     }
-    // The lines of `connect` come in the order of LUNs, and there is one for each.
+    // `connect` prints a line for each volume, in the order of LUNs.
     let printed = good(dir, "connect client --os qemu");
     let lines: Vec<&str> = printed.lines().map(str::trim).filter(|line| line.starts_with("qemu-system")).collect();
     assert_eq!(lines.len(), LUNS.len(), "{printed}");
     lines.iter().zip(8..).for_each(|(line, mib)| qemu_sees(line, mib));
     let (well, said) = typed(line_of(&printed, "iscsi-ls"), "", "");
     assert!(well && said.contains("Target:iqn.2026-11.io.blockyard:test."), "{said}");
-    // libiscsi shows the first two bytes of the LUN field as they are: 256 is 4100h.
+    // libiscsi shows the first two bytes of the LUN field unchanged: 256 is 4100h.
     for raw in ["0", "255", "16640", "16684", "32767"] {
         assert!(said.contains(&format!("Lun:{raw:<4} ")), "LUN {raw}: {said}");
     }
@@ -144,7 +144,7 @@ fn hosts_behind_a_forwarder_find_the_target_and_are_redirected_where_they_can_fo
         assert_eq!(line_of(&printed, "iscsiadm -m discovery"), discovery);
         good(dir, "unpresent v client");
     }
-    // A session that is sent on is told of an address that it can reach, too.
+    // A redirected session is also sent to an address that it can reach.
     let data: SocketAddr = {
         good(dir, "portal add 127.0.0.2:0 role=data");
         let portals = good(dir, "portal list --no-headers");

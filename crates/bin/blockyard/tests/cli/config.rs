@@ -1,4 +1,4 @@
-//! A real daemon from a document, and back to what it was.
+//! A real daemon configured by a document, and restored to its earlier configuration.
 
 use crate::serve::{ask, end, start, start_with, wait_until_served};
 use rustix::process::Signal;
@@ -265,7 +265,7 @@ fn document_with_chap_and_no_secret_is_told_what_documents_have() {
     fs::write(lab.dir.path().join("web.secret"), "twelve bytes and more\n").expect("a file");
     fs::write(&path, format!("{document}secret_file = \"web.secret\"\n")).expect("a file");
     lab.good(&["apply", "-f", "array.toml", "--yes"]);
-    // What is exported has no secret, and the one that is known stays.
+    // An export has no secrets, and applying it keeps the known ones.
     fs::write(&path, lab.good(&["export"])).expect("a file");
     assert_eq!(lab.good(&["apply", "-f", "array.toml"]), "everything is so already\n");
 }

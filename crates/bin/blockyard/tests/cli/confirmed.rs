@@ -1,4 +1,4 @@
-//! What is confirmed at a terminal is done to what was there when that was asked, and to nothing else.
+//! Confirmation at a terminal: the change applies only to the object that was shown in the question.
 
 use crate::lab::{Lab, Outcome};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-/// Runs a command whose question is asked at a terminal; once it is asked, `meanwhile` happens, and then `answer` is typed.
+/// Runs a command that asks at a terminal; once it asks, runs `meanwhile`, then types `answer`.
 fn asked(lab: &Lab, line: &str, answer: &str, meanwhile: impl FnOnce()) -> Outcome {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it is ours");
@@ -26,7 +26,7 @@ fn asked(lab: &Lab, line: &str, answer: &str, meanwhile: impl FnOnce()) -> Outco
     let mut take = |until: &str| {
         let mut bytes = [0; 4096];
         while !said.contains(until) {
-            // The end of the command is an error of the terminal.
+            // The terminal reports the end of the command as an error.
             let Ok(count @ 1..) = terminal.read(&mut bytes) else { break };
             said.push_str(&String::from_utf8_lossy(&bytes[..count]));
         }
@@ -37,7 +37,7 @@ fn asked(lab: &Lab, line: &str, answer: &str, meanwhile: impl FnOnce()) -> Outco
     meanwhile();
     File::try_clone(&terminal).expect("it is open").write_all(format!("{answer}\n").as_bytes()).expect("it is typed");
     let mut bytes = Vec::new();
-    // As above.
+    // Reports the same error.
     drop(terminal.read_to_end(&mut bytes));
     let output = child.wait_with_output().expect("it ends");
     Outcome {
@@ -63,7 +63,7 @@ fn what_has_changed_since_it_was_asked_about_is_kept_and_both_values_are_told() 
     });
     refused(grown, &["size was 33554432 and is 41943040", "policy.iops was off and is 500"]);
     assert!(lab.good(&["volume", "list"]).contains("tank/vm1"));
-    // Another volume of the same name is another volume.
+    // A volume that was recreated under the same name is another volume.
     let other = asked(&lab, "volume delete tank/vm1", "tank/vm1", || {
         lab.good(&["volume", "delete", "tank/vm1", "--yes"]);
         lab.good(&["volume", "create", "tank/vm1", "40MiB"]);
@@ -126,7 +126,7 @@ fn plan_is_applied_to_the_array_that_it_was_shown_for() {
     let applied = asked(&lab, "apply -f array.toml --prune", "apply", || {});
     assert_eq!(applied.code, 0, "{}", applied.stderr);
 
-    // Back to where host old was: host web is otherwise meanwhile.
+    // Back to the configuration with host old, while host web is changed in between.
     let configs = lab.good(&["config", "list", "--no-headers"]);
     let past = configs.lines().find(|line| line.contains("host old")).expect("one with it").split('\t').next();
     let version = past.expect("a number").to_owned();

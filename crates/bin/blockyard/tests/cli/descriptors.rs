@@ -1,4 +1,5 @@
-//! The real daemon with few descriptors: hosts and browsers that take all they get leave the administrator and the state enough.
+//! The real daemon with few descriptors: hosts and browsers that open as many connections as they can leave enough for
+//! the administrator and the state.
 
 use crate::serve::{Daemon, SERVE, ask, cell, end, good, wait_for, wait_until_served};
 use rustix::process::Signal;
@@ -44,7 +45,7 @@ fn connections_that_take_all_descriptors_leave_the_administrator_enough() {
     std::thread::sleep(Duration::from_secs(1));
     let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.process())).expect("it runs").count();
     assert!((60..84).contains(&open), "{open} descriptors are in use, where connections leave 24 of 96");
-    // Commands that open files of their own: disks, the state, the audit.
+    // Commands that open files themselves: disks, the state, the audit log.
     for disk in ["d0", "d1", "d2", "d3"] {
         good(dir, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
     }

@@ -1,4 +1,4 @@
-//! The devices of this very machine, as the real daemon sees them.
+//! Block devices of this machine, as the real daemon sees them.
 
 use crate::serve::{ask, end, start, wait_until_served};
 use rustix::process::Signal;
@@ -8,11 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A loop device over `file`, which is let go of at the end.
+/// Loop device over a file, detached at the end.
 struct Loop(String);
 
 impl Loop {
-    /// None where this machine has no loop devices for us: only root may make one.
+    /// Creates the device; none without the permission to do so, which only root has.
     fn over(file: &Path) -> Option<Self> {
         let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
         let path = String::from_utf8(made.stdout).expect("text").trim().to_owned();
@@ -49,7 +49,7 @@ fn loop_device_is_found_free_then_held_then_with_something_on_it() {
     let mut daemon = start(dir.path());
     wait_until_served(dir.path());
     assert_eq!(state(dir.path(), &device.0), ("free".to_owned(), String::new()));
-    // Without O_CREAT it means: nobody else.
+    // Without `O_CREAT`, `O_EXCL` on a block device means exclusive use.
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::EXCL;
     let held = rustix::fs::open(device.0.as_str(), flags, rustix::fs::Mode::empty()).expect("opens");
     assert_eq!(state(dir.path(), &device.0).0, "in_use");

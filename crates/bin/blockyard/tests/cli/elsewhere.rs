@@ -1,4 +1,4 @@
-//! The command line from elsewhere: over HTTPS, with a token.
+//! The command line against a remote array: over HTTPS, with a token.
 
 use crate::lab::{Outcome, run_in};
 use crate::serve::{ask, end, start_with, wait_until_served};

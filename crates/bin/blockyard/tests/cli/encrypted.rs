@@ -1,4 +1,4 @@
-//! The key of a pool with encrypted volumes, in the hands of an operator.
+//! Export and import of the key of a pool with encrypted volumes.
 
 use crate::serve::{Daemon, ask_line, end, good, start, start_with, wait_until_served};
 use rustix::process::Signal;
@@ -12,7 +12,7 @@ fn refused(dir: &Path, line: &str) -> String {
     outcome.stderr
 }
 
-/// A daemon with the pool `tank` of two disks, and `tank/hr`, which is encrypted, in it.
+/// Starts a daemon with the pool `tank` of two disks and with the encrypted volume `tank/hr`.
 fn furnished(dir: &Path) -> Daemon {
     let daemon = start(dir);
     wait_until_served(dir);
@@ -70,7 +70,7 @@ fn encrypted_volume_outlives_the_key_of_its_node_when_the_pools_was_written_down
         .expect("written");
     let refusal = refused(dir, "pool import tank --key-file other.key");
     assert!(refusal.contains(&format!("the pool wants {id}")), "{refusal}");
-    // Read-only, the key is in the state: nothing of the pool can be wrapped with the node's own.
+    // Read-only, the key stays in the state: nothing of the pool can be wrapped with the node's own key.
     good(dir, "pool import tank --read-only --key-file tank.key");
     assert!(end(&mut daemon, Signal::TERM).success());
     let mut daemon = start(dir);

@@ -1,4 +1,4 @@
-//! A portal on every address, of both families.
+//! Portal on the unspecified address, for both address families.
 
 use crate::initiator::{Initiator, present};
 use crate::serve::{ask, end, good, start_with, wait_until_served};

@@ -1,7 +1,8 @@
-//! A disk that hangs, errs or is slow when a test says so: a loop device over a file that this process serves through FUSE.
+//! Disk that hangs, fails or is slow on demand: a loop device over a file that this process serves through FUSE.
 //!
-//! Each disk has a mount of its own, so that one that hangs holds no other. A request that hangs is kept and done late, when the
-//! disk answers again, as real disks do. Only root can mount; without `/dev/fuse` or loop devices there is no such disk.
+//! Each disk has a mount of its own, so that a hanging one does not affect another. A request that hangs is kept and
+//! carried out late, when the disk answers again, as real disks do. Needs root for the mount, `/dev/fuse` and loop
+//! devices.
 //!
 //! *Source*: the kernel's `include/uapi/linux/fuse.h`, version 7.31.
 
@@ -17,26 +18,26 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What the disk does with requests for its content from now on.
+/// Behavior of the disk for requests to its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Well,
-    /// Reads, writes, flushes and discards have no answer until the disk is well.
+    /// Reads, writes, flushes and discards stay unanswered until the disk is well.
     Hangs,
-    /// Flushes alone have none.
+    /// Only flushes stay unanswered.
     HangsOnFlush,
-    /// Each fails.
+    /// Every request fails.
     Fails,
 }
 
-/// A disk of this machine, at [`FaultyDisk::path`].
+/// Faulty disk of this machine, at [`FaultyDisk::path`].
 pub(crate) struct FaultyDisk {
     served: Arc<Served>,
     device: Option<String>,
     mount: PathBuf,
 }
 
-/// What the thread that serves the file and the test share.
+/// State shared by the serving thread and the test.
 struct Served {
     channel: File,
     content: File,
@@ -51,14 +52,14 @@ struct State {
 
 const FILE_NODE: u64 = 2;
 const HEADER_BYTES: usize = 40;
-/// The longest transfer that the kernel is told of, and room for its header.
+/// Longest transfer announced to the kernel, and space for its header.
 const TRANSFER_BYTES: u32 = 128 << 10;
 const REQUEST_BYTES: usize = TRANSFER_BYTES as usize + (64 << 10);
 const DIRECT_IO: u32 = 1;
 const ASYNC_READ: u32 = 1;
 
 impl FaultyDisk {
-    /// A disk of so many bytes in the folder; none where this machine cannot have one, which is printed.
+    /// Creates a disk of `bytes` bytes in the folder; none where this machine cannot have one, with the reason printed.
     pub(crate) fn new(folder: &Path, name: &str, bytes: u64) -> Option<Self> {
         match Self::attach(folder, name, bytes) {
             Ok(disk) => Some(disk),
@@ -72,7 +73,7 @@ impl FaultyDisk {
     }
 
     fn attach(folder: &Path, name: &str, bytes: u64) -> std::io::Result<Self> {
-        // A daemon that looks for its disks would find them in a file that has a name.
+        // An unlinked file: the daemon's disk search must not find its content.
         let content = tempfile::tempfile_in(folder)?;
         content.set_len(bytes)?;
         let point = folder.join(format!("{name}.mount"));
@@ -93,12 +94,12 @@ impl FaultyDisk {
         Ok(disk)
     }
 
-    /// The block device.
+    /// Returns the path of the block device.
     pub(crate) fn path(&self) -> &str {
         self.device.as_deref().expect("it is attached")
     }
 
-    /// From now on the disk does so. What hung is done now, late, where it does not hang any more.
+    /// Changes the behavior. Requests that hung are carried out now unless they hang further.
     pub(crate) fn be(&self, mood: Mood) {
         let mut state = self.served.state();
         state.mood = mood;
@@ -107,7 +108,7 @@ impl FaultyDisk {
         kept.iter().for_each(|request| self.served.perform(request, mood));
     }
 
-    /// How many requests hang.
+    /// Returns the number of hanging requests.
     pub(crate) fn hanging(&self) -> usize {
         self.served.state().kept.len()
     }
@@ -123,7 +124,7 @@ impl Drop for FaultyDisk {
     }
 }
 
-/// The numbers of a request, as they lie in it.
+/// Reads a number of a request.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
@@ -132,7 +133,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// What requests ask for, by their numbers.
+/// Operation codes of requests.
 mod opcode {
     pub(super) const LOOKUP: u32 = 1;
     pub(super) const FORGET: u32 = 2;
@@ -154,13 +155,13 @@ impl Served {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers until the file system is unmounted.
+    /// Answers requests until the file system is unmounted.
     fn serve(&self) {
         let mut request = vec![0; REQUEST_BYTES];
         loop {
             let len = match (&self.channel).read(&mut request) {
                 Ok(len) => len,
-                // Its sender has been killed meanwhile.
+                // The sender of the request was killed.
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Interrupted) => continue,
                 Err(_) => return,
             };
@@ -199,11 +200,11 @@ impl Served {
         bytes.extend(answer.0.to_le_bytes());
         bytes.extend(&request[8..16]);
         bytes.extend(&answer.1);
-        // Nobody waits for it once the file system is unmounted.
+        // The answer is lost if the file system is unmounted.
         let _ = (&self.channel).write(&bytes);
     }
 
-    /// The body of the answer; none for a request that has no answer.
+    /// Returns the body of the answer; none for a request without an answer.
     fn answer(&self, request: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         let (code, node, body) = (u32_at(request, 4), u64_at(request, 16), &request[HEADER_BYTES..]);
         let errno = |error: std::io::Error| error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
@@ -216,7 +217,7 @@ impl Served {
                 said.resize(64, 0);
             }
             opcode::LOOKUP if body.starts_with(b"disk\0") => {
-                // Node, generation, and for how long both are known: not at all.
+                // Node, generation, and their validity: none, so that nothing is cached.
                 [FILE_NODE, 0, 0, 0, 0].iter().for_each(|number: &u64| said.extend(number.to_le_bytes()));
                 said.extend(self.attributes(FILE_NODE));
             }
@@ -255,7 +256,7 @@ impl Served {
         Ok(Some(said))
     }
 
-    /// Of the folder, or of the file.
+    /// Returns the attributes of the folder or of the file.
     fn attributes(&self, node: u64) -> Vec<u8> {
         let (bytes, mode): (u64, u32) = if node == FILE_NODE { (self.bytes, 0o100_600) } else { (0, 0o040_755) };
         let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! A pool whose disks somebody else uses: this node stops, and tells it once.
+//! A pool whose disks another node takes over: this node stops, and reports it once.
 
 use crate::initiator::present;
 use crate::serve::{end, good, start_with, wait_for, wait_until_served};
@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// A node with the pool `tank` of two disks, whose first one gets the labels of another pool while it is open.
+/// Starts a node with the pool `tank` of two disks, and overwrites the first disk's labels with those of another pool.
 fn overwritten(is_read_only: bool) {
     let (ours, theirs) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let (dir, theirs) = (ours.path(), theirs.path());
@@ -27,7 +27,7 @@ fn overwritten(is_read_only: bool) {
     let events = wait_for(dir, "event list", |said| said.contains("BY-E332"));
     let alerts = wait_for(dir, "alert active", |said| said.contains("BY-E332"));
     wait_for(dir, "status", |said| said.contains("used by another owner"));
-    // Long enough for whoever else looks at pools.
+    // Long enough for all other observers of pools.
     std::thread::sleep(std::time::Duration::from_secs(6));
     let (events, alerts) = (good(dir, "event list") + &events, good(dir, "alert active") + &alerts);
     let bad = |line: &&str| line.contains("critical");
@@ -44,7 +44,7 @@ fn made(dir: &Path, node: &str) -> crate::serve::Daemon {
         good(dir, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
     }
     good(dir, "pool create tank --level raid1 d0 d1");
-    // Both disks together have more than that.
+    // Both disks together exceed this.
     good(dir, "pool set tank space.soft=off space.hard=off");
     daemon
 }

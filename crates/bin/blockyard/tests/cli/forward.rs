@@ -1,4 +1,4 @@
-//! The audit, forwarded to a syslog server under TLS that goes away in between.
+//! Audit log forwarded over TLS to a syslog server that is unavailable for some time.
 
 use crate::alerts::servers::{proof, secured};
 use crate::serve::{PATIENCE, ask, end, start, wait_until_served};
@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The frames of one connection, until it ends or `most` have come.
+/// Reads frames of one connection until it ends, or `most` have arrived.
 fn frames(stream: impl Read, most: usize, heard: &Mutex<Vec<String>>) {
     let mut stream = BufReader::new(stream);
     for _ in 0..most {
@@ -35,7 +35,7 @@ fn audit_is_forwarded_whole_and_in_order_though_the_server_goes_away_and_the_dae
     let heard = Arc::new(Mutex::new(Vec::new()));
     let messages = heard.clone();
     std::thread::spawn(move || {
-        // The first one breaks off in the midst of it.
+        // The first connection breaks off in between.
         for (stream, most) in listener.incoming().zip([2].into_iter().chain(std::iter::repeat(usize::MAX))) {
             frames(secured(stream.expect("a connection"), &config), most, &messages);
         }

@@ -1,4 +1,5 @@
-//! The real daemon on a file system that is full: what cannot be written is refused and never was, and room ends it.
+//! The real daemon on a full file system: what cannot be written is refused and leaves no trace, and free space ends
+//! the condition.
 
 use crate::lab::Outcome;
 use crate::serve::{Daemon, ask, end, start, wait_until_served};
@@ -8,7 +9,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A daemon whose state directory is a small file system, which nobody else has mounted.
+/// Starts a daemon whose state folder is a small file system in a private mount namespace.
 fn start_in_little_room(dir: &Path) -> Daemon {
     fs::create_dir(dir.join("state")).expect("a folder");
     let script = "mount -t tmpfs -o size=2m tmpfs state && exec \"$0\" \"$@\"";
@@ -22,13 +23,13 @@ fn start_in_little_room(dir: &Path) -> Daemon {
     Daemon(daemon.expect("there is unshare, of util-linux"))
 }
 
-/// The state directory as the daemon sees it.
+/// Returns the state folder as the daemon sees it.
 fn state_of(daemon: &Daemon, dir: &Path) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{}/root", daemon.0.id()));
     root.join(dir.strip_prefix("/").expect("absolute")).join("state")
 }
 
-/// Nothing more can be written beside `file`.
+/// Fills the file system by growing `file`.
 fn fill(file: &Path) {
     let mut file = fs::File::create(file).expect("makes the file");
     let error = (0..1024).find_map(|_| file.write_all(&[1; 4096]).err()).expect("the file system is a small one");
@@ -51,7 +52,7 @@ fn change_that_finds_no_room_for_the_state_is_refused_and_others_follow_once_the
     wait_until_served(dir.path());
     let state = state_of(&daemon, dir.path());
     fill(&state.join("filler"));
-    // What the file has room for already goes on for a while.
+    // Writes into space that the file has already still succeed.
     let mut there = Vec::new();
     let refused = loop {
         let name = format!("h{:02}", there.len());
@@ -66,7 +67,7 @@ fn change_that_finds_no_room_for_the_state_is_refused_and_others_follow_once_the
     assert!(refused.stderr.contains("No space left on device"), "{}", refused.stderr);
     assert!(refused.stderr.contains("make room"), "{}", refused.stderr);
     assert_eq!(hosts(dir.path()), there, "it serves on, with what there was");
-    // The file is opened anew, and may have become smaller by that.
+    // The file is opened again, which may have shrunk it.
     for at in 0..20 {
         let name = format!("i{at:02}");
         if add(dir.path(), &name).code == 0 {
@@ -77,7 +78,7 @@ fn change_that_finds_no_room_for_the_state_is_refused_and_others_follow_once_the
     fs::remove_file(state.join("filler")).expect("goes away");
     assert_eq!(add(dir.path(), "later").code, 0);
     there.push("later".to_owned());
-    // A copy between commits is what a power cut leaves.
+    // A copy between two commits is what a power loss leaves.
     fs::create_dir(dir.path().join("state/state")).expect("a folder");
     let versions = fs::read_dir(state.join("state")).expect("a folder").map(|file| file.expect("an entry").file_name());
     for file in versions.map(|file| Path::new("state").join(file)).chain([PathBuf::from("node.key")]) {

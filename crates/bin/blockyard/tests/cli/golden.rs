@@ -1,4 +1,4 @@
-//! What commands print, word for word: `golden/commands.txt` beside this file. `BLOCKYARD_BLESS=1` writes it anew.
+//! Output of commands, verbatim: `golden/commands.txt` beside this file. `BLOCKYARD_BLESS=1` rewrites it.
 
 use crate::lab::{Lab, without_speed};
 use crate::rest::COMMANDS;
@@ -7,13 +7,13 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// Words that differ from run to run, or from machine to machine, by what they stand for.
+/// Replaces words that differ between runs or machines by placeholders.
 fn settled(text: &str, dir: &str) -> String {
     let is_delimiter = |c: char| c.is_whitespace() || "\"'()[]<>,;=".contains(c);
     let mut settled = String::new();
     let mut rest = text.replace(dir, "DIR");
     if let Some((before, after)) = rest.split_once(", up ") {
-        // What the daemon's age is.
+        // The uptime of the daemon.
         rest = format!("{before}, up AGE{}", after.find('\n').map_or("", |end| &after[end..]));
     }
     while !rest.is_empty() {
@@ -26,7 +26,7 @@ fn settled(text: &str, dir: &str) -> String {
     settled
 }
 
-/// What stands for a word of these kinds.
+/// Returns the placeholder for a word of these kinds.
 fn stand_in(word: &str) -> Option<&'static str> {
     let bytes = word.as_bytes();
     let shaped = |shape: &str| {
@@ -59,11 +59,11 @@ fn commands_print_what_they_have_always_printed() {
     fs::write(lab.dir.path().join("password"), "correct horse battery staple\n").expect("writes");
     let dir = lab.dir.path().to_string_lossy().into_owned();
     let mut real = String::new();
-    // The machine has its own disks and limits, and how often its state is kept has to do with time.
+    // Disks and limits depend on the machine, and the number of saved states on time.
     let of_the_machine = ["disk find", "config list", "state show", "state accept", "doctor"];
     for command in COMMANDS.lines().filter(|line| !line.is_empty() && !of_the_machine.contains(line)) {
         let words: Vec<&str> = command.split(' ').chain(["-o", "table"]).collect();
-        // What the commands before have started is over then, on every machine.
+        // Waits until the work started by earlier commands has finished, on every machine.
         let until = |line, text: &str| drop(wait_for(lab.dir.path(), line, |said| said.contains(text)));
         match command {
             "pool scrub status tank" => until("pool scrub status tank -o table", " done "),

@@ -1,5 +1,5 @@
-//! The real daemon over a disk that neither answers nor errs, at every redundant level: hosts are served within a bound, operators
-//! see why, and the disk comes back by itself.
+//! The real daemon with a disk that neither answers nor fails, at every redundant level: hosts are served within a
+//! bound, operators see the reason, and the disk returns by itself.
 
 use crate::faulty::{FaultyDisk, Mood};
 use crate::initiator::{Initiator, present};
@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 use uring::Io;
 
 const DISK_BYTES: u64 = 160 << 20;
-/// Blocks of 512 bytes of one command.
+/// Blocks of 512 bytes in one command.
 const BLOCKS: u32 = 8;
-/// Places that are written, 64 KiB apart.
+/// Number of locations written, 64 KiB apart.
 const PLACES: u64 = 64;
-/// How long a command of an operator may take while a disk hangs: it may have to wait until the disk is given up.
+/// Bound of an administrator's command while a disk hangs: it may have to wait until the disk is given up.
 const ORDER_MAX: Duration = Duration::from_secs(15);
 const COMES_BACK: Duration = Duration::from_secs(90);
 
-/// How long a write and a read may take.
+/// Returns the bounds of a write and of a read.
 fn bounds(level: &str) -> (Duration, Duration) {
     match level {
         "raid6" => (Duration::from_secs(2), Duration::from_millis(1500)),
@@ -33,13 +33,13 @@ fn bounds(level: &str) -> (Duration, Duration) {
     }
 }
 
-/// These tests measure how long commands take: one at a time.
+/// Serializes these tests, which measure latencies.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A host that writes, reads and remembers.
+/// Host that writes, reads and remembers its data.
 struct Load {
     host: Initiator,
     round: u64,
@@ -76,7 +76,7 @@ impl Load {
         }
     }
 
-    /// What this round wrote is there.
+    /// Verifies the data written in this round.
     fn verify(&mut self, round: u64) {
         let round = round - 1;
         let read = self.host.read(Self::place(round), BLOCKS).expect("it is read");
@@ -97,7 +97,7 @@ impl Load {
     }
 }
 
-/// What a command prints, which must succeed within a bound.
+/// Returns the output of a command, which must succeed within a bound.
 #[track_caller]
 fn soon(dir: &Path, most: Duration, line: &str) -> String {
     let begun = Instant::now();
@@ -125,7 +125,7 @@ fn wait_until_healthy(dir: &Path, when: &str) {
     }
 }
 
-/// A pool of this level with `tank/v`; its second disk hangs on order. `None` where there can be no such disk.
+/// Creates a pool of this level with `tank/v`, whose second disk hangs on demand; none if there can be no such disk.
 fn furnish(dir: &Path, level: &str, io: &str) -> Option<(Daemon, FaultyDisk)> {
     let faulty = FaultyDisk::new(dir, "faulty", DISK_BYTES)?;
     let daemon = start(dir, io);
@@ -155,7 +155,7 @@ fn serve_through_hangs(level: &str, io: &str) {
     let mut load = Load::new(dir, 0);
     load.run(Duration::from_secs(1));
 
-    // Under load. What operators ask has an answer meanwhile, and says why.
+    // Under load. Administrators get answers meanwhile, with the reason.
     faulty.be(Mood::Hangs);
     load.run(Duration::from_secs(12));
     load.expect_within(level, "a member hangs");
@@ -171,7 +171,7 @@ fn serve_through_hangs(level: &str, io: &str) {
     wait_until_healthy(dir, "the disk answers again");
     load.verify_all();
 
-    // Volumes are made, snapshots taken, and rows of the volume written for the first time.
+    // Creating volumes, taking snapshots and first writes to rows of the volume.
     faulty.be(Mood::Hangs);
     soon(dir, ORDER_MAX, "volume create tank/w 4MiB");
     soon(dir, ORDER_MAX, "snapshot create tank/v@noon");
@@ -180,10 +180,10 @@ fn serve_through_hangs(level: &str, io: &str) {
     faulty.be(Mood::Well);
     wait_until_healthy(dir, "volumes were made");
 
-    // The daemon ends and starts.
+    // Stop and start of the daemon.
     faulty.be(Mood::Hangs);
     load.run(Duration::from_millis(200));
-    // The kernel may keep threads of it until the disk answers.
+    // The kernel may keep its threads until the disk answers.
     let id = Pid::from_raw(i32::try_from(daemon.0.id()).expect("a process id")).expect("not zero");
     kill_process(id, Signal::TERM).expect("it runs");
     assert!(wait_for_end(&mut daemon).success(), "{level}: it does not end well");
@@ -197,7 +197,7 @@ fn serve_through_hangs(level: &str, io: &str) {
     wait_until_healthy(dir, "the daemon was started");
     load.verify_all();
 
-    // An operator lets go of what waits for the disk, and it hangs while it is filled.
+    // The administrator replaces the disk that hangs, and the replacement hangs during the rebuild.
     faulty.be(Mood::Hangs);
     load.run(Duration::from_millis(100));
     soon(dir, ORDER_MAX, "disk fail d1");
@@ -210,7 +210,7 @@ fn serve_through_hangs(level: &str, io: &str) {
     }
     faulty.be(Mood::Hangs);
     load.run(Duration::from_secs(11));
-    // One that is being filled has the deadline of a member whatever the level.
+    // A member that is being rebuilt has the deadline of a member, regardless of the level.
     assert!(load.write <= Duration::from_secs(10), "{level}: a write took {:?} beside a rebuild", load.write);
     faulty.be(Mood::Well);
     wait_until_healthy(dir, "it was filled");
@@ -238,7 +238,7 @@ fn raid10_is_served_by_threads_while_a_member_hangs() {
     serve_through_hangs("raid10", "threads");
 }
 
-/// A flush of one disk needs a thread or a worker of the ring, and so did those of all others.
+/// Regression: a flush needs a thread or a ring worker, which a hanging disk took from all others.
 #[test]
 fn flushes_that_hang_on_one_disk_delay_no_other() {
     let _alone = alone();

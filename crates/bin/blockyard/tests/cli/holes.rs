@@ -1,4 +1,4 @@
-//! A redo log of one group of two that cannot be read in its midst: the refusal and the event name the volumes that lie there.
+//! Hole in the redo log of one of two groups: the refusal and the event name the affected volumes.
 
 use crate::initiator::{Initiator, present};
 use crate::serve::{ask, end, good, start_with, wait_until_served};
@@ -8,11 +8,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where the redo log begins on a member, and how long it is on one of 128 MiB.
+/// Start of the redo log on a member, and its length on a member of 128 MiB.
 const LOG: u64 = (16 << 20) + 8 * 4096;
 const LOG_BYTES: usize = 2 << 20;
 
-/// A batch before the last ones is lost on both disks.
+/// Destroys a batch before the last ones on both disks.
 fn damage_log(dir: &Path, disks: [&str; 2]) {
     let path = |disk: &str| dir.join(format!("{disk}.img"));
     let log = &fs::read(path(disks[0])).expect("it is there")[LOG as usize..][..LOG_BYTES];
@@ -57,7 +57,7 @@ fn hole_in_the_redo_log_of_a_group_names_the_volumes_that_lie_there() {
     assert!(told.contains("of group 0 of pool tank") && told.ends_with("from a backup: tank/v."), "{events}");
     all_tell(dir, "BY-E234", "open without part of its log");
     assert!(end(&mut daemon, Signal::TERM).success());
-    // A start changes nothing about that; somebody who has looked at the volumes ends it.
+    // A restart does not change that; an administrator who has checked the volumes ends it.
     let mut daemon = start_with(dir, "test", &["--no-web"]);
     wait_until_served(dir);
     all_tell(dir, "BY-E234", "open without part of its log");

@@ -1,4 +1,4 @@
-//! The real daemon does what strangers make it do ten thousand times: it does not grow, and is never the same twice.
+//! The real daemon under ten thousand unauthenticated attempts: no growth, and no repeated challenge.
 
 use crate::serve::{Daemon, ask, cell, end, good, start, wait_until_served};
 use iscsi::pdu::{
@@ -16,7 +16,7 @@ const LOGIN: LoginRequest = LoginRequest {
     ..LoginRequest::leading(Isid([0x80, 0, 0, 0, 0, 9]), Transit::stay(Stage::Security))
 };
 
-/// A challenge that comes again can be answered with what was heard the first time (CVE-2024-45751).
+/// A repeated challenge can be answered by a replay of an earlier response (CVE-2024-45751).
 #[test]
 fn none_of_ten_thousand_challenges_comes_twice_also_across_restarts() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -55,7 +55,7 @@ fn ten_thousand_sessions_of_strangers_that_come_and_go_leave_nothing() {
     let (portal, target) = (cell(dir.path(), "portal", 0), cell(dir.path(), "target", 1));
     let mut early = Held::of(&daemon);
     for round in 0..ROUNDS {
-        // What is there once and for all is there after a tenth of them.
+        // One-time allocations have happened after a tenth of the rounds.
         if round == ROUNDS / 10 {
             early = Held::of(&daemon);
         }
@@ -72,7 +72,7 @@ fn ten_thousand_sessions_of_strangers_that_come_and_go_leave_nothing() {
     end(&mut daemon, Signal::TERM);
 }
 
-/// What the daemon has taken from the system.
+/// Resources of the daemon.
 #[derive(Debug)]
 struct Held {
     resident_kib: u64,
@@ -90,7 +90,7 @@ impl Held {
     }
 }
 
-/// A connection that says its PDUs by hand.
+/// Connection with hand-made PDUs.
 struct Caller(TcpStream);
 
 impl Caller {
@@ -100,7 +100,7 @@ impl Caller {
         Self(stream)
     }
 
-    /// What the target says to it, which is no refusal.
+    /// Sends a login request, and returns the target's response, which must not be a refusal.
     fn log_in(&mut self, request: &LoginRequest, text: &str) -> String {
         let mut header = [0; BHS_BYTES];
         request.emit(SegmentLengths::data(text.len()), &mut header);

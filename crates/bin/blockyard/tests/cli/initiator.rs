@@ -1,4 +1,4 @@
-//! An iSCSI initiator with one session over TCP, for tests of the real daemon: one command after the other.
+//! iSCSI initiator with one session over TCP, for tests of the real daemon: one command at a time.
 
 use crate::serve::{cell, good};
 use block::Buf;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Sense key, additional sense code and qualifier.
 pub(crate) type Triple = (u8, u8, u8);
-/// What a write to a write-protected unit gets.
+/// Sense of a write to a write-protected unit.
 ///
 /// *Source*: SBC-4 §4.12.
 pub(crate) const WRITE_PROTECTED: Triple = (7, 0x27, 0);
@@ -23,26 +23,26 @@ const NAME: &str = "iqn.2026-11.io.blockyard:client";
 const UNIT_ATTENTION: u8 = 6;
 const BLOCK_BYTES: usize = 512;
 
-/// A session in full feature phase, whose commands go to LUN 0.
+/// Session in full feature phase with commands to LUN 0.
 pub(crate) struct Initiator {
     machine: Connection,
     stream: TcpStream,
     begun: Instant,
 }
 
-/// The host of [`Initiator`] sees `tank/v` as LUN 0.
+/// Presents `tank/v` to the host of [`Initiator`] as LUN 0.
 pub(crate) fn present(dir: &Path) {
     good(dir, &format!("host add client --initiator {NAME}"));
     good(dir, "present tank/v client --lun 0");
 }
 
 impl Initiator {
-    /// The login to the daemon of the folder has succeeded, without authentication, and the unit is ready.
+    /// Logs in to the daemon of the folder without authentication, and waits until the unit is ready.
     pub(crate) fn login(dir: &Path) -> Self {
         Self::login_at(dir, &cell(dir, "portal", 0))
     }
 
-    /// As [`Initiator::login`], through this portal.
+    /// Logs in like [`Initiator::login`], through this portal.
     pub(crate) fn login_at(dir: &Path, portal: &str) -> Self {
         let target = cell(dir, "target", 1);
         let name = |text: &str| IscsiName::parse(text).expect("an iSCSI name");
@@ -63,23 +63,23 @@ impl Initiator {
         session
     }
 
-    /// Waits so long for an answer from now on.
+    /// Sets the timeout of further responses.
     pub(crate) fn be_patient(&mut self, limit: Duration) {
         self.stream.set_read_timeout(Some(limit)).expect("an open socket");
     }
 
-    /// READ (16).
+    /// Reads blocks by READ (16).
     pub(crate) fn read(&mut self, block: u64, blocks: u32) -> Result<Vec<u8>, Triple> {
         self.ask(&transfer(0x88, block, blocks), blocks as usize * BLOCK_BYTES)
     }
 
-    /// WRITE (16) of blocks full of `fill`.
+    /// Writes blocks filled with `fill` by WRITE (16).
     pub(crate) fn write(&mut self, block: u64, blocks: u32, fill: u8) -> Result<(), Triple> {
         let data = Buf::copy_of(&vec![fill; blocks as usize * BLOCK_BYTES]);
         self.command(&transfer(0x8a, block, blocks), Some(data), DataIn::None).map(|_| ())
     }
 
-    /// True when MODE SENSE (6) has WP set in the device-specific parameter.
+    /// Returns true if MODE SENSE (6) reports WP in the device-specific parameter.
     ///
     /// *Source*: SPC-4 §7.5.5, SBC-4 §6.5.1.
     pub(crate) fn is_write_protected(&mut self) -> bool {
@@ -87,7 +87,7 @@ impl Initiator {
         header[2] & 0x80 != 0
     }
 
-    /// What a command without data out returns, of at most so many bytes.
+    /// Sends a command without data out, and returns its data of at most `bytes_max` bytes.
     fn ask(&mut self, cdb: &[u8], bytes_max: usize) -> Result<Vec<u8>, Triple> {
         let data_in = if bytes_max == 0 { DataIn::None } else { DataIn::Into(Buf::zeroed(bytes_max)) };
         self.command(cdb, None, data_in)
@@ -134,7 +134,7 @@ impl Initiator {
     }
 }
 
-/// READ (16) or WRITE (16).
+/// Builds a READ (16) or WRITE (16).
 fn transfer(code: u8, block: u64, blocks: u32) -> [u8; 16] {
     let mut cdb = [0; 16];
     cdb[0] = code;

@@ -1,4 +1,4 @@
-//! The daemon and a real iSNS server, open-isns: what is registered, and what is taken back.
+//! The daemon against a real iSNS server, open-isns: registrations and their removal.
 
 use crate::serve::{Daemon, PATIENCE, ask, cell, end, good, start, wait_until_served};
 use rustix::process::Signal;
@@ -8,14 +8,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// open-isns, until it is dropped.
+/// Server open-isns, stopped when dropped.
 struct Server {
     _daemon: Daemon,
     address: String,
 }
 
 impl Server {
-    /// A server in `dir`, where it is installed.
+    /// Starts a server in `dir`, if it is installed.
     fn start(dir: &Path) -> Option<Self> {
         let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
         let (address, place) = (format!("127.0.0.1:{port}"), dir.display());
@@ -38,7 +38,7 @@ impl Server {
     }
 }
 
-/// What the server knows of a sort of objects.
+/// Lists the objects of a kind on the server.
 fn listed(dir: &Path, what: &str) -> String {
     let listed =
         Command::new("isnsadm").args(["-c", "isnsadm.conf", "--local", "--list", what]).current_dir(dir).output();
@@ -104,7 +104,7 @@ fn targets_are_registered_as_long_as_they_show_something_and_the_daemon_runs() {
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
-/// What `doctor` says of target names, as grades and sentences.
+/// Returns what `doctor` reports about target names, as grades and sentences.
 fn names_found(dir: &Path) -> Vec<(String, String)> {
     let told = ask(dir, &["doctor", "-o", "json"]).stdout;
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
@@ -153,7 +153,7 @@ fn target_name_that_another_array_has_registered_is_found() {
     assert!(status.contains("blockyard target add"), "what to do: {status}");
     assert!(good(second, "event list").contains("BY-E426"));
 
-    // Under another name it is alone, and is registered.
+    // Under a unique name it is registered.
     show(second, "alone", alone, "w");
     good(second, "unpresent v web --target twin");
     await_that("nothing is wrong any more", || grade("good", second));

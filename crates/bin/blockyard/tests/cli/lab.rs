@@ -1,4 +1,4 @@
-//! A daemon with the real engine on a simulated machine, and the real command line in front of it.
+//! Daemon with the real engine on a simulated machine, and the real command line.
 
 use control::{Control, Engine, Settings, Store};
 use model::{ConnectionReport, ConnectionState, RefusedLogin, RefusedWhy, SessionKind, SessionReport, Timestamp};
@@ -11,14 +11,14 @@ use std::time::Duration;
 use tempfile::TempDir;
 use testbed::{DiskFacts, Hosts, Testbed};
 
-/// The daemon, until it is dropped.
+/// Daemon, stopped when dropped.
 pub(crate) struct Lab {
     pub dir: TempDir,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How a command ended.
+/// Result of a command.
 pub(crate) struct Outcome {
     pub code: i32,
     pub stdout: String,
@@ -73,7 +73,7 @@ impl Lab {
         run_in(self.dir.path().to_path_buf(), arguments, &environment)
     }
 
-    /// As [`Lab::run`], for what must go well: its standard output.
+    /// Runs a command like [`Lab::run`] that must succeed, and returns its standard output.
     #[track_caller]
     pub(crate) fn good(&self, arguments: &[&str]) -> String {
         let outcome = self.run(arguments);
@@ -81,7 +81,7 @@ impl Lab {
         outcome.stdout
     }
 
-    /// As [`Lab::run`], for what must be refused with this exit code: its sentence.
+    /// Runs a command like [`Lab::run`] that must fail with this exit code, and returns its message.
     #[track_caller]
     pub(crate) fn bad(&self, arguments: &[&str], code: i32) -> String {
         let outcome = self.run(arguments);
@@ -92,7 +92,7 @@ impl Lab {
         sentence.strip_prefix("blockyard: ").expect("it says who speaks").to_owned()
     }
 
-    /// Six disks, a RAID-6 pool `tank`, a volume `tank/vm1`, a host `web`.
+    /// Creates six disks, the RAID-6 pool `tank`, the volume `tank/vm1`, and the host `web`.
     pub(crate) fn furnish(&self) {
         for n in 0..6 {
             let (name, path) = (format!("d{n}"), format!("d{n}.img"));
@@ -129,7 +129,7 @@ pub(crate) fn run_in(dir: PathBuf, arguments: &[&str], environment: &[(&str, &st
     }
 }
 
-/// The disks `r0`… of the lab, in two enclosures.
+/// Returns the disks `r0`… of the lab, in two enclosures.
 fn racked(socket: &Path) -> BTreeMap<String, DiskFacts> {
     let disk = |n: usize| {
         let path = socket.with_file_name(format!("r{n}.img")).to_string_lossy().into_owned();
@@ -196,7 +196,7 @@ fn session() -> SessionReport {
     }
 }
 
-/// The lines of `text` without what depends on how fast the machine is: progress, and how long work took.
+/// Removes progress and durations from `text`, which depend on the speed of the machine.
 pub(crate) fn without_speed(text: &str) -> String {
     let cut = |line: &str| {
         let (first, _) = line.split_once("  ").unwrap_or((line, ""));
@@ -210,7 +210,7 @@ pub(crate) fn without_speed(text: &str) -> String {
                 return format!("{before}{words} …");
             }
         }
-        // What began just now took no second, or one where the machine is busy.
+        // Work that has just begun took zero seconds, or one on a busy machine.
         line.replace("Z  0 s  ", "Z  1 s  ")
     };
     let is_progress = |line: &str| {

@@ -1,4 +1,5 @@
-//! The real daemon in a control group with little memory: its defaults keep it below the limit, and so does a cache that does not fit.
+//! The real daemon in a control group with little memory: it stays below the limit with its defaults, and with a
+//! configured cache that does not fit.
 
 use crate::initiator::{Initiator, present};
 use crate::serve::{Daemon, SERVE, ask, end, good, wait_until_served};
@@ -9,19 +10,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const LIMIT: u64 = 512 << 20;
-/// What is read, in MiB: three times what the group may have.
+/// Amount of data read, in MiB: three times the group's limit.
 const VOLUME_MIB: u64 = 1536;
-/// One read: 64 KiB.
+/// Size of one read: 64 KiB.
 const READ_BLOCKS: u32 = 128;
 const PLACES: u64 = VOLUME_MIB * 16;
-/// Has no divisor in common with [`PLACES`], so that each place has its turn.
+/// Coprime to [`PLACES`], so that each location is visited once.
 const STRIDE: u64 = 7919;
 
-/// A control group whose memory is limited. It is removed with its test.
+/// Control group with a memory limit, removed with its test.
 struct Group(PathBuf);
 
 impl Group {
-    /// None where no hierarchy for memory can be written, in the first version of control groups or in the second.
+    /// Creates a group; none if no memory hierarchy is writable, in cgroup v1 or v2.
     fn create(name: &str) -> Option<Self> {
         for hierarchy in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
             let group = Path::new(hierarchy).join(format!("blockyard-test-{name}-{}", std::process::id()));
@@ -29,7 +30,7 @@ impl Group {
                 continue;
             }
             let group = Self(group);
-            // `/sys/fs/cgroup` is an ordinary folder where the hierarchies of the first version lie below it.
+            // With cgroup v1, `/sys/fs/cgroup` is an ordinary folder above the hierarchies.
             let limits = ["memory.limit_in_bytes", "memory.max"];
             let set = limits.iter().map(|file| group.0.join(file)).filter(|file| file.exists());
             if set.map(|file| fs::write(file, LIMIT.to_string())).any(|written| written.is_ok()) {
@@ -47,7 +48,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel frees a group some moments after its last process has ended.
+        // The kernel frees a group some time after its last process has ended.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -72,8 +73,8 @@ fn start_in(group: &Group, dir: &Path, more: &[&str]) -> Daemon {
     Daemon(daemon.expect("a shell"))
 }
 
-/// A daemon with these options reads three times its memory in a small control group, and is not killed; what `doctor` says then. It caches
-/// `cache` bytes at most.
+/// Runs a daemon with these options that reads three times its memory in a small control group and must survive.
+/// Returns the output of `doctor`; the daemon caches at most `cache` bytes.
 fn read_much(name: &str, more: &[&str], cache: u64) -> Option<String> {
     let Some(group) = Group::create(name) else {
         println!("no control group with a memory limit can be created here: the daemon is not tried in one");
@@ -89,7 +90,7 @@ fn read_much(name: &str, more: &[&str], cache: u64) -> Option<String> {
     good(dir, &format!("volume create tank/v {VOLUME_MIB}MiB"));
     present(dir);
     let mut session = Initiator::login(dir);
-    // Out of order: a sequential stream passes the read cache by.
+    // Random order: a sequential stream bypasses the read cache.
     for place in 0..PLACES {
         session.read(place * STRIDE % PLACES * u64::from(READ_BLOCKS), READ_BLOCKS).expect("it is read");
     }
@@ -113,7 +114,7 @@ fn daemon_in_a_small_control_group_serves_more_than_its_memory_and_is_not_killed
 
 #[test]
 fn cache_that_does_not_fit_into_the_control_group_is_made_smaller_and_told() {
-    // Half of the limit: a quarter has the buffers, and another one everything else.
+    // Half of the limit: a quarter is for buffers, and a quarter for everything else.
     let Some(doctor) = read_much("large", &["--cache", "4GiB"], LIMIT / 2) else { return };
     let told = "less than configured: cache of 4 GiB does not fit into the limit of 512 MiB (/sys/fs/cgroup/";
     assert!(doctor.contains(told) && doctor.contains("set cache = \"256MiB\" or less"), "{doctor}");

@@ -1,9 +1,9 @@
-//! Lists that are searched and cut, and commands that wait no longer than they may.
+//! Filtered and limited lists, and timeouts of commands that wait.
 
 use crate::lab::{Lab, Outcome};
 use serde_json::Value;
 
-/// Volumes `v0` to `v11`, and nothing else.
+/// Creates volumes `v0` to `v11`, and nothing else.
 fn dozen() -> Lab {
     let lab = Lab::new();
     for n in 0..12 {
@@ -33,7 +33,7 @@ fn list_is_searched_and_cut_and_says_how_much_is_left() {
     let json = lab.run(&["volume", "list", "-o", "json", "--limit", "3"]);
     let value: Value = serde_json::from_str(&json.stdout).expect("JSON");
     assert_eq!((value["total"].as_u64(), json.stderr.as_str()), (Some(12), ""), "it says itself how many there are");
-    // What is looked for is text, whatever it holds.
+    // The search text is literal, whatever characters it has.
     for odd in ["a&limit=1", "100 % #", "ü?"] {
         assert_eq!(names(&lab.run(&["volume", "list", "-o", "name", "--search", odd])).len(), 0, "{odd}");
     }
@@ -100,7 +100,7 @@ fn events_are_cut_to_the_latest_and_told_oldest_first() {
 fn command_that_waits_longer_than_it_may_ends_with_eight() {
     let lab = Lab::new();
     lab.furnish();
-    // So that it still runs when it is looked at.
+    // Slow, so that the rebuild is still running when it is inspected.
     lab.good(&["pool", "set", "tank", "rebuild.max=4MiB/s"]);
     lab.good(&["disk", "fail", "d1"]);
     let late = lab.run(&["disk", "replace", "d1", "d5", "--wait", "--timeout", "200ms", "--quiet"]);
@@ -132,7 +132,7 @@ fn document_whose_initiators_are_late_ends_with_eight_and_one_that_shuts_them_ou
     assert_eq!(late.code, 8, "{}", late.stderr);
     assert!(late.stderr.contains("has not come back") && late.stderr.ends_with("(BY-1854)\n"), "{}", late.stderr);
     assert_eq!(lab.good(&["export"]), document, "it was taken back");
-    // It is logged in, and would see nothing.
+    // The host is logged in and would lose its volume.
     let own = "iqn.1993-08.org.debian:01:abc123";
     lab.good(&["host", "change", "web", "--add-initiator", own]);
     std::fs::write(lab.dir.path().join("none.toml"), lab.good(&["export"])).expect("writes");
@@ -147,7 +147,7 @@ fn document_whose_initiators_are_late_ends_with_eight_and_one_that_shuts_them_ou
 fn first_lun_for_an_initiator_that_is_logged_in_as_anybody_takes_consent() {
     let lab = Lab::new();
     lab.furnish();
-    // It is logged in, and sees a volume as the host that anybody is.
+    // The host is logged in and sees a volume as the host for any initiator.
     let own = "iqn.1993-08.org.debian:01:abc123";
     lab.good(&["host", "add", "guests", "--any"]);
     lab.good(&["present", "tank/vm1", "guests"]);

@@ -44,7 +44,7 @@ fn lab_measures_proves_and_finds_the_target_that_forgets() {
         assert!(run.complete && sample.iops() > 0.0 && sample.reads.errors + sample.writes.errors == 0, "{sample:?}");
         assert_eq!(sample.server.is_some(), who != "native");
     }
-    // What takes writes and forgets them is found out: the proof can fail.
+    // A target that discards writes is detected: the verification can fail.
     let null = run(dir.path(), &["run", file, "--only", "who=null"]);
     assert_eq!(null.code, 1);
     assert!(null.stderr.contains("zeros where generation") && null.stderr.contains("cannot hold"), "{}", null.stderr);
@@ -142,7 +142,7 @@ fn lab_keeps_what_was_measured_before_a_point_that_fails() {
     assert!(moved(0) && moved(1), "a unit below a MiB, and bare bytes from a memory");
 }
 
-/// A file of its own that is this build, whose daemon has further arguments.
+/// Creates a program file that runs this build with further arguments for its daemon.
 fn build_with(dir: &Path, name: &str, arguments: &str) -> String {
     let path = dir.join(name);
     let own = env!("CARGO_BIN_EXE_blockyard");
@@ -174,7 +174,7 @@ fn lab_compares_two_builds_in_turn_and_sees_the_slower_one_only() {
     "#;
     fs::write(&file, scenario).expect("a scenario");
     let (file, out) = (file.to_str().expect("a text"), out.to_str().expect("a text"));
-    // The same arguments, but files of this one take as long as a disk does.
+    // The same arguments, but files of this daemon are as slow as a disk.
     let (same, slow) = (build_with(dir.path(), "same", ""), build_with(dir.path(), "slow", "--disks-like /=sata"));
     let own = env!("CARGO_BIN_EXE_blockyard");
     let told = run(dir.path(), &["compare", own, &slow, "--scenario", file, "--only", "who=ours", "--out", out]);
@@ -184,7 +184,7 @@ fn lab_compares_two_builds_in_turn_and_sees_the_slower_one_only() {
     assert!(said.starts_with("ours\t") && said.contains("\tfaster: ") && said.contains(" of 6 rounds)"), "{said}");
     let kept: ::lab::run::Run = serde_json::from_slice(&fs::read(out).expect("it is kept")).expect("a run");
     assert!(kept.machine.facts["other build"].starts_with(&format!("{slow} (0.")), "{:?}", kept.machine.facts);
-    // Not this build beside itself, however often it is asked: one of many rounds may be fast by chance.
+    // This build is not compared with itself: one of many rounds may be fast by chance.
     let turns = ["run", file, "--against", &same, "--rounds", "6", "--out", out];
     assert_eq!(run(dir.path(), &turns).code, 0);
     let told = run(dir.path(), &["compare", out, "--axis", "build", "--labels", "this", "other"]);

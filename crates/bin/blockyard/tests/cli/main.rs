@@ -1,4 +1,4 @@
-//! The command line from outside: what it prints where, and how it ends.
+//! The command line from outside: output streams and exit codes.
 
 mod alerts;
 mod clients;
@@ -60,7 +60,7 @@ fn exit_codes_are_done_usage_not_found_and_no_daemon() {
     assert_eq!(lab.run(&["help"]).code, 0);
 }
 
-/// The pools, without what their disks have done since.
+/// Returns the pools without the counters of their disks.
 fn pools_as_set(lab: &Lab) -> serde_json::Value {
     let mut pools: serde_json::Value =
         serde_json::from_str(&lab.good(&["pool", "list", "-o", "json"])).expect("it is JSON");
@@ -585,7 +585,7 @@ fn secrets_come_from_files_and_the_environment_and_are_never_shown() {
 fn rebuild_is_followed_to_its_end() {
     let lab = Lab::new();
     lab.furnish();
-    // So that it still runs when it is looked at.
+    // Slow, so that the rebuild is still running when it is inspected.
     lab.good(&["pool", "set", "tank", "rebuild.max=4MiB/s"]);
     lab.good(&["disk", "fail", "d1"]);
     let outcome = lab.run(&["status", "--check"]);
@@ -650,7 +650,7 @@ fn trace_is_begun_shown_taken_out_and_stopped() {
     assert_eq!(trace::parse(&file).expect("a trace").volume.to_string(), "tank/vm1");
     let there = lab.bad(&["volume", "trace", "tank/vm1", "--out", "it", "--stop"], 1);
     assert!(there.starts_with("it cannot be written: File exists"), "{there}");
-    // What could not be written down is kept.
+    // A trace that could not be written is kept.
     lab.good(&["volume", "trace", "tank/vm1", "--out", "other", "--stop"]);
     lab.bad(&["volume", "trace", "tank/vm1", "--stop"], 3);
 }

@@ -1,4 +1,4 @@
-//! The manual's commands, run in order: each prints what the manual says.
+//! The commands of the manual, run in order: each prints what the manual shows.
 
 use crate::lab::{Lab, without_speed};
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the console blocks of `text` in `lab` and returns the text with what was really printed.
+/// Runs the console blocks of `text` in `lab`, and returns the text with the real output.
 fn rewritten(lab: &Lab, text: &str) -> String {
     let mut out = String::new();
     let mut inside = false;
@@ -25,20 +25,20 @@ fn rewritten(lab: &Lab, text: &str) -> String {
     out
 }
 
-/// The command and what it printed, on stderr too, with its exit code unless that is 0.
+/// Runs a command, and returns it with its output, including stderr, and its exit code unless that is 0.
 fn run(lab: &Lab, command: &str) -> String {
     let words: Vec<&str> = command.split(' ').collect();
     let outcome = lab.run(&words);
     let code = if outcome.code == 0 { String::new() } else { format!("(exit code {})\n", outcome.code) };
     let printed = format!("{}{}{code}", outcome.stdout, outcome.stderr);
     let folder = lab.dir.path().to_string_lossy().into_owned();
-    // The folder differs from run to run, and so does what nobody can predict.
+    // The folder differs between runs, and so do unpredictable values.
     let lines =
         without_speed(&printed.replace(&folder, "/srv")).lines().map(|line| mask(line) + "\n").collect::<String>();
     format!("$ blockyard {command}\n{lines}")
 }
 
-/// The line with identities and times masked.
+/// Masks identities and times of a line.
 fn mask(line: &str) -> String {
     let line = &mask_times(line);
     match line.split_once("\"id\": \"") {
@@ -47,7 +47,7 @@ fn mask(line: &str) -> String {
     }
 }
 
-/// The line with `2026-11-21T10:19:59Z` in the place of every time.
+/// Replaces every time of a line by `2026-11-21T10:19:59Z`.
 fn mask_times(line: &str) -> String {
     let words = line.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | ':')));
     let masked = words.map(|word| {
@@ -82,7 +82,7 @@ fn manual_shows_what_the_commands_print() {
     assert_eq!(text.lines().count(), real.lines().count());
 }
 
-/// `blockyard … --help | head -1`.
+/// Regression: `blockyard … --help | head -1`.
 #[test]
 fn help_that_nobody_reads_to_its_end_is_no_failure() {
     for arguments in [&["--help"][..], &["serve", "--help"], &["--version"]] {

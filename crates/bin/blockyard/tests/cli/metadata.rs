@@ -1,4 +1,4 @@
-//! Metadata that is damaged on one disk: it is written again, and an event says which.
+//! Metadata that is damaged on one disk: it is rewritten, and an event names it.
 
 use crate::serve::{Daemon, end, good, start_with, wait_until_served};
 use rustix::process::Signal;
@@ -21,7 +21,7 @@ fn started(dir: &Path) -> Daemon {
     daemon
 }
 
-/// As [`started`], with pool `tank`, a mirror of disks `d0` and `d1`.
+/// Starts like [`started`], with the pool `tank`, a mirror of disks `d0` and `d1`.
 fn mirrored(dir: &Path) -> Daemon {
     let daemon = started(dir);
     for disk in ["d0", "d1"] {
@@ -31,8 +31,8 @@ fn mirrored(dir: &Path) -> Daemon {
     daemon
 }
 
-/// How often the repair of a catalog on disk `d0` was told, once that is `count` times: one event an hour says how many more there
-/// were. Events are kept a moment after the work that they tell of has ended.
+/// Returns the number of reported repairs of a catalog on disk `d0`, once it reaches `count`: one event per hour counts
+/// the further ones. Events are written some time after the work that they report.
 fn told(dir: &Path, count: usize) -> usize {
     let times = |line: &str| {
         let more = line.split_once(" more since ").and_then(|(before, _)| before.rsplit_once('('));
@@ -53,7 +53,7 @@ fn one_damaged_copy_of_the_catalog_is_written_again_with_an_event() {
     let dir = dir.path();
     let mut daemon = mirrored(dir);
     for slot in [0, 1] {
-        // While nobody has the pool: found when it is opened.
+        // While the pool is not open: found when it is opened.
         assert!(end(&mut daemon, Signal::TERM).success());
         damage(dir, slot);
         daemon = started(dir);
@@ -74,7 +74,7 @@ fn damaged_mark_of_the_owner_is_written_again_with_an_event() {
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
     let mut daemon = mirrored(dir);
-    // All four places of one disk, until the owner has written to it and looked again: that is two beats of two seconds.
+    // All four places of one disk, until the owner has written to it and checked again: two beats of two seconds.
     let disk = File::options().write(true).open(dir.join("d0.img")).expect("it is there");
     let sentence = "disk d0 of pool tank: its owner's mark was damaged and was written again.";
     let told = (0..40).any(|_| {

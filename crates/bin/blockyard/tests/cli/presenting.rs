@@ -1,4 +1,4 @@
-//! What is said when a volume is presented where nobody comes, or to everybody.
+//! Warnings for a volume that is presented where no host can log in, or to everyone.
 
 use crate::lab::Lab;
 

@@ -1,4 +1,4 @@
-//! The daemon beside its helper: how both end, what a daemon that was taken over can do, and what the array says of its confinement.
+//! The daemon and its helper: end of both, limits of a compromised daemon, and the report about the confinement.
 
 use crate::serve::{Daemon, PATIENCE, SERVE, ask, end, good, runs, start, start_with, wait_for_end, wait_until_served};
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the probe tries that needs the helper.
+/// Attempts of the probe that need the helper.
 const THROUGH: [&str; 8] = [
     "helper key",
     "helper passwd",
@@ -20,7 +20,7 @@ const THROUGH: [&str; 8] = [
     "helper health",
 ];
 
-/// What it tries by itself, and what root without a sandbox can do.
+/// Attempts of the probe by itself, all of which root without a sandbox can do.
 const ALONE: [&str; 11] = [
     "shadow",
     "thread shadow",
@@ -35,7 +35,7 @@ const ALONE: [&str; 11] = [
     "helper signal",
 ];
 
-/// What the probe prints in the daemon's place; none where the build has none.
+/// Runs the probe in place of the daemon; none if this build has none.
 fn probe(dir: &Path, more: &[&str]) -> Option<String> {
     if !cfg!(debug_assertions) {
         println!("a release build has no probe: not tried");
@@ -77,7 +77,7 @@ fn attempts_of_the_probe_succeed_where_there_is_no_sandbox() {
     }
     let dir = tempfile::tempdir().expect("a folder");
     let Some(said) = probe(dir.path(), &["--no-sandbox"]) else { return };
-    // A container may take away the others.
+    // A container may take away the other permissions.
     for attempt in ["shadow", "thread shadow", "execve", "helper signal", "own state"] {
         assert!(said.lines().any(|line| line == format!("{attempt} SUCCEEDED")), "{attempt}: {said}");
     }

@@ -1,5 +1,5 @@
-//! Pools that the real daemon opens read-only: by `pool import --read-only`, on a file system that is mounted read-only, and on one
-//! that is full. Hosts read, their writes are refused, and nothing reaches the disks.
+//! Pools that the real daemon opens read-only: by `pool import --read-only`, on a file system mounted read-only, and on
+//! a full one. Hosts can read, their writes are refused, and nothing reaches the disks.
 
 use crate::initiator::{Initiator, WRITE_PROTECTED, present};
 use crate::serve::{Daemon, SERVE, ask, end, good, start_with, wait_for, wait_until_served};
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const DISKS: [&str; 2] = ["d0", "d1"];
-/// What the volume begins with: 1 MiB of this.
+/// Content of the first 1 MiB of the volume.
 const FILL: u8 = 7;
 const BLOCKS: u32 = 2048;
-/// Why a pool is read-only that was imported so.
+/// Reason shown for a pool that was imported read-only.
 const ASKED_FOR: &str = "it was imported with --read-only";
 
-/// The pool `tank` of two disks in the folder `disks`, with `tank/v` in it, which a host has written to.
+/// Creates the pool `tank` of two disks in the folder `disks` with `tank/v`, to which a host has written.
 fn furnish(dir: &Path) {
     for disk in DISKS {
         good(dir, &format!("disk add --name {disk} --create 128MiB disks/{disk}.img"));
@@ -27,12 +27,13 @@ fn furnish(dir: &Path) {
     Initiator::login(dir).write(0, BLOCKS, FILL).expect("the pool is open for writing");
 }
 
-/// The bytes of the disk files in `folder`.
+/// Returns the content of the disk files in `folder`.
 fn contents(folder: &Path) -> Vec<Vec<u8>> {
     DISKS.map(|disk| fs::read(folder.join(format!("{disk}.img"))).expect("it is there")).into()
 }
 
-/// Hosts read the data, nothing can be written, and everybody is told so, with `why`; the files in `folder` stay as they are.
+/// Requires that hosts can read, that nothing can be written, that every report gives `why`, and that the files in
+/// `folder` do not change.
 #[track_caller]
 fn assert_read_only(dir: &Path, folder: &Path, why: &str) {
     let before = contents(folder);
@@ -60,7 +61,7 @@ fn assert_read_only(dir: &Path, folder: &Path, why: &str) {
 
 #[track_caller]
 fn assert_writable(dir: &Path) {
-    // Whether there is room below is looked at every few seconds.
+    // Free space below a pool is checked every few seconds.
     wait_for(dir, "status", |said| said.starts_with("All good"));
     assert_eq!(ask(dir, &["status", "--check"]).code, 0);
     let mut session = Initiator::login(dir);
@@ -70,7 +71,7 @@ fn assert_writable(dir: &Path) {
     assert!(session.read(u64::from(BLOCKS), BLOCKS).expect("it is read").iter().all(|&byte| byte == FILL + 1));
 }
 
-/// Another node imports the pool read-only, after the node that had it has ended by this signal.
+/// Imports the pool read-only on another node, after the first node was ended by this signal.
 fn import_read_only_after(signal: Signal) {
     let (ours, theirs) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let (ours, theirs) = (ours.path(), theirs.path());
@@ -87,7 +88,7 @@ fn import_read_only_after(signal: Signal) {
     for disk in DISKS {
         good(theirs, &format!("disk add --name {disk} {}/{disk}.img", disks.display()));
     }
-    // Read-only or not, a pool that its node did not export is taken from it only by force.
+    // Read-only or not, a pool that its node did not export needs a forced import.
     let import = ["pool", "import", "tank", "--read-only"];
     let imported = ask(theirs, &import);
     match signal {
@@ -111,7 +112,7 @@ fn import_read_only_after(signal: Signal) {
     assert!(again.code == 4 && again.stderr.contains("(BY-1201)"), "{}", again.stderr);
     assert!(again.stderr.contains("export it first with blockyard pool export tank"), "{}", again.stderr);
     if signal == Signal::KILL {
-        // For writing, too, it is taken by force alone; until then hosts read it as before.
+        // Writing also needs a forced import; until then hosts can read as before.
         let refused = ask(theirs, &import[..3]);
         assert!(refused.code == 4 && refused.stderr.contains("(BY-1422)"), "{}", refused.stderr);
         assert_read_only(theirs, &disks, ASKED_FOR);
@@ -119,7 +120,7 @@ fn import_read_only_after(signal: Signal) {
     assert!(end(&mut other, Signal::TERM).success());
     assert!(contents(&disks) == before, "a disk was written");
 
-    // The node that had the pool finds nothing changed.
+    // The previous owner finds its pool unchanged.
     let mut daemon = start_with(ours, "alpha", &["--no-web"]);
     wait_until_served(ours);
     assert_writable(ours);
@@ -165,14 +166,14 @@ fn pool_that_was_imported_read_only_is_written_after_it_was_exported_and_importe
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
-/// A mount namespace with a small file system for disks, which goes with the process that holds it.
+/// Mount namespace with a small file system for disks, which ends with the process that holds it.
 struct SmallFileSystem {
     holder: Daemon,
     dir: PathBuf,
 }
 
 impl SmallFileSystem {
-    /// The file system, and a daemon with its pool there.
+    /// Creates the file system, and a daemon with its pool there.
     fn furnished(dir: &Path) -> (Self, Daemon) {
         let file_system = Self::mount(dir);
         let daemon = file_system.start();
@@ -197,7 +198,7 @@ impl SmallFileSystem {
         Self { holder: Daemon(holder), dir: dir.to_path_buf() }
     }
 
-    /// A command that runs in the namespace, in the test's folder.
+    /// Returns a command that runs in the namespace, in the test's folder.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -222,20 +223,20 @@ impl SmallFileSystem {
         daemon
     }
 
-    /// The folder of the disks, as it is seen from outside.
+    /// Returns the folder of the disks as seen from outside.
     fn disks(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.0.id()));
         root.join(self.dir.strip_prefix("/").expect("absolute")).join("disks")
     }
 
-    /// Takes all space that is left.
+    /// Takes all free space.
     fn fill(&self) {
         let mut file = fs::File::create(self.disks().join("filler")).expect("makes the file");
         let error = (0..1 << 15).find_map(|_| file.write_all(&[1; 4096]).err()).expect("the file system is small");
         assert_eq!(error.kind(), ErrorKind::StorageFull);
     }
 
-    /// Frees what [`Self::fill`] took.
+    /// Frees the space taken by [`Self::fill`].
     fn empty(&self) {
         fs::remove_file(self.disks().join("filler")).expect("it was made");
     }
@@ -262,7 +263,7 @@ fn pool_on_a_file_system_that_is_mounted_read_only_opens_read_only_and_is_writte
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
-/// All that a disk says of itself and of the state has its space from the beginning.
+/// The metadata of disks and the copies of the state have their space reserved from the beginning.
 #[test]
 fn pool_on_a_full_file_system_has_space_for_its_metadata_and_the_file_system_is_told_of() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -283,7 +284,7 @@ fn pool_on_a_full_file_system_has_space_for_its_metadata_and_the_file_system_is_
         for line in ["event list", "alert active"] {
             wait_for(dir, line, |said| said.contains("BY-E108"));
         }
-        // The copy of each state goes to another place than the one before.
+        // Each copy of the state goes to another location than the one before.
         good(dir, &format!("host add {host} --initiator iqn.2026-11.io.blockyard:{host}"));
         let [d0, d1] = DISKS.map(|disk| file_system.disks().join(disk).with_extension("img").display().to_string());
         wait_for(dir, &format!("state recover {d0} {d1} --state-dir elsewhere"), |said| match said.split_once('\n') {
@@ -311,11 +312,11 @@ fn pool_on_a_full_file_system_opens_read_only_and_is_written_again_once_there_is
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
     let (file_system, mut daemon) = SmallFileSystem::furnished(dir);
-    // What the hosts wrote last is in the logs, and its map has no place yet.
+    // The last writes of hosts are in the logs, and have no space in the map yet.
     end(&mut daemon, Signal::KILL);
     file_system.fill();
     daemon = file_system.start();
-    // A write that finds no room is tried again for seconds.
+    // A write without space is retried for some seconds.
     wait_for(dir, "volume show tank/v", |said| said.contains("online"));
     assert_read_only(dir, &file_system.disks(), "disk d0 refuses writes: no space left");
     file_system.empty();

@@ -1,9 +1,9 @@
-//! `blockyard ready` and targets that list what they refuse.
+//! `blockyard ready` with targets that announce commands that they refuse.
 
 use crate::lab::run_in;
 use ::lab::target::{Backing, Kind, Setup, start};
 
-/// tgt lists COMPARE AND WRITE and PREEMPT AND ABORT among its operations, and refuses both.
+/// tgt reports COMPARE AND WRITE and PREEMPT AND ABORT as supported, and refuses both.
 #[test]
 fn target_that_lists_what_it_refuses_is_not_ready() {
     if !rustix::process::geteuid().is_root() {

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// An array with two portals that exports volumes.
+/// Array with two portals that exports volumes.
 struct Target {
     dir: tempfile::TempDir,
     daemon: Daemon,
@@ -16,7 +16,7 @@ struct Target {
 }
 
 impl Target {
-    /// Its node is called `node`, its portals are on these two addresses.
+    /// Starts a node `node` with portals on these two addresses.
     fn start(node: &str, addresses: [&str; 2]) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let daemon = start_with(dir.path(), node, &["--no-web"]);
@@ -33,7 +33,7 @@ impl Target {
         Self { dir, daemon, portals }
     }
 
-    /// A volume that is presented to every initiator, as an address over both portals.
+    /// Presents a volume to every initiator, and returns its address over both portals.
     fn export(&self, volume: &str) -> String {
         let dir = self.dir.path();
         good(dir, &format!("volume create tank/{volume} 128MiB"));
@@ -48,7 +48,7 @@ impl Target {
     }
 }
 
-/// `what` holds for the disk before long.
+/// Waits until `is_so` holds for the disk.
 #[track_caller]
 fn wait_for_disk(dir: &Path, name: &str, what: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
     wait_for(dir, &format!("disk show {name} -o json"), |said| {
@@ -66,7 +66,7 @@ fn paths_up(disk: &serde_json::Value) -> usize {
 fn raid6_on_disks_of_two_arrays_survives_a_path_and_an_array() {
     let (one, mut two) =
         (Target::start("one", ["127.0.0.2", "127.0.0.3"]), Target::start("two", ["127.0.0.4", "127.0.0.5"]));
-    // RAID-6 bears the loss of two disks: all that the second array has.
+    // RAID-6 survives the loss of two disks, which is all that the second array has.
     let mut disks: Vec<String> = ["a", "b", "c", "d"].iter().map(|volume| one.export(volume)).collect();
     disks.extend(["a", "b"].iter().map(|volume| two.export(volume)));
     let names = ["r0", "r1", "r2", "r3", "r4", "r5"];
@@ -90,7 +90,7 @@ fn raid6_on_disks_of_two_arrays_survives_a_path_and_an_array() {
     let reserved = ask_line(one.dir.path(), "volume show tank/a -o json").stdout;
     assert!(reserved.contains("write_exclusive"), "the volume is reserved: {reserved}");
 
-    // One path is cut off: nobody hears of it but the operator.
+    // One path is lost: only the operator notices.
     good(one.dir.path(), &format!("portal remove {} --force", one.portals[0]));
     host.write(64, 64, 2).expect("it is written");
     for name in &names[..4] {
@@ -101,7 +101,8 @@ fn raid6_on_disks_of_two_arrays_survives_a_path_and_an_array() {
     let status = good(dir, "disk list --no-headers");
     assert!(status.contains("(1 of 2 paths up)") && status.contains("(2 of 2 paths up)"), "{status}");
 
-    // One array is gone: a write waits for a path, then the pool goes on without the array, and takes it back.
+    // One array is lost: a write waits for a path, then the pool continues without the array, and resynchronizes it
+    // later.
     end(&mut two.daemon, Signal::KILL);
     host.be_patient(Duration::from_secs(90));
     host.write(128, 64, 3).expect("it is written without the other array");
@@ -110,7 +111,7 @@ fn raid6_on_disks_of_two_arrays_survives_a_path_and_an_array() {
     two.daemon = start_again(&two);
     wait_long(dir, "event list", |said| said.contains("BY-E104"));
     wait_long(dir, "pool show tank", |said| said.starts_with("pool tank: healthy\n"));
-    // Each of the two gets what it has missed, and not its 128 MiB.
+    // Each of the two gets the writes that it has missed, not all of its 128 MiB.
     let events = good(dir, "event list");
     let filled: Vec<&str> = events.lines().filter(|line| line.contains("BY-E202")).collect();
     assert!(!events.contains("BY-E114"), "the disks were unreachable until then, and did not answer: {events}");
@@ -125,7 +126,7 @@ fn raid6_on_disks_of_two_arrays_survives_a_path_and_an_array() {
     assert!(!left.contains("write_exclusive"), "nothing stays reserved: {left}");
 }
 
-/// As [`wait_for`], for what takes as long as I/O waits for a path.
+/// Waits like [`wait_for`], as long as I/O waits for a path.
 #[track_caller]
 fn wait_long(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) {
     let begun = Instant::now();
@@ -190,7 +191,7 @@ fn login_with_mutual_chap_and_digests_keeps_its_secrets() {
         let said = ask_line(dir, line).stdout;
         assert!(!said.contains("a secret of the host") && !said.contains("another secret"), "{line}: {said}");
     }
-    // The credentials are there again after a start.
+    // The credentials are available again after a restart.
     assert!(end(&mut daemon, Signal::TERM).success());
     let mut daemon = start_with(dir, "front", &["--no-web"]);
     wait_until_served(dir);

@@ -1,4 +1,4 @@
-//! The command line and REST can do the same: each command is run, and what it asked of the daemon is looked up in the table of rows.
+//! Equal coverage of command line and REST API: each command is run, and its requests are looked up in the route table.
 
 use crate::lab::Lab;
 use api::Row;
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// A run of every command that asks the daemon. What is refused has asked all the same.
+/// A run of every command that sends requests; refused requests count as well.
 pub(crate) const COMMANDS: &str = "
 status
 top --once
@@ -157,7 +157,7 @@ disk remove d0
 
 const LOGIN: &str = "a login of a browser; the socket needs none";
 
-/// Rows without a command, and why.
+/// Routes without a command, with the reason.
 const NO_COMMAND: [(&str, &str); 18] = [
     ("GET /groups/{name}", "`group list` shows all of it"),
     ("GET /targets/{name}", "`target list` shows all of it"),
@@ -179,10 +179,10 @@ const NO_COMMAND: [(&str, &str); 18] = [
     ("GET /stream", "for the console; `top` and `event list --follow` ask again and again"),
 ];
 
-/// What commands ask only where there is something to do, which an array that serves nobody has not.
+/// Requests that commands send only if there is something to do, which is not the case on an idle array.
 const SOMETIMES: [(&str, &str); 1] = [("POST /pools/{name}/check", "pool repair")];
 
-/// Commands without a row, and why.
+/// Commands without a route, with the reason.
 const NO_ROW: [(&str, &str); 9] = [
     ("serve", "it is the daemon"),
     ("completion", "it needs no daemon"),
@@ -195,14 +195,14 @@ const NO_ROW: [(&str, &str); 9] = [
     ("tune", "it looks at the machine and sets it; `tune revert` needs no daemon"),
 ];
 
-/// Words of a command that are what it does, and not what it does it to.
+/// Returns the words of a command that name the action, without its arguments.
 fn verbs(command: &str, known: &BTreeSet<String>) -> String {
     let words: Vec<&str> = command.split(' ').collect();
     let longest = (1..=3.min(words.len())).rev().map(|n| words[..n].join(" ")).find(|words| known.contains(words));
     longest.unwrap_or_else(|| panic!("there is no command {command}"))
 }
 
-/// Every command, as the help lists them.
+/// Returns every command listed in the help.
 fn all_commands(lab: &Lab) -> BTreeSet<String> {
     fn below(lab: &Lab, noun: &[&str], found: &mut BTreeSet<String>) {
         let help = lab.good(&[noun, &["--help"]].concat());
@@ -221,7 +221,7 @@ fn all_commands(lab: &Lab) -> BTreeSet<String> {
     found
 }
 
-/// True when the path is one that the row answers.
+/// Returns true if the route answers the path.
 fn answers(row: &Row, path: &str) -> bool {
     let (mut templates, mut parts) = (row.path.split('/'), path.split('/'));
     loop {
@@ -234,7 +234,7 @@ fn answers(row: &Row, path: &str) -> bool {
     }
 }
 
-/// The row that a request came to: of several, the one with the fewest names.
+/// Returns the route of a request: of several, the one with the fewest parameters.
 fn row_of<'a>(rows: &'a [Row], request: &str) -> &'a Row {
     let (method, path) = request.split_once(' ').expect("a method and a path");
     let path = path.split('?').next().expect("a path");
@@ -247,7 +247,7 @@ fn called(row: &Row) -> String {
     format!("{} {}", row.method, row.path.replace("{*", "{"))
 }
 
-/// The table of the manual: which command asks each row.
+/// Returns the table of the manual with the commands for each route.
 fn table(asked: &BTreeMap<String, BTreeSet<String>>) -> String {
     let mut missing = Vec::new();
     let mut table = String::from("| row | least role | what is so then | command |\n|---|---|---|---|\n");

@@ -1,4 +1,4 @@
-//! What somebody finds who reads the daemon's memory: each secret once, in locked pages, and no copy that something left behind.
+//! Secrets in the daemon's memory: each exists once, in locked pages, without leftover copies.
 
 use crate::serve::{Daemon, PATIENCE, ask, cell, end, good, start, wait_until_served};
 use rustix::process::Signal;
@@ -10,7 +10,7 @@ const SECRET: &str = "Vm7-not-in-any-dictionary";
 const OURS: &str = "Kq3-neither-is-this-one-here";
 const PASSWORD: &str = "a passphrase of Zulu-9 words";
 
-/// Writable memory of a process: where each mapping begins, its flags and what it holds.
+/// Reads the writable memory of a process: flags and content of each mapping.
 fn memory_of(daemon: &Daemon) -> Vec<(String, Vec<u8>)> {
     let folder = format!("/proc/{}", daemon.process());
     let maps = std::fs::read_to_string(format!("{folder}/smaps")).expect("it runs");
@@ -22,7 +22,7 @@ fn memory_of(daemon: &Daemon) -> Vec<(String, Vec<u8>)> {
         let bound = |text| u64::from_str_radix(text, 16).ok();
         if let Some((from, to)) = range.and_then(|(from, to)| bound(from).zip(bound(to))) {
             let rights = words.next().unwrap_or("");
-            // Slabs of buffers and caches are never touched where no volume is.
+            // Buffers and caches are not touched without volumes.
             let len = if rights.starts_with("rw") && to - from < 1 << 28 { to - from } else { 0 };
             let mut bytes = vec![0; usize::try_from(len).expect("it fits")];
             let _ = memory.read_at(&mut bytes, from);
@@ -34,13 +34,14 @@ fn memory_of(daemon: &Daemon) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// The flags of the mappings that hold `text`, once for each time that it is there.
+/// Returns the flags of the mappings that contain `text`, once per occurrence.
 fn places(memory: &[(String, Vec<u8>)], text: &[u8]) -> Vec<String> {
     let count = |bytes: &[u8]| bytes.windows(text.len()).filter(|window| *window == text).count();
     memory.iter().flat_map(|(flags, bytes)| std::iter::repeat_n(flags.clone(), count(bytes))).collect()
 }
 
-/// What is so in the daemon's memory soon: a request lies in the buffer of its connection until that is closed.
+/// Waits until `is_so` holds for the daemon's memory: a request stays in the buffer of its connection until that is
+/// closed.
 #[track_caller]
 fn wait_for_memory(daemon: &Daemon, what: &str, is_so: impl Fn(&[(String, Vec<u8>)]) -> bool) {
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The real daemon: it starts, is alone, ends well, and comes back after a kill.
+//! The real daemon: start, exclusive lock, clean end, and return after a kill.
 
 use crate::lab::run_in;
 use rustix::process::{Pid, Signal, kill_process};
@@ -6,26 +6,26 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the daemon may take to start or to end; two cores are shared with other tests.
+/// Timeout for the start or the end of the daemon; two cores are shared with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How a daemon is started in the folder of its test.
+/// Arguments to start a daemon in the folder of its test.
 pub(crate) const SERVE: [&str; 9] =
     ["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"];
 
-/// A daemon that ends with its test, also when that fails.
+/// Daemon that is ended with its test, also when the test fails.
 pub(crate) struct Daemon(pub Child);
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended already, and a test that panics has said what matters.
+        // It may have ended already, and a failing test has given its reason.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl Daemon {
-    /// The process that serves: beside its helper, which is the one that was started.
+    /// Returns the process that serves, which the started helper has started.
     pub(crate) fn process(&self) -> u32 {
         self.confined_process().expect("it has a daemon")
     }
@@ -65,12 +65,12 @@ pub(crate) fn ask(dir: &Path, arguments: &[&str]) -> crate::lab::Outcome {
     run_in(dir.to_path_buf(), arguments, &[("BLOCKYARD_SOCKET", "socket")])
 }
 
-/// As [`ask`], of the words of a line.
+/// Runs the words of a line like [`ask`].
 pub(crate) fn ask_line(dir: &Path, line: &str) -> crate::lab::Outcome {
     ask(dir, &line.split(' ').collect::<Vec<_>>())
 }
 
-/// What the line prints, which must succeed.
+/// Runs a line that must succeed, and returns its output.
 #[track_caller]
 pub(crate) fn good(dir: &Path, line: &str) -> String {
     let outcome = ask_line(dir, line);
@@ -78,13 +78,13 @@ pub(crate) fn good(dir: &Path, line: &str) -> String {
     outcome.stdout
 }
 
-/// A cell of the first row of the list.
+/// Returns a cell of the first row of the list.
 pub(crate) fn cell(dir: &Path, table: &str, column: usize) -> String {
     let told = ask(dir, &[table, "list", "--no-headers"]).stdout;
     told.split('\t').nth(column).expect("a cell").trim().to_owned()
 }
 
-/// What the command prints once that is so; alerts are judged every few seconds.
+/// Waits until `is_so` holds for the output of the command, and returns it; alerts are evaluated every few seconds.
 #[track_caller]
 pub(crate) fn wait_for(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) -> String {
     let begun = Instant::now();
@@ -111,7 +111,7 @@ pub(crate) fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
     let process = daemon.confined_process();
     kill_process(id, signal).expect("it runs");
     let status = wait_for_end(daemon);
-    // The kernel ends it after its helper was killed, and what it has is free only then.
+    // The kernel ends it after its helper was killed; its resources are free only then.
     let begun = Instant::now();
     while process.is_some_and(runs) {
         assert!(begun.elapsed() < PATIENCE, "the daemon runs without its helper");
@@ -120,13 +120,14 @@ pub(crate) fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
     status
 }
 
-/// True while the process has a thread that runs, and with it open files: the first may have ended before the others.
+/// Returns true while a thread of the process is running, and with it open files: the first thread may end before the
+/// others.
 pub(crate) fn runs(process: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count);
     threads > 1 || std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// How the process that was started has ended.
+/// Waits for the end of the started process, and returns its status.
 pub(crate) fn wait_for_end(daemon: &mut Daemon) -> ExitStatus {
     let begun = Instant::now();
     loop {
@@ -212,7 +213,7 @@ fn pool_of_another_machine_is_imported_when_that_has_let_go_of_it_or_is_told_to_
     }
     good(theirs, "pool export tank");
     assert!(end(&mut other, Signal::TERM).success());
-    // Where it was, it is open again at once.
+    // At its own node, it is open again immediately.
     let mut daemon = start_node(ours, "alpha");
     wait_until_served(ours);
     assert!(good(ours, "pool show tank").starts_with("pool tank: healthy\n"));
@@ -388,7 +389,7 @@ fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
             let of = |line: &str| line.split('\t').nth(1).map(str::to_owned);
             told.stdout.lines().filter(|line| line.starts_with(result)).filter_map(of).collect::<Vec<_>>()
         };
-        // What is write-protected refuses what would be tried.
+        // A write-protected unit refuses the commands to be tested.
         let unknown: &[&str] = if lun == 1 { &["vmfs.ats", "vmfs.write-same", "thin.unmap"] } else { &[] };
         assert_eq!(names("unknown"), unknown, "{}", told.stdout);
         let missing = names("MISSING");
@@ -396,7 +397,7 @@ fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
         assert!(!told.stdout.is_empty() && told.stdout.lines().count() == names("").len());
         missing
     };
-    // A volume of memory has no thresholds, and keeps no reservations.
+    // A volume in memory has no thresholds, and its reservations do not persist.
     assert_eq!(missing(0, "vmware"), ["thin.thresholds"]);
     assert_eq!(missing(0, "windows-cluster"), ["reservations.survive"]);
     assert_eq!(missing(0, "linux-ha"), ["reservations.survive"]);
@@ -410,12 +411,12 @@ fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
         "{}",
         told.stdout
     );
-    // What writes is not tried without leave, and what was not tried is not believed.
+    // Commands that write are not tried without permission, and what was not tried counts as unknown.
     let told = ask(dir.path(), &["ready", "--for", "vmware", &url]);
     let untried: Vec<&str> = told.stdout.lines().filter(|line| line.contains("--scratch BLOCK")).collect();
     assert_eq!(untried.len(), 2, "{}", told.stdout);
     assert!(untried[0].starts_with("unknown\tvmfs.ats") && untried[1].starts_with("unknown\tvmfs.write-same"));
-    // A unit that is not there is ready for nobody.
+    // A unit that does not exist is not ready.
     let absent = ask(dir.path(), &["ready", "--for", "proxmox", &format!("{url}/9"), "--no-headers"]);
     assert!(absent.code == 1 && absent.stdout.is_empty(), "{}", absent.stdout);
     assert!(absent.stderr.contains("no unit 9; name another one in the URL"), "{}", absent.stderr);
@@ -423,7 +424,7 @@ fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
     end(&mut daemon, Signal::TERM);
 }
 
-/// One portal of the command line and one that was added at run time, both taken by another program at the start.
+/// A portal of the command line and one added at run time, both occupied by another program at the start.
 #[test]
 fn portal_that_is_taken_at_the_start_listens_within_seconds_of_being_free() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -465,7 +466,7 @@ fn portal_that_is_taken_at_the_start_listens_within_seconds_of_being_free() {
     assert_eq!(ask(dir.path(), &["status", "--check"]).code, 0);
 }
 
-/// Each way in which a file of the console may be damaged: volumes are served, the console is refused, and comes by itself.
+/// Every kind of damage to a file of the console: volumes are served, the console is not, and returns by itself.
 #[test]
 fn damaged_key_of_the_console_stops_nothing_else_and_is_tried_again() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! The state of a real array under damage: what is served is what was written, or an older version and nothing is changed.
+//! Damaged state files of a real array: the state in use is the one that was written, or an older one with changes
+//! refused.
 
 use crate::serve::{Daemon, PATIENCE, ask, ask_line, end, good, start, start_with, wait_until_served};
 use rustix::process::Signal;
@@ -12,7 +13,7 @@ fn serve(dir: &Path) -> Daemon {
     daemon
 }
 
-/// What the daemon says instead of serving.
+/// Returns the daemon's message in place of serving.
 fn refused(dir: &Path) -> String {
     let serve = ["serve", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0", "--no-web"];
     let outcome = ask(dir, &serve);
@@ -20,7 +21,7 @@ fn refused(dir: &Path) -> String {
     outcome.stderr
 }
 
-/// The files of the versions of the state, the latest last.
+/// Returns the files of the versions of the state, latest last.
 fn versions(dir: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(dir.join("state/state")).expect("a folder").map(|file| file.expect("an entry").path());
     let is_version = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem == "state");
@@ -29,7 +30,7 @@ fn versions(dir: &Path) -> Vec<PathBuf> {
     versions
 }
 
-/// In the latest version, the name of an initiator is another one.
+/// Changes the name of an initiator in the latest version.
 fn change_initiator(dir: &Path, from: &str, to: &str) {
     let path = versions(dir).pop().expect("a version");
     let text = fs::read_to_string(&path).expect("text");
@@ -37,7 +38,7 @@ fn change_initiator(dir: &Path, from: &str, to: &str) {
     fs::write(&path, text.replace(from, to)).expect("writes");
 }
 
-/// As it was seen: one bit of a name, and another host was let in.
+/// Regression: one flipped bit of a name gave another host access.
 #[test]
 fn name_that_a_disk_has_changed_is_not_believed_and_changes_wait_until_an_older_version_is_accepted() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -110,7 +111,7 @@ fn array_does_not_begin_anew_beside_what_shows_that_there_was_one() {
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
-/// The disks know which machine had their pool, whatever became of its state.
+/// Disks record the machine that owned their pool, independent of its state.
 #[test]
 fn array_does_not_begin_anew_beside_a_pool_of_its_machine() {
     if fs::read_to_string("/etc/machine-id").map_or(true, |id| id.trim().len() != 32) {
@@ -159,7 +160,7 @@ fn lost_state_is_taken_from_a_copy_that_an_operator_chooses() {
         assert!(begun.elapsed() < PATIENCE, "the disks get a copy");
         std::thread::sleep(Duration::from_millis(200));
     }
-    // Two changes in one round: the next copy has a version of the same parity.
+    // Two changes between two copies: the next copy has a version of the same parity.
     good(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
     good(dir, "host add delta --initiator iqn.2001-01.org.example:delta");
     while copies().lines().count() < 2 || !copies().contains("hosts: -delta -gamma") {
@@ -181,7 +182,7 @@ fn lost_state_is_taken_from_a_copy_that_an_operator_chooses() {
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
-/// One bit of the last record kept the daemon from starting.
+/// Regression: one flipped bit of the last record kept the daemon from starting.
 #[test]
 fn audit_that_is_damaged_or_cannot_be_read_stops_no_volume() {
     let dir = tempfile::tempdir().expect("a folder");

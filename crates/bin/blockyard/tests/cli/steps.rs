@@ -1,4 +1,4 @@
-//! How many steps a task takes: the commands of the README, run as they stand there.
+//! Number of steps for common tasks: the commands of the README, run unchanged.
 
 use crate::lab::Outcome;
 use crate::serve::{ask, end, start, wait_until_served};
@@ -13,7 +13,7 @@ const README: &str = include_str!("../../../../../README.md");
 const OURS: &str = "iqn.1993-08.org.debian:01:abc123";
 const THEIRS: &str = "iqn.1993-08.org.debian:01:db";
 
-/// The command of the README's table for this task: the first of its line.
+/// Returns the command of the README's table for this task: the first of its line.
 fn command_for(task: &str) -> &'static str {
     let line = README.lines().find(|line| line.starts_with(&format!("| {task} |")));
     let line = line.unwrap_or_else(|| panic!("the README has no task \"{task}\""));
@@ -21,14 +21,14 @@ fn command_for(task: &str) -> &'static str {
     command.split('`').next().expect("it ends")
 }
 
-/// Runs a command of the README, with the disks and sizes of this test in place of those.
+/// Runs a command of the README, with disks and sizes of this test.
 fn run(dir: &Path, command: &str) -> Outcome {
     let small = command.replace("100GiB", "16MiB").replace("2TiB", "24MiB").replace("IQN", THEIRS);
     let disks = small.replace("/dev/", "./");
     ask(dir, &disks.split_whitespace().collect::<Vec<_>>())
 }
 
-/// As [`run`], for what must go well.
+/// Runs a command like [`run`] that must succeed.
 #[track_caller]
 fn good(dir: &Path, command: &str) -> String {
     let outcome = run(dir, command);
@@ -40,7 +40,7 @@ fn json(dir: &Path, command: &str) -> Value {
     serde_json::from_str(&good(dir, &format!("{command} -o json"))).expect("JSON")
 }
 
-/// A host that reads the volume until it is dropped.
+/// Host that reads the volume until it is dropped.
 struct Reader(Child);
 
 impl Drop for Reader {

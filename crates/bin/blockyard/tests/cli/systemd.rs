@@ -1,4 +1,4 @@
-//! The daemon under systemd: a socket stands for it and hears what it would.
+//! The daemon under systemd, whose notification socket is held by the test.
 
 use crate::serve::{Daemon, PATIENCE, ask, end};
 use rustix::process::Signal;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often the watchdog wants to be fed here.
+/// Period of the watchdog in this test.
 const PERIOD: Duration = Duration::from_millis(1500);
 
 fn start(dir: &Path, watchdog_pid: Option<&str>) -> Daemon {
@@ -25,7 +25,7 @@ fn start(dir: &Path, watchdog_pid: Option<&str>) -> Daemon {
     Daemon(command.spawn().expect("it runs"))
 }
 
-/// What the socket hears next, in `patience`.
+/// Receives the next notification within `patience`.
 fn heard(socket: &UnixDatagram, patience: Duration) -> Option<String> {
     socket.set_read_timeout(Some(patience)).expect("a time");
     let mut bytes = [0; 4096];
@@ -33,7 +33,7 @@ fn heard(socket: &UnixDatagram, patience: Duration) -> Option<String> {
     Some(String::from_utf8(bytes[..len].to_vec()).expect("text"))
 }
 
-/// Waits until something begins so; what was heard before is passed over.
+/// Waits for a notification with this prefix, ignoring others.
 #[track_caller]
 fn await_word(socket: &UnixDatagram, word: &str) -> String {
     let begun = Instant::now();
@@ -74,7 +74,7 @@ fn watchdog_of_another_process_is_not_fed() {
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
-/// What systemd-analyze says of the unit, where it is installed.
+/// Returns the output of `systemd-analyze` for the unit, if it is installed.
 fn analysed(arguments: &[&str], unit: &Path) -> Option<std::process::Output> {
     match Command::new("systemd-analyze").args(arguments).arg(unit).stdin(Stdio::null()).output() {
         Ok(output) => Some(output),
@@ -91,7 +91,7 @@ fn unit_is_one_that_systemd_takes_and_is_locked_up_well() {
     let text = std::fs::read_to_string(shipped).expect("the unit");
     let dir = tempfile::tempdir().expect("a folder");
     let unit = dir.path().join("blockyard.service");
-    // The program is not installed where this is tested.
+    // The program is not installed at its usual path here.
     std::fs::write(&unit, text.replace("/usr/bin/blockyard", env!("CARGO_BIN_EXE_blockyard"))).expect("writes");
     let judge = ["verify", "--man=no"];
     let Some(verified) = analysed(&judge, &unit) else { return };

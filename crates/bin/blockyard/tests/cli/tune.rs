@@ -1,11 +1,11 @@
-//! `blockyard tune`: the system below the array.
+//! `blockyard tune` on a machine made of files.
 
 use crate::lab::Lab;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// A machine of files in the lab's folder, with a disk that turns.
+/// Creates a machine of files in the lab's folder, with a rotational disk.
 fn machine(lab: &Lab) {
     for (path, text) in [
         ("m/proc/sys/net/core/somaxconn", "128\n"),
@@ -17,13 +17,13 @@ fn machine(lab: &Lab) {
     }
 }
 
-/// Disks of the array, and what the machine of files says of each.
+/// Creates disks of the array, and their attributes on the machine of files.
 fn disks(lab: &Lab, names: &[&str]) {
     for (number, name) in names.iter().enumerate() {
         let path = format!("dev/{name}");
         put(&lab.dir.path().join(&path), "");
         lab.good(&["disk", "add", "--name", &format!("t{number}"), "--create", "64MiB", &format!("{name}.img")]);
-        // Below the root of the machine a disk is at the path that the array has for it.
+        // Below the root of the machine, a disk is at the path that the array has for it.
         let at = lab
             .dir
             .path()

@@ -1,4 +1,4 @@
-//! What does not serve is told by every command that is asked how things are.
+//! Failures are reported by every command that shows the condition of the array.
 
 use crate::initiator::{Initiator, present};
 use crate::serve::{ask, ask_line, end, good, start_with, wait_for, wait_until_served};
@@ -9,7 +9,8 @@ use std::path::Path;
 
 const SPACE_ALLOCATION_FAILED: (u8, u8, u8) = (7, 0x27, 7);
 
-/// `status` and its exit code, `pool show`, `doctor` and the alerts say `words` of `tank`, and the alert has this code.
+/// Requires that `status` and its exit code, `pool show`, `doctor` and the alerts report `words` about `tank`, with
+/// this code.
 #[track_caller]
 pub(crate) fn all_tell(dir: &Path, code: &str, words: &str) {
     wait_for(dir, "status", |said| said.contains(words));
@@ -77,7 +78,7 @@ fn volume_that_does_not_serve_in_a_healthy_pool_is_told_by_all() {
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
-/// Every head of a map on the disk is damaged.
+/// Damages every head of a map on the disk.
 fn lose_map(disk: &Path) {
     let bytes = fs::read(disk).expect("it is there");
     let heads = (0..bytes.len() as u64).step_by(4096).filter(|&at| bytes[at as usize..].starts_with(b"BLKYDMAP"));

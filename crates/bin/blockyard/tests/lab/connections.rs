@@ -1,4 +1,4 @@
-//! Several connections to a session.
+//! Several connections per session.
 
 use crate::{Stage, brief};
 use lab::drive;
@@ -12,7 +12,7 @@ fn several(connections: u32) -> Point {
 }
 
 impl Stage {
-    /// The load of the point on a thread of its own, while who serves it stays.
+    /// Runs the load of the point on a thread of its own, while its target keeps running.
     fn begin(&self) -> std::thread::JoinHandle<anyhow::Result<Sample>> {
         let (point, way, meter) = (self.point.clone(), self.serving.way.clone(), self.serving.meter.clone());
         std::thread::spawn(move || {
@@ -21,7 +21,7 @@ impl Stage {
         })
     }
 
-    /// The sessions, as soon as one of them has done commands over `count` connections.
+    /// Returns the sessions, as soon as one of them has executed commands over `count` connections.
     #[track_caller]
     fn sessions_with(&self, count: usize) -> Vec<SessionReport> {
         let until = Instant::now() + Duration::from_secs(20);
@@ -50,7 +50,7 @@ fn connections_of_a_session_carry_its_commands_and_lose_nothing() {
     assert!(proof.judged > 0 && proof.faults == 0, "{proof:?}");
     assert!(sample.reads.commands > 100 && sample.writes.commands > 100);
     assert_eq!((sample.reads.errors + sample.writes.errors, sample.sessions.len()), (0, 2));
-    // Each connection is one of the sockets that the meters have seen.
+    // Each connection is one of the sockets that the meters have sampled.
     let sockets = sample.seen.expect("the kernel tells").sockets;
     let ends: u32 = sockets.iter().filter(|of| of.server).map(|of| of.count).sum();
     assert_eq!(ends, 8, "{sockets:?}");

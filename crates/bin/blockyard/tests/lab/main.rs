@@ -1,4 +1,4 @@
-//! Points of the lab on real daemons: what a point says is what serves.
+//! Points of the lab on real daemons: the settings of a point apply to its target.
 
 mod connections;
 mod replay;
@@ -21,7 +21,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Somebody serves a point.
+/// Running target of a point.
 struct Stage {
     point: Point,
     folder: TempDir,
@@ -32,7 +32,7 @@ fn means() -> Means {
     Means { own: env!("CARGO_BIN_EXE_blockyard").into(), ..Means::default() }
 }
 
-/// A short point.
+/// Returns a short point.
 fn brief() -> Point {
     Point {
         unit: Size::mib(16),
@@ -52,14 +52,14 @@ impl Stage {
         Self { point, folder, serving }
     }
 
-    /// The load of the point, while who serves it stays.
+    /// Runs the load of the point, while its target keeps running.
     fn load(&self) -> Sample {
         let (point, way, meter) = (self.point.clone(), self.serving.way.clone(), self.serving.meter.clone());
         let load = async move |world| drive::run(&world, &point, &way, &meter, point.backing == Backing::Pool, 1).await;
         uring::run(&uring::Options::default(), load).expect("a world").expect("it is measured")
     }
 
-    /// What daemon `index` says to a command.
+    /// Returns the answer of daemon `index` to a command.
     fn ask<T: DeserializeOwned>(&self, index: usize, words: &[&str], key: &str) -> T {
         let socket = self.folder.path().join(format!("daemon{index}/blockyard.sock"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_blockyard"));
@@ -77,7 +77,7 @@ impl Stage {
     }
 }
 
-/// The cores that a process may run on, as the kernel says: `0-1`.
+/// Returns the allowed cores of a process, as reported by the kernel: `0-1`.
 fn cores_of(pid: u32) -> String {
     let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).expect("it runs");
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("the kernel tells").trim().to_owned()
@@ -96,7 +96,7 @@ fn policy_of_a_point_is_the_policy_of_its_volumes() {
         let pool: PoolReport = stage.ask(0, &["pool", "show", "tank"], "pool");
         let log = pool.log.map(|log| log.group.members.len());
         assert_eq!(log, (policy == WritePolicy::Back).then_some(2));
-        // All that was written is on the log device, whatever of it is on the disks by now.
+        // All writes are on the log device, whether or not they are on the disks by now.
         if policy == WritePolicy::Back {
             let log: DiskReport = stage.ask(0, &["disk", "show", "log0"], "disk");
             assert!(log.counters.written_bytes >= stage.point.unit.bytes(), "{:?}", log.counters);
@@ -128,7 +128,7 @@ fn client_that_polls_works_where_another_sleeps() {
         let sample = measure::once(&point, &means(), 1).expect("it is measured");
         sample.seen.and_then(|seen| seen.load).expect("the load is metered").cpu_seconds
     };
-    // A busy machine may give the one more time than the other.
+    // A busy machine may distort one of the two.
     let differ = (0..5).any(|_| client_seconds(true) > 1.2 * client_seconds(false));
     assert!(differ, "a client that polls has no more CPU time than one that sleeps between two commands");
 }
@@ -167,7 +167,7 @@ fn several_tgtd_share_the_units_and_the_load() {
     assert!(stage.portals().len() == 2 && sample.sessions.iter().all(|&commands| commands > 0), "{sample:?}");
 }
 
-/// A pool of four disks that are modelled, loaded and explained; once more while other programs have the machine.
+/// Creates a pool of four modeled disks, and explains its load; repeated once if other programs occupied the machine.
 fn explained(point: Point) -> (Sample, Explanation) {
     let point =
         Point { backing: Backing::Pool, level: Level::Raid10, disks: 4, cache: false, unit: Size::mib(32), ..point };
@@ -191,7 +191,7 @@ fn slow_disks_are_named_as_what_limits_and_too_small_a_depth_before_them() {
     let (one, limit) = explained(Point { depth: 1, ..sas.clone() });
     assert_eq!(limit.limit, Limit::Depth, "{limit:?}");
     assert!(limit.evidence.iter().any(|said| said.contains("an operation of a member disk takes")), "{limit:?}");
-    // Some 180 a second for one disk at a time, and more for four that choose among what waits.
+    // About 180 per second with one disk at a time, and more with four that reorder their queues.
     assert!((90.0..210.0).contains(&one.iops()) && deep.iops() > 3.0 * one.iops(), "{} {}", one.iops(), deep.iops());
     let (ssd, _) = explained(Point { disk: DiskModel::Ssd, ..sas });
     assert!(ssd.iops() > 3.0 * deep.iops(), "{} {}", ssd.iops(), deep.iops());

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What of a step must be as it was.
+/// Fields of a step that must be preserved.
 type Asked = (Kind, u64, u64);
 
 impl Stage {
@@ -27,7 +27,7 @@ impl Stage {
         format!("iscsi://{}/{}/{}", login.portal, login.target, login.lun)
     }
 
-    /// The load of the point in two sessions, all of it on the first unit.
+    /// Runs the load of the point in two sessions, all of it on the first unit.
     fn load_the_first(&self) -> Sample {
         let login = self.logins()[0].clone();
         let way = Way::Iscsi(vec![login.clone(), Login { session: login.session + 100, ..login }]);
@@ -36,7 +36,7 @@ impl Stage {
         uring::run(&uring::Options::default(), load).expect("a world").expect("it is measured")
     }
 
-    /// What the daemon keeps of a volume, which is not traced any more.
+    /// Ends the trace of a volume, and returns its content.
     fn taken(&self, volume: &str) -> Plan {
         let file = self.folder.path().join(format!("{volume}.trace").replace('/', "-"));
         let path = file.to_str().expect("text");
@@ -73,7 +73,7 @@ fn refused(words: &[&str]) -> String {
     String::from_utf8(output.stderr).expect("text")
 }
 
-/// What every session asked, in order; the sessions in an order that hangs on nothing else.
+/// Returns the commands of every session in order; the order of sessions depends only on their content.
 fn asked(plan: &Plan) -> Vec<Vec<Asked>> {
     let of_session = plan.sessions.iter();
     let mut sessions: Vec<Vec<Asked>> =
@@ -82,7 +82,7 @@ fn asked(plan: &Plan) -> Vec<Vec<Asked>> {
     sessions
 }
 
-/// Commands and bytes of every kind.
+/// Returns commands and bytes by kind.
 fn counted(told: &Value, which: &str) -> BTreeMap<String, [u64; 3]> {
     let kinds = told["kinds"].as_array().expect("kinds").iter();
     let of = |kind: &Value| {
@@ -100,7 +100,7 @@ fn load_that_was_recorded_is_replayed_in_its_order_at_its_times_and_as_large() {
     let loaded = stage.load_the_first();
     let recorded = stage.taken("unit0");
     assert_eq!((recorded.sessions.len(), loaded.sessions.len()), (2, 2));
-    // The load counts what was due in its span; the recording has what warmed up before, too.
+    // The load counts commands due in its span; the recording includes the warm-up before it.
     let commands = recorded.steps().count() as u64;
     assert!(commands >= loaded.reads.commands + loaded.writes.commands && loaded.writes.commands > 50, "{commands}");
     let file = stage.folder.path().join("unit0.trace");
@@ -113,7 +113,7 @@ fn load_that_was_recorded_is_replayed_in_its_order_at_its_times_and_as_large() {
     assert_eq!(counted(&told, "replayed"), counted(&told, "recorded"));
     let all: u64 = counted(&told, "replayed").values().map(|[commands, ..]| commands).sum();
     assert_eq!(all, commands);
-    // Other programs may have the machine now and then; the median says whether times are kept.
+    // Other programs may occupy the machine at times; the median shows whether times are kept.
     let begun = |plan: &Plan| plan.steps().map(|step| step.began_ns).collect::<Vec<_>>();
     let (mut then, mut now) = (begun(&recorded), begun(&again));
     then.sort_unstable();
@@ -144,7 +144,7 @@ fn load_that_was_recorded_is_replayed_to_a_file_and_refused_where_it_does_not_fi
 
     let told = replayed(&[&file, "--to", &large, "--pace", "fast"]);
     assert_eq!(counted(&told, "replayed"), counted(&told, "recorded"));
-    // What is written says where it belongs.
+    // Written data identifies its location.
     let written = recorded.steps().find(|step| step.kind == Kind::Write).expect("a write");
     let bytes = fs::read(&large).expect("the file");
     let stamp = bytes[written.offset as usize..].first_chunk::<16>().expect("a stamp");

@@ -1,4 +1,4 @@
-//! Units that other hosts use are not written to unless that is wanted.
+//! Units used by other hosts are not written to without permission.
 
 use crate::{Stage, brief, means};
 use block::{Buf, Rope};
@@ -55,7 +55,7 @@ impl Host {
         }
     }
 
-    /// PERSISTENT RESERVE OUT, past unit attentions.
+    /// Sends PERSISTENT RESERVE OUT, after clearing unit attentions.
     fn reserve(&mut self, action: u8, kind: u8, key: u64, action_key: u64) {
         let list = [&key.to_be_bytes()[..], &action_key.to_be_bytes(), &[0; 8]].concat();
         let cdb = [0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0];
@@ -74,7 +74,7 @@ impl Host {
     }
 }
 
-/// What comes of writes to the unit.
+/// Returns the result of writes to the unit.
 fn written(unit: &Unit, overwrite: bool) -> Result<u64, String> {
     let initiator = IscsiName::parse("iqn.2026-11.io.blockyard:lab").expect("a name");
     let given = Given { unit: unit.clone(), initiator, auth: iscsi::login::InitiatorAuth::None };
@@ -94,7 +94,7 @@ fn unit_that_hosts_have_registered_with_is_not_written_to_unless_told() {
     let said = written(&unit, false).expect_err("it is in use");
     let told = "unit 0 has 1 registered key, 0x000000006b657900; with --overwrite it is written over";
     assert_eq!(said, told);
-    // Nobody else may read what is there, but everybody may ask who has it.
+    // No other host may read the data, but every host may query the reservation.
     host.reserve(RESERVE, 3, KEY, 0);
     let said = written(&unit, false).expect_err("it is in use");
     assert!(said.contains("is reserved for 0x000000006b657900 (Exclusive Access)"), "{said}");

@@ -1,4 +1,4 @@
-//! SPDK's place taken by somebody who speaks its JSON-RPC and has a daemon of ours do what it is asked.
+//! Stand-in for SPDK that speaks its JSON-RPC, and serves the requested targets by a daemon of ours.
 
 use crate::{brief, means};
 use lab::drive;
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where the program says to be listened for; it says so as soon as it is started.
+/// Waits for the program to announce its listening socket, and returns it.
 fn told(kept: &Path) -> PathBuf {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
@@ -26,7 +26,8 @@ fn told(kept: &Path) -> PathBuf {
     }
 }
 
-/// What SPDK is asked is done by a daemon of ours, until the socket is closed; returns it, and how many nodes it serves.
+/// Serves SPDK's requests with a daemon of ours until the socket is closed; returns the daemon, and the number of its
+/// nodes.
 fn serve(socket: &Path, folder: PathBuf) -> (Option<Product>, usize) {
     let (mut stream, _) = UnixListener::bind(socket).expect("a socket").accept().expect("a connection");
     let reads = stream.try_clone().expect("a socket");

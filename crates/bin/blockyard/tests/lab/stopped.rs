@@ -1,4 +1,4 @@
-//! A run that is told to end before it is done.
+//! Run that is told to stop before it is complete.
 
 use lab::run::Run;
 use rustix::process::{Pid, Signal, kill_process};
@@ -20,7 +20,7 @@ name = \"depth\"
 values = [1, 2]
 ";
 
-/// True when process `pid` has started another: whoever serves the first point.
+/// Returns true if process `pid` has started another one: the target of the first point.
 fn has_child(pid: u32) -> bool {
     let children = Path::new("/proc").join(format!("{pid}/task/{pid}/children"));
     fs::read_to_string(children).is_ok_and(|children| !children.trim().is_empty())

@@ -1,4 +1,4 @@
-//! Commands that another host or the operator ends: each is answered, as TAS of the control mode page says.
+//! Commands aborted by another host or by the operator: each is answered as TAS of the control mode page demands.
 
 use crate::array::{Array, OPEN};
 use crate::host::{Host, Login};
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 const WRITE: [u8; 10] = [0x2A, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 const TASK_ABORTED: (u8, Option<(u8, u8, u8)>) = (0x40, None);
-/// How long a host is given to hear of a command: a few seconds more than the disk takes.
+/// Timeout for the end of a command: a few seconds more than the disk takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Who ends the write.
+/// Initiator of the abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Function(TaskFunction),
@@ -23,7 +23,7 @@ enum By {
     Operator,
 }
 
-/// MODE SELECT of the control page with this byte for TAS.
+/// Sends MODE SELECT of the control page with this byte for TAS.
 async fn select_tas(host: &mut Host, tas: u8) {
     let list = [0, 0, 0, 0, 0x0A, 10, 2, 0x10, 0, tas, 0, 0, 0xFF, 0xFF, 0, 0];
     assert_eq!(host.status_of(&[0x15, 0x10, 0, 0, 16, 0], &list).await, (0, None));
@@ -34,7 +34,7 @@ async fn persistent_reserve_out(host: &mut Host, action: u8, keys: (u64, u64)) {
     assert_eq!(host.status_of(&[0x5F, action, 3, 0, 0, 0, 0, 0, 24, 0], &list).await, (0, None));
 }
 
-/// A write of one host is under way on a slow disk when `by` ends it: its status, or none when it never is answered.
+/// Aborts a host's write on a slow disk by `by`, and returns its status; none if it is never answered.
 async fn write_that_is_ended(sim: &Sim, array: &Array, by: By, tas: u8) -> Option<(u8, Option<(u8, u8, u8)>)> {
     let mut writer = Host::login(sim, &Login::of("web", 1)).await;
     let mut other = Host::login(sim, &Login::of(OPEN, 2)).await;
@@ -42,7 +42,7 @@ async fn write_that_is_ended(sim: &Sim, array: &Array, by: By, tas: u8) -> Optio
         host.take_attention().await;
     }
     select_tas(&mut other, tas).await;
-    // 2A/01, where that was new.
+    // 2A/01, if TAS has changed.
     let _ = writer.test_unit_ready().await;
     if by == By::PreemptAndAbort {
         persistent_reserve_out(&mut writer, 0, (0, 1)).await;
@@ -89,9 +89,9 @@ fn write_that_another_host_ends_is_not_answered_where_a_host_has_set_tas_to_zero
     play(12, async |sim, array| {
         let by = By::Function(TaskFunction::ClearTaskSet);
         assert_eq!(write_that_is_ended(sim, array, by, 0).await, None);
-        // The unit has gone, so there is no mode page that could say otherwise.
+        // The unit is gone, so no mode page applies.
     });
-    // The unit has gone, so there is no mode page that could say otherwise.
+    // The unit is gone, so no mode page applies.
     play(13, async |sim, array| {
         assert_eq!(write_that_is_ended(sim, array, By::Operator, 0).await, Some(TASK_ABORTED));
     });

@@ -1,4 +1,4 @@
-//! LUNs whose pool is not open: hosts go on to see them, wait, and use them afterwards without a rescan.
+//! LUNs of a pool that is not open: hosts keep seeing them, wait, and use them afterwards without a rescan.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login, POWER_ON, REPORTED_LUNS_CHANGED};
@@ -16,7 +16,7 @@ const REPORT_LUNS: [u8; 12] = [0xA0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0];
 const READ_KEYS: [u8; 10] = [0x5E, 0, 0, 0, 0, 0, 0, 1, 0, 0];
 const GOOD: (u8, Option<(u8, u8, u8)>) = (0, None);
 
-/// Everything that a host can find out of a unit without its blocks.
+/// Returns everything that a host can query of a unit without its blocks.
 async fn told(host: &mut Host) -> Vec<Vec<u8>> {
     let mut all = vec![host.ask(&REPORT_LUNS).await.unwrap(), host.ask(&[0x12, 0, 0, 0, 96, 0]).await.unwrap()];
     let pages = host.ask(&[0x12, 1, 0, 0, 255, 0]).await.unwrap();
@@ -38,12 +38,12 @@ fn revive_all(disks: &[DiskHandle]) {
     disks.iter().for_each(DiskHandle::revive);
 }
 
-/// One round of what the daemon does by itself.
+/// Runs one round of the daemon's own maintenance.
 async fn round(node: &Node) {
     node.control.steward.look_after(Vec::new()).await.unwrap();
 }
 
-/// PERSISTENT RESERVE OUT, REGISTER: the key 7 is registered, to survive power loss or not.
+/// Registers the key 7 by PERSISTENT RESERVE OUT, with or without persistence through power loss.
 async fn register(host: &mut Host, aptpl: bool) {
     let mut list = [0_u64.to_be_bytes(), 7_u64.to_be_bytes()].concat();
     list.extend([0, 0, 0, 0, u8::from(aptpl), 0, 0, 0]);
@@ -108,7 +108,7 @@ fn pool_opens_degraded_only_when_it_has_waited_and_takes_the_late_member_back() 
             host.write(1, 1).await;
             node.wait_for_disks("30s").await;
             drop(host);
-            // Nobody could write down any more that it is away.
+            // No node could record any more that the member is missing.
             node.kill();
             disks[2].fail();
             let node = node.revived(1, None).await;
@@ -161,7 +161,7 @@ fn pool_whose_disks_all_vanish_for_a_minute_comes_back_with_everything_acknowled
                     round(&node).await;
                     sim.sleep(Duration::from_secs(1)).await;
                 }
-                // TASK ABORTED where the pool was closed below the command, and once what every new nexus hears.
+                // TASK ABORTED where the pool was closed below the command, and once the attention of every new nexus.
                 let again = [(2, Some(BECOMING_READY)), (2, Some((6, 0x29, 0))), (0x40, None)];
                 let waits = |told: &_| again.contains(told);
                 assert!(refused.iter().all(waits), "{kind}: {refused:?}");

@@ -1,4 +1,4 @@
-//! The data plane on a simulated machine: two volumes that two hosts see through one portal.
+//! Data plane on a simulated machine: two volumes that two hosts see through one portal.
 
 use engine::{Budget, Limits};
 use iscsi_target::{Facts, conduct, tickets};
@@ -16,10 +16,10 @@ use std::time::Duration;
 pub(crate) const TARGET: &str = "iqn.2026-11.io.blockyard:sessions";
 pub(crate) const HOST_SECRET: &[u8] = b"a secret of the host";
 pub(crate) const ARRAY_SECRET: &[u8] = b"a secret of the array";
-/// Blocks of 512 bytes on the disk that is LUN 0.
+/// Blocks of 512 bytes on the disk of LUN 0.
 pub(crate) const DISK_BLOCKS: u64 = 64;
 
-/// The host that needs no CHAP.
+/// Host without CHAP.
 pub(crate) const OPEN: &str = "open";
 
 pub(crate) fn portal() -> SocketAddr {
@@ -30,7 +30,7 @@ pub(crate) fn initiator(host: &str) -> String {
     format!("iqn.2026-11.io.blockyard:{host}")
 }
 
-/// The node of this number, on its shard.
+/// Returns the identity of the node with this number, on its shard.
 pub(crate) fn identity(number: u8) -> NodeIdentity {
     NodeIdentity {
         id: NodeId::from_bytes([number; 16]),
@@ -40,16 +40,16 @@ pub(crate) fn identity(number: u8) -> NodeIdentity {
     }
 }
 
-/// What only that node knows.
+/// Returns the secret of that node.
 pub(crate) fn pool_secret(number: u8) -> Secret {
     Secret::new(vec![number; 32]).unwrap()
 }
 
-/// A data plane that runs until the simulation ends.
+/// Data plane that runs until the simulation ends.
 pub(crate) struct Array {
-    /// What holds LUN 0; LUN 1 is memory.
+    /// Disk of LUN 0; LUN 1 is in memory.
     pub disk: DiskHandle,
-    /// Where it runs.
+    /// Machine that it runs on.
     pub machine: Sim,
     orders: Sender<Call>,
 }
@@ -59,7 +59,7 @@ impl Array {
         Self::within(Limits::of(Budget { shards, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 }), world).await
     }
 
-    /// A data plane within these bounds.
+    /// Starts a data plane with these limits.
     pub(crate) async fn within(limits: Limits, world: &Sim) -> Self {
         let machine = world.add_node(portal().ip());
         let disk = machine.add_disk("/lun0", DiskShape::of(DISK_BLOCKS * 512));
@@ -95,7 +95,7 @@ impl Array {
         }
     }
 
-    /// Who was not let in and has not come in since, the last one first.
+    /// Returns the denied logins without a later successful one, latest first.
     pub(crate) async fn refused(&self) -> Vec<RefusedLogin> {
         match self.order(Order::RefusedLogins).await {
             Report::Refused(refused) => refused,
@@ -103,7 +103,7 @@ impl Array {
         }
     }
 
-    /// What has happened since this was asked last.
+    /// Returns the events since the last call.
     pub(crate) async fn events(&self) -> Vec<Raised> {
         match self.order(Order::NextEvents).await {
             Report::Events(raised) => raised,
@@ -111,7 +111,7 @@ impl Array {
         }
     }
 
-    /// One session in all detail.
+    /// Returns the details of one session.
     pub(crate) async fn session(&self, id: u32) -> SessionDetail {
         match self.order(Order::Session { id }).await {
             Report::Session(detail) => *detail,
@@ -119,7 +119,7 @@ impl Array {
         }
     }
 
-    /// How a session has ended, or the refusal.
+    /// Ends a session, and returns the kind of its end, or the refusal.
     pub(crate) async fn end_session(&self, id: u32, now: bool) -> Result<SessionEnd, Refusal> {
         match self.try_order(Order::EndSession { id, now }).await? {
             Report::SessionEnd(end) => Ok(end),
@@ -127,12 +127,12 @@ impl Array {
         }
     }
 
-    /// One connection is over, or the refusal.
+    /// Ends one connection, or returns the refusal.
     pub(crate) async fn end_connection(&self, id: u32, cid: u16) -> Result<(), Refusal> {
         self.try_order(Order::EndConnection { id, cid }).await.map(drop)
     }
 
-    /// The number of a recording that has begun, or the refusal.
+    /// Starts a recording, and returns its number, or the refusal.
     pub(crate) async fn record(&self, what: Recordable, time: Duration) -> Result<u64, Refusal> {
         match self.try_order(Order::Record { what, time }).await? {
             Report::Recording(number) => Ok(number),
@@ -140,7 +140,7 @@ impl Array {
         }
     }
 
-    /// What was recorded, when there is something.
+    /// Returns recorded traffic, once there is some.
     pub(crate) async fn next_recorded(&self, recording: u64) -> Recordings {
         match self.order(Order::NextRecorded { recording }).await {
             Report::Recorded(recordings) => recordings,
@@ -148,7 +148,7 @@ impl Array {
         }
     }
 
-    /// What was recorded and not taken.
+    /// Stops a recording, and returns the traffic that was not fetched.
     pub(crate) async fn stop_recording(&self, recording: u64) -> Recordings {
         match self.order(Order::StopRecording { recording }).await {
             Report::Recorded(recordings) => recordings,
@@ -156,7 +156,7 @@ impl Array {
         }
     }
 
-    /// How long commands of LUN 0 took.
+    /// Returns the latencies of LUN 0.
     pub(crate) async fn latencies(&self) -> Vec<LatencyReport> {
         match self.order(Order::Latencies { volume: VolumeName::bare(name("v0")) }).await {
             Report::Latencies(told) => told,
@@ -172,7 +172,7 @@ impl Array {
         self.order(Order::SetAccess(access(&[0, 1]))).await;
     }
 
-    /// The table with all volumes is changed, and goes.
+    /// Applies a changed access table to all volumes.
     pub(crate) async fn edit_access(&self, edit: impl FnOnce(&mut Access)) {
         let mut table = access(&[0, 1]);
         edit(&mut table);
@@ -183,7 +183,7 @@ impl Array {
         self.try_order(order).await.unwrap()
     }
 
-    /// What an order was answered with, or the refusal.
+    /// Sends an order, and returns its report, or the refusal.
     pub(crate) async fn try_order(&self, order: Order) -> Result<Report, Refusal> {
         let (tell, told) = mailbox::channel();
         let call = Call::new(order, move |answer| drop(tell.send(answer)));
@@ -206,12 +206,12 @@ fn volume(lun: u8, backend: Backend) -> VolumeSpec {
     }
 }
 
-/// A CHAP name and secret.
+/// Returns a CHAP name and secret.
 pub(crate) fn chap(user: &str, secret: &[u8], demand: Demand) -> Chap {
     Chap { user: user.to_owned(), secret: Secret::new(secret.to_vec()).unwrap(), demand }
 }
 
-/// All hosts see the volumes of `luns`.
+/// Returns the table in which all hosts see the volumes of `luns`.
 fn access(luns: &[u8]) -> Access {
     let host = |text: &str| {
         let proves = text != OPEN;

@@ -1,4 +1,4 @@
-//! Who has to prove what, to whom: hosts, discovery, and what is not spoken.
+//! Authentication of hosts and of discovery, and requests that are answered without it.
 
 use crate::array::{ARRAY_SECRET, HOST_SECRET, OPEN, TARGET, chap, initiator, portal};
 use crate::host::{Host, Login};
@@ -19,7 +19,7 @@ use std::time::Duration;
 const DISCOVERY_SECRET: &[u8] = b"what discovery proves";
 const OUR_DISCOVERY_SECRET: &[u8] = b"what we prove to it";
 
-/// What the array is set up to want.
+/// Authentication that the array is configured for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wanted {
     Nothing,
@@ -27,7 +27,7 @@ enum Wanted {
     Mutual,
 }
 
-/// What the host does about it.
+/// Behavior of the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
     Given,
@@ -45,7 +45,7 @@ fn proof(wanted: Wanted, demand: Demand, [own, ours]: [&[u8]; 2]) -> Proof {
     }
 }
 
-/// True when a host that does so gets in. This one goes without a proof where nobody speaks CHAP.
+/// Returns true if a host with this behavior is let in. A host without credentials is let in if nothing is required.
 fn gets_in(wanted: Wanted, demand: Demand, does: Does) -> bool {
     match (wanted, does) {
         (Wanted::Nothing, _) => true,
@@ -55,14 +55,15 @@ fn gets_in(wanted: Wanted, demand: Demand, does: Does) -> bool {
     }
 }
 
-/// A login of `web` that does so, where this is wanted.
+/// Returns a login of `web` with this behavior, under these requirements.
 fn login(wanted: Wanted, does: Does, target: Option<&'static str>, secrets: [&'static [u8]; 2]) -> Login {
     let own = if does == Does::Wrong { b"another secret of it" } else { secrets[0] };
     let (mutual, unproven) = (wanted == Wanted::Mutual, does == Does::Missing);
     Login { target, mutual, unproven, secrets: [own, secrets[1]], ..Login::of("web", 1) }
 }
 
-/// {nothing, one way, mutual} × {required, offered} × {given, missing, wrong}, for sessions and for discovery as the host.
+/// {none, one-way, mutual} × {required, offered} × {given, missing, wrong}, for sessions and for discovery with the
+/// host's credentials.
 #[test]
 fn what_a_host_must_prove_is_asked_of_its_sessions_and_of_its_discovery() {
     play(21, async |sim, array| {
@@ -81,7 +82,7 @@ fn what_a_host_must_prove_is_asked_of_its_sessions_and_of_its_discovery() {
     });
 }
 
-/// The same for discovery that has something of its own to prove. What the host proves otherwise is then wrong.
+/// The same for discovery with credentials of its own; those of the host are then wrong.
 #[test]
 fn what_discovery_must_prove_is_its_own_and_asked_of_nobody_else() {
     let own: [&'static [u8]; 2] = [DISCOVERY_SECRET, OUR_DISCOVERY_SECRET];
@@ -108,7 +109,7 @@ fn what_discovery_must_prove_is_its_own_and_asked_of_nobody_else() {
     });
 }
 
-/// The list is written down now and then, and when the daemon stops.
+/// The list is saved periodically, and when the daemon stops.
 #[test]
 fn login_that_was_refused_is_known_after_a_restart_until_it_comes_in() {
     Sim::new(27).run(async |sim| {
@@ -202,7 +203,7 @@ fn hash_function_that_is_forbidden_is_not_spoken() {
     });
 }
 
-/// What breaks the protocol in a login is told as any other refusal, each cause by itself, and names who it was.
+/// A protocol error in a login is reported like any other refusal, each cause separately, with the initiator.
 #[test]
 fn login_that_breaks_the_protocol_is_listed_and_told_with_its_key_and_rule() {
     play(29, async |sim, array| {
@@ -247,7 +248,8 @@ fn login_that_breaks_the_protocol_is_listed_and_told_with_its_key_and_rule() {
     });
 }
 
-/// A host that guesses: it is answered ever later. Who is right is not, and was never locked out.
+/// A host with wrong credentials is throttled increasingly. One with the right credentials is not, and is never locked
+/// out.
 #[test]
 fn guessing_is_answered_ever_later_and_hurts_nobody_else() {
     play(26, async |sim, array| {
@@ -269,7 +271,7 @@ fn guessing_is_answered_ever_later_and_hurts_nobody_else() {
         assert_eq!(guesses.len(), 2, "at five and at ten: {guesses:?}");
         assert!(guesses[0].sentence.contains("10.0.0.66") && guesses[0].subject.name == initiator("web"));
 
-        // Twenty at once: one is judged, and keeps its turn while its answer is held back.
+        // Twenty at once: one is judged, and keeps its turn while its response is delayed.
         for isid in 20..40 {
             let (thief, guess) = (thief.clone(), wrong(isid));
             sim.spawn(async move {
@@ -291,7 +293,7 @@ fn guessing_is_answered_ever_later_and_hurts_nobody_else() {
     });
 }
 
-/// Silent connections from one address and from many, more than there are places for: hosts get in as if there were none.
+/// Silent connections from one address and from many, beyond the limit: hosts get in as if there were none.
 #[test]
 fn half_open_logins_are_bounded_and_keep_no_host_out() {
     play(27, async |sim, array| {
@@ -313,7 +315,7 @@ fn half_open_logins_are_bounded_and_keep_no_host_out() {
             open += usize::from(is_open(stream).await);
         }
         assert!((900..=1024).contains(&open), "{open} are still under way");
-        // One byte now and then makes no login.
+        // Single bytes now and then do not make a login.
         for _ in 0..16 {
             for stream in &silent {
                 let _ = poll_fn(|cx| match stream.poll_write(cx, &[IoSlice::new(&[0x43])]) {
@@ -331,8 +333,8 @@ fn half_open_logins_are_bounded_and_keep_no_host_out() {
     });
 }
 
-/// Two thousand logins that stand half-done, and two hundred sessions whose hosts go away and come back again and again:
-/// a new login waits for none of them (CVE-2026-23216, and logins that hold up every other in LIO).
+/// Two thousand half-finished logins, and two hundred sessions whose hosts disconnect and return repeatedly: a new
+/// login waits for none of them (CVE-2026-23216, and logins that block each other in LIO).
 #[test]
 fn login_waits_neither_for_half_done_ones_nor_for_sessions_that_break_off() {
     play(28, async |sim, _| {
@@ -369,12 +371,12 @@ fn login_waits_neither_for_half_done_ones_nor_for_sessions_that_break_off() {
     });
 }
 
-/// False when the array has ended the connection.
+/// Returns false if the array has closed the connection.
 async fn is_open(stream: &SimStream) -> bool {
     poll_fn(|cx| Poll::Ready(stream.poll_read(cx, &mut [0; 1]).is_pending())).await
 }
 
-/// What a discovery login that proves `secret` as `web` with MD5 comes to; nothing when the array says nothing.
+/// Returns the status of a discovery login with `secret` as `web` with MD5; none without a response.
 async fn raw_login(sim: &Sim, initiator: &str, secret: &[u8]) -> Option<(u8, u8)> {
     let mut knocker = Knocker::connect(sim).await;
     knocker.say(&format!("InitiatorName={initiator}\0SessionType=Discovery\0AuthMethod=CHAP\0")).await;
@@ -387,7 +389,7 @@ async fn raw_login(sim: &Sim, initiator: &str, secret: &[u8]) -> Option<(u8, u8)
     Some(knocker.say(&format!("CHAP_N=web\0CHAP_R={response}\0")).await.0)
 }
 
-/// A login that is spoken by hand, in the security stage.
+/// Hand-made login in the security stage.
 struct Knocker {
     stream: SimStream,
 }
@@ -397,7 +399,7 @@ impl Knocker {
         Self { stream: sim.connect(portal(), StreamOptions::default()).await.unwrap() }
     }
 
-    /// The status of the response, and its text.
+    /// Sends keys, and returns the status of the response and its text.
     async fn say(&mut self, text: &str) -> ((u8, u8), String) {
         self.say_in(Stage::Security, text).await
     }

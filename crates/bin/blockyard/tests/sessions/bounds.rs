@@ -1,4 +1,4 @@
-//! What there is too much of is refused, and hurts nobody who is there.
+//! Requests beyond a limit are refused, and do not affect others.
 
 use crate::array::{Array, OPEN};
 use crate::host::{Host, Login};
@@ -58,7 +58,7 @@ fn more_commands_than_a_round_takes_are_answered_though_nothing_follows_them() {
         let mut host = Host::login(&sim, &Login::of(OPEN, 1)).await;
         host.take_attention().await;
         let began = sim.now();
-        // What a connection receives at once grows with what comes.
+        // The receive buffer of a connection grows with its traffic.
         for _ in 0..8 {
             host.read_together(100).await;
         }

@@ -1,4 +1,4 @@
-//! Repair at the pace that was set, and scrubs, on the real data plane.
+//! Repair at the configured rate, and scrubs, on the real data plane.
 
 use crate::host::Host;
 use crate::node::{BLOCKS, Node, furnished_with, name};
@@ -10,10 +10,10 @@ use shard::{DiskFacts, World};
 use sim::{Crash, DiskHandle, Sim};
 use std::time::Duration;
 
-/// Where the data of the pool begins on a member.
+/// Start of the pool's data on a member.
 const DATA: u64 = 16 << 20;
 
-/// A node with a full volume, its disks and its host.
+/// Returns a node with a full volume, its disks and its host.
 pub(crate) async fn filled(sim: &Sim, spares: &[&str]) -> (Node, Vec<DiskHandle>, Host) {
     filled_with(sim, spares, false).await
 }
@@ -31,7 +31,7 @@ fn fill(block: u64) -> u8 {
 }
 
 async fn scrubbed(sim: &Sim, node: &Node, repairs: bool) -> ScrubReport {
-    // Each is known by the second in which it began.
+    // Scrubs are identified by the second of their start.
     sim.sleep(Duration::from_secs(2)).await;
     node.control.scrubs.start(&name("tank"), StartScrub { repairs }).await.unwrap();
     loop {
@@ -47,7 +47,7 @@ fn scrub_knows_by_checksums_who_is_right_and_heals_untold() {
     Sim::new(10).run(async move |sim| {
         let (node, disks, mut host) = filled(&sim, &[]).await;
         assert!(scrubbed(&sim, &node, false).await.is_clean());
-        // The log, the checksums, and whatever of the data begins behind them.
+        // The log, the checksums, and the first part of the data.
         disks[2].rot(DATA..DATA + (32 << 20));
         for block in 0..BLOCKS {
             assert_eq!(host.read(block).await, [fill(block); 512], "block {block}");
@@ -64,14 +64,14 @@ fn scrub_knows_by_checksums_who_is_right_and_heals_untold() {
     });
 }
 
-/// The place of hosts' data on a member, behind the log that has had it, too.
+/// Returns the location of hosts' data on a member, after the log, which contained it as well.
 fn data_on(disk: &DiskHandle) -> u64 {
     let is_data = |bytes: &[u8]| (0..BLOCKS).step_by(8).any(|first| *bytes == page(first)[..]);
     let data = disk.image().blocks().filter(|(at, bytes)| *at >= DATA && is_data(bytes)).map(|(at, _)| at).max();
     data.expect("it was written")
 }
 
-/// The blocks that a host cannot read, each tried three times.
+/// Returns the blocks that a host cannot read, each tried three times.
 async fn unreadable(host: &mut Host) -> Vec<u64> {
     let mut bad = Vec::new();
     for block in 0..BLOCKS {
@@ -85,14 +85,14 @@ async fn unreadable(host: &mut Host) -> Vec<u64> {
     bad
 }
 
-/// Every read of the volume is one of a disk.
+/// Disables caching, so that every read of the volume is a read of a disk.
 pub(crate) async fn uncached(node: &Node) {
     let settings = [("cache-share", "0"), ("read-ahead", "off")].map(|(key, value)| (key.to_owned(), value.to_owned()));
     let settings = VolumeSettings { settings: settings.into() };
     node.control.volumes.set(&"tank/vm1".parse().unwrap(), settings).await.unwrap();
 }
 
-/// The host's blocks that the pool lists as lost.
+/// Returns the host's blocks that the pool lists as lost.
 async fn listed(node: &Node) -> Vec<u64> {
     let lost = node.pool().await.lost;
     assert!(
@@ -101,8 +101,8 @@ async fn listed(node: &Node) -> Vec<u64> {
     lost.ranges.iter().flat_map(|range| range.lba..range.lba + range.blocks).collect()
 }
 
-/// Fault 16: the rebuild ended as "whole again" and "All good", and the loss was counted when a host happened to read there, each try
-/// anew.
+/// Fault 16: the rebuild ended as "whole again" and "All good", and the loss was counted only when a host happened to
+/// read there, once per attempt.
 #[test]
 fn rebuild_that_could_not_read_everything_ends_with_a_list_of_what_is_lost() {
     for no_integrity in [false, true] {
@@ -123,7 +123,7 @@ fn rebuild_that_could_not_read_everything_ends_with_a_list_of_what_is_lost() {
             };
             let told = of_loss().await;
             let lost = node.pool().await.lost;
-            // The block that cannot be read, and with it the one that it was to restore, unless that held parity.
+            // The block that cannot be read, and the block that it was to restore, unless that held parity.
             assert!(told.len() == 1 && (1..=2).contains(&lost.blocks), "nobody has to read it for that: {told:?}");
             let amount = format!("{} of pool tank could not be reconstructed", lost.amount());
             assert!(told[0].sentence.starts_with(&amount), "{}", told[0].sentence);
@@ -137,10 +137,10 @@ fn rebuild_that_could_not_read_everything_ends_with_a_list_of_what_is_lost() {
             assert_eq!((bad.len() as u64, of_loss().await[0].times), (8 * lost.blocks, 1), "tries are no losses");
 
             if no_integrity {
-                // A block of a stripe that lacks another one cannot be written alone.
+                // A block of a stripe that lacks another block cannot be written alone.
                 return;
             }
-            // An entry goes when its blocks are written.
+            // An entry disappears when its blocks are written.
             for first in bad.iter().copied().filter(|block| block % 8 == 0) {
                 let [.., high, low] = first.to_be_bytes();
                 let written = host.status_of(&[0x2a, 0, 0, 0, high, low, 0, 0, 8, 0], &page(first)).await;
@@ -179,7 +179,7 @@ fn list_of_lost_blocks_outlives_a_restart_and_ends_with_its_volume() {
     });
 }
 
-/// 4 KiB as they were written from this block on.
+/// Returns 4 KiB as they were written from this block on.
 fn page(first: u64) -> Vec<u8> {
     (first..first + 8).flat_map(|block| [fill(block); 512]).collect()
 }
@@ -190,7 +190,7 @@ fn scrub_finds_what_a_disk_cannot_read_and_puts_it_right() {
         let (node, disks, mut host) = filled_with(&sim, &[], true).await;
         let before = scrubbed(&sim, &node, false).await;
         assert!(before.is_clean() && before.healed == 0 && before.checked.bytes() > 0, "{before:?}");
-        // Whole stripes in a row, so that data of this disk is among them.
+        // Consecutive whole stripes, so that they include data of this disk.
         disks[1].make_unreadable(DATA..DATA + (64 << 10));
         let found = scrubbed(&sim, &node, false).await;
         assert!(found.healed > 0, "{found:?}");
@@ -233,7 +233,7 @@ fn repair_waits_while_it_is_paused_and_goes_on_as_it_was_set() {
         let pool = node.pool().await;
         assert_eq!((pool.state, pool.rebuild().map(|progress| progress.done_bytes)), (PoolState::Rebuilding, Some(0)));
 
-        // A rate that makes the rest last for about a minute.
+        // A rate at which the rest takes about a minute.
         let total = pool.rebuild().unwrap().total_bytes;
         let settings = [("rebuild.max".to_owned(), format!("{}B/s", total / 60))].into();
         node.control.pools.set(&name("tank"), PoolSettings { settings }).await.unwrap();
@@ -286,7 +286,7 @@ fn pool_is_exported_whole_and_imported_with_all_that_was_written() {
         node.control.presentations.unpresent(&seen).await.unwrap();
         node.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
         assert!(node.control.pools.list().await.unwrap().is_empty());
-        // Whoever has the disks now may do with them what he likes.
+        // After the export the disks are at the disposal of their next user.
         disks.iter().for_each(|disk| disk.crash(Crash::NoneLanded));
         node.control.pools.import(&name("tank"), ImportPool::default()).await.unwrap();
         assert!(!node.codes().await.contains(&event::RESYNC_BEGAN), "it was closed cleanly");
@@ -341,7 +341,7 @@ fn pool_grows_by_a_group_while_hosts_use_it() {
         node.control.volumes.create(NewVolume::new("tank/vm2".parse().unwrap(), size)).await.unwrap();
         assert_eq!(host.read(9).await, [fill(9); 512]);
         assert!(node.codes().await.contains(&event::POOL_GREW));
-        // Both groups say whose the pool is, and are found again.
+        // Both groups name the owner of the pool, and are found again.
         sim.sleep(Duration::from_secs(20)).await;
         let node = node.restarted(2).await;
         let pool = node.pool().await;
@@ -362,7 +362,7 @@ fn scrub_continues_after_a_restart_and_a_kill_and_the_schedule_counts_from_its_e
         let begun = node.pool().await.scrub.unwrap();
         for is_killed in [false, true] {
             let before = node.pool().await.scrub.unwrap().checked;
-            // A part of 8 MiB; how far it is is written down every two minutes.
+            // A part of 8 MiB; the progress is saved every two minutes.
             sim.sleep(Duration::from_secs(400)).await;
             let checked = node.pool().await.scrub.unwrap().checked;
             assert!(checked.bytes() >= before.bytes() + (8 << 20), "{checked:?} after {before:?}");
@@ -384,7 +384,7 @@ fn scrub_continues_after_a_restart_and_a_kill_and_the_schedule_counts_from_its_e
             }
         };
         assert!(ended.is_clean() && ended.started == begun.started, "{ended:?}");
-        // Killed at once: the pool itself knows of the end, and the schedule counts from there.
+        // Killed immediately: the pool itself records the end, and the schedule counts from there.
         let node = node.revived(1, None).await;
         assert_eq!(node.pool().await.scrub, Some(ended.clone()));
         node.control.steward.look_after(Vec::new()).await.unwrap();

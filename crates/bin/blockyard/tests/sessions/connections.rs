@@ -1,4 +1,4 @@
-//! Several connections of one session, as the whole data plane serves them.
+//! Several connections of one session, served by the complete data plane.
 
 use crate::array::{OPEN, portal};
 use crate::host::{Host, Login};
@@ -61,7 +61,7 @@ fn session_is_joined_by_nobody_but_its_initiator() {
     play(2, async |sim, _| {
         let login = Login::of(OPEN, 1);
         let mut first = Host::login(sim, &login).await;
-        // As one more connection, and in the place of the one that is there.
+        // As a further connection, and in place of the existing one.
         for (stranger, cid) in
             [Login::of(OPEN, 2), Login::of("web", 1)].iter().flat_map(|login| [(login, 1), (login, 0)])
         {
@@ -140,7 +140,7 @@ fn connections_of_a_session_are_listed_and_ended_one_by_one() {
     });
 }
 
-/// At level 2 a session outlives its connections; who logs in anew in its place does not wait for that.
+/// At recovery level 2 a session outlives its connections; a reinstating login does not wait for it.
 #[test]
 fn session_that_waits_for_a_connection_is_reinstated_at_once() {
     play(5, async |sim, array| {
@@ -157,7 +157,7 @@ fn session_that_waits_for_a_connection_is_reinstated_at_once() {
     });
 }
 
-/// Told with who it was and why, when it has not answered for as long as it is given.
+/// Reported with the initiator and the reason, when it has not answered within its timeout.
 #[test]
 fn host_that_answers_no_more_is_cut_off_and_that_is_told() {
     play(7, async |sim, array| {

@@ -1,4 +1,5 @@
-//! Full copies of volumes between pools and within one, while hosts write, and what is left of those that are cut short.
+//! Full copies of volumes between pools and within one, while hosts write; and the remains of copies that are cut
+//! short.
 
 use crate::host::{Host, Login};
 use crate::node::{Node, furnished_with, name};
@@ -8,7 +9,7 @@ use shard::World;
 use sim::{Crash, DiskHandle, Sim};
 use std::time::Duration;
 
-/// Blocks of 512 bytes from one place that is written to the next: one in each granule of 64 KiB.
+/// Blocks of 512 bytes between two written locations: one in each granule of 64 KiB.
 const STRIDE: u64 = 128;
 const PLACES: u64 = 96;
 
@@ -16,14 +17,14 @@ fn fill(place: u64) -> u8 {
     (place * 11 + 5).to_le_bytes()[0]
 }
 
-/// A node with the pool `tank`, whose host sees the thin volume `tank/db`, of 64 MiB with 6 MiB in use, as LUN 1, and
-/// with the pool `fast`.
+/// Creates a node with the pool `tank`, whose host sees the thin volume `tank/db`, of 64 MiB with 6 MiB in use, as LUN
+/// 1, and with the pool `fast`.
 async fn two_pools(sim: &Sim, shards: usize) -> (Node, Vec<DiskHandle>, Host) {
     let (node, [_, fast], host) = two_pools_with_disks(sim, shards).await;
     (node, fast, host)
 }
 
-/// The same with the disks of `tank`, then those of `fast`.
+/// The same, with the disks of `tank`, then those of `fast`.
 async fn two_pools_with_disks(sim: &Sim, shards: usize) -> (Node, [Vec<DiskHandle>; 2], Host) {
     let (node, of_tank, mut host) = furnished_with(sim, shards, &[], false).await;
     let disks = vec![node.add_disk("f0", 128).await, node.add_disk("f1", 128).await];
@@ -60,7 +61,7 @@ async fn found(node: &Node, volume: &str) -> Option<VolumeReport> {
     node.control.volumes.report(&volume.parse().unwrap()).await.ok()
 }
 
-/// Waits until nothing is copied to the volume any more.
+/// Waits until the copy to the volume has ended.
 async fn until_ended(sim: &Sim, node: &Node, volume: &str) -> Option<VolumeReport> {
     loop {
         match found(node, volume).await {
@@ -70,7 +71,7 @@ async fn until_ended(sim: &Sim, node: &Node, volume: &str) -> Option<VolumeRepor
     }
 }
 
-/// LUN `lun` shows what `tank/db` held before anything was changed, but for the first `changed` places.
+/// Requires that LUN `lun` shows the original content of `tank/db`, except for the first `changed` locations.
 async fn check(host: &mut Host, lun: u64, changed: u64) {
     host.address(lun);
     while host.test_unit_ready().await.is_some() {}
@@ -81,7 +82,8 @@ async fn check(host: &mut Host, lun: u64, changed: u64) {
     assert_eq!(host.read(PLACES * STRIDE + 7).await, [0; 512], "behind it is nothing");
 }
 
-/// The copy `fast/db` ends whole, and shows as LUN 2 what `tank/db` held before anything was changed: the host that has read it.
+/// Requires that the copy `fast/db` completes and shows, as LUN 2, the original content of `tank/db`; returns the host
+/// that has read it.
 async fn check_whole(sim: &Sim, node: &Node) -> Host {
     let whole = until_ended(sim, node, "fast/db").await.expect("it is there");
     assert_eq!(whole.state, VolumeState::Online);
@@ -103,7 +105,7 @@ fn copy_to_another_pool_is_of_one_instant_while_hosts_write_and_nobody_sees_half
             slowly(&node, "1MiB/s").await;
             let begun = copy(&node, "tank/db", "fast/db").await.unwrap();
             assert_eq!((begun.state, begun.size), (VolumeState::Copying, Size::mib(64)));
-            // Half of it is written over while it is copied, from the end too.
+            // Half of it is overwritten during the copy, from the end as well.
             for place in 0..PLACES / 2 {
                 host.write(place * STRIDE, !fill(place)).await;
                 host.write((PLACES - 1 - place) * STRIDE + 1, 0xee).await;
@@ -150,7 +152,7 @@ fn copy_to_another_pool_is_of_one_instant_while_hosts_write_and_nobody_sees_half
             node.show_as("fast/db", 2).await;
             node.show_as("tank/db", 1).await;
             check(&mut host, 2, 0).await;
-            // It is a volume like any other, on whichever shard.
+            // The copy is an ordinary volume, on whichever shard.
             host.write(3, 0x77).await;
             assert_eq!(host.read(3).await, [0x77; 512]);
             let told = node.codes().await;
@@ -205,7 +207,7 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
         assert_eq!(unknown.code, code::COPY_UNKNOWN);
         assert_eq!(used(&node, "fast").await, before, "its space is back");
 
-        // Without room it is refused; with room for its map alone it ends when it finds that out.
+        // Without space it is refused; with space for its map only, it ends when that is discovered.
         for (mib, begins) in [(80, false), (64, true)] {
             let big = NewVolume::new("fast/big".parse().unwrap(), Some(Size::mib(mib)));
             node.control.volumes.create(big).await.unwrap();
@@ -221,7 +223,7 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
         copy(&node, "tank/db", "fast/db").await.unwrap();
         sim.sleep(Duration::from_secs(2)).await;
         disks.iter().for_each(DiskHandle::fail);
-        // It waits for the pool, and continues when that is back.
+        // The copy waits for the pool, and continues when it is open again.
         sim.sleep(Duration::from_secs(5)).await;
         assert_eq!(found(&node, "fast/db").await, None, "its pool is closed");
         disks.iter().for_each(DiskHandle::revive);
@@ -235,7 +237,7 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
             assert!(told.contains(&code), "{code}: {told:?}");
         }
         check(&mut host, 1, 0).await;
-        // What it was made of is gone, too: the volume can be deleted.
+        // The snapshot behind the copy is gone as well: the volume can be deleted.
         let seen = Unpresent { volume: "tank/db".parse().unwrap(), host: name("web"), target: None, force: true };
         node.control.presentations.unpresent(&seen).await.unwrap();
         node.control.volumes.delete(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap();
@@ -275,7 +277,7 @@ fn copy_that_is_cancelled_when_it_ends_is_gone_or_whole_as_the_answer_says() {
     });
 }
 
-/// Ends the daemon in the midst of a copy, and copies again after that.
+/// Ends the daemon in the middle of a copy, and copies again afterwards.
 async fn copy_and_end(sim: &Sim, after: Duration, crash: Option<Crash>) {
     let (node, _disks, host) = two_pools(sim, 2).await;
     drop(host);
@@ -288,7 +290,7 @@ async fn copy_and_end(sim: &Sim, after: Duration, crash: Option<Crash>) {
     let node = node.revived(2, crash).await;
     let mut host = Host::login(sim, &Login::of(crate::array::OPEN, 0)).await;
     check(&mut host, 1, 0).await;
-    // What the host writes now is in no copy.
+    // Later writes of the host are in no copy.
     host.write(5 * STRIDE, 0x99).await;
     let whole = match until_ended(sim, &node, "fast/db").await {
         Some(volume) => volume,

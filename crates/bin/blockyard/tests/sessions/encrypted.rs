@@ -1,4 +1,4 @@
-//! Encrypted volumes: what lies on the disks, what another node can read, and what a host erases by the key.
+//! Encrypted volumes: content on the disks, access from another node, and erasure by the key.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -23,13 +23,13 @@ fn secret() -> VolumeName {
     "tank/secret".parse().unwrap()
 }
 
-/// A volume of 16 MiB at LUN 1, of which every 64th block is `fill`.
+/// Creates a volume of 16 MiB at LUN 1, with `fill` in every 64th block.
 async fn filled(node: &Node, host: &mut Host, encrypted: bool, provision: Provision, fill: u8) {
     let new = NewVolume { provision: Some(provision), encrypted, ..NewVolume::new(secret(), Some(Size::mib(16))) };
     node.control.volumes.create(new).await.unwrap();
     node.show_as("tank/secret", 1).await;
     while host.test_unit_ready().await.is_some() {}
-    // Before it has read the list, a host gets nothing under a number that was another volume.
+    // Until it has read the list, a host gets nothing under a number that was another volume.
     host.ask(&[0xA0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]).await.unwrap();
     host.address(1);
     while host.test_unit_ready().await.is_some() {}
@@ -38,7 +38,7 @@ async fn filled(node: &Node, host: &mut Host, encrypted: bool, provision: Provis
     }
 }
 
-/// True when a sector full of `fill` lies on one of the disks of the pool.
+/// Returns true if a sector full of `fill` is on one of the disks of the pool.
 fn shows(disks: &[DiskHandle], fill: u8) -> bool {
     let sector = [fill; 512];
     disks.iter().any(|disk| disk.content(0..64 << 20).chunks_exact(512).any(|found| found == sector))
@@ -181,7 +181,7 @@ fn host_erases_an_encrypted_volume_by_its_key_and_no_other() {
             }
             let report = node.control.volumes.report(&secret()).await.unwrap();
             assert_eq!(report.space.unwrap().mapped, Size::new(0));
-            // It goes on with its new key.
+            // The volume is usable with its new key.
             host.write(64, 0x44).await;
             assert_eq!(host.read(64).await, [0x44; 512]);
             assert_eq!(node.codes().await.iter().filter(|&&code| code == event::SANITIZE_ENDED).count(), number + 1);

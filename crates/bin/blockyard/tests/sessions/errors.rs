@@ -1,4 +1,4 @@
-//! Disks that fail their reads, or are slow for long: named, copied to a spare beside them, and let go of only then.
+//! Disks with read errors, or slow for long: reported, copied to a hot spare, and removed only then.
 
 use crate::care::uncached;
 use crate::host::Host;
@@ -15,7 +15,7 @@ fn fill(block: u64) -> u8 {
     (block * 13 + 5).to_le_bytes()[0]
 }
 
-/// The volume is full, and nothing of it is cached: every read is one of a disk.
+/// Fills the volume without caching: every read is a read of a disk.
 async fn write_all(node: &Node, host: &mut Host) {
     uncached(node).await;
     for block in 0..BLOCKS {
@@ -23,7 +23,7 @@ async fn write_all(node: &Node, host: &mut Host) {
     }
 }
 
-/// A host reads until one of these events is there; for how long, and how many reads failed.
+/// Reads until one of these events occurs; returns the number of failed reads.
 async fn read_until(sim: &Sim, node: &Node, host: &mut Host, ends: &[EventCode], longest: Duration) -> u64 {
     let (since, mut failed) = (sim.now(), 0);
     for round in 0_u64.. {
@@ -50,7 +50,7 @@ fn useless() -> DiskFaults {
     DiskFaults { read_error_per_million: 1_000_000, ..DiskFaults::default() }
 }
 
-/// Fault 26: 48,460 read errors, "in sync", "All good", and the spare unused.
+/// Fault 26: 48,460 read errors, "in sync", "All good", and an unused spare.
 #[test]
 fn member_that_fails_its_reads_is_copied_to_the_spare_and_redundancy_is_never_given_up() {
     for level in REDUNDANT {
@@ -177,7 +177,7 @@ fn member_that_is_slow_for_as_long_as_the_policy_says_is_copied_to_the_spare() {
     });
 }
 
-/// A crash amid the copy, or a spare that fails, leaves the member where it is; the copy begins again.
+/// A crash during the copy, or a spare that fails, leaves the member in place; the copy starts again.
 #[test]
 fn copy_that_is_cut_short_costs_nothing() {
     for by_crash in [true, false] {

@@ -1,4 +1,4 @@
-//! Thin volumes, snapshots and clones as hosts meet them: full pools, instants, roll-backs, restarts.
+//! Thin volumes, snapshots and clones as seen by hosts: full pools, consistency, rollbacks, restarts.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -17,7 +17,7 @@ const NO_SPACE: (u8, u8, u8) = (7, 0x27, 0x07);
 const SOFT_THRESHOLD: (u8, u8, u8) = (6, 0x38, 0x07);
 const MEDIUM_CHANGED: (u8, u8, u8) = (6, 0x28, 0x00);
 
-/// Makes a thin volume that is far larger than the pool, and lets the host see it as LUN 1.
+/// Creates a thin volume far larger than the pool, and presents it to the host as LUN 1.
 async fn overcommit(node: &Node) {
     let new = NewVolume {
         provision: Some(Provision::Thin),
@@ -44,7 +44,7 @@ async fn take_all_attentions(host: &mut Host) {
     while host.test_unit_ready().await.is_some() {}
 }
 
-/// Writes a block of one granule after the other until one is refused; how many were written, and what was heard.
+/// Writes a block of each granule until one is refused; returns the number written, and the sense data.
 async fn fill(host: &mut Host) -> (u64, Vec<(u8, u8, u8)>) {
     let (mut granule, mut heard) = (0, Vec::new());
     loop {
@@ -77,7 +77,7 @@ fn full_pool_refuses_what_needs_space_and_serves_everything_else() {
             let (written, heard) = fill(&mut host).await;
             assert!(written > 50, "{written}");
             assert_eq!(heard, [SOFT_THRESHOLD, SOFT_THRESHOLD, NO_SPACE], "soft, hard, full: once each");
-            // Reading, writing where there is a place, and the volume whose space is kept go on.
+            // Reads, writes to allocated granules, and the thick volume continue to work.
             for granule in 0..written {
                 assert_eq!(host.read(granule * GRANULE).await, [fill_of(granule); 512], "granule {granule}");
             }
@@ -87,7 +87,7 @@ fn full_pool_refuses_what_needs_space_and_serves_everything_else() {
             for block in 0..BLOCKS {
                 host.write(block, 0x11).await;
             }
-            // What is given back can be taken again.
+            // Freed space can be allocated again.
             host.address(1);
             assert_eq!(host.try_write(written * GRANULE, 1).await, Err(NO_SPACE));
             host.write_same_unmap(0, GRANULE as u32).await.unwrap();
@@ -117,7 +117,8 @@ fn thin_unit_says_what_it_is_and_what_is_mapped() {
         host.address(1);
         take_all_attentions(&mut host).await;
         host.write(3 * GRANULE, 1).await;
-        // READ CAPACITY (16): LBPME and LBPRZ. VPD B2h: provisioning type 2, LBPU. GET LBA STATUS: a hole, then a granule.
+        // READ CAPACITY (16): LBPME and LBPRZ. VPD B2h: provisioning type 2, LBPU. GET LBA STATUS: a hole, then a
+        // granule.
         let capacity = host.ask(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0]).await.unwrap();
         assert_eq!(capacity[14] & 0xc0, 0xc0);
         let provisioning = host.ask(&[0x12, 1, 0xb2, 2, 0, 0]).await.unwrap();
@@ -130,7 +131,7 @@ fn thin_unit_says_what_it_is_and_what_is_mapped() {
             (number(&status[at..at + 8]), number(&status[at + 8..at + 12]), status[at + 12] & 0xf)
         };
         assert_eq!((descriptor(8), descriptor(24)), ((0, 3 * GRANULE, 1), (3 * GRANULE, GRANULE, 0)));
-        // A volume whose space is kept tells nothing of it.
+        // A thick volume reports no provisioning.
         host.address(0);
         let capacity = host.ask(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0]).await.unwrap();
         assert_eq!(capacity[14] & 0x80, 0);
@@ -192,7 +193,7 @@ fn snapshot_under_load_is_one_instant_and_its_clone_shows_that() {
                 content(writes).eq(shown.iter().map(|block| <[u8; 512]>::try_from(&block[..]).unwrap()))
             });
             assert!(instant.is_some(), "no instant between write {before} and {after} looks like the clone");
-            // Both go on without each other.
+            // Both volumes are independent.
             host.write(0, 0xcc).await;
             host.address(0);
             assert_ne!(host.read(0).await, [0xcc; 512]);

@@ -1,4 +1,5 @@
-//! What is said of disks that a pool has let go of, of logs that died, and of pools that another node has: one true statement each.
+//! Reports about disks that a pool has released, about lost logs, and about pools that another node owns: one true
+//! statement each.
 
 use crate::care::filled;
 use crate::node::{BLOCKS, Node, furnished_at, name, until_healthy};
@@ -13,7 +14,7 @@ async fn replace(node: &Node, old: &str, new: &str) {
     node.control.pools.replace_disk(&name(old), request).await.unwrap();
 }
 
-/// Errors were counted by the place, and a new disk began with those of the one that had failed there.
+/// Regression: errors were counted by position, and a new disk started with those of its predecessor.
 #[test]
 fn errors_of_a_replaced_disk_are_not_its_successors() {
     for no_integrity in [false, true] {
@@ -48,7 +49,7 @@ async fn state_of(node: &Node, disk: &str) -> (DiskState, Option<String>) {
     (report.state, report.former.map(|former| former.sentence()))
 }
 
-/// It was listed as free, and taken for a pool or as a spare like one.
+/// Regression: such a disk was listed as free, and accepted for a pool or as a spare.
 #[test]
 fn disk_that_a_pool_has_let_go_of_is_a_former_member_and_taken_only_by_force() {
     Sim::new(62).run(async move |sim| {
@@ -77,7 +78,7 @@ fn disk_that_a_pool_has_let_go_of_is_a_former_member_and_taken_only_by_force() {
         assert_eq!(state_of(&node, "e0").await, (DiskState::InUse, None));
         assert_eq!(state_of(&node, "e1").await, (DiskState::Free, None));
 
-        // It answers again, and its label could not be read meanwhile: what is known of it does not depend on that.
+        // It answers again, but its label could not be read meanwhile: its history does not depend on that.
         disks[1].revive();
         let groups = |force| NewPool {
             name: name("pond"),
@@ -104,7 +105,7 @@ fn disk_that_a_pool_has_let_go_of_is_a_former_member_and_taken_only_by_force() {
         let forced = NewSpare { force: true, ..NewSpare::default() };
         let report = node.control.spares.add(&name("d1"), forced).await.unwrap();
         assert!(report.state == DiskState::Free && report.former.is_none() && report.spare.is_some(), "{report:?}");
-        // It is taken when it is needed.
+        // The spare is used when it is needed.
         spare.fail();
         for _ in 0..200 {
             if node.codes().await.contains(&event::SPARE_TOOK_OVER) {
@@ -117,7 +118,7 @@ fn disk_that_a_pool_has_let_go_of_is_a_former_member_and_taken_only_by_force() {
     });
 }
 
-/// A node said "attach its disks" of a pool that another node had taken over.
+/// Regression: a node reported "attach its disks" for a pool that another node had taken over.
 #[test]
 fn node_whose_pool_was_taken_over_names_the_node_that_has_it() {
     Sim::new(63).run(async move |sim| {
@@ -145,7 +146,7 @@ fn node_whose_pool_was_taken_over_names_the_node_that_has_it() {
         };
         let node = node.revived(1, None).await;
         check(&node, "all disks are here").await;
-        // One disk is away, so the pool is not whole here: it is the other node's all the same.
+        // One disk is missing, so the pool is incomplete here: it belongs to the other node all the same.
         disks[3].fail();
         let node = node.revived(1, None).await;
         check(&node, "a disk is away").await;

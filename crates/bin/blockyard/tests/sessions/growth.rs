@@ -1,4 +1,4 @@
-//! Pools that become larger while hosts use them, and what a kill or a power cut in the midst of that leaves.
+//! Pools that grow while hosts use them, and the result of a kill or a power loss in between.
 
 use crate::host::{Host, Login};
 use crate::node::{BLOCKS, MEMBERS, Node, furnished_with, name};
@@ -33,7 +33,7 @@ async fn until_healthy(sim: &Sim, node: &Node) {
     }
 }
 
-/// Puts a disk of 160 MiB into the place of each member, one after the other.
+/// Replaces each member by a disk of 160 MiB, one after the other.
 async fn replace_all(sim: &Sim, node: &Node) {
     for (member, larger) in MEMBERS.iter().zip(LARGER) {
         node.add_disk(larger, 160).await;
@@ -43,7 +43,7 @@ async fn replace_all(sim: &Sim, node: &Node) {
     }
 }
 
-/// How many times the daemon is ended in a test: `usual`, or `BLOCKYARD_GROWTH_CUTS`.
+/// Returns how many times a test ends the daemon: `usual`, or `BLOCKYARD_GROWTH_CUTS`.
 fn cuts(usual: usize) -> usize {
     std::env::var("BLOCKYARD_GROWTH_CUTS").map_or(usual, |cuts| cuts.parse().expect("a number"))
 }
@@ -73,7 +73,7 @@ fn pool_whose_disks_were_all_replaced_by_larger_ones_grows_while_hosts_use_it() 
         assert!(pool.groups[0].member_size > before.groups[0].member_size, "smaller disks do not fit any more");
         assert!(node.codes().await.contains(&event::POOL_GREW));
         check_all(&mut host).await;
-        // A volume that only fits where the room is new.
+        // A volume that only fits into the new space.
         let size = Some(Size::new(pool.free().bytes() - (32 << 20)));
         node.control.volumes.create(NewVolume::new("tank/vm2".parse().unwrap(), size)).await.unwrap();
         let refused =
@@ -114,7 +114,7 @@ fn pool_does_not_grow_while_a_member_is_missing_or_without_checksums() {
     });
 }
 
-/// Grows a pool and ends the daemon after so many microseconds; how much the pool has grown then.
+/// Grows a pool and ends the daemon after `after_us` microseconds; returns the growth of the pool by then.
 async fn grow_and_end(sim: &Sim, after_us: u64, crash: Option<Crash>) -> u64 {
     let (node, disks, mut host) = furnished_with(sim, 1, &[], false).await;
     write_all(&mut host).await;
@@ -150,11 +150,11 @@ fn pool_whose_growth_is_cut_short_anywhere_has_the_old_size_or_the_new_and_grows
     assert!(sizes.contains(&0) && sizes.iter().any(|&grown| grown > 0), "before, and after: {sizes:?}");
 }
 
-/// Blocks of 512 bytes between those that are written of the second volume.
+/// Blocks of 512 bytes between two written locations of the second volume.
 const STRIDE: u64 = 64;
 const SECOND_MIB: u64 = 12;
 
-/// Adds a second volume that lies over many stripes, as LUN 1.
+/// Adds a second volume over many stripes, as LUN 1.
 async fn add_second(node: &Node, host: &mut Host) {
     node.control
         .volumes
@@ -169,7 +169,7 @@ async fn add_second(node: &Node, host: &mut Host) {
     }
 }
 
-/// The second volume holds what `add_second` wrote, and `changed` places what was written later.
+/// Requires that the second volume holds the data of `add_second`, and later data at `changed` locations.
 async fn check_second(host: &mut Host, changed: u64) {
     host.address(1);
     while host.test_unit_ready().await.is_some() {}
@@ -189,7 +189,7 @@ async fn set(node: &Node, key: &str, value: &str) {
     node.control.pools.set(&name("tank"), PoolSettings { settings }).await.unwrap();
 }
 
-/// Waits for the end of the reshape; how the pool is then.
+/// Waits for the end of the reshape, and returns the report of the pool.
 async fn reshaped(sim: &Sim, node: &Node) -> PoolReport {
     loop {
         let pool = node.pool().await;
@@ -247,7 +247,7 @@ fn group_gets_one_more_member_and_its_room_while_hosts_write() {
         let told = node.codes().await;
         assert!(told.contains(&event::RESHAPE_BEGAN) && told.contains(&event::RESHAPE_ENDED), "{told:?}");
         check_second(&mut host, changed).await;
-        // Volumes of either kind lie on what is new.
+        // Both kinds of volumes use the new space.
         let (rest, third) = (pool.free().bytes(), "tank/vm3".parse().unwrap());
         let segments = Some(Size::new(64 << 10));
         let new = NewVolume { stripe_unit: segments, ..NewVolume::new(third, Some(Size::new(rest / 2))) };
@@ -261,7 +261,7 @@ fn group_gets_one_more_member_and_its_room_while_hosts_write() {
         }
         let node = node.restarted(1).await;
         assert_eq!(node.pool().await.size, pool.size);
-        // Any disk may be lost.
+        // Any disk may fail.
         node.control.pools.fail_disk(&name("e0")).await.unwrap();
         let mut host = host_of(&sim).await;
         check_second(&mut host, changed).await;
@@ -273,8 +273,8 @@ fn group_gets_one_more_member_and_its_room_while_hosts_write() {
     });
 }
 
-/// Adds a member, ends the daemon after so long, with `lost` without a disk from then on, and lets it go on; whether the
-/// reshape was under way.
+/// Adds a member, ends the daemon after `after`, continues with or without a lost disk, and returns whether the reshape
+/// was running.
 async fn add_and_end(sim: &Sim, after: Duration, crash: Option<Crash>, lost: bool) -> bool {
     let (node, disks, mut host) = furnished_with(sim, 1, &[], false).await;
     add_second(&node, &mut host).await;
@@ -317,7 +317,7 @@ fn reshape_that_is_cut_short_anywhere_goes_on_and_keeps_every_block() {
     for step in 0..cuts {
         let crash = [None, Some(Crash::NoneLanded), Some(Crash::Torn)][step % 3];
         let cut = Sim::new(100 + step as u64).run(async move |sim| {
-            // Of any order of magnitude from the first commit to the last stripe.
+            // Any order of magnitude, from the first commit to the last stripe.
             let about = 100 << sim.random_below(14);
             let after = Duration::from_micros(about + sim.random_below(about));
             add_and_end(&sim, after, crash, step % 4 == 3).await

@@ -1,4 +1,4 @@
-//! Logical units that a host asks for and does not see.
+//! Access to logical units that are not mapped to the host.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -7,7 +7,7 @@ use model::event;
 use shard::World;
 use std::time::Duration;
 
-/// Said once for a host and a number, then how often more. Looking what is there is nothing to tell.
+/// Reported once per host and LUN, then by count. Discovery of LUNs is not reported.
 #[test]
 fn lun_that_a_host_does_not_see_is_told_with_the_rule_and_what_would_show_it() {
     play(71, async |sim, array| {
@@ -33,7 +33,7 @@ fn lun_that_a_host_does_not_see_is_told_with_the_rule_and_what_would_show_it() {
     });
 }
 
-/// It is refused before its data is asked for, and told all the same.
+/// The write is refused before its data is requested, and reported all the same.
 #[test]
 fn write_to_a_lun_that_a_host_does_not_see_is_told() {
     play(72, async |sim, array| {

@@ -1,4 +1,4 @@
-//! A host with one session, which does one thing after the other.
+//! Host with one session, which does one thing after the other.
 
 use crate::array::{ARRAY_SECRET, HOST_SECRET, OPEN, TARGET, initiator, portal};
 use block::Buf;
@@ -19,38 +19,38 @@ pub(crate) type Attention = (u8, u8);
 pub(crate) const POWER_ON: Attention = (0x29, 0x00);
 pub(crate) const REPORTED_LUNS_CHANGED: Attention = (0x3f, 0x0e);
 
-/// Who logs in, and how.
+/// Identity and options of a login.
 #[derive(Clone)]
 pub(crate) struct Login {
     pub host: &'static str,
     pub isid: u8,
-    /// The target's name; none to discover.
+    /// Name of the target; none for discovery.
     pub target: Option<&'static str>,
-    /// True when the array must prove itself.
+    /// True if the array must authenticate.
     pub mutual: bool,
-    /// True for a host that offers no proof though it is asked for one.
+    /// True for a host that offers no credentials although they are required.
     pub unproven: bool,
-    /// The session that it joins.
+    /// Session that the connection joins.
     pub joins: Option<Joins>,
-    /// What it proves, and what the array must prove.
+    /// CHAP secrets of the host and of the array.
     pub secrets: [&'static [u8]; 2],
-    /// The ErrorRecoveryLevel that it offers. Our initiator is at level 0, so nothing may be lost on the way.
+    /// ErrorRecoveryLevel that is offered. Our initiator is at level 0, so nothing may be lost in transit.
     pub recovery: u8,
-    /// True when data of a write goes with its command and behind it, as far as the target agrees; else it is asked for.
+    /// True if write data is sent as immediate and unsolicited data, as far as the target agrees; else it is solicited.
     pub unasked: bool,
 }
 
-/// One connection more of a session.
+/// Further connection of a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Joins {
     pub tsih: Tsih,
     pub cid: u16,
-    /// Of its first command.
+    /// CmdSN of its first command.
     pub cmd_sn: u32,
 }
 
 impl Login {
-    /// With CHAP both ways, unless the host needs none.
+    /// Returns a login with mutual CHAP, unless the host needs none.
     pub(crate) fn of(host: &'static str, isid: u8) -> Self {
         let secrets = [HOST_SECRET, ARRAY_SECRET];
         let (target, unasked) = (Some(TARGET), true);
@@ -84,20 +84,20 @@ impl Login {
     }
 }
 
-/// A session. It hears only while it does something.
+/// Session that receives only while it does something.
 pub(crate) struct Host {
     machine: Connection,
     stream: SimStream,
     world: Sim,
     waiting: usize,
     lun: u64,
-    /// Of the commands from now on.
+    /// Task attribute of further commands.
     pub attribute: TaskAttribute,
     tsih: Tsih,
 }
 
 impl Host {
-    /// The login has succeeded.
+    /// Logs in; the login must succeed.
     pub(crate) async fn login(world: &Sim, login: &Login) -> Self {
         match Self::enter(world, login, portal()).await {
             Ok(host) => host,
@@ -105,7 +105,7 @@ impl Host {
         }
     }
 
-    /// The login has succeeded at this portal, or where it sent us to; which that is.
+    /// Logs in at this portal or where it redirects to, and returns the final portal.
     pub(crate) async fn follow(world: &Sim, login: &Login, mut portal: SocketAddr) -> (Self, SocketAddr) {
         loop {
             match Self::enter(world, login, portal).await {
@@ -116,7 +116,8 @@ impl Host {
         }
     }
 
-    /// One connection more of this session, through `portal`, whose first command has the number `cmd_sn`; or what the login came to.
+    /// Opens a further connection of this session through `portal`, whose first command has the number `cmd_sn`; or
+    /// returns the result of the login.
     pub(crate) async fn another(
         &self,
         login: &Login,
@@ -139,7 +140,7 @@ impl Host {
         }
     }
 
-    /// The addresses of the targets that a discovery session hears of.
+    /// Returns the addresses of the targets reported to a discovery session.
     pub(crate) async fn targets(&mut self) -> Vec<String> {
         self.machine.send_targets("All").unwrap();
         match self.next().await {
@@ -148,7 +149,8 @@ impl Host {
         }
     }
 
-    /// The target has asked for a logout within so many seconds, and it has ended well; the host hears that it may come back at once.
+    /// Waits for a logout request, logs out, and returns the seconds within which it was due; the host may return
+    /// immediately.
     pub(crate) async fn log_out_when_asked(mut self) -> u16 {
         let within = match self.next().await {
             Event::Async { event: AsyncEvent::LogoutRequested { within_s }, .. } => within_s,
@@ -159,7 +161,7 @@ impl Host {
         within
     }
 
-    /// The one message that the target sends before it ends the connection.
+    /// Returns the only message of the target before it closes the connection.
     pub(crate) async fn until_told_and_closed(&mut self) -> AsyncEvent {
         match self.until_closed().await[..] {
             [Event::Async { event, .. }] => event,
@@ -167,12 +169,12 @@ impl Host {
         }
     }
 
-    /// True when the login has succeeded.
+    /// Returns true if the login succeeds.
     pub(crate) async fn is_let_in(world: &Sim, login: &Login) -> bool {
         matches!(Self::knock(world, login, portal()).await.next().await, Event::FullFeature(_))
     }
 
-    /// The login was refused.
+    /// Requires that the login is refused.
     pub(crate) async fn refused(world: &Sim, login: &Login) {
         assert!(!Self::is_let_in(world, login).await, "{} was let in", login.host);
     }
@@ -193,12 +195,12 @@ impl Host {
         }
     }
 
-    /// Takes what every new nexus is told first.
+    /// Takes the unit attention of a new nexus.
     pub(crate) async fn take_attention(&mut self) {
         assert_eq!(self.test_unit_ready().await, Some(POWER_ON));
     }
 
-    /// The unit attention that the addressed unit reports.
+    /// Returns the unit attention that the addressed unit reports.
     pub(crate) async fn test_unit_ready(&mut self) -> Option<Attention> {
         let done = self.command(&[0; 6], None, DataIn::None).await;
         if done.status == 0 {
@@ -220,34 +222,34 @@ impl Host {
         assert_eq!(done.status, 0, "{done:?}");
     }
 
-    /// Commands go to this unit from now on.
+    /// Addresses further commands to this unit.
     pub(crate) fn address(&mut self, lun: u64) {
         self.lun = lun;
     }
 
-    /// The block, or what the sense says: key, code and qualifier.
+    /// Reads the block, or returns sense key, code and qualifier.
     pub(crate) async fn try_read(&mut self, block: u64) -> Result<Vec<u8>, (u8, u8, u8)> {
         self.ask(&cdb(0x28, block)).await
     }
 
-    /// The write is done, or what the sense says: key, code and qualifier.
+    /// Writes the block, or returns sense key, code and qualifier.
     pub(crate) async fn try_write(&mut self, block: u64, fill: u8) -> Result<(), (u8, u8, u8)> {
         judge(&self.command(&cdb(0x2a, block), Some(fill), DataIn::None).await)
     }
 
-    /// What a command without data out answers, of at most 512 bytes.
+    /// Sends a command without data out, and returns its data of at most 512 bytes.
     pub(crate) async fn ask(&mut self, cdb: &[u8]) -> Result<Vec<u8>, (u8, u8, u8)> {
         self.ask_long(cdb, 512).await
     }
 
-    /// What a command without data out answers, of at most so many bytes.
+    /// Sends a command without data out, and returns its data of at most `bytes_max` bytes.
     pub(crate) async fn ask_long(&mut self, cdb: &[u8], bytes_max: usize) -> Result<Vec<u8>, (u8, u8, u8)> {
         let done = self.command(cdb, None, DataIn::Into(Buf::zeroed(bytes_max))).await;
         judge(&done)?;
         Ok(done.data_in.unwrap().to_vec())
     }
 
-    /// The status of a command that brings `data`, and key, code and qualifier of its sense.
+    /// Sends a command with `data`, and returns its status with sense key, code and qualifier.
     pub(crate) async fn status_of(&mut self, cdb: &[u8], data: &[u8]) -> (u8, Option<(u8, u8, u8)>) {
         let data = Some(data).filter(|data| !data.is_empty()).map(Buf::copy_of);
         let data_in = if data.is_none() { DataIn::Into(Buf::zeroed(512)) } else { DataIn::None };
@@ -256,20 +258,20 @@ impl Host {
         (done.status, if done.status == 2 { judge(&done).err() } else { None })
     }
 
-    /// The status of a command that has this data, or room for this, and what of it was not moved.
+    /// Sends a command with this data or buffer, and returns its status and residual.
     pub(crate) async fn residual_of(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> (u8, Residual) {
         let done = self.command(cdb, fill, data_in).await;
         (done.status, done.residual)
     }
 
-    /// The status of a command that has all of `data` for the target, and what of it was not moved.
+    /// Sends a command with all of `data`, and returns its status and residual.
     pub(crate) async fn residual_of_data(&mut self, cdb: &[u8], data: &[u8]) -> (u8, Residual) {
         let task = self.submit_data(cdb, Some(Buf::copy_of(data)), DataIn::None);
         let done = self.completion(task, cdb).await;
         (done.status, done.residual)
     }
 
-    /// What a task management function about the unit that is addressed comes to.
+    /// Sends a task management function for the addressed unit, and returns its outcome.
     pub(crate) async fn manage(&mut self, function: TaskFunction) -> TaskFunctionOutcome {
         let task = self.machine.manage(function, Lun(self.lun << 48), None).unwrap();
         match self.next().await {
@@ -278,7 +280,7 @@ impl Host {
         }
     }
 
-    /// WRITE SAME (16) of zeros that unmaps `blocks` from `block` on: a command that carries one block.
+    /// Unmaps `blocks` from `block` on by WRITE SAME (16) of zeros: a command with one block of data.
     pub(crate) async fn write_same_unmap(&mut self, block: u64, blocks: u32) -> Result<(), (u8, u8, u8)> {
         let mut cdb = [0; 16];
         (cdb[0], cdb[1]) = (0x93, 0x08);
@@ -287,7 +289,7 @@ impl Host {
         judge(&self.command(&cdb, Some(0), DataIn::None).await)
     }
 
-    /// The write is sent, and nobody waits for its end.
+    /// Sends a write without waiting for its end.
     pub(crate) async fn submit_write(&mut self, block: u64, fill: u8) -> TaskId {
         let task = self.submit(&cdb(0x2a, block), Some(fill), DataIn::None);
         poll_fn(|cx| {
@@ -298,12 +300,12 @@ impl Host {
         task
     }
 
-    /// The status with which a command ends that was submitted.
+    /// Returns the final status of a submitted command.
     pub(crate) async fn status_of_task(&mut self, task: TaskId) -> u8 {
         self.completion(task, &[]).await.status
     }
 
-    /// The reads of so many blocks are sent together, and nothing behind them; all are answered.
+    /// Sends reads of `blocks` blocks together, and waits for all of them.
     pub(crate) async fn read_together(&mut self, blocks: u64) {
         for block in 0..blocks {
             self.submit(&cdb(0x28, block), None, DataIn::Into(Buf::zeroed(512)));
@@ -311,14 +313,14 @@ impl Host {
         self.wait_for_answers().await;
     }
 
-    /// Everything that was submitted is answered.
+    /// Waits until everything submitted is answered.
     pub(crate) async fn wait_for_answers(&mut self) {
         while self.waiting > 0 {
             self.next().await;
         }
     }
 
-    /// The target has closed the connection; what it said before.
+    /// Waits until the target has closed the connection, and returns the events before that.
     pub(crate) async fn until_closed(&mut self) -> Vec<Event> {
         let mut heard = Vec::new();
         loop {
@@ -373,7 +375,7 @@ impl Host {
         event
     }
 
-    /// Sends and receives what can be; true when something could.
+    /// Sends and receives without waiting; returns true if there was progress.
     fn turn(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
         while self.machine.wants_to_send() {
@@ -405,18 +407,18 @@ fn judge(done: &Completion) -> Result<(), (u8, u8, u8)> {
     match done.status {
         0 => Ok(()),
         2 => Err(sense_of(&done.sense)),
-        // RESERVATION CONFLICT has no sense.
+        // RESERVATION CONFLICT carries no sense data.
         0x18 => Err((0, 0, 0)),
         other => panic!("status {other}"),
     }
 }
 
-/// Key, code and qualifier.
+/// Returns sense key, code and qualifier.
 fn sense_of(sense: &[u8]) -> (u8, u8, u8) {
     scsi::Sensed::parse(sense).expect("a CHECK CONDITION has sense data").triple()
 }
 
-/// A READ (10) or WRITE (10) of one block.
+/// Builds a READ (10) or WRITE (10) of one block.
 fn cdb(code: u8, block: u64) -> [u8; 10] {
     let [a, b, c, d] = u32::try_from(block).unwrap().to_be_bytes();
     [code, 0, a, b, c, d, 0, 0, 1, 0]

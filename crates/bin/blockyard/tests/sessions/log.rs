@@ -1,4 +1,4 @@
-//! The log device of a pool: what volumes with the policy `back` have acknowledged is there again whatever happens.
+//! Log device of a pool: writes acknowledged under the policy `back` survive every failure.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const LOG: [&str; 2] = ["n0", "n1"];
 
-/// A pool with a log and a volume that is written back.
+/// Pool with a log device and a write-back volume.
 struct Stage {
     node: Node,
     host: Host,
@@ -57,7 +57,7 @@ impl Stage {
         self.node.control.volumes.report(&volume.parse().unwrap()).await.unwrap()
     }
 
-    /// The machine goes down and comes up, and the host logs in again.
+    /// Restarts the machine, with a crash if given, and logs the host in again.
     async fn cut(self, sim: &Sim, crash: Option<Crash>, shards: usize) -> Self {
         let Self { node, members, log, .. } = self;
         let node = node.revived(shards, crash).await;
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// The pool and the status say the same of the log, and this among it.
+    /// Requires that the pool and the status report the same about the log, including `sentence`.
     async fn assert_said_once(&self, sentence: &str) {
         let (why, status) = (self.report().await.why.unwrap(), self.node.control.status.report().await.unwrap());
         let problem = status.problems.iter().find(|problem| problem.subject == "log of pool tank").unwrap();
@@ -108,7 +108,7 @@ async fn set_write_policy(node: &Node, volume: &str, policy: &str) -> Result<Vol
     node.control.volumes.set(&volume.parse().unwrap(), VolumeSettings { settings }).await
 }
 
-/// WCE in the caching page, as MODE SENSE (6) tells it.
+/// Returns WCE of the caching page, by MODE SENSE (6).
 async fn write_cache(host: &mut Host) -> bool {
     let page = host.ask(&[0x1a, 0x08, 0x08, 0, 64, 0]).await.unwrap();
     page[6] & 0x04 != 0
@@ -122,7 +122,7 @@ fn everything_acknowledged_from_the_log_is_there_after_a_kill_or_a_power_cut() {
             let mut stage = Stage::new(&sim, 1 + usize::try_from(seed % 2).unwrap()).await;
             assert!(!write_cache(&mut stage.host).await, "what is acknowledged is durable");
             stage.write_late(1).await;
-            // Twice, without a rest between: what was replayed is replayed over.
+            // Twice in succession: replayed data is replayed over.
             for round in 2..4 {
                 stage.write_late(round).await;
                 let volume: model::VolumeName = "tank/vm1".parse().unwrap();
@@ -167,7 +167,7 @@ fn log_that_loses_a_disk_goes_on_and_another_disk_takes_its_place() {
             }
         }
         assert_eq!(stage.report().await.group.members[0].disk, Some(name("s0")));
-        // By itself, too, and the first one alone has everything then.
+        // Automatically as well, and then the first one alone has everything.
         stage.node.add_disk("s1", 96).await;
         stage.node.control.spares.add(&name("s1"), NewSpare { pool: None, force: false }).await.unwrap();
         stage.log[1].fail();
@@ -209,13 +209,13 @@ fn volumes_wait_for_a_log_whose_disks_are_away_and_have_everything_when_they_are
         assert_eq!(refused.code, code::POLICY_IMPOSSIBLE);
         assert_eq!(set_write_policy(&stage.node, "tank/vm2", "back").await.unwrap_err().code, code::POLICY_IMPOSSIBLE);
         assert_eq!(stage.remove(false).await.unwrap_err().code, code::LOG_IN_USE);
-        // The other one serves, and the pool goes on.
+        // The other one serves, and the pool continues.
         stage.host.address(1);
         while stage.host.test_unit_ready().await.is_some() {}
         for block in 0..64 {
             stage.host.write(block, 7).await;
         }
-        // Its disks are soon older than any that could be believed.
+        // Its disks are soon older than any copy that counts.
         for number in 0..6 {
             let (volumes, name) = (vec!["tank/vm2".parse().unwrap()], name(&format!("s{number}")));
             let new = NewSnapshots { volumes, name, lock: SnapshotLock::Open.into() };
@@ -251,7 +251,7 @@ fn log_that_comes_back_while_its_pool_is_open_goes_on_and_volumes_that_waited_fo
         stage.log[1].revive();
         put_back("n1", "n1").await.unwrap();
         assert_eq!(stage.report().await.state, LogState::Ready);
-        // Events are written down one after the other.
+        // Events are written one after the other.
         for _ in 0..100 {
             if stage.times(event::LOG_REPLAYED).await > 0 {
                 break;
@@ -269,7 +269,7 @@ fn log_that_comes_back_while_its_pool_is_open_goes_on_and_volumes_that_waited_fo
             sim.sleep(Duration::from_millis(100)).await;
         }
         stage.write_late(2).await;
-        // The disk that came back first is not needed any more.
+        // The disk that returned first is no longer needed.
         stage.log[1].fail();
         drop(control);
         stage = stage.cut(&sim, Some(Crash::NoneLanded), 2).await;
@@ -300,7 +300,7 @@ fn log_that_is_lost_is_given_up_only_when_that_is_said_and_its_volumes_serve_wha
             let may = [[1 ^ pattern(block); 512], [2 ^ pattern(block); 512]];
             assert!(may.iter().any(|may| read == *may), "block {block}");
         }
-        // Its old disks are nobody's when they come back.
+        // Its old disks are unused when they return.
         stage.log.iter().for_each(DiskHandle::revive);
         stage = stage.cut(&sim, None, 1).await;
         assert!(stage.node.pool().await.log.is_none());
@@ -339,7 +339,8 @@ fn log_that_fails_while_it_is_used_loses_nothing() {
             stage.host.write(5, 2 ^ pattern(5)).await;
             stage.assert_holds(2).await;
             assert_eq!(stage.times(event::VOLUME_HELD).await, 0);
-            // It said that the daemon had ended before everything was written, beside a status that knew of no loss.
+            // Regression: the event said that the daemon had ended before everything was written, while the status knew
+            // of no loss.
             assert_eq!(stage.report().await.state, LogState::Lost);
             stage.assert_said_once("everything that it held is on the pool's disks").await;
             set_write_policy(&stage.node, "tank/vm1", "through").await.unwrap();
@@ -371,7 +372,7 @@ fn log_is_removed_when_nobody_is_written_back_and_its_disks_are_free() {
             if round == 1 {
                 stage = stage.cut(&sim, None, 1).await;
             }
-            // One disk is said twice.
+            // A single disk needs confirmation.
             assert_eq!(add_log(&stage.node, &LOG[..1], false).await.unwrap_err().code, code::UNCONFIRMED);
             add_log(&stage.node, &LOG[..1 + round], true).await.unwrap();
         }
@@ -424,14 +425,14 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
         for block in 16..BLOCKS {
             assert_eq!(stage.host.read(block).await, [1 ^ pattern(block); 512], "block {block}");
         }
-        // Back to the snapshot, with newer data in the log, and cut at once.
+        // Rollback to the snapshot with newer data in the log, and an immediate crash.
         stage.host.address(0);
         stage.write_late(3).await;
         let back = RollBack { snapshot: "tank/vm1@noon".parse().unwrap(), force: true, confirmed: true };
         stage.node.control.snapshots.roll_back(back).await.unwrap();
         stage = stage.cut(&sim, Some(Crash::NoneLanded), 1).await;
         stage.assert_holds(1).await;
-        // One that is deleted leaves nothing in the log.
+        // A deleted volume leaves nothing in the log.
         stage.host.address(1);
         while stage.host.test_unit_ready().await.is_some() {}
         stage.host.write(20, 0x20).await;
@@ -456,7 +457,7 @@ fn pool_that_is_exported_leaves_nothing_in_its_log() {
         stage.node.control.presentations.unpresent(&seen).await.unwrap();
         stage.node.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
         stage.members.iter().for_each(|disk| disk.crash(Crash::NoneLanded));
-        // Whatever becomes of the log now.
+        // Independent of the log from now on.
         stage.log.iter().for_each(DiskHandle::fail);
         let pool = stage.node.control.pools.import(&name("tank"), ImportPool::default()).await.unwrap();
         assert_eq!((pool.state, pool.log.unwrap().state), (PoolState::Healthy, LogState::Lost));
@@ -484,7 +485,7 @@ fn writers_meet_no_wall_when_disks_are_slow_and_the_log_fills() {
                 longest = longest.max(sim.now().since(begun));
             }
         }
-        // Of 512 bytes: what is read for the rest of a block comes from those disks.
+        // Blocks of 512 bytes: the rest of a 4 KiB block is read from those disks.
         assert!(longest < 3 * slow, "{longest:?}: no write waits until disks have written");
         stage.assert_holds(3).await;
     });

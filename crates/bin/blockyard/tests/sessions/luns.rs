@@ -1,4 +1,4 @@
-//! LUN numbers under a live session: what one volume was sent never reaches another.
+//! LUN numbers under a live session: data sent to one volume never reaches another.
 
 use crate::array::{OPEN, portal};
 use crate::host::{Host, Login, POWER_ON, REPORTED_LUNS_CHANGED};
@@ -9,14 +9,14 @@ use shard::World;
 use sim::Sim;
 use std::time::Duration;
 
-/// LOGICAL UNIT NOT SUPPORTED: nothing is there.
+/// LOGICAL UNIT NOT SUPPORTED: there is no unit.
 const NOT_THERE: (u8, u8, u8) = (5, 0x25, 0);
 /// INQUIRY DATA HAS CHANGED.
 const INQUIRY_CHANGED: (u8, u8) = (0x3f, 3);
 const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 96, 0];
 const REPORT_LUNS: [u8; 12] = [0xa0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0];
 
-/// Volumes `tank/b` and `tank/c`, and `tank/c` as LUN 1.
+/// Creates volumes `tank/b` and `tank/c`, and presents `tank/c` as LUN 1.
 async fn with_others(node: &Node) {
     for volume in ["tank/b", "tank/c"] {
         let new = NewVolume::new(volume.parse().unwrap(), Some(SIZE));
@@ -42,7 +42,7 @@ fn play(seed: u64, test: impl AsyncFn(&Sim, Node) + Copy + 'static) {
     }
 }
 
-/// The host wrote into volume b at once.
+/// Regression: the host wrote into volume b immediately.
 #[test]
 fn number_of_a_volume_that_is_taken_away_is_nothing_and_no_other_volumes() {
     play(91, async |sim, node| {
@@ -83,7 +83,7 @@ fn host_that_is_away_while_the_daemon_restarts_finds_no_other_volume() {
     });
 }
 
-/// A unit attention stops one command, and what was queued behind it went into the new volume.
+/// Regression: a unit attention stops one command, and those queued behind it wrote into the new volume.
 #[test]
 fn nothing_reaches_the_volume_that_was_forced_onto_a_number_before_the_host_has_looked() {
     play(93, async |sim, node| {
@@ -110,7 +110,8 @@ fn nothing_reaches_the_volume_that_was_forced_onto_a_number_before_the_host_has_
     });
 }
 
-/// The data of a write comes after its unit was replaced, and after another connection of the session has looked.
+/// The data of a write arrives after its unit was replaced, and after another connection of the session has read the
+/// LUN list.
 #[test]
 fn write_that_waits_for_its_data_never_reaches_another_volume() {
     play(94, async |sim, node| {

@@ -1,9 +1,9 @@
-//! Sessions of our own initiator with the data plane, both in the simulator: who is in, as whom, and
-//! what a login does to the sessions that were there before.
+//! Sessions of our own initiator with the data plane, both in the simulator: identity of sessions, and effect of a
+//! login on earlier sessions.
 //!
 //! *Source*: RFC 7143 §6.3.5.
 
-// The futures of a command are as deep as the sleeves that it passes.
+// The future of a SCSI command nests a type for each device layer on its path.
 #![recursion_limit = "256"]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -54,10 +54,10 @@ use std::time::Duration;
 
 /// BUS DEVICE RESET FUNCTION OCCURRED.
 const RESET: (u8, u8) = (0x29, 3);
-/// How long a write takes while the disk is slow: less than a silent initiator is given.
+/// Duration of a write while the disk is slow: below the timeout of a silent initiator.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// Plays `test` with one shard, and with three that connections are dealt to.
+/// Runs `test` with one shard, and with three that connections are dealt to.
 fn play(seed: u64, test: impl AsyncFn(&Sim, &Array) + Copy + 'static) {
     for shards in [1, 3] {
         Sim::new(seed).run(async move |sim| {
@@ -67,7 +67,7 @@ fn play(seed: u64, test: impl AsyncFn(&Sim, &Array) + Copy + 'static) {
     }
 }
 
-/// The reports of sessions by `initiator`.
+/// Returns the reports of sessions of `initiator`.
 async fn sessions_of(array: &Array, initiator: &str) -> Vec<SessionReport> {
     array.sessions().await.into_iter().filter(|session| session.initiator == initiator).collect()
 }
@@ -175,7 +175,7 @@ fn session_that_is_reinstated_leaves_no_unit_attention_behind() {
         assert_eq!(new.test_unit_ready().await, None, "what the old nexus was not told yet is gone with it");
         old.until_closed().await;
 
-        // The same without a new login: what would have been told.
+        // The same without a new login: the attention that was pending.
         array.show_the_second_volume().await;
         assert_eq!(new.test_unit_ready().await, Some(REPORTED_LUNS_CHANGED));
     });
@@ -217,8 +217,8 @@ fn session_that_is_reinstated_again_and_again_leaves_one() {
             hosts.push(host);
         }
         let mut last = hosts.pop().unwrap();
-        // Those between were ended before they were served, so only the first has written anything; the
-        // last one's own write met the attention that every new nexus begins with.
+        // Those in between were ended before they were served, so only the first has written anything; the last one's
+        // own write met the attention of every new nexus.
         last.wait_for_answers().await;
         assert_eq!(last.read(0).await, [1; 512]);
         assert_eq!(array.sessions().await.len(), 1);
@@ -287,7 +287,7 @@ fn command_in_the_wrong_direction_moves_nothing_and_says_so() {
         host.take_attention().await;
         host.write(0, 7).await;
         let inquiry = [0x12, 0, 0, 0, 96, 0];
-        // What is sent for a READ and others is not taken.
+        // Data for a READ and others is not accepted.
         for lun in [0, 1, 77] {
             host.address(lun);
             for cdb in
@@ -298,7 +298,7 @@ fn command_in_the_wrong_direction_moves_nothing_and_says_so() {
                 assert!(status == 0 || lun > 0, "unit {lun}, {cdb:x?}: status {status}");
             }
         }
-        // Who waits for the data of a WRITE sends none, and nothing is written.
+        // A host waiting for an R2T of a WRITE sends no data, and nothing is written.
         for lun in [0, 1] {
             host.address(lun);
             let _ = host.test_unit_ready().await;
@@ -311,7 +311,7 @@ fn command_in_the_wrong_direction_moves_nothing_and_says_so() {
     });
 }
 
-/// Whoever shares a volume with the host that resets the target begins anew; who shares none hears nothing of it.
+/// Hosts that share a volume with the host that resets the target start anew; others are not affected.
 #[test]
 fn cold_reset_ends_the_sessions_that_share_its_volumes() {
     play(11, async |sim, array| {
@@ -341,7 +341,8 @@ fn cold_reset_ends_the_sessions_that_share_its_volumes() {
     });
 }
 
-/// Who may reset a unit is whoever it is presented to; all others are told, and no write that was answered is lost.
+/// A unit may be reset by each host that it is presented to; all others are notified, and no acknowledged write is
+/// lost.
 #[test]
 fn reset_by_one_host_under_load_of_another_is_told_to_both_and_aims_at_what_is_there() {
     play(10, async |sim, array| {

@@ -1,4 +1,4 @@
-//! 3 am: a disk dies under load, nobody does anything, and the array is whole again.
+//! At 3 am a disk fails under load, nobody intervenes, and the array is healthy again.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What block `block` holds after round `round` over the volume.
+/// Returns the content of block `block` after round `round` over the volume.
 fn fill(round: u64, block: u64) -> u8 {
     (round * 31 + block * 7 + 1).to_le_bytes()[0]
 }
@@ -57,7 +57,7 @@ fn disk_that_dies_at_night_is_replaced_by_a_spare_and_nothing_is_lost() {
             for code in [event::DISK_FAILED, event::SPARE_TOOK_OVER, event::REBUILD_ENDED, event::POOL_WHOLE] {
                 assert_eq!(told.iter().filter(|told| **told == code).count(), 1, "{code}: {told:?}");
             }
-            // The group has room for more than hosts have written, and only that was written to the new disk.
+            // The group has more space than hosts have written, and only that was written to the new disk.
             let events = node.control.steward.events(control::Wanted::default()).await;
             let filled = events.iter().find(|told| told.code == event::REBUILD_ENDED).expect("it was told");
             let written =
@@ -66,7 +66,7 @@ fn disk_that_dies_at_night_is_replaced_by_a_spare_and_nothing_is_lost() {
             let written: f64 = written.expect("an amount").parse().expect("a number");
             assert!(unit && written < 1024.0, "{}", filled.sentence);
 
-            // It protects again: another one may die.
+            // Redundancy is restored: another disk may fail.
             disks[(dead + 1) % 4].fail();
             for block in 0..BLOCKS {
                 let found = host.read(block).await;

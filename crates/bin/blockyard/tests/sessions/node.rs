@@ -1,4 +1,4 @@
-//! The whole product on a simulated machine: a pool, a volume in it, and a host that sees it.
+//! Complete product on a simulated machine: a pool, a volume in it, and a host that sees it.
 
 use crate::array::{OPEN, TARGET, identity, initiator, pool_secret, portal};
 use crate::host::{Host, Login};
@@ -20,17 +20,17 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 pub(crate) const MEMBERS: [&str; 4] = ["d0", "d1", "d2", "d3"];
-/// Blocks of 512 bytes that tests write, the first of the volume.
+/// Number of 512-byte blocks that tests write, from the start of the volume.
 pub(crate) const BLOCKS: u64 = 256;
-/// Of the volume: as small as volumes are.
+/// Size of the volume, the minimum.
 pub(crate) const SIZE: Size = model::VOLUME_SIZE_MIN;
 
-/// The whole product on a simulated machine: the data plane, control, and its steward.
+/// Complete product on a simulated machine: the data plane, control, and its maintenance loop.
 pub(crate) struct Node {
     pub control: Arc<Control>,
     machine: Sim,
     dir: TempDir,
-    /// Dropped, it ends the steward.
+    /// Ends the maintenance loop when dropped.
     stop: [Sender<()>; 2],
 }
 
@@ -40,18 +40,18 @@ impl Node {
         Box::pin(Self::boot(machine, tempfile::tempdir().unwrap(), shards, 1)).await
     }
 
-    /// Another node, which has no disks yet.
+    /// Starts another node, which has no disks yet.
     pub(crate) async fn start_second(world: &Sim) -> Self {
         Self::start_second_within(world, |limits| limits).await
     }
 
-    /// The same with other limits.
+    /// Starts it with other limits.
     pub(crate) async fn start_second_within(world: &Sim, change: impl FnOnce(Limits) -> Limits) -> Self {
         let machine = world.add_node("10.0.0.3".parse().unwrap());
         Box::pin(Self::boot_within(machine, tempfile::tempdir().unwrap(), change(limits(1)), 2)).await
     }
 
-    /// The same node after the daemon was stopped and started again.
+    /// Returns the same node after a stop and a start of the daemon.
     pub(crate) async fn restarted(self, shards: usize) -> Self {
         self.control.stop().await.unwrap();
         let Self { control, machine, dir, stop } = self;
@@ -63,7 +63,7 @@ impl Node {
         Box::pin(Self::boot(machine, dir, shards, 1)).await
     }
 
-    /// The same node after it was killed, with `crash` by a power cut, and started again.
+    /// Returns the same node after a kill, or after a power loss with `crash`, and a start.
     pub(crate) async fn revived(self, shards: usize, crash: Option<Crash>) -> Self {
         match crash {
             None => self.machine.kill(),
@@ -114,7 +114,7 @@ impl Node {
         };
         let store = Store::open(&settings.state_dir).unwrap();
         let control = Arc::new(Control::start(settings, store, Engine::new(orders)).await.unwrap());
-        // All of it: whoever starts the node again waits until this task has let go of the control plane.
+        // The whole handle: the next start of the node waits until this task has released the control plane.
         let tended = control.clone();
         let (stop, stopped) = mailbox::channel::<()>();
         machine.spawn(async move {
@@ -147,7 +147,7 @@ impl Node {
         Self { control, machine, dir, stop: [stop, stop_remembering] }
     }
 
-    /// A simulated disk, known as `disk`. Control asks the file system whether its path is there.
+    /// Adds a simulated disk as `disk`. Control checks the file system for its path.
     pub(crate) async fn add_disk(&self, disk: &str, mib: u64) -> DiskHandle {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
@@ -156,7 +156,7 @@ impl Node {
         handle
     }
 
-    /// The disk is this node's, too, and known as `disk`.
+    /// Makes the disk available to this node as well, as `disk`.
     pub(crate) async fn attach_disk(&self, disk: &str, handle: &DiskHandle) {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
@@ -164,12 +164,12 @@ impl Node {
         self.control.disks.add(NewDisk { path, name: Some(name(disk)), ..NewDisk::default() }).await.unwrap();
     }
 
-    /// The daemon is gone, as by `kill -9`.
+    /// Kills the daemon, as by `kill -9`.
     pub(crate) fn kill(&self) {
         self.machine.kill();
     }
 
-    /// The machine that it runs on.
+    /// Returns the machine that it runs on.
     pub(crate) fn machine(&self) -> Sim {
         self.machine.clone()
     }
@@ -178,17 +178,17 @@ impl Node {
         Path::new(self.dir.path()).join(disk).to_string_lossy().into_owned()
     }
 
-    /// A RAID-5 pool with spares, a volume in it, and a host that sees it.
+    /// Creates a RAID-5 pool with spares, a volume in it, and a host that sees it.
     pub(crate) async fn furnish(&self, spares: &[&str]) {
         self.furnish_with(spares, false).await;
     }
 
-    /// The same, perhaps with a pool that keeps neither checksums nor a log.
+    /// The same, optionally without checksums and log.
     pub(crate) async fn furnish_with(&self, spares: &[&str], no_integrity: bool) {
         self.furnish_at(Level::Raid5, spares, no_integrity).await;
     }
 
-    /// The same with a pool of this level.
+    /// The same with this RAID level.
     pub(crate) async fn furnish_at(&self, level: Level, spares: &[&str], no_integrity: bool) {
         let control = &self.control;
         let names = |disks: &[&str]| disks.iter().map(|disk| name(disk)).collect();
@@ -214,18 +214,18 @@ impl Node {
         self.show().await;
     }
 
-    /// The pool waits so long for disks that are absent.
+    /// Sets the time that the pool waits for absent disks.
     pub(crate) async fn wait_for_disks(&self, span: &str) {
         let settings = [("disk.wait".to_owned(), span.to_owned())].into();
         self.control.pools.set(&name("tank"), PoolSettings { settings }).await.unwrap();
     }
 
-    /// The host sees the volume as LUN 0.
+    /// Presents the volume to the host as LUN 0.
     pub(crate) async fn show(&self) {
         self.show_as("tank/vm1", 0).await;
     }
 
-    /// The host sees the volume under this number.
+    /// Presents the volume to the host with this LUN.
     pub(crate) async fn show_as(&self, volume: &str, lun: u16) {
         self.show_in(volume, lun, Vec::new()).await;
     }
@@ -238,7 +238,7 @@ impl Node {
         self.control.presentations.present(presentation).await.unwrap();
     }
 
-    /// The host does not see the volume any more.
+    /// Unmaps the volume from the host.
     pub(crate) async fn hide(&self, volume: &str) {
         let seen = Unpresent { volume: volume.parse().unwrap(), host: name("web"), target: None, force: true };
         self.control.presentations.unpresent(&seen).await.unwrap();
@@ -265,13 +265,13 @@ pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// A node with the pool `tank` whose host sees the thick volume `tank/vm1` as LUN 0.
+/// Creates a node with the pool `tank`, whose host sees the thick volume `tank/vm1` as LUN 0.
 pub(crate) async fn furnished(sim: &Sim, shards: usize) -> (Node, Host) {
     let (node, _, host) = furnished_with(sim, shards, &[], false).await;
     (node, host)
 }
 
-/// The same with its disks and with spares, perhaps with a pool that keeps neither checksums nor a log.
+/// The same with its disks and with spares, optionally without checksums and log.
 pub(crate) async fn furnished_with(
     sim: &Sim,
     shards: usize,
@@ -281,7 +281,7 @@ pub(crate) async fn furnished_with(
     furnished_at(sim, shards, Level::Raid5, (spares, no_integrity)).await
 }
 
-/// The same with a pool of this level.
+/// The same with this RAID level.
 pub(crate) async fn furnished_at(
     sim: &Sim,
     shards: usize,
@@ -299,7 +299,7 @@ pub(crate) async fn furnished_at(
     (node, disks, host)
 }
 
-/// Waits until all members of the pool are in step.
+/// Waits until all members of the pool are in sync.
 pub(crate) async fn until_healthy(sim: &Sim, node: &Node) {
     for _ in 0..600 {
         if node.state().await == PoolState::Healthy {

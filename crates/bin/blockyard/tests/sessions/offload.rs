@@ -1,4 +1,4 @@
-//! Copies that hosts leave to us: between volumes that they see, and no others.
+//! Offloaded copies (EXTENDED COPY, tokens): only between volumes that the host sees.
 
 use crate::array::initiator;
 use crate::host::{Host, Login};
@@ -11,14 +11,14 @@ type Answer = (u8, Option<(u8, u8, u8)>);
 const GOOD: Answer = (0, None);
 const NOT_REACHABLE: Answer = (2, Some((0xA, 0x0D, 0x02)));
 
-/// The NAA designator of the unit that the host addresses.
+/// Returns the NAA designator of the addressed unit.
 async fn naa(host: &mut Host) -> Vec<u8> {
     let page = host.ask(&[0x12, 1, 0x83, 2, 0, 0]).await.unwrap();
     assert_eq!(page[4..8], [0x01, 0x03, 0, 16], "the first designator is the NAA");
     page[8..24].to_vec()
 }
 
-/// EXTENDED COPY (LID1) of 8 blocks from block 0 of one unit to block 16 of another.
+/// Sends EXTENDED COPY (LID1) of 8 blocks from block 0 of one unit to block 16 of another.
 async fn copy(host: &mut Host, from: &[u8], to: &[u8]) -> Answer {
     let mut list = vec![1, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0];
     for unit in [from, to] {
@@ -42,7 +42,7 @@ async fn volume(node: &Node, volume: &str, host: &str, lun: u16) {
     node.control.presentations.present(shown).await.unwrap();
 }
 
-/// Another host, with a volume of its own.
+/// Logs in another host with a volume of its own.
 async fn other(sim: &Sim, node: &Node) -> Host {
     let initiators = vec![initiator("db").parse().unwrap()];
     let (networks, chap, mutual_chap) = (Vec::new(), None, None);
@@ -54,7 +54,7 @@ async fn other(sim: &Sim, node: &Node) -> Host {
     db
 }
 
-/// Two hosts with volumes of their own: each copies between its own, and finds nothing of the other's.
+/// Two hosts with volumes of their own: each copies between its own, and cannot address the other's.
 #[test]
 fn host_copies_between_its_own_volumes_and_finds_no_other() {
     for shards in [1, 3] {
@@ -75,7 +75,7 @@ fn host_copies_between_its_own_volumes_and_finds_no_other() {
             assert_eq!(copy(&mut web, &first, &second).await, GOOD);
             assert_eq!((web.read(16).await, web.read(23).await), (vec![0x11; 512], vec![0x11; 512]));
             assert_eq!((web.read(15).await, web.read(24).await), (vec![0; 512], vec![0; 512]));
-            // Through another unit than either, and the other way.
+            // Through a third unit, and in the other direction.
             web.address(0);
             assert_eq!(copy(&mut web, &second, &first).await, GOOD);
             assert_eq!(web.read(16).await, [0; 512]);
@@ -90,7 +90,7 @@ fn host_copies_between_its_own_volumes_and_finds_no_other() {
     }
 }
 
-/// POPULATE TOKEN of 8 blocks from block 0; the token.
+/// Sends POPULATE TOKEN of 8 blocks from block 0, and returns the token.
 async fn token(host: &mut Host) -> Vec<u8> {
     let mut list = vec![0, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16];
     list.extend(0_u64.to_be_bytes());
@@ -99,7 +99,7 @@ async fn token(host: &mut Host) -> Vec<u8> {
     (cdb[0], cdb[1], cdb[9], cdb[13]) = (0x83, 0x10, 1, 32);
     assert_eq!(host.status_of(&cdb, &list).await, GOOD);
     let mut token = Vec::new();
-    // RECEIVE ROD TOKEN INFORMATION, of which the host asks for as much as it takes at once.
+    // RECEIVE ROD TOKEN INFORMATION, with an allocation length as large as the host accepts.
     let mut cdb = [0; 16];
     (cdb[0], cdb[1], cdb[5], cdb[12]) = (0x84, 7, 1, 4);
     token.extend(host.ask_long(&cdb, 1024).await.unwrap());
@@ -107,7 +107,7 @@ async fn token(host: &mut Host) -> Vec<u8> {
     token.split_off(38)
 }
 
-/// WRITE USING TOKEN of 8 blocks to block 32.
+/// Sends WRITE USING TOKEN of 8 blocks to block 32.
 async fn write_by(host: &mut Host, token: &[u8]) -> Answer {
     let mut list = vec![0x02, 0x26];
     list.resize(16, 0);
@@ -120,7 +120,7 @@ async fn write_by(host: &mut Host, token: &[u8]) -> Answer {
     host.status_of(&cdb, &list).await
 }
 
-/// A host's token copies between its volumes, of whatever pools and shards; nobody else's sees what it stands for.
+/// A token copies between volumes of its host, in any pools and shards; it gives no other host access to its data.
 #[test]
 fn token_copies_between_volumes_of_its_host_until_it_is_written_and_opens_nothing_to_others() {
     for shards in [1, 3] {

@@ -1,4 +1,4 @@
-//! Disks that were given up and come back alone: what they hold is old, and nobody is shown it as if it were current.
+//! Disks that were given up and return alone: their content is old, and is never presented as current.
 
 use crate::array::OPEN;
 use crate::care::uncached;
@@ -12,18 +12,18 @@ use std::time::Duration;
 
 const MIRRORS: [Level; 2] = [Level::Raid1, Level::Raid10];
 
-/// How the first half of the mirrors is lost.
+/// Way in which the first half of the mirrors is lost.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// The operator takes it out.
+    /// Removed by the operator.
     ByOrder,
-    /// It errs on everything.
+    /// Fails every request.
     Errs,
-    /// It is not there at a start.
+    /// Missing at a start.
     IsAway,
 }
 
-/// The members without which the others have all data, and those others.
+/// Returns the members without which the others have all data, and those others.
 fn halves(disks: &[DiskHandle], level: Level) -> (Vec<usize>, Vec<usize>) {
     match level {
         Level::Raid1 => ((0..1).collect(), (1..disks.len()).collect()),
@@ -41,7 +41,7 @@ async fn host_of(sim: &Sim) -> Host {
     host
 }
 
-/// A pool whose first half was given up before its last write, with only that half attached.
+/// Creates a pool whose first half was given up before its last write, with only that half attached.
 async fn with_old_disks_alone(sim: &Sim, level: Level, loss: Loss) -> (Node, Vec<DiskHandle>) {
     let (mut node, disks, mut host) = furnished_at(sim, 1, level, (&[], false)).await;
     let (old, current) = halves(&disks, level);
@@ -64,12 +64,12 @@ async fn with_old_disks_alone(sim: &Sim, level: Level, loss: Loss) -> (Node, Vec
     (node.revived(1, None).await, disks)
 }
 
-/// The disks, which were given up, get what they have missed, where they do not by themselves.
+/// Resynchronizes the disks that were given up, where that does not happen automatically.
 async fn until_healthy(sim: &Sim, node: &Node, old: &[usize]) {
     for member in old {
         let disk = name(&format!("d{member}"));
         let replace = Replace { replacement: disk.clone(), force: false, confirmed: false };
-        // One that was only away is being filled already.
+        // A disk that was only missing is being rebuilt already.
         let _ = node.control.pools.replace_disk(&disk, replace).await;
     }
     for _ in 0..600 {
@@ -89,7 +89,7 @@ fn old_half_of_a_mirror_is_not_opened_alone_and_the_current_one_brings_the_pool_
                 let (node, disks) = with_old_disks_alone(&sim, level, loss).await;
                 assert_eq!(node.state().await, PoolState::Missing, "{level:?} {loss:?}");
                 let refusal = node.control.pools.import(&name("tank"), import(false)).await.unwrap_err();
-                // Of a half of several pairs, the disk that was lost last knows of the others.
+                // In a half of several pairs, the disk that was lost last knows of the others.
                 let expected = [code::POOL_OUTDATED, code::POOL_INCOMPLETE];
                 assert!(expected[..if level == Level::Raid1 { 1 } else { 2 }].contains(&refusal.code), "{refusal}");
                 let told = node.control.steward.events(control::Wanted::default()).await;
@@ -100,7 +100,7 @@ fn old_half_of_a_mirror_is_not_opened_alone_and_the_current_one_brings_the_pool_
                 node.control.pools.import(&name("tank"), import(false)).await.unwrap();
                 let mut host = host_of(&sim).await;
                 assert_eq!(host.read(0).await[0], 0xbb, "{level:?} {loss:?}");
-                // The old half gets what it has missed, and that is remembered: either half may be late at the next start.
+                // The old half is resynchronized, and that is recorded: either half may be late at the next start.
                 until_healthy(&sim, &node, &halves(&disks, level).0).await;
                 drop(host);
                 current.iter().for_each(|&member| disks[member].fail());

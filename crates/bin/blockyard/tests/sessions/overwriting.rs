@@ -1,4 +1,4 @@
-//! A node that wants to overwrite disks with `--force` while another node uses them.
+//! A node that tries to overwrite disks with `--force` while another node uses them.
 
 use crate::care::filled;
 use crate::node::{BLOCKS, MEMBERS, Node, name};
@@ -37,7 +37,7 @@ fn fill(block: u64, round: u64) -> u8 {
     (block * 7 + round * 3 + 1).to_le_bytes()[0]
 }
 
-/// The owner serves every block that it has acknowledged: nobody has written to its disks.
+/// The owner serves every acknowledged block: its disks were not written by anyone else.
 #[test]
 fn pool_of_a_living_node_is_not_overwritten_with_force_while_that_is_idle_or_under_load() {
     for load in [false, true] {
@@ -92,7 +92,7 @@ fn disks_of_a_node_that_is_down_are_overwritten_with_force_behind_a_watch() {
     });
 }
 
-/// What a program does that does not look at marks, or a person with an image of a disk.
+/// Writes like a program that ignores owner marks, or like a restored disk image.
 async fn overwrite_unwatched(sim: &Sim, disks: &[DiskHandle]) {
     let thief = sim.add_node("10.0.0.9".parse().unwrap());
     let mut members = Vec::new();
@@ -149,7 +149,8 @@ fn owner_whose_disks_were_overwritten_stops_within_two_beats_and_says_why() {
     }
 }
 
-/// A node with the pool `tank`, which has no volumes, that was killed when it had just begun to destroy it; and the pool's disks.
+/// Creates a node with the pool `tank` without volumes, killed at the start of its destruction; returns the node, and
+/// the pool's disks.
 async fn interrupted(sim: &Sim) -> (Node, Vec<DiskHandle>) {
     let node = Node::start(sim, 1).await;
     let mut disks = Vec::new();
@@ -176,7 +177,8 @@ async fn interrupted(sim: &Sim) -> (Node, Vec<DiskHandle>) {
     (node, disks)
 }
 
-/// The pool was wiped at the next start of the first node, with the volumes that the second one had made in it meanwhile.
+/// Regression: the pool was wiped at the next start of the first node, with the volumes that the second node had
+/// created meanwhile.
 #[test]
 fn pool_that_another_node_has_taken_is_not_erased_by_one_that_was_destroying_it() {
     for is_up in [true, false] {
@@ -193,7 +195,7 @@ fn pool_that_another_node_has_taken_is_not_erased_by_one_that_was_destroying_it(
             let node = node.revived(1, None).await;
             assert!(node.control.core.state().pending.is_empty(), "it is none of that node's any more");
             sim.sleep(Duration::from_secs(10)).await;
-            // An owner that is up does not look at its labels again before it opens the pool anew.
+            // An owner that is up does not read its labels again until it opens the pool anew.
             if is_up {
                 other.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
             }
@@ -218,7 +220,7 @@ fn pool_whose_destruction_was_interrupted_is_erased_at_the_next_start() {
     });
 }
 
-/// A volume without a pool was made on it, and hosts could write over the pool.
+/// Regression: a volume without a pool was created on it, and hosts could overwrite the pool.
 #[test]
 fn disk_of_a_pool_is_no_file_of_a_volume() {
     Sim::new(47).run(async move |sim| {

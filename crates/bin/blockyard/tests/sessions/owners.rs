@@ -1,4 +1,4 @@
-//! Two nodes that reach the same disks.
+//! Two nodes with access to the same disks.
 
 use crate::care::filled;
 use crate::node::{MEMBERS, Node, name};
@@ -14,7 +14,7 @@ fn tank() -> Name {
     name("tank")
 }
 
-/// Another node that knows the disks.
+/// Starts another node that knows the disks.
 async fn second(sim: &Sim, disks: &[DiskHandle]) -> Node {
     let node = Node::start_second(sim).await;
     for (disk, handle) in MEMBERS.iter().zip(disks) {
@@ -89,7 +89,7 @@ fn pool_of_a_node_that_is_started_again_is_open_at_once() {
 fn pool_that_was_taken_over_is_not_written_any_more_and_operators_hear_of_it() {
     Sim::new(34).run(async move |sim| {
         let (node, disks, mut host) = filled(&sim, &[]).await;
-        // Somebody claims the pool and does not care whether it is in use.
+        // A foreign node claims the pool without checking whether it is in use.
         let thief = sim.add_node("10.0.0.9".parse().unwrap());
         let mut open = Vec::new();
         for (path, disk) in ["/a", "/b", "/c", "/d"].into_iter().zip(&disks) {
@@ -112,7 +112,7 @@ fn pool_that_was_taken_over_is_not_written_any_more_and_operators_hear_of_it() {
         let writes: Vec<u64> = disks.iter().map(|disk| disk.counts().writes).collect();
         sim.sleep(Duration::from_secs(30)).await;
         assert_eq!(disks.iter().map(|disk| disk.counts().writes).collect::<Vec<_>>(), writes, "nothing is written");
-        // It can be closed, and that writes nothing either.
+        // The pool can be closed, which writes nothing either.
         node.control.stop().await.unwrap();
         assert_eq!(disks.iter().map(|disk| disk.counts().writes).collect::<Vec<_>>(), writes);
     });
@@ -173,7 +173,7 @@ fn daemon_that_stops_while_it_watches_a_pool_lets_go_of_it() {
             sim.sleep(Duration::from_secs(1)).await;
             other.control.stop().await.unwrap();
         };
-        // The daemon does not hear any more that the pool was opened and closed again.
+        // The daemon no longer sees that the pool was opened and closed again.
         tokio::select! {
             _ = other.control.pools.import(&tank, ImportPool { force: true, ..ImportPool::default() }) => unreachable!("its turn never comes again"),
             () = stopping => {}
@@ -183,8 +183,8 @@ fn daemon_that_stops_while_it_watches_a_pool_lets_go_of_it() {
     });
 }
 
-/// A write waits for two disks that do not answer within an hour, and of which one is needed: the daemon stops all the same, and names
-/// what has not ended.
+/// A write waits for two disks that do not answer within an hour, one of which is needed: the daemon stops within a
+/// bound, and names the pending work.
 #[test]
 fn daemon_whose_disk_does_not_answer_stops_within_a_bound_and_says_what_waits() {
     Sim::new(37).run(async move |sim| {

@@ -1,5 +1,5 @@
-//! Pools that went on in parts without each other: the part that was only opened makes way, and of two written ones an operator keeps
-//! one.
+//! Pools whose parts were used independently: a part that was only opened makes way, and of two written parts an
+//! operator keeps one.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const MIRRORS: [Level; 2] = [Level::Raid1, Level::Raid10];
 
-/// The members of the two halves, each of which has all data.
+/// Returns the members of the two halves, each of which has all data.
 fn halves(level: Level) -> [Vec<usize>; 2] {
     match level {
         Level::Raid1 => [vec![0], vec![1, 2, 3]],
@@ -32,7 +32,7 @@ async fn host_of(sim: &Sim) -> Host {
     host
 }
 
-/// The pool is opened with these disks alone, in spite of what the node remembers, and a host reads it and writes `fill`, if any.
+/// Opens the pool with these disks alone, against the node's record; a host reads it and writes `fill`, if any.
 async fn used_alone(sim: &Sim, node: Node, disks: &[DiskHandle], there: &[usize], fill: Option<u8>) -> Node {
     attach(disks, there);
     let node = node.revived(1, None).await;
@@ -50,7 +50,7 @@ async fn used_alone(sim: &Sim, node: Node, disks: &[DiskHandle], there: &[usize]
     node
 }
 
-/// Opening a part of a pool for reading made it one of two parts, and none of them could be opened any more.
+/// Regression: opening a part of a pool for reading made it one of two parts, and neither could be opened any more.
 #[test]
 fn part_that_was_opened_and_not_written_makes_way_for_the_written_one() {
     for level in MIRRORS {
@@ -69,7 +69,8 @@ fn part_that_was_opened_and_not_written_makes_way_for_the_written_one() {
                         }
                         node = used_alone(&sim, node, &disks, &read, None).await;
                         for _ in 0..restarts {
-                            // Each opening is a commit or more: the part that nobody wrote may be the newer one.
+                            // Each opening commits at least once: the part that nobody wrote may have the newer
+                            // generation.
                             node = used_alone(&sim, node, &disks, &read, None).await;
                         }
                         if !written_first {
@@ -99,18 +100,19 @@ fn part_that_was_opened_and_not_written_makes_way_for_the_written_one() {
     }
 }
 
-/// Members that do not return by themselves are put back by hand.
+/// Puts back members that do not return automatically.
 async fn until_all_back(sim: &Sim, node: &Node, members: &[usize]) {
     for &member in members {
         let disk = name(MEMBERS[member]);
         let replace = control::request::Replace { replacement: disk.clone(), force: false, confirmed: false };
-        // One that is being filled already refuses.
+        // A member that is being rebuilt already refuses.
         let _ = node.control.pools.replace_disk(&disk, replace).await;
     }
     until_healthy(sim, node).await;
 }
 
-/// It was named by identities that no command prints, the status said "attach its disks", and no command kept a part.
+/// Regression: it was named by identities that no command prints, the status said "attach its disks", and no command
+/// kept a part.
 #[test]
 fn pool_that_was_written_in_two_parts_is_shown_with_both_and_an_operator_keeps_one() {
     for level in MIRRORS {
@@ -161,7 +163,7 @@ fn pool_that_was_written_in_two_parts_is_shown_with_both_and_an_operator_keeps_o
                 assert_eq!(host.read(0).await[0], fill, "{case}");
                 drop(host);
 
-                // A restart finds no parts any more, and the others have what was kept once they were filled.
+                // A restart finds no parts any more, and the other members have the kept data after their rebuild.
                 let node = node.revived(1, None).await;
                 assert!(node.state().await < PoolState::Failed, "{case}: {:?}", node.pool().await);
                 until_all_back(&sim, &node, others).await;
@@ -174,7 +176,7 @@ fn pool_that_was_written_in_two_parts_is_shown_with_both_and_an_operator_keeps_o
     }
 }
 
-/// It was opened degraded without a word.
+/// Regression: the pool was opened degraded without a question.
 #[test]
 fn node_that_never_had_a_pool_asks_before_it_opens_it_without_some_members() {
     for level in MIRRORS {
@@ -196,14 +198,14 @@ fn node_that_never_had_a_pool_asks_before_it_opens_it_without_some_members() {
             assert!(asked.message.contains("last in use by node array1 until 20"), "{asked}");
             let pool = other.control.pools.import(&name("tank"), import(true)).await.unwrap();
             assert_eq!(pool.state, PoolState::Degraded);
-            // It has had the pool since, and asks no more.
+            // The node has had the pool since, and does not ask again.
             other.control.pools.export(&name("tank"), Default::default()).await.unwrap();
             other.control.pools.import(&name("tank"), import(false)).await.unwrap();
         });
     }
 }
 
-/// It served what it had before the others were written, and took these back as if theirs were the old content.
+/// Regression: the part served its old content, and took the others back as if theirs were older.
 #[test]
 fn part_that_was_only_opened_does_not_serve_alone_once_the_other_one_was_written() {
     for level in MIRRORS {
@@ -226,7 +228,7 @@ fn part_that_was_only_opened_does_not_serve_alone_once_the_other_one_was_written
             let refused = node.control.pools.import(&name("tank"), import(false)).await.unwrap_err();
             assert_eq!(refused.code, code::POOL_OUTDATED, "{level}: {refused}");
 
-            // An operator insists, and the others come: they are not written over.
+            // An operator insists, and the other members return: they are not overwritten.
             node.control.pools.import(&name("tank"), import(true)).await.unwrap();
             written.iter().for_each(|&at| disks[at].revive());
             for _ in 0..60 {
@@ -246,7 +248,8 @@ fn part_that_was_only_opened_does_not_serve_alone_once_the_other_one_was_written
     }
 }
 
-/// The disk that a spare had replaced won with its later commits, and what the others had taken was overwritten.
+/// Regression: the disk that a spare had replaced won with its later commits, and the writes to the others were
+/// overwritten.
 #[test]
 fn disk_whose_place_a_spare_has_is_a_part_of_its_own_when_it_was_written_alone() {
     Sim::new(85).run(async move |sim| {

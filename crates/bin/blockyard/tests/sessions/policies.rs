@@ -1,4 +1,4 @@
-//! Policies of volumes, changed while hosts use them: what is acknowledged when, how fast, and what is remembered.
+//! Policies of volumes, changed while online: acknowledgement, limits, and persistence.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -22,7 +22,7 @@ async fn set(node: &Node, pairs: &[(&str, &str)]) -> Result<VolumeReport, Refusa
     node.control.volumes.set(&vm1(), VolumeSettings { settings }).await
 }
 
-/// WCE in the caching page, as MODE SENSE (6) tells it.
+/// Returns WCE of the caching page, by MODE SENSE (6).
 async fn write_cache(host: &mut Host) -> bool {
     let page = host.ask(&[0x1a, 0x08, 0x08, 0, 64, 0]).await.unwrap();
     assert_eq!(page[4] & 0x3f, 0x08);
@@ -93,7 +93,7 @@ fn policies_change_under_load_and_no_write_is_lost() {
                 "what was refused changed nothing"
             );
 
-            // A clean end writes down what was only in memory, and the policy is there again.
+            // A clean end destages what was only in memory, and the policy is restored.
             let all = written.get();
             let node = node.restarted(1).await;
             let mut host = Host::login(&sim, &Login::of(OPEN, 0)).await;

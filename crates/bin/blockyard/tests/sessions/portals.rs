@@ -1,4 +1,4 @@
-//! One address for hosts, and many that carry their sessions: sent there, moved away, and back.
+//! One address for hosts, and many portals for their sessions: redirection, draining, and return.
 
 use crate::array::{OPEN, portal};
 use crate::host::{Host, Login};
@@ -11,7 +11,7 @@ use sim::Sim;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A data portal with this number.
+/// Returns the address of the data portal with this number.
 fn data(number: u16) -> SocketAddr {
     SocketAddr::new(portal().ip(), 4000 + number)
 }
@@ -22,7 +22,7 @@ fn settings(pairs: &[(&str, &str)]) -> PortalSettings {
 }
 
 impl Node {
-    /// The first portal is a front, and there are two for data.
+    /// Makes the first portal a front portal, and adds two data portals.
     async fn front(&self) {
         for number in [1, 2] {
             let PortalSettings { settings, .. } = settings(&[("role", "data")]);
@@ -35,13 +35,13 @@ impl Node {
         self.control.portals.set(PortalAddress(address), settings(pairs)).await.unwrap();
     }
 
-    /// How many sessions each portal has, in the order of their addresses.
+    /// Returns the number of sessions per portal, in the order of their addresses.
     async fn spread(&self) -> Vec<u32> {
         self.control.portals.list().await.unwrap().iter().map(|portal| portal.sessions).collect()
     }
 }
 
-/// Sessions of one host with one target go to different portals; the front keeps none.
+/// Sessions of one host with one target go to different portals; the front portal keeps none.
 #[test]
 fn sessions_of_a_host_are_sent_to_different_data_portals() {
     Sim::new(1).run(async move |sim| {
@@ -65,7 +65,7 @@ fn sessions_of_a_host_are_sent_to_different_data_portals() {
     });
 }
 
-/// A portal is drained, and takes sessions again: hosts that do as they are asked lose nothing on the way.
+/// A portal is drained and resumed: hosts that follow the requests lose nothing.
 #[test]
 fn drained_portal_moves_its_sessions_and_gets_some_back() {
     Sim::new(2).run(async move |sim| {
@@ -91,7 +91,7 @@ fn drained_portal_moves_its_sessions_and_gets_some_back() {
         let refused = node.control.portals.drain(PortalAddress(data(2)), true).await.unwrap_err();
         assert_eq!(refused.code, code::PORTAL_LAST);
         node.control.portals.drain(PortalAddress(data(1)), false).await.unwrap();
-        // The one that has been there longer goes.
+        // The session that has existed longer moves.
         assert_eq!(two.log_out_when_asked().await, 15);
         let (mut back, at) = Host::follow(&sim, &login(2), portal()).await;
         back.take_attention().await;
@@ -104,7 +104,7 @@ fn drained_portal_moves_its_sessions_and_gets_some_back() {
     });
 }
 
-/// A session of level 2 that waits for a connection hears nothing, and keeps nobody else from being asked.
+/// A session at level 2 without a connection hears nothing, and does not keep others from being asked.
 #[test]
 fn session_without_a_connection_does_not_stand_in_the_way_of_others_that_move() {
     Sim::new(7).run(async move |sim| {
@@ -125,7 +125,7 @@ fn session_without_a_connection_does_not_stand_in_the_way_of_others_that_move() 
     });
 }
 
-/// Who does not log out when asked is cut off, and finds the right portal then.
+/// A session that does not log out when asked is closed, and finds the right portal then.
 #[test]
 fn session_that_does_not_move_is_cut_off() {
     Sim::new(3).run(async move |sim| {
@@ -184,7 +184,7 @@ fn portals_that_were_added_are_there_after_a_restart_and_go_when_they_are_remove
     });
 }
 
-/// A volume that is presented through one portal group is not there through others.
+/// A volume presented through one portal group is not available through others.
 #[test]
 fn volume_is_seen_only_through_the_portal_groups_that_it_is_presented_through() {
     Sim::new(5).run(async move |sim| {
@@ -209,7 +209,7 @@ fn volume_is_seen_only_through_the_portal_groups_that_it_is_presented_through() 
     });
 }
 
-/// REPORT TARGET PORT GROUPS: PREF with the state, the group and its port, of each.
+/// Sends REPORT TARGET PORT GROUPS, and returns PREF with state, group and port for each.
 async fn port_groups(host: &mut Host) -> Vec<(u8, u16, u16)> {
     let data = host.ask(&[0xA3, 0x0A, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]).await.unwrap();
     let len = u32::from_be_bytes(*data.first_chunk().unwrap()) as usize;
@@ -219,8 +219,7 @@ async fn port_groups(host: &mut Host) -> Vec<(u8, u16, u16)> {
 
 const ACCESS_CHANGED: (u8, u8, u8) = (6, 0x2A, 0x06);
 
-/// Two paths through two portal groups: what the operator says of a group, every path hears and goes by, on every shard
-/// and after a restart.
+/// Two paths through two portal groups: a setting of a group reaches every path, on every shard and after a restart.
 #[test]
 fn operator_says_how_volumes_are_served_through_each_portal_group() {
     for shards in [1, 3] {
@@ -255,7 +254,7 @@ fn operator_says_how_volumes_are_served_through_each_portal_group() {
             let (mut two, _) = Host::follow(&sim, &Login::of(OPEN, 2), data(2)).await;
             two.take_attention().await;
             assert_eq!(two.try_read(0).await, Err((2, 0x04, 0x0B)));
-            // The host takes the path itself, until the operator says otherwise.
+            // The host sets the state itself, until the operator changes it again.
             let list = [0, 0, 0, 0, 0, 0, 0, 2];
             assert_eq!(two.status_of(&[0xA4, 0x0A, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0], &list).await, (0, None));
             assert_eq!(two.read(0).await, [9; 512]);
@@ -267,14 +266,15 @@ fn operator_says_how_volumes_are_served_through_each_portal_group() {
     }
 }
 
-/// Whoever tells hosts where to log in names the address that they reach, not the one that a portal listens on.
+/// All sources of portal addresses give the advertised address, not the one that a portal listens on.
 #[test]
 fn advertised_address_is_told_in_send_targets_redirects_and_presentations() {
     for shards in [1, 2] {
         Sim::new(8).run(async move |sim| {
             let (node, first) = furnished(&sim, shards).await;
             drop(first);
-            // The second data portal stands for a translator in front of the first: what is advertised leads there.
+            // The second data portal stands for address translation in front of the first: the advertised address leads
+            // there.
             for number in [1, 2] {
                 let PortalSettings { settings, .. } = settings(&[]);
                 node.control.portals.add(NewPortal { address: PortalAddress(data(number)), settings }).await.unwrap();
@@ -289,7 +289,7 @@ fn advertised_address_is_told_in_send_targets_redirects_and_presentations() {
             assert_eq!(asker.targets().await, ["san.example.com:3260,1"]);
             let seen = node.control.presentations.list().first().expect("it is shown").portals.clone();
             assert_eq!(seen, ["san.example.com:3260"]);
-            // Several portals of ours behind one address are one to hosts; IPv6 is in brackets.
+            // Several portals behind one address count as one for hosts; IPv6 is in brackets.
             for address in [portal(), data(1), data(2)] {
                 node.set(address, &[("role", "plain"), ("advertise", "[2001:db8::5]:13260")]).await;
             }

@@ -1,4 +1,4 @@
-//! How much memory a pool may take that is not written: what its logs hold, and no more.
+//! Memory of a pool that is opened read-only: the content of its logs, and no more.
 
 use crate::care::filled;
 use crate::node::{MEMBERS, Node, name};
@@ -7,7 +7,8 @@ use engine::Limits;
 use model::{PoolState, VolumeState, code};
 use sim::Sim;
 
-/// A node was killed while a host wrote; another one opens its pool read-only with this much memory. The refusal, if there is one.
+/// Kills a node while a host writes, and opens its pool read-only on another node with this much memory; returns the
+/// refusal, if any.
 fn opened_with(read_only_bytes_max: u64) -> Option<String> {
     Sim::new(61).run(async move |sim| {
         let (node, disks, _host) = filled(&sim, &[]).await;
@@ -33,7 +34,7 @@ fn opened_with(read_only_bytes_max: u64) -> Option<String> {
                 assert_eq!(refusal.code, code::LIMIT_REACHED, "{refusal}");
                 assert!(other.control.pools.list().await.unwrap().is_empty());
                 assert!(other.control.volumes.list().await.unwrap().is_empty(), "nothing half open is left");
-                // What was refused keeps nothing from being opened for writing.
+                // A refusal does not prevent opening the pool for writing.
                 let request = ImportPool { force: true, confirmed: true, ..ImportPool::default() };
                 other.control.pools.import(&name("tank"), request).await.unwrap();
                 Some(refusal.to_string())
@@ -44,7 +45,7 @@ fn opened_with(read_only_bytes_max: u64) -> Option<String> {
 
 #[test]
 fn pool_whose_logs_hold_more_than_memory_may_be_taken_for_is_refused_and_never_shown_in_part() {
-    // From nothing to enough: whatever step of the recovery finds no memory, the pool is refused.
+    // From nothing to enough: whichever step of the recovery lacks memory, the pool is refused.
     let mut refused = 0;
     let mut bytes = 4096;
     while let Some(sentence) = opened_with(bytes) {

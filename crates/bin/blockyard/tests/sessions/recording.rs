@@ -1,4 +1,4 @@
-//! What was recorded, read back: packets, then PDUs.
+//! Recorded traffic, decoded: packets, then PDUs.
 
 use crate::array::{OPEN, portal};
 use crate::host::{Host, Login};
@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-/// A PDU without digests: its header and its data.
+/// PDU without digests: header and data.
 type Pdu = (Bhs, Vec<u8>);
 
-/// The PDUs of a direction, which are whole.
+/// Decodes the PDUs of one direction, which must be complete.
 fn pdus(mut stream: &[u8]) -> Vec<Pdu> {
     let mut all = Vec::new();
     while let Some((header, behind)) = stream.split_first_chunk::<BHS_BYTES>() {
@@ -35,7 +35,7 @@ fn opcodes(pdus: &[Pdu]) -> Vec<Opcode> {
     pdus.iter().map(|(header, _)| Opcode::of(header).unwrap()).collect()
 }
 
-/// What the initiators and we said, of all connections, in the order in which they were made.
+/// Returns the PDUs of both directions of all connections, in the order in which they were opened.
 fn told(recordings: &Recordings) -> Vec<[Vec<Pdu>; 2]> {
     let mut streams: BTreeMap<_, [Vec<u8>; 2]> = BTreeMap::new();
     for piece in &recordings.pieces {
@@ -47,7 +47,7 @@ fn told(recordings: &Recordings) -> Vec<[Vec<Pdu>; 2]> {
     streams.into_values().map(|streams| streams.map(|stream| pdus(&stream))).collect()
 }
 
-/// The whole file, when the recording has ended.
+/// Returns the whole file, when the recording has ended.
 async fn file(node: &Node, asked: Record) -> Vec<u8> {
     let mut recording = node.control.sessions.record(asked).await.unwrap();
     let mut file = Vec::new();
@@ -57,7 +57,7 @@ async fn file(node: &Node, asked: Record) -> Vec<u8> {
     file
 }
 
-/// How many PDUs lie in a file, and at how many places some are missing, judged by its packets.
+/// Counts the PDUs in a file and the gaps between them, according to its packets.
 fn pdus_in_file(file: &[u8]) -> (usize, usize) {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let (mut at, mut gaps, mut streams) = (0, 0, BTreeMap::<_, (u32, Vec<u8>)>::new());
@@ -142,7 +142,8 @@ fn recording_of_a_session_has_all_of_its_connections_and_ends_with_it() {
     });
 }
 
-/// What a CDB does not take is the residual, and nobody asks for it: wherever the unit has its home, and where there is none.
+/// Data beyond the CDB's length is the residual and is not solicited, wherever the unit has its home shard, and without
+/// a unit.
 #[test]
 fn surplus_of_a_write_is_not_asked_for() {
     const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
@@ -173,7 +174,7 @@ fn surplus_of_a_write_is_not_asked_for() {
     });
 }
 
-/// From where on, and how much, where it is an R2T.
+/// Returns offset and length of an R2T.
 fn asked_for(header: &Bhs) -> Option<(u32, u32)> {
     match TargetPdu::parse(header) {
         Ok(TargetPdu::R2t(r2t)) => Some((r2t.buffer_offset_bytes, r2t.desired_data_transfer_bytes)),
@@ -204,7 +205,7 @@ fn recordings_have_a_bound_and_end_in_time() {
     });
 }
 
-/// What nobody takes makes no host wait, and what is recorded behind it begins with a PDU.
+/// A recording that is not fetched blocks no host, and continues with a complete PDU.
 #[test]
 fn recording_that_nobody_reads_loses_what_it_cannot_hold_and_goes_on() {
     Sim::new(34).run(async move |sim| {
@@ -257,7 +258,7 @@ fn file_of_a_recording_is_whole_and_other_people_understand_it() {
     });
 }
 
-/// Where tshark is installed, it finds these PDUs, and nothing wrong.
+/// Requires that tshark, if installed, finds these PDUs without errors.
 fn understood_by_tshark(file: &[u8], pdus: usize) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("it.pcapng");

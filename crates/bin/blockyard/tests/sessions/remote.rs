@@ -1,4 +1,5 @@
-//! A disk of this array as a remote disk of another one, over two portals: a write that a slow disk holds while its path is cut.
+//! A disk of this array as a remote disk of another one, over two portals: a write delayed by a slow disk while its
+//! path is cut.
 
 use crate::array::{Array, OPEN, TARGET, initiator, portal};
 use block::{BlockDevice, Buf, Lba, View};
@@ -12,7 +13,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long the disk holds the first write.
+/// Delay of the first write in the disk.
 const HELD: Duration = Duration::from_secs(20);
 
 fn filled(byte: u8) -> View {
@@ -45,13 +46,13 @@ fn late_write_of_a_lost_path_never_overwrites_what_was_written_after_it() {
         let (tell, told) = mailbox::channel();
         let first = disk.clone();
         host.spawn(async move {
-            // The test hears of it, unless it has failed.
+            // The test receives the result, unless it has failed.
             let _ = tell.send(first.write(Lba(5), filled(1)).await.is_ok());
         });
         while array.disk.counts().writes == begun {
             sim.sleep(Duration::from_millis(1)).await;
         }
-        // The disk holds the write; nothing comes back over the first portal.
+        // The disk delays the write; nothing returns over the first portal.
         sim.network().cut(host.address(), portal().ip());
         array.disk.set_faults(DiskFaults::default());
         assert_eq!(told.receive().await, Some(true), "it is sent again over the other portal");

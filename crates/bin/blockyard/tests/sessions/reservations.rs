@@ -1,4 +1,4 @@
-//! Reservations of a shared volume: what survives what, wherever the pool goes, and what the operator sees and can do.
+//! Reservations of a shared volume: persistence, moves of its pool, and the operator's view and commands.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -21,14 +21,14 @@ fn vm1() -> VolumeName {
     "tank/vm1".parse().unwrap()
 }
 
-/// PERSISTENT RESERVE OUT.
+/// Sends PERSISTENT RESERVE OUT.
 async fn out(host: &mut Host, action: u8, kind: u8, keys: (u64, u64), aptpl: bool) -> (u8, Option<(u8, u8, u8)>) {
     let mut list = [keys.0.to_be_bytes(), keys.1.to_be_bytes()].concat();
     list.extend([0, 0, 0, 0, u8::from(aptpl), 0, 0, 0]);
     host.status_of(&[0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0], &list).await
 }
 
-/// The host has reserved the volume for itself under the key 1.
+/// Reserves the volume for this host with the key 1.
 async fn reserve(host: &mut Host, aptpl: bool) {
     assert_eq!(out(host, REGISTER, 0, (0, 1), aptpl).await, GOOD);
     assert_eq!(out(host, RESERVE, EXCLUSIVE_ACCESS, (1, 0), aptpl).await, GOOD);
@@ -39,7 +39,7 @@ async fn report(node: &Node) -> Option<ReservationReport> {
     volume.reservation.map(|reservation| *reservation)
 }
 
-/// A session of the one host that there is, with this ISID.
+/// Logs in the only host with this ISID.
 async fn session(sim: &Sim, isid: u8) -> Host {
     let mut host = Host::login(sim, &Login::of(OPEN, isid)).await;
     host.take_attention().await;
@@ -127,7 +127,7 @@ fn reservation_is_one_through_every_target_and_session_of_the_volume() {
             second.take_attention().await;
             reserve(&mut host, true).await;
             assert_eq!(second.status_of(&READ, &[]).await, CONFLICT);
-            // The same initiator port at another target port is another nexus, which ALL_TG_PT means too.
+            // The same initiator port at another target port is another nexus, which ALL_TG_PT includes.
             let list = [&[0; 8][..], &2_u64.to_be_bytes(), &[0, 0, 0, 0, 0x05, 0, 0, 0]].concat();
             assert_eq!(second.status_of(&[0x5F, 6, 0, 0, 0, 0, 0, 0, 24, 0], &list).await, GOOD);
             let registered = report(&node).await.unwrap().registrations;
@@ -189,7 +189,7 @@ fn reserve_ends_with_its_session_and_the_report_says_whose_it_is() {
         let found = report(&node).await.unwrap();
         assert_eq!((found.kind, found.holder.is_some(), found.registered), (Some(ReservationKind::Reserve), true, 0));
         drop(host);
-        // The session is over when a successor of it is in.
+        // The session ends when its successor has logged in.
         let _successor = session(&sim, 0).await;
         assert_eq!(other.status_of(&READ, &[]).await, GOOD);
     });

@@ -1,4 +1,4 @@
-//! SANITIZE of volumes: it goes on behind its command and over every end of the daemon, and spares what snapshots keep.
+//! SANITIZE of volumes: continues after its command and across every end of the daemon, and spares blocks of snapshots.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -23,7 +23,7 @@ fn big() -> VolumeName {
     "tank/big".parse().unwrap()
 }
 
-/// A volume of 16 MiB at LUN 1, of which `rate` can be written in a second.
+/// Creates a volume of 16 MiB at LUN 1, limited to `rate` of writes per second.
 async fn big_volume(node: &Node, host: &mut Host, provision: Provision, rate: &str) {
     let new = NewVolume { provision: Some(provision), ..NewVolume::new(big(), Some(Size::mib(16))) };
     node.control.volumes.create(new).await.unwrap();
@@ -39,7 +39,7 @@ async fn overwrite(host: &mut Host, passes: u8) -> (u8, Option<(u8, u8, u8)>) {
     host.status_of(&[0x48, 0x81, 0, 0, 0, 0, 0, 0, 6, 0], &[passes, 0, 0, 2, 0xA5, 0x5A]).await
 }
 
-/// A session whose commands go to LUN 1.
+/// Logs in; commands go to LUN 1.
 async fn session(sim: &Sim) -> Host {
     let mut host = Host::login(sim, &Login::of(OPEN, 0)).await;
     host.address(1);
@@ -47,7 +47,7 @@ async fn session(sim: &Sim) -> Host {
     host
 }
 
-/// Polls until the volume serves again; how many 65,536ths were done at each look, and what ended it.
+/// Polls until the volume is online again; returns the progress of each poll in 65,536ths, and the final sense data.
 async fn wait(sim: &Sim, host: &mut Host) -> (Vec<u16>, Sensed) {
     let mut told = Vec::new();
     loop {

@@ -1,4 +1,5 @@
-//! Disks that neither answer nor err: hosts are served within a bound, operators hear of it, and the disk comes back by itself.
+//! Disks that neither answer nor fail: hosts are served within a bound, operators are notified, and the disk returns by
+//! itself.
 
 use crate::host::Host;
 use crate::node::{MEMBERS, SIZE, furnished_at, name, until_healthy};
@@ -12,16 +13,16 @@ use std::time::Duration;
 
 const REDUNDANT: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
 
-/// How long a write and a read of a host may take while a member hangs.
+/// Returns the bounds of a write and of a read while a member hangs.
 fn bounds(level: Level) -> (Duration, Duration) {
     match level {
-        // Redundancy is left without the member.
+        // Redundancy remains without the member.
         Level::Raid1 | Level::Raid6 => (Duration::from_secs(2), Duration::from_millis(1500)),
         _ => (Duration::from_secs(10), Duration::from_millis(1500)),
     }
 }
 
-/// A host that writes, reads and remembers.
+/// Host that writes, reads and remembers its data.
 struct Load {
     host: Host,
     sim: Sim,
@@ -38,7 +39,7 @@ impl Load {
         (round * 31 + block * 7 + 1).to_le_bytes()[0]
     }
 
-    /// Writes blocks here and there, and reads others, one after the other.
+    /// Writes and reads scattered blocks, one after the other.
     async fn run(&mut self, until: Time) {
         while self.sim.now() < until {
             let (block, since) = (self.round * 5 % 64, self.sim.now());
@@ -61,7 +62,7 @@ impl Load {
     }
 }
 
-/// What `work` gives; no bound of a test is longer.
+/// Returns the result of `work`, within the largest bound of any test.
 async fn ends<T>(sim: &Sim, work: impl Future<Output = T>) -> T {
     match select(pin!(work), pin!(sim.sleep(Duration::from_secs(120)))).await {
         Either::Left((done, _)) => done,
@@ -94,7 +95,7 @@ fn commands_end_within_their_bounds_while_a_member_hangs_and_it_comes_back_by_it
                 let told = node.codes().await;
                 assert!(told.contains(&event::DISK_BEHIND) && !told.contains(&event::DISK_FAILED), "{kind}: {told:?}");
 
-                // Everything that was asked of it lands only now, over what has been written since.
+                // All pending requests land only now, over newer data.
                 disks[1].resume();
                 load.run(sim.now() + Duration::from_secs(20)).await;
                 until_healthy(&sim, &node).await;

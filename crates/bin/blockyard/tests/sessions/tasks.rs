@@ -1,4 +1,4 @@
-//! Commands that have no answer yet, and where they stand.
+//! Commands without a response, and their place.
 
 use crate::host::Host;
 use crate::node::{SIZE, furnished, furnished_with};
@@ -88,7 +88,7 @@ fn disk_that_does_not_answer_keeps_nobody_from_the_events_and_is_taken_out() {
         Sim::new(99).run(async move |sim| {
             let (node, disks, mut host) = furnished_with(&sim, shards, &[], true).await;
             hang(&sim, &disks[0], &mut host).await;
-            // What is told of it is a change of the state, of which all disks are to keep a copy.
+            // Reporting it changes the state, which is to be copied to all disks.
             let looked = async { node.control.steward.look_after(Vec::new()).await.unwrap() };
             soon(&sim, looked).await;
             let told = node.codes().await;
@@ -120,7 +120,7 @@ fn change_that_waits_for_a_disk_keeps_nobody_from_the_events() {
     });
 }
 
-/// The disk has not answered commands of the host for a while.
+/// Hangs the disk until the host's commands have waited for a while.
 async fn hang(sim: &Sim, disk: &DiskHandle, host: &mut Host) {
     disk.hang();
     for block in 0..64 {
@@ -129,7 +129,7 @@ async fn hang(sim: &Sim, disk: &DiskHandle, host: &mut Host) {
     sim.sleep(Duration::from_secs(2)).await;
 }
 
-/// What does not wait for a disk that hangs.
+/// Returns the result of `work`, which must not wait for the hanging disk.
 async fn soon<T>(sim: &Sim, work: impl Future<Output = T>) -> T {
     match select(pin!(work), pin!(sim.sleep(Duration::from_secs(5)))).await {
         Either::Left((done, _)) => done,

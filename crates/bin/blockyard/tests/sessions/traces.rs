@@ -1,4 +1,4 @@
-//! The flight recorders of volumes: what is in them, and what they refuse.
+//! Flight recorders of volumes: content, and refusals.
 
 use crate::array::{Array, OPEN, initiator};
 use crate::host::{Host, Login};
@@ -47,8 +47,8 @@ fn told(traced: &Traced) -> Vec<Told> {
     told.map(|it| (it.cdb[0], it.status, it.sense, it.data_out_bytes, it.data_in_bytes, it.session)).collect()
 }
 
-/// LUN 0 is a file, whose commands wait; LUN 1 is memory, whose commands are done at once. With three shards the sessions live
-/// elsewhere than one of them.
+/// LUN 0 is a file, whose commands wait; LUN 1 is in memory, whose commands complete immediately. With three shards,
+/// sessions have other home shards than one of the units.
 #[test]
 fn trace_has_each_command_once_with_its_status_whichever_way_it_took() {
     play(81, async |sim, array| {
@@ -84,7 +84,7 @@ fn trace_has_each_command_once_with_its_status_whichever_way_it_took() {
             assert_eq!((traced.overwritten, traced.unended), (0, 0));
             let cdb = traced.commands[4].cdb;
             assert_eq!(cdb[..10], [0x2a, 0, 0, 0, 0, 1, 0, 0, 1, 0]);
-            // One thing after the other, within the trace; a disk takes its time.
+            // Commands do not overlap, and lie within the trace; a disk takes its time.
             let follows = |pair: &[model::TracedCommand]| pair[0].began_ns + pair[0].took_ns <= pair[1].began_ns;
             assert!(traced.commands.windows(2).all(follows) && traced.commands[45].began_ns <= traced.span_ns);
             assert!(lun == 1 || traced.commands[4].took_ns >= 20_000, "{:?}", traced.commands[4]);
@@ -117,7 +117,7 @@ fn trace_keeps_the_last_commands_and_says_what_is_missing() {
             (true, 4, 2, 1, 1)
         );
         assert_eq!(report.running_ms, traced.span_ns / 1_000_000);
-        // What began before a trace is not in it, whenever it ends.
+        // A command that began before the trace is not in it, whenever it ends.
         array.start_trace(0, 4).await.unwrap();
         host.wait_for_answers().await;
         array.disk.set_faults(DiskFaults::default());
@@ -143,7 +143,7 @@ fn trace_that_cannot_be_is_refused_and_says_why() {
         array.start_trace(1, TRACE_COMMANDS_MAX - 10).await.unwrap();
         array.stop_trace(0).await.unwrap();
         assert_eq!(array.start_trace(0, 11).await.unwrap_err().code, code::LIMIT_REACHED);
-        // A volume that is gone takes its trace with it.
+        // A deleted volume takes its trace along.
         array.hide_the_second_volume().await;
         array.try_order(Order::DeleteVolume { volume: volume(1) }).await.unwrap();
         assert_eq!(array.take_trace(1).await.unwrap_err().code, code::VOLUME_UNKNOWN);

@@ -1,4 +1,4 @@
-//! The data plane on its machine, with units that one host sees.
+//! Data plane on its machine, with units that one host accesses.
 
 use crate::counted::{CountedWorld, Counter};
 use anyhow::{Result, anyhow};
@@ -13,28 +13,28 @@ use shard::{StreamOptions, World};
 use sim::{DiskShape, Sim};
 use std::net::SocketAddr;
 
-/// What hosts log in to.
+/// Target name to which hosts log in.
 pub(crate) const TARGET: &str = "iqn.2026-11.io.blockyard:counted";
-/// Bytes of a logical block.
+/// Length of a logical block in bytes.
 pub(crate) const BLOCK_BYTES: u32 = 512;
-/// Bytes of a unit.
+/// Length of a unit in bytes.
 pub(crate) const UNIT_BYTES: u64 = 4 << 20;
 
-/// The pool, and how many disks it has.
+/// Name of the pool.
 const POOL: &str = "tank";
-/// Fewer than are sent, so that a ring that is full is what is counted, too.
+/// Length of a command trace; smaller than the number of commands, so that a full ring is part of the measurement.
 const TRACED_COMMANDS: u32 = 500;
 const DISKS: usize = 4;
 const DISK_BYTES: u64 = 64 << 20;
 
-/// A data plane that runs until its machine ends.
+/// Data plane that runs until its machine ends.
 pub(crate) struct Array {
     machine: Sim,
     post: Sender<Call>,
 }
 
 impl Array {
-    /// It runs with so many shards, which take turns on the machine's one core.
+    /// Starts the data plane with `shards` shards, which share the single core of the machine.
     pub(crate) fn start(machine: &Sim, shards: usize, counter: &Counter) -> Result<Self> {
         let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 30, cache_bytes: 32 << 20 });
         let (post, inbox) = mailbox::channel();
@@ -58,7 +58,7 @@ impl Array {
         Ok(Self { machine: machine.clone(), post })
     }
 
-    /// There is a RAID-10 with checksums, of disks that are as quick as memory.
+    /// Creates a RAID-10 pool with checksums on disks that are as fast as memory.
     pub(crate) async fn create_pool(&self) -> Result<()> {
         let mut disks = Vec::new();
         for number in 0..DISKS {
@@ -79,7 +79,8 @@ impl Array {
         self.order(Order::CreatePool { pool, id, groups: vec![group], force: false }).await.map(drop)
     }
 
-    /// So many units are seen by everybody as LUNs from 0 on, through `portal`. They have their homes on the shards in turn.
+    /// Creates `units` units and maps them to every host as LUNs from 0 on, through `portal`. Their home shards
+    /// alternate.
     pub(crate) async fn furnish(&self, units: u16, backend: &Backend, portal: SocketAddr) -> Result<()> {
         let (host, target) = (name("everybody")?, name("target")?);
         let mut presentations = Vec::new();
@@ -111,7 +112,7 @@ impl Array {
         Ok(())
     }
 
-    /// The last commands of every unit are kept.
+    /// Starts a trace of the last commands of every unit.
     pub(crate) async fn trace(&self, units: u16, backend: &Backend) -> Result<()> {
         for lun in 0..units {
             let volume = volume_of(lun, backend)?;
@@ -123,7 +124,7 @@ impl Array {
     async fn order(&self, order: Order) -> Result<Report> {
         let (tell, told) = mailbox::channel();
         let call = Call::new(order, move |answer| {
-            // Whoever asked waits.
+            // The sender waits for the answer, so its end exists.
             let _ = tell.send(answer);
         });
         self.post.send(call).map_err(|_| anyhow!("the data plane has stopped"))?;

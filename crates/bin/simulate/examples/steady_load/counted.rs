@@ -1,4 +1,5 @@
-//! A simulated machine that says where the product's code begins and ends, for callgrind to count what lies between.
+//! Simulated machine that marks entry to and exit from the product's code, so that callgrind counts only the
+//! instructions in between.
 
 use shard::time::Sleep;
 use shard::{DiskOptions, Listener, PathFacts, Stream, StreamHandle, StreamOptions, Time, World};
@@ -11,16 +12,16 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// How often the product was entered and left while a [`Counter`] ran.
+/// Number of entries to and exits from the product's code while a [`Counter`] ran.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entries {
-    /// Turns of its tasks.
+    /// Polls of the product's tasks.
     pub turns: u64,
-    /// Reads and writes of its sockets: system calls, where the world is Linux.
+    /// Reads and writes of its sockets, which are system calls on Linux.
     pub socket_calls: u64,
 }
 
-/// Counts while it is told to. Cheap to clone.
+/// Switchable counter of entries. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Counter {
     is_running: Rc<Cell<bool>>,
@@ -28,19 +29,19 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// What the tasks of the product do from now on is counted, or not.
+    /// Starts or stops counting.
     pub(crate) fn run(&self, runs: bool) {
         self.is_running.set(runs);
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub(crate) fn entries(&self) -> Entries {
         self.entries.get()
     }
 }
 
-/// What this does is the product's. Callgrind is told to begin and to end its count here, so it is a function of its own;
-/// it is not like [`outside`], lest a compiler makes one of both.
+/// Runs code of the product. Callgrind starts and stops counting at this symbol, so it must not be inlined; its body
+/// differs from [`outside`], so that the compiler does not merge the two functions.
 #[inline(never)]
 fn inside(entries: &Cell<Entries>, work: &mut dyn FnMut()) {
     let Entries { turns, socket_calls } = entries.get();
@@ -48,7 +49,7 @@ fn inside(entries: &Cell<Entries>, work: &mut dyn FnMut()) {
     work();
 }
 
-/// What this does is the world's: callgrind's count rests meanwhile.
+/// Runs code of the simulated world, during which callgrind does not count.
 #[inline(never)]
 fn outside(entries: &Cell<Entries>, work: &mut dyn FnMut()) {
     let Entries { turns, socket_calls } = entries.get();
@@ -56,27 +57,27 @@ fn outside(entries: &Cell<Entries>, work: &mut dyn FnMut()) {
     work();
 }
 
-/// The machine that the product runs on.
+/// World of the product, with counting.
 #[derive(Clone)]
 pub(crate) struct CountedWorld {
     machine: Sim,
     counter: Counter,
 }
 
-/// Its listener.
+/// Listener of the counted world.
 pub(crate) struct CountedListener {
     inner: SimListener,
     counter: Counter,
 }
 
-/// Its connection.
+/// Connection of the counted world.
 pub(crate) struct CountedStream {
     inner: SimStream,
     counter: Counter,
 }
 
 impl CountedWorld {
-    /// `machine`, whose tasks `counter` counts.
+    /// Wraps `machine`; `counter` counts the tasks.
     pub(crate) fn new(machine: &Sim, counter: &Counter) -> Self {
         Self { machine: machine.clone(), counter: counter.clone() }
     }

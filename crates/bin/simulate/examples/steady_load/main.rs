@@ -1,7 +1,7 @@
-//! A steady load through the whole data plane, from login on, in one process that does nothing by chance: for callgrind to
-//! count the product's instructions (`cargo xtask instructions`). Prints how many commands were counted, as JSON.
+//! Steady load through the whole data plane, including the login, in one deterministic process: callgrind counts the
+//! product's instructions in it (`cargo xtask instructions`). Prints the number of counted commands as JSON.
 
-// The futures of a command are as deep as the sleeves that it passes.
+// The futures of a command are nested as deeply as its layers.
 #![recursion_limit = "256"]
 
 mod array;
@@ -23,61 +23,61 @@ use std::time::Duration;
 
 #[derive(Clone, Parser)]
 struct Options {
-    /// What lies below the units
+    /// Storage below the units
     #[arg(long, value_enum, default_value_t = Below::Null)]
     below: Below,
-    /// Bytes of a command
+    /// Length of a command in bytes
     #[arg(long, default_value_t = 4096)]
     bytes: u32,
-    /// Write instead of reading
+    /// Write instead of read
     #[arg(long)]
     writes: bool,
-    /// Header and data digests
+    /// Use header and data digests
     #[arg(long)]
     digests: bool,
-    /// Commands of a session that are under way
+    /// Outstanding commands per session
     #[arg(long, default_value_t = 32)]
     depth: u64,
-    /// Sessions that work
+    /// Number of active sessions
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     sessions: u16,
-    /// Sessions that have logged in and do nothing
+    /// Number of idle sessions that have logged in
     #[arg(long, default_value_t = 0)]
     idle: u16,
-    /// Units
+    /// Number of units
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     luns: u16,
-    /// Every unit is traced
+    /// Trace every unit
     #[arg(long)]
     traced: bool,
-    /// Which of them a session uses
+    /// Units that a session uses
     #[arg(long, value_enum, default_value_t = Aim::All)]
     aim: Aim,
-    /// Shards
+    /// Number of shards
     #[arg(long, default_value_t = 1)]
     shards: usize,
-    /// Commands of a session that are counted
+    /// Counted commands per session
     #[arg(long, default_value_t = 1000)]
     commands: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Below {
-    /// Nothing
+    /// Null device
     Null,
     /// Memory
     Ram,
-    /// A volume of a protected RAID-10, which is read before it is counted, and so from the cache
+    /// Volume of a protected RAID-10, read once before the measurement and therefore served from the cache
     Cached,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Aim {
-    /// One after the other
+    /// All units in turn
     All,
-    /// That of its own number: at home where the session is, when there are as many units as shards
+    /// The unit with the number of the session: on the session's own shard when there are as many units as shards
     Own,
-    /// The next number's: at home on the next shard then
+    /// The unit with the next number: on the next shard in that case
     Next,
 }
 
@@ -90,6 +90,7 @@ fn main() -> Result<()> {
 }
 
 async fn measure(world: &Sim, options: &Options) -> Result<Entries> {
+    // A network without random delays, splits and short writes: the load must not depend on chance.
     let quiet = Duration::from_micros(20);
     let faults = NetworkFaults {
         delay: quiet..=quiet,
@@ -125,7 +126,8 @@ async fn measure(world: &Sim, options: &Options) -> Result<Entries> {
             sessions[0].pass_over(u64::from(lun), false).await?;
         }
     }
-    // Every unit has told its unit attention then and done a command, and everything that grows with use has grown.
+    // Warm-up: every unit has reported its unit attention and executed a command, and structures that grow with use
+    // have grown.
     let warm_up = (2 * options.depth).max(2 * u64::from(options.luns));
     let sessions = at_once(world, sessions, options, warm_up).await?;
     let told_before: u64 = sessions.iter().map(Session::unit_attentions).sum();
@@ -133,12 +135,13 @@ async fn measure(world: &Sim, options: &Options) -> Result<Entries> {
     let sessions = at_once(world, sessions, options, options.commands).await?;
     counter.run(false);
     let told: u64 = sessions.iter().map(Session::unit_attentions).sum();
+    // A unit attention would replace a counted command by a shorter path.
     ensure!(told == told_before, "{} commands were told a unit attention while they were counted", told - told_before);
     drop((sessions, idle));
     Ok(counter.entries())
 }
 
-/// The sessions have sent so many commands each, beside each other.
+/// Runs `commands` commands on each session, concurrently, and returns the sessions.
 async fn at_once(world: &Sim, sessions: Vec<Session>, options: &Options, commands: u64) -> Result<Vec<Session>> {
     let count = sessions.len();
     let ended: Rc<RefCell<Vec<Result<Session>>>> = Rc::default();

@@ -1,4 +1,4 @@
-//! A session of our own initiator, which keeps so many commands under way.
+//! Session of the project's own initiator that keeps a fixed number of commands outstanding.
 
 use crate::array::{BLOCK_BYTES, TARGET, UNIT_BYTES};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -18,41 +18,41 @@ const READ_16: u8 = 0x88;
 const WRITE_16: u8 = 0x8A;
 const CHECK_CONDITION: u8 = 2;
 
-/// What a session sends.
+/// Workload of a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Work {
-    /// Commands.
+    /// Number of commands.
     pub commands: u64,
-    /// How many of them are under way at once.
+    /// Outstanding commands.
     pub depth: u64,
-    /// Bytes of each.
+    /// Length of each command in bytes.
     pub bytes: u32,
-    /// True when they write.
+    /// Commands are writes.
     pub writes: bool,
-    /// The first command's unit,
+    /// Unit of the first command.
     pub lun: u64,
-    /// how many further each command's is than the one's before,
+    /// Distance between the units of consecutive commands.
     pub lun_step: u64,
-    /// and how many there are.
+    /// Number of units.
     pub luns: u64,
 }
 
-/// A session in full feature phase.
+/// Session in full feature phase.
 pub(crate) struct Session {
     machine: Connection,
     stream: SimStream,
     world: Sim,
-    /// Its number among the sessions.
+    /// Number of the session, from 0 on.
     number: u16,
-    /// What is written.
+    /// Data of the writes.
     data: Rope,
-    /// Commands so far.
+    /// Commands sent so far.
     sent: u64,
     unit_attentions: u64,
 }
 
 impl Session {
-    /// The login with this number has succeeded, with both digests or none.
+    /// Logs in as session `number`, with both digests or none.
     pub(crate) async fn log_in(world: &Sim, portal: SocketAddr, number: u16, digests: bool) -> Result<Self> {
         let name = |text: &str| IscsiName::parse(text).context("this is no iSCSI name");
         let mut login = InitiatorConfig::new(name("iqn.2026-11.io.blockyard:load")?, Some(name(TARGET)?));
@@ -72,7 +72,7 @@ impl Session {
         }
     }
 
-    /// All commands have ended with GOOD, but for those that were told a unit attention.
+    /// Runs the workload; every command must end GOOD or with a unit attention.
     pub(crate) async fn run(&mut self, work: Work) -> Result<()> {
         let (mut sent, mut ended) = (0, 0);
         if self.data.len() != work.bytes as usize {
@@ -89,7 +89,7 @@ impl Session {
                 other => bail!("heard {other:?} instead of an answer"),
             }
             ended += 1;
-            // Everything that has come is taken before anything is sent: so does a host's driver, too.
+            // All completions are processed before new commands are sent, as a host driver does.
             while let Some(event) = self.machine.poll_event() {
                 match event {
                     Event::Completed(done) => self.judge(&done)?,
@@ -101,19 +101,19 @@ impl Session {
         Ok(())
     }
 
-    /// Each block of the unit is written once, or read.
+    /// Reads or writes each block of the unit once.
     pub(crate) async fn pass_over(&mut self, lun: u64, writes: bool) -> Result<()> {
         let bytes = 128 << 10;
         let commands = UNIT_BYTES / u64::from(bytes) + 1;
         self.run(Work { commands, depth: 1, bytes, writes, lun, lun_step: 0, luns: lun + 1 }).await
     }
 
-    /// Its number among the sessions.
+    /// Returns the number of the session.
     pub(crate) fn number(&self) -> u16 {
         self.number
     }
 
-    /// How many commands were told a unit attention instead of being done.
+    /// Returns the number of commands that ended with a unit attention.
     pub(crate) fn unit_attentions(&self) -> u64 {
         self.unit_attentions
     }
@@ -130,7 +130,8 @@ impl Session {
     fn submit(&mut self, lun: u64, work: &Work) -> Result<()> {
         let places = UNIT_BYTES / u64::from(work.bytes);
         let blocks = work.bytes / BLOCK_BYTES;
-        // Scattered, and each place once before any comes again: there are a power of two of them.
+        // Bit-reversed order: scattered, and each place is used once before any is reused. The number of places is a
+        // power of two.
         let place = (self.sent % places).reverse_bits() >> (u64::BITS - places.ilog2());
         let lba = place * u64::from(blocks);
         self.sent += 1;
@@ -161,7 +162,7 @@ impl Session {
         .await
     }
 
-    /// Sends what there is, and receives once; false when nothing could be done.
+    /// Sends pending data and receives once; false when neither made progress.
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<bool> {
         let mut progress = false;
         while self.machine.wants_to_send() {

@@ -1,14 +1,15 @@
-//! What nothing can tell from a crash, and findings that are not mended yet: the campaign counts them apart, and does not fail for them.
+//! Known findings: states that cannot be distinguished from a crash, and defects that are not fixed yet. The campaign
+//! counts them separately and does not fail.
 
 use super::{Damage, Structure};
 
-/// A structure, and why what comes of its damage is not as promised yet.
+/// Structure, and the reason for which its corruption is not handled as promised yet.
 const KNOWN: &[(Structure, &str)] = &[];
 
-/// A log ends before a block that shows something older, or no whole batch, in every copy: a crash leaves the same.
+/// A log ends before a block that is old, or part of no complete batch, in every copy: a crash leaves the same state.
 const END_OF_LOG: &str = "the end of a log, which every copy shows so, is where a crash cut it off";
 
-/// Why it is known; nothing where it is not.
+/// Returns the reason for which a finding is known, if it is.
 pub(super) fn reason(damage: &Damage) -> Option<&'static str> {
     if !damage.clean && damage.strikes.iter().any(|strike| strike.everywhere && strike.structure.ends_at(strike.kind)) {
         return Some(END_OF_LOG);

@@ -1,4 +1,4 @@
-//! A whole look at volumes of which something may be lost.
+//! Complete read of volumes that may have lost data.
 
 use crate::host::command::{self, Verdict};
 use crate::host::session::{Answer, Session};
@@ -11,26 +11,26 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often a unit that is not ready is asked again.
+/// Attempts for a unit that is not ready.
 const TRIES: u32 = 20;
-/// How long after it was asked last.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What was seen.
+/// Number of blocks and units that were lost.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub lost_blocks: u64,
     pub lost_units: u64,
 }
 
-/// What a command came to.
+/// Result of a command.
 enum Came {
     Data(block::Buf),
     Error,
 }
 
 impl Stage {
-    /// Every block of `units` that was ever written holds what it may, or is an error. Each is counted.
+    /// Reads every written block of `units` and counts errors; data that the oracle does not allow fails the run.
     pub(super) async fn look_tolerantly(&self, units: &[Unit]) -> Judged<Seen> {
         let habits = Habits {
             depth: 1,
@@ -59,6 +59,7 @@ impl Stage {
         let mut lost = 0;
         for range in runs(&touched) {
             if self.reads(host, session, unit, range.clone()).await? {
+                // The large read failed; single blocks show which of them are lost.
                 continue;
             }
             for block in range {
@@ -68,7 +69,7 @@ impl Stage {
         Ok(lost)
     }
 
-    /// False for an error.
+    /// Reads a range and lets the oracle judge the data; false for an I/O error.
     async fn reads(&self, host: &Host, session: &Session, unit: &Unit, range: Range<u64>) -> Judged<bool> {
         let op = unit.oracle.borrow_mut().begin();
         match self.came(host, session, || command::read(unit.lun, &range, unit.block_bytes)).await? {

@@ -1,18 +1,18 @@
-//! Where structures lie, which are found by what their blocks begin with, and what is done to them.
+//! Location of structures, which are recognized by the magic number of their blocks, and the corruption of blocks.
 
 use crate::chance::Chance;
 use sim::{DiskHandle, DiskImage};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// A block, as structures are written.
+/// Length of a block of a structure in bytes.
 const BLOCK_BYTES: usize = 4096;
 
-/// What pools keep on their disks, by the first bytes of its blocks or of those before.
+/// On-disk structure of a pool, recognized by the magic number in its first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Structure(usize);
 
-/// A name, the first bytes of a block, so many blocks behind that, and how well one damaged block of it is borne.
+/// Name, magic number of the first block, distance of the corrupted block from it in blocks, and redundancy.
 const STRUCTURES: [(&str, &[u8; 8], u64, Copies); 15] = [
     ("label", b"BLKYDLBL", 0, Copies::InTwoPlaces),
     ("owner's mark", b"BLKYDOWN", 0, Copies::InTwoPlaces),
@@ -31,29 +31,29 @@ const STRUCTURES: [(&str, &[u8; 8], u64, Copies); 15] = [
     ("log device's data", b"BYLOGBAT", 1, Copies::AsData),
 ];
 
-/// What stands in for a damaged block of a structure.
+/// Redundancy of a block of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
-    /// What stands in for data on that disk.
+    /// The redundancy of data on that disk.
     AsData,
-    /// A block of another member, whatever the level, where there is more than one.
+    /// A copy on another member at any RAID level, where there is more than one member.
     OnTwoMembers,
-    /// Another place of the same disk.
+    /// A copy at another place of the same disk.
     InTwoPlaces,
 }
 
 impl Structure {
-    /// All that can be damaged.
+    /// Returns all structures.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..STRUCTURES.len()).map(Self)
     }
 
-    /// How well one damaged block of it is borne.
+    /// Returns the redundancy of the structure.
     pub(super) fn copies(self) -> Copies {
         STRUCTURES[self.0].3
     }
 
-    /// True for a log that is taken to end before a block that is damaged so in every copy.
+    /// True when this corruption in every copy makes the block look like the end of a log.
     pub(super) fn ends_at(self, kind: Kind) -> bool {
         match STRUCTURES[self.0].0 {
             "map log" => matches!(kind, Kind::Zeros | Kind::Older),
@@ -62,12 +62,12 @@ impl Structure {
         }
     }
 
-    /// Bytes from the block that it is told by to the one that is damaged.
+    /// Returns the distance from the block with the magic number to the corrupted block, in bytes.
     fn behind(self) -> u64 {
         STRUCTURES[self.0].2 * BLOCK_BYTES as u64
     }
 
-    /// True when the block of the structure at `at` is there.
+    /// True when the block at `at` belongs to the structure.
     fn is_at(self, image: &DiskImage, at: u64) -> bool {
         at.checked_sub(self.behind()).is_some_and(|head| self.begins(&image.block(head)))
     }
@@ -83,20 +83,20 @@ impl fmt::Display for Structure {
     }
 }
 
-/// How a block is damaged.
+/// Kind of corruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// One bit is another.
+    /// One flipped bit.
     Flip,
-    /// It is all zeros.
+    /// Zeros.
     Zeros,
-    /// It is as it was some time before.
+    /// An earlier content of the block.
     Older,
-    /// It holds a block of another structure of this disk.
+    /// A block of another structure of the same disk.
     Other,
-    /// It is exchanged with the same place of another member.
+    /// Exchange with the same place of another member.
     Swapped,
-    /// It cannot be read until it is written.
+    /// Unreadable until it is written.
     Unreadable,
 }
 
@@ -105,10 +105,10 @@ impl Kind {
     pub const ALL: [Self; 6] = [Self::Flip, Self::Zeros, Self::Older, Self::Other, Self::Swapped, Self::Unreadable];
 }
 
-/// What the disks of a pool hold.
+/// Images of the disks of a pool.
 pub(super) struct Images {
     disks: Vec<DiskImage>,
-    /// Blocks that their disk does not give back: which disk, and the byte.
+    /// Unreadable blocks: disk and byte offset.
     unreadable: BTreeSet<(usize, u64)>,
 }
 
@@ -122,7 +122,7 @@ impl Images {
         self.unreadable.iter().for_each(|&(disk, at)| handles[disk].make_unreadable(at..at + BLOCK_BYTES as u64));
     }
 
-    /// Where blocks of the structure are: the disk and the byte.
+    /// Returns the disk and the byte offset of every block of the structure.
     fn places(&self, structure: Structure) -> Vec<(usize, u64)> {
         let of_disk = |(disk, image): (usize, &DiskImage)| {
             let found = image.blocks().filter(|(_, block)| structure.begins(block));
@@ -132,7 +132,7 @@ impl Images {
     }
 }
 
-/// What is damaged, where and how.
+/// Planned corruption: structure, kind and place.
 pub(super) struct Plan {
     pub structure: Structure,
     pub kind: Kind,
@@ -142,7 +142,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Each structure that is there is as likely as any other, however many blocks it has.
+    /// Draws a corruption; every structure that exists is equally likely, regardless of its number of blocks.
     pub(super) fn of_chance(chance: &Chance, images: &Images) -> Option<Self> {
         let there: Vec<_> = Structure::all().map(|structure| (structure, images.places(structure))).collect();
         let there: Vec<_> = there.into_iter().filter(|(_, places)| !places.is_empty()).collect();
@@ -156,7 +156,7 @@ impl Plan {
         Some(Self { structure: *structure, kind, everywhere, disk, at })
     }
 
-    /// False where nothing is another afterwards.
+    /// Applies the corruption; false when it changes nothing.
     pub(super) fn strike(&self, chance: &Chance, images: &mut Images, older: &Images) -> bool {
         let disks: Vec<usize> = match self.everywhere {
             true => {
@@ -182,13 +182,13 @@ impl Plan {
         match self.kind {
             Kind::Flip => {
                 let mut after = before;
-                // The end of a block is often padding, which nothing depends on.
+                // The end of a block is often padding, on which nothing depends.
                 let used = after.iter().rposition(|&byte| byte != 0).map_or(1, |last| last + 1);
                 after[chance.index(used)] ^= 1 << chance.below(8);
                 after
             }
             Kind::Zeros => vec![0; BLOCK_BYTES],
-            // The medium has lost it; what it held is not another.
+            // The content stays; only the medium fails to return it.
             Kind::Unreadable => before,
             Kind::Older => older.disks[disk].block(self.at),
             Kind::Other => {

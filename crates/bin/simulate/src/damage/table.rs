@@ -1,4 +1,4 @@
-//! What a campaign has found, as a table: a line for each structure.
+//! Findings of a campaign as a table, one line per structure.
 
 use super::{Damage, Found, Structure};
 use std::fmt::Write;
@@ -13,7 +13,7 @@ struct Line {
     wrong: u64,
 }
 
-/// The rounds of a campaign, counted by structure: one with two damaged structures counts for both.
+/// Formats the rounds of a campaign; a round with two corrupted structures counts for both.
 #[must_use]
 pub fn table(rounds: &[(Damage, Found)]) -> String {
     let mut text = format!(
@@ -35,7 +35,7 @@ pub fn table(rounds: &[(Damage, Found)]) -> String {
         }
         let Line { whole, errors, refused, known, wrong } = line;
         let all = whole + errors + refused + known + wrong;
-        // A string takes all text.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{structure:20} {all:7} {whole:7} {errors:7} {refused:7} {known:7} {wrong:7}");
     }
     text

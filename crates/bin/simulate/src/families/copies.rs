@@ -1,4 +1,4 @@
-//! Full copies of volumes while hosts write: of one instant, and whole or gone.
+//! Full copies of volumes during writes: consistent in time, and complete or absent.
 
 use super::{Families, Step};
 use crate::host::traffic::Unit;
@@ -9,14 +9,14 @@ use model::{CopySource, Name, Order, Provision, VolumeId, VolumeName, VolumeStat
 use shard::World;
 use std::time::Duration;
 
-/// What has to be free for a copy to find room: for the map of a volume and for its data, at most two slabs, twice.
+/// Free space that a copy needs at most: map and data of a volume, two slabs, twice.
 const COPY_BYTES: u64 = 4 * (17 << 20);
 
-/// The longest that a copy is let alone before it is ended; mostly it is much less.
+/// Upper bound of the time before a copy is interrupted; mostly it is much shorter.
 const COPY_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Families<'_> {
-    /// A volume is copied within its pool; perhaps the copy is cancelled, or the power goes over it.
+    /// Copies a volume within its pool, possibly with a cancellation or a power failure.
     pub(crate) async fn copy(&mut self) -> Judged<Step> {
         let stage = self.stage;
         let with_map = self.volumes.iter().position(|(_, provision)| *provision != Provision::Segments);
@@ -55,7 +55,7 @@ impl Families<'_> {
         Ok(ended.1)
     }
 
-    /// The copy ends, in one way or another: whether it is there, and what hosts notice of it.
+    /// Waits for the copy, cancels it or cuts the power; returns whether the copy exists, and the effect on the hosts.
     async fn end_copy(&mut self, target: &VolumeName, id: VolumeId) -> Judged<(bool, Step)> {
         let stage = self.stage;
         let how = stage.chance.below(10);
@@ -69,7 +69,7 @@ impl Families<'_> {
         if how < 6 {
             match stage.ask(Order::CancelCopy { target: target.clone() }).await {
                 Ok(_) => return Ok((false, Step::Done)),
-                // It has ended.
+                // The copy had already finished.
                 Err(refusal) if refusal.code == code::COPY_UNKNOWN => {}
                 Err(refusal) => return Err(format!("the copy goes on: {refusal}")),
             }
@@ -77,7 +77,7 @@ impl Families<'_> {
         self.until_whole(id).await.map(|()| (true, Step::Done))
     }
 
-    /// The power is back, and the copy, if it had begun, continues to its end: whether it is there.
+    /// Restarts after a power failure; a copy that had begun continues to its end. Returns whether the copy exists.
     async fn continue_copy(&mut self, id: VolumeId) -> Judged<bool> {
         let had_begun = self.come_back(Some(id)).await?;
         if had_begun {
@@ -97,7 +97,7 @@ impl Families<'_> {
         }
     }
 
-    /// The copy as hosts will see it.
+    /// Returns the copy as the hosts will access it.
     fn copy_of(&self, at: usize, name: &VolumeName, id: VolumeId, number: u16, instant: &Instant) -> Presented {
         let origin = &self.volumes[at].0.unit;
         let oracle = origin.oracle.borrow().of_instant(&name.to_string(), number, instant);

@@ -1,4 +1,4 @@
-//! Snapshots of the volumes of a pool: of one instant, and for ever; clones and ways back.
+//! Snapshots of the volumes of a pool, consistent in time and immutable, with clones and rollbacks.
 
 use super::{Families, Snapshot, Step, VOLUMES_MAX};
 use crate::host::traffic::Unit;
@@ -10,7 +10,7 @@ use model::{
 };
 
 impl Families<'_> {
-    /// Snapshots of some of the volumes, all of one instant.
+    /// Takes snapshots of several volumes at one instant.
     pub(crate) async fn take_snapshots(&mut self) -> Judged<Step> {
         let stage = self.stage;
         let has_map = |&at: &usize| self.volumes[at].1 != Provision::Segments;
@@ -48,6 +48,7 @@ impl Families<'_> {
                 let torn = self.pull_the_plug();
                 self.come_back(None).await?;
                 let there = self.snapshots_there().await?;
+                // Snapshots of one order are atomic: all of them exist after the crash, or none.
                 let (mut there, gone): (Vec<_>, Vec<_>) = new.into_iter().partition(|new| there.contains(&new.id));
                 if !there.is_empty() && !gone.is_empty() {
                     return Err(format!(
@@ -63,7 +64,7 @@ impl Families<'_> {
         Ok(Step::Done)
     }
 
-    /// A volume of a snapshot, which hosts write from now on, too.
+    /// Creates a volume from a snapshot, which hosts write from then on.
     pub(crate) async fn make_clone(&mut self) -> Judged<Step> {
         if self.snapshots.is_empty() || self.volumes.len() >= VOLUMES_MAX {
             return Ok(Step::Done);
@@ -91,7 +92,7 @@ impl Families<'_> {
         Ok(step)
     }
 
-    /// The order that clones a snapshot, and the volume that comes of it.
+    /// Returns the order that clones a snapshot, and the resulting volume.
     fn clone_of(&mut self, at: usize) -> (Order, VolumeId, Presented) {
         let (stage, number) = (self.stage, self.next_number);
         self.next_number += 1;
@@ -110,7 +111,7 @@ impl Families<'_> {
         (Order::CloneSnapshot { snapshot, volume, id, provision, zero_detection }, id, new)
     }
 
-    /// What all snapshots show is what they may.
+    /// Checks the content of all snapshots.
     pub(crate) async fn look_at_snapshots(&mut self) -> Judged<()> {
         for at in 0..self.snapshots.len() {
             self.look_at_snapshot(at).await?;
@@ -118,7 +119,8 @@ impl Families<'_> {
         Ok(())
     }
 
-    /// What a snapshot shows, by a clone of it: of one instant, and the same as at every look before.
+    /// Checks the content of a snapshot through a temporary clone: consistent in time, and unchanged since earlier
+    /// checks.
     async fn look_at_snapshot(&mut self, at: usize) -> Judged<()> {
         let (order, _, new) = self.clone_of(at);
         match self.stage.ask(order).await {
@@ -136,7 +138,7 @@ impl Families<'_> {
         self.stage.order(Order::DeleteVolume { volume: new.name }).await.map(drop)
     }
 
-    /// A volume shows what one of its snapshots does. No host is at work.
+    /// Rolls a volume back to a snapshot while no host works.
     pub(crate) async fn roll_back(&mut self) -> Judged<Step> {
         if self.snapshots.is_empty() {
             return Ok(Step::Done);
@@ -151,6 +153,7 @@ impl Families<'_> {
             Came::Answered(Err(refusal)) => return Err(format!("no way back: {refusal}")),
             Came::Dark => {
                 self.pull_the_plug();
+                // The rollback may have taken effect or not; the oracle accepts both.
                 oracle.borrow_mut().roll_back(&self.snapshots[at].instant, true);
                 self.come_back(None).await?;
                 return Ok(Step::Dark);
@@ -159,7 +162,7 @@ impl Families<'_> {
         Ok(Step::Done)
     }
 
-    /// A snapshot without clones is no more.
+    /// Deletes a snapshot without clones.
     pub(crate) async fn delete_snapshot(&mut self) -> Judged<Step> {
         let free: Vec<usize> = (0..self.snapshots.len()).filter(|&at| self.snapshots[at].clones.is_empty()).collect();
         if free.is_empty() {
@@ -169,7 +172,7 @@ impl Families<'_> {
         let order = Order::DeleteSnapshot { snapshot: self.snapshots[at].name.clone() };
         match self.stage.until_dark(order).await {
             Came::Answered(Ok(())) => drop(self.snapshots.remove(at)),
-            // A clone of it is still being taken apart.
+            // A clone of it is still being deleted.
             Came::Answered(Err(refusal)) if refusal.code == code::SNAPSHOT_IN_USE => {}
             Came::Answered(Err(refusal)) => return Err(format!("the snapshot stays: {refusal}")),
             Came::Dark => {

@@ -1,4 +1,4 @@
-//! Room in a pool that is full: what hosts give back they can write again, and everything can be deleted.
+//! Space in a full pool: hosts can rewrite space that they gave back, and everything can be deleted.
 
 use super::Families;
 use crate::host::traffic::{Habits, Unit};
@@ -9,21 +9,22 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a granule has where nobody has asked for another.
+/// Default granule in bytes.
 const USUAL_GRANULE_BYTES: u64 = 64 << 10;
 
 impl Families<'_> {
-    /// From now on thin volumes may be refused what needs space. Others never are: theirs is kept.
+    /// Allows refusals for lack of space on thin volumes from now on. Other volumes have reserved space and are never
+    /// refused.
     pub(crate) fn expect_refusals(&mut self) {
         self.scarce = true;
     }
 
-    /// Bytes of a block of the volumes.
+    /// Returns the block length of the volumes in bytes.
     pub(crate) fn block_bytes(&self) -> u64 {
         self.volumes.first().map_or(4096, |(volume, _)| volume.unit.block_bytes as u64)
     }
 
-    /// The commands to the newest volume go to so many places, all over it.
+    /// Distributes the commands to the newest volume over `places` ranges of it.
     pub(crate) fn spread(&mut self, places: u64) {
         let Some((volume, _)) = self.volumes.last_mut() else { return };
         let blocks = volume.unit.oracle.borrow().blocks();
@@ -36,8 +37,8 @@ impl Families<'_> {
         volume.unit.hot = Rc::new((0..places).map(place).collect());
     }
 
-    /// A volume that never shared its space gives all of it back, and is written as far again: never is that refused.
-    /// No host is at work.
+    /// Discards all of a volume that never shared space, and writes the same amount again: this is never refused. No
+    /// host works meanwhile.
     pub(crate) async fn refill(&mut self, habits: &Habits) -> Judged<()> {
         let stage = self.stage;
         let is_alone = |volume: &Presented| !self.relatives.contains(&volume.id);
@@ -64,7 +65,7 @@ impl Families<'_> {
         self.look_at_all().await
     }
 
-    /// The granule of a volume, and how many bytes it has places for.
+    /// Returns the granule of a volume and its mapped bytes.
     async fn mapped(&self, volume: &Presented) -> Judged<(u64, u64)> {
         let found = self.stage.volumes().await?.into_iter().find(|found| found.id == volume.id);
         let found = found.ok_or_else(|| format!("volume {} is gone", volume.name))?;
@@ -74,7 +75,7 @@ impl Families<'_> {
         Ok((granule.map_or(USUAL_GRANULE_BYTES, Size::bytes), found.space.map_or(0, |space| space.mapped.bytes())))
     }
 
-    /// Every snapshot and every volume is deleted, which takes no space. No host is at work.
+    /// Deletes every snapshot and every volume, which needs no space. No host works meanwhile.
     pub(crate) async fn take_apart(&mut self) -> Judged<()> {
         self.stage.present(&[]).await?;
         while !self.volumes.is_empty() {
@@ -82,7 +83,7 @@ impl Families<'_> {
                 let order = Order::DeleteSnapshot { snapshot: self.snapshots[at].name.clone() };
                 match self.stage.ask(order).await {
                     Ok(_) => drop(self.snapshots.remove(at)),
-                    // A clone of it is still being taken apart.
+                    // A clone of it is still being deleted.
                     Err(refusal) if refusal.code == code::SNAPSHOT_IN_USE => {
                         self.stage.world.sleep(Duration::from_secs(1)).await;
                     }
@@ -100,7 +101,7 @@ impl Families<'_> {
     }
 }
 
-/// Those places of the volume, from the first on, that together are in granules of so many bytes.
+/// Returns the hot ranges of the volume, from the first on, whose granules fit into `bytes`.
 fn within(unit: &Unit, granule: u64, bytes: u64) -> Vec<Range<u64>> {
     let mut left = bytes / granule;
     let block = unit.block_bytes as u64;

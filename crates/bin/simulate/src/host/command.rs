@@ -1,4 +1,4 @@
-//! SCSI commands as bytes, and what their answers mean.
+//! SCSI commands as bytes, and the meaning of their answers.
 
 use block::{Buf, Rope};
 use iscsi::initiator::{Command, Completion, DataIn};
@@ -13,27 +13,27 @@ const BUSY: u8 = 0x08;
 const TASK_SET_FULL: u8 = 0x28;
 const TASK_ABORTED: u8 = 0x40;
 
-/// How a command ended, for whoever must believe it.
+/// Outcome of a command as the oracle must interpret it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Good,
-    /// Nothing was done; asking again may help.
+    /// Nothing was done; a retry may succeed.
     NotNow,
-    /// Nothing was done, because the unit attention had to be told first.
+    /// Nothing was done: the unit attention had priority.
     Attention(u8, u8),
-    /// The blocks differ from what came.
+    /// The stored blocks differ from the data.
     Miscompare,
     /// Nothing was done: the command is not possible.
     Refused(u8, u8),
-    /// There is no space for it in the pool: perhaps some blocks of it were written.
+    /// No space in the pool; some blocks may have been written.
     NoSpace,
-    /// A medium or the device failed: perhaps something was done.
+    /// Medium or hardware error; something may have been done.
     Failed(u8, u8, u8),
-    /// Task management ended it: perhaps something was done.
+    /// Aborted by task management; something may have been done.
     Aborted,
 }
 
-/// What the completion says.
+/// Returns the outcome of a completion.
 pub(crate) fn verdict(completion: &Completion) -> Verdict {
     if completion.response != ServiceResponse::Completed {
         return Verdict::Failed(0xF, 0, 0);
@@ -50,7 +50,7 @@ pub(crate) fn verdict(completion: &Completion) -> Verdict {
 fn sense_verdict(sense: &[u8]) -> Verdict {
     let (key, code, qualifier) = Sensed::parse(sense).map_or((0, 0, 0), |sensed| sensed.triple());
     match key {
-        // BECOMING READY: the disks went away while the command ran, so perhaps something was done.
+        // BECOMING READY: the disks disappeared while the command ran, so something may have been done.
         0x2 if (code, qualifier) == (0x04, 0x01) => Verdict::Failed(key, code, qualifier),
         0x2 => Verdict::NotNow,
         0x7 if (code, qualifier) == (0x27, 0x07) => Verdict::NoSpace,
@@ -61,7 +61,7 @@ fn sense_verdict(sense: &[u8]) -> Verdict {
     }
 }
 
-/// A command without data.
+/// Builds TEST UNIT READY.
 pub(crate) fn test_unit_ready(lun: Lun) -> Command {
     command(lun, &[0; 6], None, DataIn::None)
 }
@@ -71,6 +71,7 @@ pub(crate) fn read(lun: Lun, range: &Range<u64>, block_bytes: usize) -> Command 
     let bytes = (range.end - range.start) as usize * block_bytes;
     let into = DataIn::Into(Buf::recycled(bytes));
     match short_form(range, 0x28) {
+        // The parity of the address selects the CDB length, so that both forms are exercised.
         Some(cdb) if range.start.is_multiple_of(2) => command(lun, &cdb, None, into),
         _ => command(lun, &long_form(range, 0x88, 0), None, into),
     }
@@ -85,13 +86,14 @@ pub(crate) fn write(lun: Lun, range: &Range<u64>, data: Rope, verify: bool) -> C
     }
 }
 
-/// Fills the blocks of `range` with the one block `data`; without, with zeros.
+/// Fills the blocks of `range` with the block `data`, or with zeros when it is `None`.
 pub(crate) fn write_same(lun: Lun, range: &Range<u64>, data: Option<Rope>, unmap: bool) -> Command {
+    // Bit NDOB: the command has no data (SBC-4 WRITE SAME (16)).
     let flags = u8::from(data.is_none()) | if unmap { 0x08 } else { 0 };
     command(lun, &long_form(range, 0x93, flags), data, DataIn::None)
 }
 
-/// Writes the second half of `data` where the blocks of `range` hold the first.
+/// Writes the second half of `data` if the blocks of `range` hold the first half.
 pub(crate) fn compare_and_write(lun: Lun, range: &Range<u64>, data: Rope) -> Command {
     let mut cdb = [0; 16];
     cdb[0] = 0x89;
@@ -100,7 +102,7 @@ pub(crate) fn compare_and_write(lun: Lun, range: &Range<u64>, data: Rope) -> Com
     command(lun, &cdb, Some(data), DataIn::None)
 }
 
-/// Forgets the blocks of `extents`.
+/// Unmaps the blocks of `extents`.
 pub(crate) fn unmap(lun: Lun, extents: &[Range<u64>]) -> Command {
     let mut list = vec![0; 8 + 16 * extents.len()];
     let length = u16::try_from(list.len()).expect("a list is short");
@@ -116,21 +118,21 @@ pub(crate) fn unmap(lun: Lun, extents: &[Range<u64>]) -> Command {
     command(lun, &cdb, Some(Buf::copy_of(&list).into()), DataIn::None)
 }
 
-/// Makes everything durable.
+/// Makes all acknowledged writes durable.
 pub(crate) fn synchronize_cache(lun: Lun) -> Command {
     let mut cdb = [0; 10];
     cdb[0] = 0x35;
     command(lun, &cdb, None, DataIn::None)
 }
 
-/// The data of READ CAPACITY (16): how many blocks there are, and of how many bytes.
+/// Builds READ CAPACITY (16).
 pub(crate) fn read_capacity(lun: Lun) -> Command {
     let mut cdb = [0; 16];
     (cdb[0], cdb[1], cdb[13]) = (0x9E, 0x10, 32);
     command(lun, &cdb, None, DataIn::Into(Buf::recycled(32)))
 }
 
-/// What READ CAPACITY (16) says.
+/// Returns the number of blocks and the block length from the data of READ CAPACITY (16).
 pub(crate) fn capacity_in(data: &[u8]) -> Option<(u64, u32)> {
     let last = u64::from_be_bytes(data.get(..8)?.try_into().ok()?);
     Some((last.checked_add(1)?, u32::from_be_bytes(data.get(8..12)?.try_into().ok()?)))
@@ -140,7 +142,7 @@ fn command(lun: Lun, cdb: &[u8], data_out: Option<Rope>, data_in: DataIn) -> Com
     Command { lun, cdb: SmallVec::from_slice(cdb), attribute: TaskAttribute::Simple, data_out, data_in }
 }
 
-/// The 10-byte form, for extents that it can name.
+/// Returns the 10-byte CDB if it can represent the extent.
 fn short_form(range: &Range<u64>, code: u8) -> Option<[u8; 10]> {
     let (start, blocks) = (u32::try_from(range.start).ok()?, u16::try_from(range.end - range.start).ok()?);
     let mut cdb = [0; 10];

@@ -1,4 +1,4 @@
-//! One session of the shared initiator over a simulated TCP connection, as the judges of a run see it.
+//! Session of the project's initiator over a simulated TCP connection, as a run uses it.
 
 use initiator::{LoginError, SessionError, login};
 use iscsi::initiator::{Command, Completion, Config};
@@ -9,30 +9,30 @@ use sim::Sim;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// A session that is logged in. Cheap to clone.
+/// Session in full feature phase. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Session(initiator::Session<Sim>);
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// The command has ended.
+    /// The command ended.
     Completed(Completion),
-    /// The task management function has.
+    /// The task management function ended.
     Managed(TaskFunctionOutcome),
-    /// The ping came back, with this.
+    /// The ping was answered, with this data.
     Pong(Vec<u8>),
-    /// A task management function has ended the command.
+    /// Task management aborted the command.
     Aborted,
-    /// The session ended first, or the target has rejected it ([`Session::wrong`]).
+    /// The session ended first, or the target rejected the request ([`Session::wrong`]).
     Lost,
 }
 
-/// Why there is no session.
+/// Reason for which there is no session.
 pub(crate) enum NoSession {
-    /// The network, or nobody there.
+    /// The network failed or nothing listens.
     Unreachable,
-    /// What the target did wrong, in words: it does not want us, or broke the protocol.
+    /// Violation by the target, in words: it refuses the login or breaks the protocol.
     Wrong(String),
 }
 
@@ -48,17 +48,17 @@ impl Session {
         }
     }
 
-    /// The target's handle of the session.
+    /// Returns the target's handle of the session.
     pub(crate) fn tsih(&self) -> u16 {
         self.0.negotiated().identity.tsih.0
     }
 
-    /// Sends `command` and waits for its end. Gives the task's name at once to `named`.
+    /// Sends `command` and waits for its end; passes the task identifier to `named` immediately.
     pub(crate) async fn command(&self, command: Command, named: impl FnOnce(TaskId)) -> Answer {
         answer(self.0.execute_named(command, named).await.map(Answer::Completed))
     }
 
-    /// Asks for a task management function and waits for its end.
+    /// Sends a task management function and waits for its end.
     pub(crate) async fn manage(&self, function: TaskFunction, lun: Lun, referenced: Option<TaskId>) -> Answer {
         answer(self.0.manage_task(function, lun, referenced).await.map(Answer::Managed))
     }
@@ -68,22 +68,22 @@ impl Session {
         answer(self.0.echo(data).await.map(Answer::Pong))
     }
 
-    /// Logs out, and waits until the connection is over.
+    /// Logs out and waits until the connection is closed.
     pub(crate) async fn logout(&self) {
         self.0.log_out().await;
     }
 
-    /// Lets go of the connection without a word.
+    /// Drops the connection without a logout.
     pub(crate) fn drop_connection(&self) {
         self.0.drop_connection();
     }
 
-    /// Why the session is over, if it is.
+    /// Returns the reason for which the session ended, if it did.
     pub(crate) fn ended(&self) -> Option<CloseReason> {
         self.0.ended()
     }
 
-    /// What the target did wrong, if it did.
+    /// Returns the protocol violation of the target, if any.
     pub(crate) fn wrong(&self) -> Option<String> {
         let rejected = self.0.rejected().map(|reason| format!("the target rejected a PDU: {reason:?}"));
         rejected.or_else(|| match self.ended() {

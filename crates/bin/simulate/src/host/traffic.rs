@@ -1,5 +1,5 @@
-//! What a host does with its sessions: it logs in, keeps several commands under way, and when the session
-//! breaks it logs in again. Only then it knows that the commands which nobody answered are over.
+//! Workload of a host: it logs in, keeps several commands outstanding, and logs in again when the session breaks. Only
+//! the next login tells it that the unanswered commands have ended.
 
 use super::command::{self, Verdict};
 use super::session::{Answer, NoSession, Session};
@@ -19,86 +19,86 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long an answer may take on a session that lives. Stalls and slow disks are shorter.
+/// Timeout of a request on a live session; stalls and slow disks are shorter.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// When a host loses its patience with a command, which another host may have cleared away.
+/// Time after which a host assumes that another host aborted its command.
 pub(super) const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A volume as a host sees it, and its judge.
+/// Volume as a host accesses it, with its oracle.
 #[derive(Clone)]
 pub(crate) struct Unit {
     pub lun: Lun,
     pub block_bytes: usize,
-    /// True when UNMAP is offered.
+    /// UNMAP is supported.
     pub thin: bool,
-    /// True when its pool may be full, and refuse what needs space.
+    /// True when its pool may be full and refuse requests that need space.
     pub scarce: bool,
     pub oracle: Rc<RefCell<Oracle>>,
-    /// The blocks that commands go to; few, so that commands meet.
+    /// Ranges that commands use; few, so that commands overlap.
     pub hot: Rc<Vec<Range<u64>>>,
-    /// How often somebody has aborted commands of others.
+    /// Number of task management functions that aborted commands of other hosts.
     pub clearings: Rc<Cell<u64>>,
 }
 
-/// What a host does.
+/// Behavior of a host.
 #[derive(Clone)]
 pub(crate) struct Habits {
-    /// Commands under way at once.
+    /// Outstanding commands.
     pub depth: usize,
-    /// The most blocks of a usual command.
+    /// Upper bound of blocks in a usual command.
     pub blocks: u64,
-    /// The most bytes of a rare large one.
+    /// Upper bound of bytes in a rare large command.
     pub large_bytes: u64,
-    /// True when it also aborts and resets.
+    /// True when the host also sends task management functions.
     pub manages: bool,
-    /// True when it drops connections by itself now and then.
+    /// True when the host sometimes drops its connection.
     pub fickle: bool,
-    /// True when media may fail, so that errors are no wonder.
+    /// True when media may fail, so that errors are expected.
     pub media_fail: bool,
-    /// How long a command may take, where that is judged.
+    /// Upper bound of the response time, where it is checked.
     pub answers_within: Option<Duration>,
 }
 
-/// What hosts were told of space.
+/// Reports on space that hosts received.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// How often that a threshold is crossed.
+    /// Number of threshold warnings.
     pub warned: Cell<u64>,
-    /// How often that there is none for a write.
+    /// Number of writes refused for lack of space.
     pub refused: Cell<u64>,
 }
 
-/// What all hosts of a run share.
+/// State shared by all hosts of a run.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub world: Sim,
     pub portals: Rc<Vec<SocketAddr>>,
     pub chance: Chance,
     pub judge: Judge,
-    /// Commands that are left to do, over all hosts.
+    /// Commands left to send, over all hosts.
     pub left: Rc<Cell<u64>>,
-    /// Commands that were answered with GOOD.
+    /// Commands that ended GOOD.
     pub done: Rc<Cell<u64>>,
     pub told: Rc<Told>,
-    /// How often the data plane has died or was started: it owes nothing of what it was asked before.
+    /// Number of stops and starts of the data plane; a command sent before the last one may remain unanswered.
     pub lives: Rc<Cell<u64>>,
-    /// True from its death until it is started.
+    /// True while the data plane is down.
     pub is_dead: Rc<Cell<bool>>,
-    /// Old sessions of which nobody has said yet that they are gone.
+    /// Replaced sessions that the target has not reported as ended.
     pub lingering: Rc<Cell<u64>>,
 }
 
-/// Says when the target has forgotten the session of this handle.
+/// Waits until the target has removed the session with this TSIH.
 pub(crate) type Gone = Rc<dyn Fn(u16) -> LocalBoxFuture<'static, ()>>;
 
-/// One host with one session at a time.
+/// Host with one session at a time.
 pub(crate) struct Host {
     pub shared: Shared,
     pub config: Config,
     pub units: Vec<Unit>,
     pub habits: Habits,
-    /// Asked when a session of another name follows an old one, which then does not end by that.
+    /// Called when a session with another ISID follows, which does not end the old session.
     pub gone: Gone,
 }
 
@@ -115,12 +115,12 @@ impl Shared {
 }
 
 impl Host {
-    /// Sends commands until none are left to send; then everything that was submitted is over.
+    /// Sends commands until none are left; returns when every submitted command has ended.
     pub(crate) async fn run(mut self) {
         let mut orphans: Vec<Orphan> = Vec::new();
         loop {
             let Some(session) = self.log_in().await else { return };
-            // Commands of this session are answered only when those of the one before are over.
+            // Session reinstatement: the target ended the commands of the old session before it completed this login.
             settle(std::mem::take(&mut orphans));
             let left = RefCell::default();
             self.use_session(&session, &left).await;
@@ -131,13 +131,14 @@ impl Host {
             if self.shared.is_over() && orphans.is_empty() {
                 return;
             }
+            // A new ISID leaves the old session alive at the target, which covers sessions that time out.
             if self.shared.chance.percent(20) {
                 self.change_name(session.tsih(), std::mem::take(&mut orphans));
             }
         }
     }
 
-    /// A session whose units answer; nothing once the run has failed.
+    /// Logs in a session whose units are ready; `None` once the run has failed.
     pub(crate) async fn log_in(&self) -> Option<Session> {
         let Shared { world, chance, judge, portals, .. } = &self.shared;
         while !judge.has_failed() {
@@ -157,13 +158,13 @@ impl Host {
         None
     }
 
-    /// A session whose units may not answer; nothing where the target cannot be reached.
+    /// Logs in a session whose units may not be ready; `None` when the target is not reachable.
     pub(crate) async fn log_in_to_whatever_serves(&self) -> Option<Session> {
         let Shared { world, chance, portals, .. } = &self.shared;
         Session::login(world, chance.pick(portals), Rc::new(self.config.clone())).await.ok()
     }
 
-    /// True when every unit takes commands from now on.
+    /// Waits until every unit accepts commands; false when the session is lost.
     async fn is_ready(&self, session: &Session) -> bool {
         for unit in &self.units {
             loop {
@@ -173,7 +174,7 @@ impl Host {
                 let answer = match answered {
                     Either::Left((answer, _)) => Some(answer),
                     Either::Right(_) if clearings == unit.clearings.get() => self.within_reason(answer).await,
-                    // Another host has cleared it away, and the next session asks again.
+                    // Another host aborted the command without an answer; the next session tries again.
                     Either::Right(_) => {
                         session.drop_connection();
                         return false;
@@ -183,7 +184,7 @@ impl Host {
                 match command::verdict(&done) {
                     Verdict::Good => break,
                     Verdict::NotNow => self.shared.world.sleep(Duration::from_millis(10)).await,
-                    // A host that resets the unit ends the commands of all others, with TASK ABORTED (SAM-5 §5.6).
+                    // A reset by another host ends all commands of the unit, here with TASK ABORTED (SAM-5 §5.6).
                     Verdict::Attention(..) | Verdict::Aborted => {}
                     verdict => {
                         self.shared.judge.fail(format!("TEST UNIT READY was answered with {verdict:?}"));
@@ -215,8 +216,8 @@ impl Host {
         }
     }
 
-    /// The next session has another name, so it does not end this one, whose commands are over when the
-    /// target says so.
+    /// Changes the ISID. The next session does not end this one, whose commands end when the target reports its
+    /// removal.
     fn change_name(&mut self, tsih: u16, orphans: Vec<Orphan>) {
         let Isid(mut isid) = self.config.login.isid;
         isid[5] = isid[5].wrapping_add(1);
@@ -230,7 +231,7 @@ impl Host {
         });
     }
 
-    /// What `answer` comes to; nothing where a host loses its patience, for another may have cleared the command away.
+    /// Waits for `answer`; `None` after [`PATIENCE`], because another host may have aborted the command.
     pub(crate) async fn within_patience(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
         match select(pin!(answer), self.shared.world.sleep(PATIENCE)).await {
             Either::Left((answer, _)) => Some(answer),
@@ -238,7 +239,7 @@ impl Host {
         }
     }
 
-    /// What `answer` comes to; that nothing comes of it for ever is wrong.
+    /// Waits for `answer`; a timeout fails the run.
     pub(crate) async fn within_reason(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
         let limit = self.shared.world.sleep(ANSWER_TIME_MAX);
         match select(pin!(answer), limit).await {
@@ -251,7 +252,7 @@ impl Host {
     }
 }
 
-/// Commands that were not answered are over.
+/// Records that unanswered writes have ended; each took effect or not.
 fn settle(orphans: Vec<Orphan>) {
     for (oracle, op) in orphans {
         oracle.borrow_mut().end_write(op, Ending::Maybe);

@@ -1,4 +1,4 @@
-//! Random commands, one after the other, each judged by the oracle of its volume.
+//! Random commands, sent one after the other, each judged by the oracle of its volume.
 
 use super::command::{self, Verdict};
 use super::session::{Answer, Session};
@@ -19,28 +19,28 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A write that nobody has answered yet.
+/// Write without an answer.
 pub(super) type Orphan = (Rc<RefCell<Oracle>>, OpId);
 
-/// Sends the commands of one session.
+/// Sender of the commands of one session.
 pub(super) struct Worker<'a> {
     pub host: &'a Host,
     pub session: &'a Session,
-    /// Commands under way, for who wants to abort one.
+    /// Outstanding commands, as candidates for ABORT TASK.
     pub running: &'a RefCell<Vec<(Lun, TaskId)>>,
     pub orphans: &'a RefCell<Vec<Orphan>>,
-    /// Of the data plane when the session began, which owes its commands nothing in another life.
+    /// Life of the data plane in which the session began; commands of an earlier life may remain unanswered.
     pub lives: u64,
 }
 
-/// How a command ended, with what it read.
+/// Outcome of a command, with the data it read.
 struct Ended {
     verdict: Verdict,
     data: Option<Buf>,
 }
 
 impl Worker<'_> {
-    /// Sends commands until the session ends or there is nothing left to do.
+    /// Sends commands until the session ends or no commands are left.
     pub(super) async fn work(&self) {
         while self.session.ended().is_none() && self.host.shared.take_turn() {
             let unit = &self.host.units[self.chance().index(self.host.units.len())];
@@ -106,13 +106,13 @@ impl Worker<'_> {
         let mut extents: Vec<Range<u64>> = Vec::new();
         for _ in 0..self.chance().count(1..=3) {
             let range = self.range(unit);
-            // One write has one value for each block.
+            // Overlapping extents are skipped: the oracle records one value per block and write.
             if extents.iter().all(|other| other.end <= range.start || range.end <= other.start) {
                 extents.push(range);
             }
         }
         let op = unit.oracle.borrow_mut().begin_write(&extents, Value::ZERO);
-        // UNMAP asks and does not demand: what would take space, where there is none, stays as it is.
+        // UNMAP is advisory: an unmap that would itself need space in a full pool may leave the block as it is.
         let good = if unit.scarce || self.host.habits.media_fail { Ending::Maybe } else { Ending::Good };
         self.finish(unit, op, command::unmap(unit.lun, &extents), good).await;
     }
@@ -121,12 +121,13 @@ impl Worker<'_> {
         let range = self.range(unit);
         let range = range.start..range.end.min(range.start + 2);
         let guess = unit.oracle.borrow().guess(range.start);
-        // One that surely misses is asked for, too.
+        // A comparison that certainly fails is sent as well.
         let compared = if guess.is_mixture() || self.chance().percent(10) { Value::ZERO } else { guess };
         let value = unit.oracle.borrow_mut().fresh();
         let mut data = filled(compared, &range, unit.block_bytes);
         data.append(filled(value, &range, unit.block_bytes));
         let op = unit.oracle.borrow_mut().begin_write(std::slice::from_ref(&range), value);
+        // Recorded before it is sent: if the session ends first, the write may still take effect.
         self.orphans.borrow_mut().push((unit.oracle.clone(), op));
         let ended = self.send(unit, command::compare_and_write(unit.lun, &range, data.into_view().into())).await;
         let mut oracle = unit.oracle.borrow_mut();
@@ -148,7 +149,7 @@ impl Worker<'_> {
         self.finish(unit, op, command, Ending::Good).await;
     }
 
-    /// `good` is what it means that the command was answered with GOOD.
+    /// Sends a write and records its end; `good` is the effect of the status GOOD.
     async fn finish(&self, unit: &Unit, op: OpId, command: Command, good: Ending) {
         self.orphans.borrow_mut().push((unit.oracle.clone(), op));
         let Some(Ended { verdict, .. }) = self.send(unit, command).await else { return };
@@ -177,7 +178,8 @@ impl Worker<'_> {
     async fn ping(&self) {
         let data: Vec<u8> = (0..self.chance().within(1..=600)).map(|n| n as u8).collect();
         match self.host.within_reason(self.session.ping(&data)).await {
-            // The target may cut it to what we take at once, which is never less than 512 bytes.
+            // The target may truncate the data to the initiator's MaxRecvDataSegmentLength, which is at least 512
+            // bytes.
             Some(Answer::Pong(back)) if !data.starts_with(&back) || back.len() < data.len().min(512) => {
                 self.fail("a ping came back with other data".to_owned());
             }
@@ -198,9 +200,10 @@ impl Worker<'_> {
             _ => (TaskFunction::TargetWarmReset, Lun(0), None),
         };
         let clears = referenced.is_none() && function != TaskFunction::AbortTaskSet;
+        // Counted before the function is sent, because commands may be aborted from then on.
         self.count_clearing(clears);
         let answer = self.host.within_reason(self.session.manage(function, lun, referenced)).await;
-        // Commands of other hosts that were sent meanwhile may have come before it.
+        // Counted again: commands of other hosts that were sent meanwhile may have arrived before the function.
         self.count_clearing(clears);
         match answer {
             None | Some(Answer::Lost | Answer::Managed(TaskFunctionOutcome::Complete)) => {}
@@ -209,7 +212,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Commands of any host may be gone without an answer, if the function clears them away.
+    /// Records that commands of any host may be gone without an answer, if the function aborts them.
     fn count_clearing(&self, clears: bool) {
         for unit in self.host.units.iter().filter(|_| clears) {
             unit.clearings.set(unit.clearings.get() + 1);
@@ -221,7 +224,7 @@ impl Worker<'_> {
         self.host.shared.world.sleep(pause).await;
     }
 
-    /// How the command ended; nothing when the session did first.
+    /// Sends a command and returns its outcome; `None` when the session ended first.
     async fn send(&self, unit: &Unit, mut command: Command) -> Option<Ended> {
         command.attribute = match self.chance().below(20) {
             0 => TaskAttribute::Ordered,
@@ -250,7 +253,7 @@ impl Worker<'_> {
             Either::Left((answer, _)) => Some(answer),
             Either::Right(_) => match self.abort(unit, task.get()).await {
                 Aborted::Ended => self.host.within_reason(answer).await,
-                // Its answer may have come just before.
+                // The answer may have arrived just before.
                 Aborted::Gone => answer.now_or_never().or_else(|| {
                     if clearings == unit.clearings.get() {
                         self.fail("a command that nobody aborted is gone without an answer".to_owned());
@@ -262,7 +265,7 @@ impl Worker<'_> {
         self.take(unit, task.get(), answer)
     }
 
-    /// How a command ended that was answered so.
+    /// Converts an answer into the outcome of the command.
     fn take(&self, unit: &Unit, task: Option<TaskId>, answer: Option<Answer>) -> Option<Ended> {
         self.running.borrow_mut().retain(|(_, other)| Some(*other) != task);
         match answer? {
@@ -280,7 +283,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Aborts a command that takes too long: another host may have cleared it away, which nobody tells.
+    /// Aborts a command without an answer; another host may have aborted it, which is not reported.
     async fn abort(&self, unit: &Unit, task: Option<TaskId>) -> Aborted {
         let aborted = self.session.manage(TaskFunction::AbortTask, unit.lun, task);
         match self.host.within_reason(aborted).await {
@@ -289,7 +292,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Errors that nothing explains are wrong.
+    /// Fails the run on an error that no injected fault explains.
     fn judge_verdict(&self, unit: &Unit, verdict: Verdict) {
         let shared = &self.host.shared;
         match verdict {
@@ -306,7 +309,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Blocks among the hot ones; now and then many.
+    /// Draws a range within the hot ranges; sometimes a long one.
     fn range(&self, unit: &Unit) -> Range<u64> {
         let hot = &unit.hot[self.chance().index(unit.hot.len())];
         let start = self.chance().within(hot.start..=hot.end - 1);
@@ -316,26 +319,26 @@ impl Worker<'_> {
     }
 }
 
-/// What came of aborting a command that took too long.
+/// Outcome of ABORT TASK on a command without an answer.
 enum Aborted {
-    /// The target does not know it.
+    /// The target does not know the task.
     Gone,
-    /// It has ended, by this or by itself.
+    /// The task ended, by the abort or by itself.
     Ended,
 }
 
-/// What the answer means for what was written.
+/// Returns the effect on the write that an answer implies.
 fn ending_of(verdict: Verdict) -> Ending {
     match verdict {
         Verdict::Good => Ending::Good,
-        // A unit that lost its disks while it wrote takes no write any more, and some of this one may be done.
+        // WRITE PROTECTED: a unit that lost its disks during the write refuses writes, and this one may be partly done.
         Verdict::Aborted | Verdict::NoSpace | Verdict::Refused(0x27, _) => Ending::Maybe,
         Verdict::NotNow | Verdict::Attention(..) | Verdict::Refused(..) | Verdict::Miscompare => Ending::Never,
         Verdict::Failed(..) => Ending::Partly,
     }
 }
 
-/// The blocks of `range`, all from the write of `value`.
+/// Fills a buffer for `range` with the pattern of `value`.
 fn filled(value: Value, range: &Range<u64>, block_bytes: usize) -> Rope {
     let mut data = Buf::recycled((range.end - range.start) as usize * block_bytes);
     for (lba, block) in range.clone().zip(data.chunks_exact_mut(block_bytes)) {

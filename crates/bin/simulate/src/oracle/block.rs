@@ -1,44 +1,44 @@
-//! One block as a register: which values it may hold, now and after a power cut.
+//! Block as a register: its possible values now and after a power failure.
 
 use super::instant::Span;
 use super::{Ending, Moment};
 use crate::pattern::{Content, Value};
 
-/// One block.
+/// Possible values of one block.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     entries: Vec<Entry>,
-    /// What else its atoms may be until somebody has looked.
+    /// Possible state of its atoms until a read decides it.
     torn: Torn,
-    /// Values that a COMPARE AND WRITE has replaced: each can be replaced once.
+    /// Values that a COMPARE AND WRITE replaced; each value can be replaced only once.
     consumed: Vec<Value>,
 }
 
-/// What a power cut may leave of a block that was being written.
+/// State of a block that was being written when the power failed, in increasing order of disorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Torn {
-    /// One of its values, whole.
+    /// One of its values, complete.
     Whole,
-    /// Of each atom, one of its values.
+    /// Each atom holds one of the values.
     Mixed,
-    /// As `Mixed`, or anything at all.
+    /// As `Mixed`, or arbitrary bytes.
     Garbage,
 }
 
-/// A value that the block may hold.
+/// Value that the block may hold.
 #[derive(Clone, Debug)]
 struct Entry {
     value: Value,
-    /// Of a mixture what each atom is of.
+    /// Values of the single atoms of a mixture; empty otherwise.
     atoms: Vec<Option<Value>>,
     begun: Moment,
-    /// None while its write is under way.
+    /// End of the write; `None` while it is outstanding.
     ended: Option<Moment>,
-    /// From when on it cannot be read any more: something else took its place.
+    /// Time from which the value cannot be read, because another one replaced it.
     outdone: Option<Moment>,
-    /// True when a power cut does not bring back what was before it.
+    /// True when a power failure does not restore an earlier value.
     stable: bool,
-    /// True when a power cut does not bring it back.
+    /// True when a power failure does not restore this value.
     gone: bool,
 }
 
@@ -50,12 +50,12 @@ impl Default for Block {
 }
 
 impl Entry {
-    /// A write that begins.
+    /// Creates the entry of a write that begins.
     fn new(value: Value, begun: Moment) -> Self {
         Self { value, atoms: Vec::new(), begun, ended: None, outdone: None, stable: false, gone: false }
     }
 
-    /// What the atom at `at` is of, where this is what the block holds.
+    /// Returns the value of the atom at `at`, if the block holds this entry.
     fn atom(&self, at: usize) -> Option<Value> {
         self.atoms.get(at).copied().unwrap_or(Some(self.value))
     }
@@ -64,7 +64,7 @@ impl Entry {
         self.outdone.is_none_or(|at| at > begun)
     }
 
-    /// True for a value that a snapshot may show which was asked for at `begun`.
+    /// True for a value that a snapshot requested at `begun` may contain.
     fn may_be_of(&self, begun: Moment, is_cut: bool) -> bool {
         self.is_readable_since(begun) || (is_cut && !self.gone)
     }
@@ -96,7 +96,7 @@ impl Block {
             Ending::Good => {
                 self.entries[at].ended = Some(now);
                 self.entries[at].stable = true;
-                // Whatever was over before this one began lies below it.
+                // A write that had ended before this one began is older, so it can no longer be read or restored.
                 for other in self.entries.iter_mut().filter(|other| other.is_over_before(begun)) {
                     other.outdone.get_or_insert(now);
                     other.gone = true;
@@ -106,7 +106,8 @@ impl Block {
         }
     }
 
-    /// Somebody has read `content` between `begun` and `now`.
+    /// Judges a read of `content` that ran from `begun` to `now`.
+    // Without a concurrent write, the read decides which of the possible values the block holds.
     pub(super) fn observe(&mut self, content: &Content, begun: Moment, now: Moment) -> Result<(), String> {
         let quiet = self.entries.iter().all(|entry| entry.is_over_before(begun));
         let value = match content {
@@ -129,8 +130,9 @@ impl Block {
         Ok(())
     }
 
-    /// Nothing but `value` can be read any more, for nothing that could change it is under way.
+    /// Fixes the value of the block, because no write that could change it is outstanding.
     fn settle(&mut self, value: Value, now: Moment) {
+        // Before every entry is stable, a crash may still restore another value, so only reads are decided.
         let decided = self.entries.iter().all(|entry| entry.stable || entry.gone);
         for other in self.entries.iter_mut().filter(|other| other.value != value) {
             other.outdone.get_or_insert(now);
@@ -147,7 +149,7 @@ impl Block {
         }
     }
 
-    /// A COMPARE AND WRITE that began at `begun` has found `compared`, and replaced it.
+    /// Judges a COMPARE AND WRITE that began at `begun` and found and replaced `compared`.
     pub(super) fn consume(&mut self, compared: Value, begun: Moment, _now: Moment) -> Result<(), String> {
         if !self.is_readable(compared, begun) {
             return Err(self.complain("cannot hold it", compared));
@@ -162,7 +164,7 @@ impl Block {
         Ok(())
     }
 
-    /// True when the block held `value` all the time since `begun`, but for the write of `own`.
+    /// True when the block certainly held `value` since `begun`, apart from the write of `own` itself.
     pub(super) fn is_surely(&self, value: Value, own: Value, begun: Moment) -> bool {
         self.torn == Torn::Whole
             && self.entries.iter().all(|entry| {
@@ -182,8 +184,8 @@ impl Block {
         }
     }
 
-    /// What a snapshot shows of the block that was asked for at `begun`: any of its values since then; where the power
-    /// has cut it off, also what the power may bring back.
+    /// Returns the block in a snapshot requested at `begun`: any of its values since then; after a power failure also
+    /// the values that the failure may restore.
     pub(super) fn frozen(&self, begun: Moment, is_cut: bool) -> Self {
         let shown = |entry: &Entry| Entry {
             ended: entry.ended.or((!is_cut).then_some(0)),
@@ -196,20 +198,20 @@ impl Block {
         Self { entries, torn: self.torn, consumed: Vec::new() }
     }
 
-    /// The values that a snapshot may show, and when the block may have had each.
+    /// Returns the values that a snapshot may contain, with the time span of each.
     pub(super) fn spans(&self, begun: Moment, is_cut: bool) -> Vec<Span> {
         let shown = self.entries.iter().filter(|entry| entry.may_be_of(begun, is_cut));
         shown.map(|entry| Span { value: entry.value, first: entry.begun, last: entry.outdone }).collect()
     }
 
-    /// The block may hold what the other does, too.
+    /// Adds the possible values of the other block.
     pub(super) fn join(&mut self, other: &Self) {
         self.entries.extend(other.entries.iter().cloned());
         self.torn = self.torn.max(other.torn);
         self.consumed.clear();
     }
 
-    /// The power has cut off what made it.
+    /// Records that a power failure interrupted the creation of this block.
     pub(super) fn tear(&mut self, torn: Torn) {
         if self.entries.iter().any(|entry| !entry.stable) {
             self.torn = self.torn.max(torn);
@@ -224,7 +226,7 @@ impl Block {
         current.max_by_key(|entry| entry.ended).map_or(Value::ZERO, |entry| entry.value)
     }
 
-    /// Drops what no operation that has begun at `oldest` or later can meet.
+    /// Removes entries that no operation which began at `oldest` or later can observe.
     pub(super) fn forget_before(&mut self, oldest: Moment) {
         self.entries.retain(|entry| !entry.gone || entry.outdone.is_none_or(|at| at >= oldest));
     }

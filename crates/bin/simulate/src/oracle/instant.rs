@@ -1,23 +1,23 @@
-//! What a snapshot may show: of each block a value that it held at one instant, the same for all blocks.
+//! Allowed content of a snapshot: the values that the blocks held at one point in time, common to all blocks.
 
 use super::block::{Block, Torn};
 use super::{Moment, OpId, Oracle};
 use crate::pattern::Value;
 use std::collections::BTreeMap;
 
-/// Values of one instant between the question for it and its answer.
+/// Values of one point in time between a request and its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Instant {
     blocks: u64,
     known: BTreeMap<u64, Block>,
-    /// For each block the values that it may have had, and the instants at which it may have.
+    /// Possible values of each block, with the time span of each.
     spans: BTreeMap<u64, Vec<Span>>,
-    /// When it was answered.
+    /// Time of the answer.
     end: Moment,
     next_value: u64,
 }
 
-/// A value of a block, and the first and the last moment at which it may have been there.
+/// Value of a block, with the first and the last time at which it may have been stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub value: Value,
@@ -26,7 +26,8 @@ pub(super) struct Span {
 }
 
 impl Oracle {
-    /// What a snapshot shows that was asked for as `op`, and is answered now, or cut off.
+    /// Returns the allowed content of a snapshot that was requested as `op` and is answered now, or interrupted by a
+    /// crash.
     pub(crate) fn instant(&mut self, op: OpId, is_cut: bool) -> Instant {
         let end = self.tick();
         let begun = self.open.remove(&op).map_or(end, |op| op.begun);
@@ -35,18 +36,18 @@ impl Oracle {
         Instant { blocks: self.blocks, known, spans, end, next_value: self.next_value }
     }
 
-    /// A volume that shows what `instant` does.
+    /// Creates the oracle of a volume with the content of `instant`.
     ///
-    /// *Shape*: `number` is that of no other volume of the run.
+    /// *Shape*: no other volume of the run has the number `number`.
     pub(crate) fn of_instant(&self, name: &str, number: u16, instant: &Instant) -> Self {
         let mut clone = Self::new(name, self.block_bytes, instant.blocks, &self.clock);
         clone.known = instant.known.clone();
-        // Its writes are no others'.
+        // Values of the clone's writes must differ from those of every other volume.
         clone.next_value = instant.next_value.max((u64::from(number) + 1) << 40);
         clone
     }
 
-    /// The volume shows what `instant` does, or perhaps so, where the power went over it.
+    /// Rolls the volume back to `instant`; with `perhaps`, after a power failure, either content is possible.
     pub(crate) fn roll_back(&mut self, instant: &Instant, perhaps: bool) {
         self.blocks = instant.blocks;
         let unwritten = Block::default();
@@ -61,20 +62,21 @@ impl Oracle {
 }
 
 impl Instant {
-    /// The power went before the answer: what was under way may be torn.
+    /// Records a power failure before the answer: values of outstanding writes may be torn.
     pub(crate) fn crash(&mut self, torn: Torn) {
         self.known.values_mut().for_each(|block| block.tear(torn));
     }
 
-    /// A volume that shows it was looked at, whole: every look from now on finds the same.
+    /// Judges a complete read of a volume with this content; every later read must return the same.
     ///
-    /// *Errors*: there was no instant at which all blocks held what was found.
+    /// *Errors*: no point in time exists at which all blocks held the values that were read.
     pub(crate) fn settle(&mut self, seen: &Oracle) -> Result<(), String> {
+        // Intersection of the time spans: from the latest first time to the earliest last time.
         let (mut first, mut last) = ((0, 0), (self.end, 0));
         for (&lba, spans) in &self.spans {
             let value = seen.guess(lba);
             let of_value = || spans.iter().filter(move |span| span.value == value);
-            // A mixture is of no single moment.
+            // A mixture belongs to no single point in time.
             let Some(begin) = of_value().map(|span| span.first).min() else { continue };
             let end = of_value().map(|span| span.last.unwrap_or(Moment::MAX)).max().unwrap_or(Moment::MAX);
             first = first.max((begin, lba));

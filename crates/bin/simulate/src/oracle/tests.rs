@@ -193,7 +193,7 @@ fn oracle_sees_data_of_another_block() {
     assert!(bench.read(&bytes).is_err());
 }
 
-/// A volume of two blocks that were written one after the other, and the first then again.
+/// Creates a volume of two blocks that were written one after the other, and then the first one again.
 fn two_blocks(clock: &Clock) -> (Oracle, [Value; 3]) {
     let mut oracle = Oracle::new("v", BLOCK, 8, clock);
     let mut values = [Value::ZERO; 3];
@@ -205,7 +205,7 @@ fn two_blocks(clock: &Clock) -> (Oracle, [Value; 3]) {
     (oracle, values)
 }
 
-/// A look at both blocks, which finds these values.
+/// Reads both blocks and judges these values.
 fn look(oracle: &mut Oracle, first: Value, second: Value) -> Result<(), String> {
     for (lba, value) in [(3, first), (4, second)] {
         let mut bytes = vec![0; BLOCK];
@@ -229,7 +229,7 @@ fn oracle_of_a_snapshot_takes_values_of_one_instant_and_no_others() {
         values.push(value);
     }
     let instant = oracle.instant(asked, false);
-    // Neither, the first, or both were written at the instant, but never the second alone.
+    // Either none, the first or both had been written at the snapshot, but never only the second.
     for (first, second, is_right) in [
         (Value::ZERO, Value::ZERO, true),
         (values[0], Value::ZERO, true),

@@ -1,4 +1,4 @@
-//! A member disk between the data plane and the simulator, where a bug of the data plane strikes.
+//! Member disk between the data plane and the simulator, at which a disk bug takes effect.
 
 use super::{Plant, Planted};
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
@@ -10,28 +10,28 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// When an operation that was not answered is taken for done, by a bug.
+/// Time after which [`Planted::SilenceHidden`] considers an operation done.
 const SILENCE: Duration = Duration::from_millis(700);
 
 const BLOCK: usize = 4096;
 const MIB_BLOCKS: u64 = (1 << 20) / BLOCK as u64;
-/// Where the catalog slots begin and end, as docs/on-disk.md draws them.
+/// First blocks of the two catalog slots, and the end of the second (docs/on-disk.md).
 const SLOTS: [u64; 3] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS, 10 * MIB_BLOCKS];
 const DATA_START: u64 = 16 * MIB_BLOCKS;
 
-/// A disk that is bent by a bug, or straight.
+/// Disk with a bug, or without.
 pub(crate) struct BentDisk {
     inner: Rc<SimDisk>,
     path: String,
     machine: Sim,
     plant: Rc<Plant>,
-    /// True where the disk was a member before, in this life.
+    /// True when the disk was a member earlier in this life.
     is_back: bool,
     life: u64,
     is_written: Cell<bool>,
 }
 
-/// What lies somewhere on a member.
+/// Area of a member disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Area {
     Labels,
@@ -55,12 +55,12 @@ impl BentDisk {
         }
     }
 
-    /// True when `bug` strikes a write of `data` to the data area.
+    /// True when `bug` affects a write to the data area.
     fn strikes_data(&self, bug: Planted, often: u64, start: Lba) -> bool {
         self.area(start) == Area::Data && self.plant.strikes(bug, often)
     }
 
-    /// What comes of a write that is not done; nothing when it is.
+    /// Suppresses a write if the bug demands it; `None` when the write takes place.
     fn swallow(&self, start: Lba, data: &[u8]) -> Option<Written> {
         let is_replacement = || self.plant.replacements.borrow().contains(&self.path);
         let plant = &self.plant;
@@ -90,7 +90,7 @@ impl BentDisk {
         swallowed.then(Written::attest)
     }
 
-    /// What is written instead, and where.
+    /// Returns the block and the data that are written instead.
     fn bend_write(&self, start: Lba, data: View) -> (Lba, View) {
         let blocks = data.len() / BLOCK;
         match self.plant.bug {
@@ -109,7 +109,7 @@ impl BentDisk {
         }
     }
 
-    /// Keeps what the extent holds, for a bug that returns it later.
+    /// Records the content of the extent for a bug that returns it later.
     async fn remember(&self, start: Lba, blocks: usize) {
         if self.plant.bug != Some(Planted::ReadOld) || self.area(start) != Area::Data {
             return;
@@ -133,7 +133,7 @@ impl BentDisk {
         old
     }
 
-    /// What `work` on this disk comes to; `done` where it takes too long and the bug strikes.
+    /// Awaits `work`; returns `done` when it takes too long and the bug takes effect.
     async fn unless_silent<T: 'static>(
         &self,
         work: impl Future<Output = Result<T, IoError>> + 'static,
@@ -152,7 +152,7 @@ impl BentDisk {
         }
     }
 
-    /// Does the write in a while, and nobody waits for it.
+    /// Executes the write later, without a waiter.
     fn write_later(&self, start: Lba, data: View, after: Duration) {
         let (inner, machine) = (self.inner.clone(), self.machine.clone());
         self.machine.spawn(async move {
@@ -193,6 +193,7 @@ impl BlockDevice for BentDisk {
             return Ok(written);
         }
         let (start, data) = self.bend_write(start, data);
+        // Before the write, while the disk still holds the old content.
         self.remember(start, data.len() / BLOCK).await;
         if self.strikes_data(Planted::WriteNotAwaited, 4, start) {
             self.write_later(start, data, Duration::ZERO);

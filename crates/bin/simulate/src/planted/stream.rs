@@ -1,4 +1,4 @@
-//! A connection of the data plane, cut into PDUs on both ways so that a bug can alter them.
+//! Connection of the data plane, split into PDUs in both directions, so that a bug can alter them.
 
 use super::Plant;
 use super::wire::{Bend, Pdu};
@@ -10,13 +10,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// What waits to be sent, beyond which writing waits too.
+/// Upper bound of bytes that wait to be sent; beyond it a write waits as well.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// A connection that is bent by a bug, or straight.
+/// Connection with a bug, or without.
 pub(crate) struct BentStream {
     inner: SimStream,
-    /// Nothing when no bug shows on the wire.
+    /// State of the bug; `None` when it does not affect the wire.
     ways: Option<RefCell<Ways>>,
 }
 
@@ -24,28 +24,28 @@ struct Ways {
     bend: Bend,
     requests: Way,
     responses: Way,
-    /// The data plane sends nothing more.
+    /// The data plane has closed its side.
     is_closed: bool,
 }
 
-/// One direction.
+/// Direction of the connection.
 #[derive(Default)]
 struct Way {
-    /// What has come, and is no whole PDU yet.
+    /// Received bytes of an incomplete PDU.
     begun: Vec<u8>,
-    /// What goes on.
+    /// Bytes to be passed on.
     ready: Vec<u8>,
 }
 
 impl Way {
-    /// The next PDU that is whole.
+    /// Removes the next complete PDU.
     fn take_pdu(&mut self) -> Option<Pdu> {
         let bytes = Pdu::bytes_of(&self.begun).filter(|&bytes| bytes <= self.begun.len())?;
         let rest = self.begun.split_off(bytes);
         Some(Pdu(std::mem::replace(&mut self.begun, rest)))
     }
 
-    /// Hands out what is ready.
+    /// Copies ready bytes into a buffer.
     fn give(&mut self, into: &mut [u8]) -> usize {
         let len = into.len().min(self.ready.len());
         into[..len].copy_from_slice(&self.ready[..len]);
@@ -71,7 +71,7 @@ impl Ways {
         }
     }
 
-    /// Sends what is ready. Pending when some is left.
+    /// Sends ready bytes; pending when some are left.
     fn send(&mut self, inner: &SimStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.responses.ready.is_empty() {
             match inner.poll_write(cx, &[IoSlice::new(&self.responses.ready)]) {
@@ -98,7 +98,7 @@ impl Stream for BentStream {
     fn poll_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let Some(ways) = &self.ways else { return self.inner.poll_read(cx, into) };
         let ways = &mut *ways.borrow_mut();
-        // Nobody else sends what could not be sent at once; who reads hears of an error by himself.
+        // No other caller sends the remaining bytes; the read itself reports an error of the connection.
         let _ = ways.send(&self.inner, cx);
         while ways.requests.ready.is_empty() {
             let mut chunk = vec![0; 64 << 10];
@@ -145,7 +145,7 @@ impl Stream for BentStream {
     }
 
     fn into_handle(self) -> StreamHandle {
-        // A connection goes to another shard before anything is read from it.
+        // A connection moves to another shard before anything is read from it, so no bytes are lost here.
         self.inner.into_handle()
     }
 }

@@ -1,13 +1,14 @@
-//! Every planted bug is found by the runs of few seeds, and none of these runs fails without it.
+//! Tests that every planted bug is detected by runs of few seeds, and that none of these runs fails without it.
 
 use super::*;
 use crate::{Profile, run};
 use std::sync::Mutex;
 
-/// A bug that one seed in twenty-five finds is missed by so many one time in a million; most are found by the first few.
+/// Seeds per bug. A bug that one seed in twenty-five detects is missed by all of them with a probability of about one
+/// in a million.
 const SEEDS: u64 = 320;
 
-/// Where the search begins: at the first seed that finds a bug which few do, as long as nothing changes what seeds do.
+/// Returns the first seed that is tried: one that detects a rare bug, as long as no change alters the runs.
 fn first_seed(bug: Planted) -> u64 {
     match bug {
         Planted::CatalogInOneSlot => 147,
@@ -30,7 +31,7 @@ fn is_found(bug: Planted) {
     panic!("{SEEDS} seeds from {first} on do not find {bug}");
 }
 
-/// Bugs that are found by the same seed share the run that shows that it would have passed.
+/// Checks that the run passes without the bug; bugs that are detected by the same seed share this run.
 fn passes_without_a_bug(profile: Profile, seed: u64) {
     static PASSED: Mutex<BTreeSet<(String, u64)>> = Mutex::new(BTreeSet::new());
     let key = (profile.to_string(), seed);

@@ -1,4 +1,4 @@
-//! PDUs between the data plane and a host, where a bug of the data plane strikes. Without digests.
+//! PDUs between the data plane and a host, at which a wire bug takes effect. Requires sessions without digests.
 
 use super::{Answered, Plant, Planted};
 use scsi::Sensed;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const BHS_BYTES: usize = 48;
-/// Initiator task tags that hosts do not come to: they count from zero.
+/// Initiator task tags that hosts never reach, because they count from zero.
 const OWN_TAG: u32 = 0xF00D_0000;
 
 const SCSI_COMMAND: u8 = 0x01;
@@ -20,23 +20,23 @@ const CHECK_CONDITION: u8 = 0x02;
 const DATA_PROTECT: u8 = 0x07;
 const MISCOMPARE: u8 = 0x0E;
 
-/// A whole PDU.
+/// Complete PDU.
 #[derive(Clone)]
 pub(super) struct Pdu(pub Vec<u8>);
 
-/// What a bug makes of the PDUs of one connection.
+/// State of a bug on one connection.
 pub(super) struct Bend {
     plant: Rc<Plant>,
-    /// The unit and the CDB of each task.
+    /// LUN and CDB of each task.
     tasks: BTreeMap<[u8; 4], Vec<u8>>,
     last_data: Vec<u8>,
-    /// A task management function that is to come once more, and behind how many commands.
+    /// Task management function to be repeated, and the number of commands that precede it.
     again: Option<(u8, Pdu)>,
     own_tags: u32,
 }
 
 impl Pdu {
-    /// How many bytes the PDU has that `bytes` begin with; nothing as long as that cannot be known.
+    /// Returns the length of the PDU at the beginning of `bytes`; `None` while the header is incomplete.
     pub(super) fn bytes_of(bytes: &[u8]) -> Option<usize> {
         let header = bytes.get(..BHS_BYTES)?;
         let data = u32::from_be_bytes([0, header[5], header[6], header[7]]) as usize;
@@ -51,19 +51,19 @@ impl Pdu {
         [self.0[16], self.0[17], self.0[18], self.0[19]]
     }
 
-    /// The unit and the CDB of a command.
+    /// Returns the LUN and the CDB of a command.
     fn task(&self) -> Vec<u8> {
         [&self.0[8..16], &self.0[32..48]].concat()
     }
 
-    /// The field of four bytes at `at` grows by `by`, which may be less than nothing.
+    /// Adds `by` to the 4-byte field at `at`.
     fn add(&mut self, at: usize, by: i32) {
         let field: [u8; 4] = self.0[at..at + 4].try_into().expect("these are four bytes");
         let sum = u32::from_be_bytes(field).wrapping_add_signed(by);
         self.0[at..at + 4].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// Where the last four bytes of the first block's number are, in the CDB of one of `codes`.
+    /// Returns the offset of the low four bytes of the LBA in the CDB of one of `codes`.
     fn lba_at(&self, codes: [u8; 2]) -> Option<usize> {
         let [short, long] = codes;
         let at = match self.0[32] {
@@ -83,7 +83,7 @@ impl Pdu {
         &mut self.0[from..]
     }
 
-    /// The sense key, behind the two bytes of its length.
+    /// Returns the sense key, which follows the two bytes of the sense length.
     fn sense_key(&self) -> Option<u8> {
         Some(Sensed::parse(self.data().get(2..)?)?.key)
     }
@@ -99,7 +99,7 @@ impl Bend {
         Self { plant: plant.clone(), tasks: BTreeMap::new(), last_data: Vec::new(), again: None, own_tags: 0 }
     }
 
-    /// What the data plane gets instead of `pdu`.
+    /// Returns the PDUs that the data plane receives instead of `pdu`.
     pub(super) fn request(&mut self, mut pdu: Pdu) -> Vec<Pdu> {
         match pdu.opcode() {
             SCSI_COMMAND => {
@@ -116,7 +116,7 @@ impl Bend {
         }
     }
 
-    /// What the host gets instead of `pdu`.
+    /// Returns the PDUs that the host receives instead of `pdu`.
     pub(super) fn response(&mut self, mut pdu: Pdu) -> Vec<Pdu> {
         match pdu.opcode() {
             SCSI_RESPONSE => {
@@ -164,7 +164,7 @@ impl Bend {
         }
     }
 
-    /// The function once more, when enough commands came behind it.
+    /// Returns the repeated function once enough commands have followed it.
     fn function_again(&mut self, command: &Pdu) -> Option<Pdu> {
         let (left, mut function) = self.again.take()?;
         if left > 0 {
@@ -174,7 +174,7 @@ impl Bend {
         self.own_tags += 1;
         function.0[8..16].copy_from_slice(&command.0[8..16]);
         function.0[16..20].copy_from_slice(&(OWN_TAG + self.own_tags).to_be_bytes());
-        // It is immediate, so it bears the number that the next command will have.
+        // An immediate function carries the CmdSN of the next command.
         function.0[24..32].copy_from_slice(&command.0[24..32]);
         function.add(24, 1);
         Some(function)
@@ -214,7 +214,7 @@ impl Bend {
     }
 
     fn answer_from_cache(&self, mut key: Vec<u8>, pdu: &mut Pdu) {
-        // A READ may be answered in several parts, each with its offset.
+        // A READ may be answered in several Data-In PDUs, each with its buffer offset.
         key.extend_from_slice(&pdu.0[40..44]);
         let life = self.plant.life.get();
         let mut cache = self.plant.read.borrow_mut();
@@ -229,7 +229,8 @@ impl Bend {
     }
 }
 
-/// The answer to a function that the host did not ask for: a message that means nothing takes its number.
+/// Turns the answer to a function that the host did not request into a message without meaning, which consumes the same
+/// StatSN.
 fn unnoticed(answer: Pdu) -> Pdu {
     const VENDOR_SPECIFIC: u8 = 255;
     let mut message = vec![0; BHS_BYTES];

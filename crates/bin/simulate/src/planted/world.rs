@@ -1,4 +1,4 @@
-//! The simulated machine as a data plane with a planted bug uses it.
+//! Simulated machine as a data plane with a planted bug uses it.
 
 use super::disk::BentDisk;
 use super::stream::BentStream;
@@ -12,14 +12,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A machine whose disks and connections are bent by a bug, or straight.
+/// Machine whose disks and connections have a bug, or none.
 #[derive(Clone)]
 pub(crate) struct BentWorld {
     machine: Sim,
     plant: Rc<Plant>,
 }
 
-/// A listener whose connections are bent.
+/// Listener whose connections have a bug, or none.
 pub(crate) struct BentListener {
     inner: SimListener,
     plant: Rc<Plant>,
@@ -58,7 +58,7 @@ impl World for BentWorld {
 
     fn sleep_until(&self, at: Time) -> Sleep {
         let is_a_look = at.since(self.now()) == CLOCK_STEP;
-        // Whoever looks at members again and again does not come back.
+        // The task that checks the response times of members does not wake up again.
         if is_a_look && self.plant.strikes(Planted::SilenceNotSeen, 200) {
             return self.machine.sleep_until(at + Duration::from_secs(3600));
         }

@@ -1,4 +1,4 @@
-//! The log device of a pool: made, lost in part and altogether, given back.
+//! Log device of a pool: creation, partial and total loss, replacement.
 
 use super::Pool;
 use crate::stage::{Judged, Presented, Stage};
@@ -6,7 +6,7 @@ use model::{LogReport, LogState, MemberState, Order, Report, VolumePolicy, Volum
 use sim::DiskHandle;
 
 impl Pool {
-    /// The pool has a log device of one or two new disks: these.
+    /// Adds a log device of one or two new disks and returns them.
     pub(crate) async fn add_log(&self, stage: &Stage) -> Judged<Vec<DiskHandle>> {
         let (mut names, mut handles) = (Vec::new(), Vec::new());
         for _ in 0..stage.chance.within(1..=2) {
@@ -19,7 +19,7 @@ impl Pool {
         Ok(handles)
     }
 
-    /// A disk of the log that failed or is missing is replaced.
+    /// Replaces the failed or missing disks of the log device.
     pub(crate) async fn mend_log(&self, stage: &Stage) -> Judged<()> {
         let log = stage.log().await?;
         for lost in log.group.members.iter().filter(|member| member.state != MemberState::InSync) {
@@ -32,12 +32,12 @@ impl Pool {
 }
 
 impl Stage {
-    /// How the log of the pool is.
+    /// Returns the report on the log device of the pool.
     pub(crate) async fn log(&self) -> Judged<LogReport> {
         self.pool().await?.log.ok_or_else(|| "the pool has lost its log".to_owned())
     }
 
-    /// The volumes are written so from now on.
+    /// Sets the write policy of the volumes.
     pub(crate) async fn write_as(&self, volumes: &[Presented], write: WritePolicy) -> Judged<()> {
         for volume in volumes {
             let policy = VolumePolicy { write, ..VolumePolicy::default() };
@@ -52,7 +52,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Without its log a volume serves only if it has nothing there.
+    /// Checks the volumes while the log device is missing: a volume serves only if none of its data is in the log.
     pub(crate) async fn expect_held(&self, volumes: &[Presented]) -> Judged<()> {
         let log = self.log().await?;
         if log.state != LogState::Lost {

@@ -1,4 +1,4 @@
-//! What a killed daemon leaves in the caches of its disks.
+//! Tests of the state that a killed daemon leaves in the caches of its disks.
 
 use crate::host::traffic::{Habits, Unit};
 use crate::pool::{Pool, PoolPlan};
@@ -9,7 +9,7 @@ use shard::World;
 use sim::{Crash, DiskFaults};
 use std::time::Duration;
 
-/// A pool with a volume that hosts have written to until the daemon was killed.
+/// Creates a pool with a volume to which hosts wrote until the daemon was killed.
 async fn killed(stage: &Stage, level: Level) -> Judged<(Pool, [Presented; 1], [Unit; 1])> {
     let plan = PoolPlan { volatile_cache: true, ..PoolPlan::of_chance(stage, &[level]) };
     let pool = plan.make(stage).await?;

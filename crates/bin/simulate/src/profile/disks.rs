@@ -1,5 +1,5 @@
-//! Disks fail, err, lie, dawdle and are replaced while hosts work; the power goes while a replacement is filled;
-//! pools and volumes are made, grown and deleted, and the power goes over that.
+//! Profile `disks`: disks fail, return errors, lie and respond slowly, and are replaced while hosts work; the power
+//! fails during a rebuild; pools and volumes are created, grown and deleted across power failures.
 
 mod catalog;
 mod decay;
@@ -12,7 +12,7 @@ pub(super) use faults::PROTECTED;
 use crate::stage::{Judged, Stage};
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
-    // What is planted below an array with sums is found and put right by it.
+    // Checksums would detect and repair the effect of a bug that is planted below the array.
     let decays = !stage.plant.bends_disks();
     match stage.chance.below(10) {
         0..=1 if decays => decay::play(stage).await,

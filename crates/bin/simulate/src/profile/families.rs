@@ -1,5 +1,5 @@
-//! Snapshots and clones are made, gone back to and deleted while hosts write, and the power goes over it: a snapshot
-//! shows one instant, for ever, and nobody's writes are ever seen anywhere else.
+//! Profile `families`: snapshots and clones are created, rolled back to and deleted during writes and power failures: a
+//! snapshot is consistent in time and immutable, and writes to one volume never appear in another.
 
 use crate::families::Families;
 use crate::pool::PoolPlan;

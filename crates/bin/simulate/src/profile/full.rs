@@ -1,5 +1,6 @@
-//! Hosts write to thin volumes that are promised more than their pool has, until it is full, and the power goes: what is
-//! refused is old or new, operators can always make room, and what was given back can be written again.
+//! Profile `full`: hosts write to thin volumes that exceed their pool until it is full, across power failures: a
+//! refused write leaves old or new data, operators can always free space, and space that was given back can be written
+//! again.
 
 use crate::families::Families;
 use crate::host::traffic::Habits;
@@ -9,10 +10,10 @@ use model::{Backend, Level, Order, Provision, Size, SpacePolicy, VolumeSpec, Wri
 use shard::World;
 use std::time::Duration;
 
-/// At least what the pool gives out at once, and a volume with a map has one for its map.
+/// Space that a volume with a map allocates at least: one slab for its map, in bytes.
 const SLAB_BYTES: u64 = 17 << 20;
 
-/// How long what was deleted may take to be free.
+/// Time limit for the release of deleted space.
 const CLEANING_TIME_MAX: Duration = Duration::from_secs(3600);
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
@@ -51,7 +52,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     pool.expect_healthy(stage, "after everything was deleted").await
 }
 
-/// One or two thin volumes have more blocks than is left, for one in segments has most of the pool.
+/// Creates one or two thin volumes that exceed the remaining space; a volume of segments takes most of the pool.
 async fn over_commit(stage: &Stage, families: &mut Families<'_>) -> Judged<()> {
     let chance = &stage.chance;
     let (volumes, block_bytes) = (chance.within(1..=2), chance.pick(&[512, 4096, 4096]));
@@ -85,13 +86,13 @@ fn thin(stage: &Stage, mut spec: VolumeSpec) -> VolumeSpec {
     spec
 }
 
-/// Large commands, so that the pool fills up soon.
+/// Returns large commands, so that the pool fills quickly.
 fn habits(stage: &Stage, block_bytes: u64) -> Habits {
     let most = stage.chance.within(16..=512) << 10;
     Habits { blocks: most / block_bytes, large_bytes: 512 << 10, ..stage.habits() }
 }
 
-/// Hosts hear of it when the pool is fuller than now.
+/// Sets the thresholds of the pool just above its current usage, so that hosts receive warnings.
 async fn tell_of_space(stage: &Stage, pool: &Pool) -> Judged<()> {
     let report = stage.pool().await?;
     let used = (report.used.bytes() * 100 / report.size.bytes().max(1)).min(96);
@@ -100,7 +101,7 @@ async fn tell_of_space(stage: &Stage, pool: &Pool) -> Judged<()> {
     stage.order(Order::SetSpace { pool: pool.name.clone(), policy }).await.map(drop)
 }
 
-/// The pool has given out so much and no more, once what was deleted has been taken apart.
+/// Waits until the pool has released all deleted space and uses exactly `expected`.
 async fn expect_used(stage: &Stage, expected: Size) -> Judged<()> {
     let until = stage.world.now() + CLEANING_TIME_MAX;
     loop {

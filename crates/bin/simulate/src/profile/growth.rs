@@ -1,5 +1,6 @@
-//! Pools become larger while hosts use them, by members, by larger disks and by groups, volumes are copied, and the power
-//! goes over all of it, also while it is being finished: no block changes, and the size is the old one or the new.
+//! Profile `growth`: pools grow while hosts use them, by members, by larger disks and by groups; volumes are copied;
+//! the power fails at any time, also during the background work: no block changes, and the size is the old or the new
+//! one.
 
 use crate::families::{Families, Step};
 use crate::pool::{Pool, PoolPlan};
@@ -12,21 +13,21 @@ use model::{
 use shard::World;
 use std::time::Duration;
 
-/// The most members that a group gets.
+/// Upper bound of members in a group.
 const MEMBERS_MAX: usize = 7;
 
-/// The longest that hosts work before the power goes over what is being finished; mostly it is much less.
+/// Upper bound of the time before the power fails during background work; mostly it is much shorter.
 const WORK_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// How long it may take to fill a disk, or to lay a group out anew, at the slowest pace.
+/// Time limit for a rebuild or a reshape at the slowest pace.
 const GROWTH_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// A pool that grows, with its volumes.
+/// Growing pool with its volumes.
 struct Growth<'a> {
     stage: &'a Stage,
     pool: &'a Pool,
     families: Families<'a>,
-    /// What each disk of its newest groups holds.
+    /// Size of the disks of the newest groups, in MiB.
     disk_mib: u64,
     block_bytes: u32,
 }
@@ -78,7 +79,7 @@ impl Growth<'_> {
         }
     }
 
-    /// What goes on in the background goes on so from now on, until the data plane is started again.
+    /// Draws the pace of background work, which is valid until the data plane restarts.
     async fn set_pace(&self) -> Judged<()> {
         let chance = &self.stage.chance;
         let max = chance.pick(&[None, Some(4 << 20), Some(64 << 20)]).map(Size::new);
@@ -87,7 +88,7 @@ impl Growth<'_> {
         self.stage.order(Order::SetRepair { pool: self.pool.name.clone(), policy }).await.map(drop)
     }
 
-    /// A group for which `fits`, if there is one.
+    /// Returns a random group for which `fits` is true.
     async fn a_group(&self, fits: impl Fn(&GroupReport) -> bool) -> Judged<Option<GroupReport>> {
         let mut groups = self.stage.pool().await?.groups;
         groups.retain(fits);
@@ -95,7 +96,7 @@ impl Growth<'_> {
         Ok((count > 0).then(|| groups.swap_remove(self.stage.chance.index(count))))
     }
 
-    /// One more member; the group is laid out anew in the background.
+    /// Adds a member; the group is reshaped in the background.
     async fn add_member(&mut self) -> Judged<Step> {
         let can = |group: &GroupReport| {
             matches!(group.level, Level::Raid1 | Level::Raid5 | Level::Raid6) && group.members.len() < MEMBERS_MAX
@@ -106,7 +107,7 @@ impl Growth<'_> {
         self.carry_out(Order::AddMember { pool, group, disk, force: false }).await
     }
 
-    /// Every disk of a group is replaced by a larger one, and then the group uses them whole.
+    /// Replaces every disk of a group by a larger one and lets the group use the added space.
     async fn enlarge(&mut self) -> Judged<Step> {
         let bears = |group: &GroupReport| group.level.tolerated(group.members.len()) > 0;
         let Some(GroupReport { number, members, .. }) = self.a_group(bears).await? else { return Ok(Step::Done) };
@@ -130,6 +131,7 @@ impl Growth<'_> {
             Order::GrowPool { pool: self.pool.name.clone(), group: Some(number), member_size: MemberSize::default() };
         if self.carry_out(order.clone()).await? == Step::Dark {
             step = Step::Dark;
+            // The power failed before the order took effect, so it is given again.
             if self.stage.pool().await?.size.bytes() == before {
                 self.stage.order(order).await?;
             }
@@ -139,7 +141,7 @@ impl Growth<'_> {
         if gained == foretold { Ok(step) } else { Err(format!("{foretold} bytes were foretold, and {gained} came")) }
     }
 
-    /// One more group: it is there or not.
+    /// Adds a group, which afterwards exists completely or not at all.
     async fn add_group(&mut self) -> Judged<Step> {
         let chance = &self.stage.chance;
         let level = chance.pick(&[Level::Raid0, Level::Raid1, Level::Raid5]);
@@ -158,7 +160,7 @@ impl Growth<'_> {
         self.carry_out(Order::AddGroup { pool: self.pool.name.clone(), group, force: false }).await
     }
 
-    /// A volume takes most of what is free, or all, and hosts write to its ends.
+    /// Creates a volume that takes most or all of the free space, with I/O at both of its ends.
     async fn use_room(&mut self) -> Judged<()> {
         let free = self.stage.pool().await?.free().bytes();
         let left = self.stage.chance.pick(&[0, 48 << 20, 96 << 20]);
@@ -168,7 +170,7 @@ impl Growth<'_> {
             if let Backend::Pool { provision, granule, zero_detection, .. } = &mut spec.backend {
                 (*provision, *granule, *zero_detection) = (Provision::Segments, None, false);
             }
-            // It may lie on groups that have not all got as much left.
+            // The free space may be distributed unequally over the groups, so the volume may not fit.
             if self.families.create_if_it_fits(spec).await? {
                 self.families.spread(self.stage.chance.within(2..=32));
             }
@@ -189,7 +191,7 @@ impl Growth<'_> {
         groups.into_iter().find(|group| group.number == number).ok_or_else(|| format!("group {number} is gone"))
     }
 
-    /// What goes on in the background comes to its end, though hosts write, disks die and the power goes meanwhile.
+    /// Waits for the background work, possibly with writes, a disk failure and power failures.
     async fn finish(&mut self) -> Judged<()> {
         let mut has_lost = false;
         for _ in 0..self.stage.chance.below(3) {
@@ -219,7 +221,7 @@ impl Growth<'_> {
         self.pool.expect_healthy(self.stage, "after the pool has grown").await
     }
 
-    /// Nothing is filled or laid out anew any more.
+    /// Waits until no rebuild and no reshape is running.
     async fn until_done(&self) -> Judged<()> {
         let until = self.stage.world.now() + GROWTH_TIME_MAX;
         loop {
@@ -235,7 +237,8 @@ impl Growth<'_> {
         }
     }
 
-    /// A member of a group that is laid out anew dies, if there is one. It is borne once: nobody may have noticed yet.
+    /// Fails a member of a group that is being reshaped, if there is one. Only one failure is tolerated, because the
+    /// pool may not have noticed it yet.
     async fn lose_one(&mut self) -> Judged<bool> {
         let is_whole = |group: &GroupReport| group.members.iter().all(|member| member.state == MemberState::InSync);
         let moves = |group: &GroupReport| group.reshape.is_some() && is_whole(group);

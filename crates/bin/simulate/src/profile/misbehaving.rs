@@ -1,5 +1,6 @@
-//! Members hang, dawdle, err and vanish while hosts work, members are copied and rebuilt, volumes get snapshots, and the power
-//! goes. Never more than the level bears at once: every command and every order ends within its bound, and content is right.
+//! Profile `misbehaving`: members hang, respond slowly, return errors and disappear while hosts work; members are
+//! copied and rebuilt, snapshots are taken, and the power fails. Never more members are affected than the level
+//! tolerates: every command and every order ends within its time limit, and the content is correct.
 
 mod ward;
 
@@ -13,19 +14,19 @@ use shard::World;
 use std::time::Duration;
 use ward::{Illness, Ward};
 
-/// Volumes that are made under load want more room than those of other profiles.
+/// Size of the disks in MiB; volumes that are created under load need more space than in other profiles.
 const DISK_MIB: u64 = 160;
-/// How long an order may take while members answer at once or not at all.
+/// Time limit of an order while members answer promptly or not at all.
 const ORDER_TIME_MAX: Duration = Duration::from_secs(60);
-/// The same beside members that are slow: to open a pool takes thousands of operations one after the other.
+/// Time limit of an order while members are slow: opening a pool takes thousands of sequential operations.
 const SLOW_ORDER_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// What may happen in a round, and how long a command of a host may take meanwhile.
+/// Faults of a round, and the time limit of a host command in it.
 struct Round {
-    /// Members that may be ill at once.
+    /// Upper bound of members with faults at a time.
     ill_max: usize,
     illnesses: &'static [Illness],
-    /// True when members are copied and replaced under load, too.
+    /// True when members are also copied and replaced under load.
     with_repairs: bool,
     answers_within: Duration,
 }
@@ -43,12 +44,13 @@ impl Round {
                 Self { ill_max: 1, illnesses: silent, with_repairs: false, answers_within }
             }
             2 => {
-                // What hosts wait at least.
+                // Hosts wait at least this long before they give up a command.
                 let answers_within = Duration::from_secs(30);
                 Self { ill_max: tolerated, illnesses: &Illness::PROMPT, with_repairs: true, answers_within }
             }
             _ => {
-                // Many unreadable blocks are restored one after the other, and each waits for a member that is slow.
+                // Many unreadable blocks are restored one after the other, and each restoration waits for a slow
+                // member.
                 let answers_within = Duration::from_secs(120);
                 Self { ill_max: tolerated, illnesses: &Illness::ALL, with_repairs: true, answers_within }
             }
@@ -59,7 +61,7 @@ impl Round {
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.bound_orders(ORDER_TIME_MAX);
     let plan = PoolPlan::of_chance(stage, &PROTECTED);
-    // A member that is away when the power goes leaves parity without a redo log its write hole.
+    // If a member is missing during a power failure, parity without a redo log has a write hole.
     let integrity = plan.integrity || matches!(plan.level, Level::Raid5 | Level::Raid6);
     let pool = PoolPlan { integrity, disk_mib: DISK_MIB, ..plan }.make(stage).await?;
     let mut families = Families::new(stage, &pool, WritePolicy::Through);
@@ -68,7 +70,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         families.make_volume(block_bytes).await?;
     }
     stage.open_portals().await?;
-    // What a daemon that was killed had asked of a disk that hung lands later: a mark may be older than it was.
+    // An operation that a killed daemon sent to a hung disk executes later, so a mark may be older than expected.
     pool.lies.set(true);
     let mut ward = Ward::new(stage, &pool);
     for _ in 0..stage.chance.within(1..=3) {
@@ -84,12 +86,12 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     }
     families.look_at_snapshots().await?;
     families.expect_whole().await?;
-    // What came back, was copied or was filled is as good as what it was before.
+    // Members that returned, were copied or were rebuilt must hold everything.
     pool.pull_all_that_may_be(stage).await?;
     families.look_at_all().await
 }
 
-/// Hosts are at work while things happen to members, and to the array.
+/// Runs hosts while faults are injected into members and the array is operated.
 async fn work(stage: &Stage, families: &mut Families<'_>, ward: &mut Ward<'_>, round: &Round) -> Judged<()> {
     let habits = Habits { answers_within: Some(round.answers_within), manages: false, ..stage.habits() };
     let commands = stage.chance.within(50..=400);

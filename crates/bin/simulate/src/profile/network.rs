@@ -1,4 +1,4 @@
-//! The network does everything that a network may; the volumes are well.
+//! Profile `network`: every network fault, with healthy volumes.
 
 use crate::host::traffic::Habits;
 use crate::pool::PoolPlan;
@@ -36,7 +36,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     leave(stage).await
 }
 
-/// Breaks things until the hosts have nothing left to send.
+/// Injects network faults until the hosts have no commands left.
 async fn disturb(stage: &Stage, traffic: &Traffic) {
     let (chance, network) = (&stage.chance, stage.world.network());
     let (hosts, array) = (stage.world.address(), [stage.array.address(), [10, 0, 1, 2].into()]);
@@ -58,7 +58,7 @@ async fn disturb(stage: &Stage, traffic: &Traffic) {
     }
 }
 
-/// One or two volumes, of memory or of a pool.
+/// Creates one or two volumes, in memory or in a pool.
 async fn volumes(stage: &Stage) -> Judged<Vec<Presented>> {
     let block_bytes = stage.chance.pick(&[512, 4096]);
     let pool = if stage.chance.percent(35) {
@@ -77,9 +77,9 @@ async fn volumes(stage: &Stage) -> Judged<Vec<Presented>> {
     Ok(volumes)
 }
 
-/// Nobody is logged in any more.
+/// Checks that no session remains.
 async fn leave(stage: &Stage) -> Judged<()> {
-    // Connections of which the initiator never heard again end when they have been silent for long enough.
+    // Connections that the initiator lost end after the idle timeout of the target.
     stage.world.sleep(Duration::from_secs(60)).await;
     let sessions = stage.sessions().await;
     if !sessions.is_empty() {

@@ -1,5 +1,5 @@
-//! The power goes at any instant, also while the last cut is being recovered from. What was acknowledged is
-//! there, what was not is there or not, and nothing else ever is.
+//! Profile `power-cut`: power failures at any time, also during the recovery from the last one. Acknowledged writes are
+//! present, unacknowledged writes are present or not, and no other data appears.
 
 use crate::pool::{Pool, PoolPlan};
 use crate::stage::{Judged, Presented, Stage};
@@ -7,7 +7,7 @@ use model::Level;
 use shard::World;
 use std::time::Duration;
 
-/// The longest that hosts work before the power goes; mostly it is much less.
+/// Upper bound of the time before the power fails; mostly it is much shorter.
 const WORK_TIME_MAX: Duration = Duration::from_millis(400);
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
@@ -48,7 +48,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.look_at_all(&units).await?;
     stage.restart(&pool, &volumes).await?;
     stage.look_at_all(&units).await?;
-    // What was recovered is protected again.
+    // Recovered data must be redundant again.
     stage.idle_disks().await?;
     pool.expect_healthy(stage, "after everything was recovered").await?;
     pool.pull_all_that_may_be(stage).await?;

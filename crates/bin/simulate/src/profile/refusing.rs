@@ -1,5 +1,5 @@
-//! Members refuse writes for a while, some or all of them, as on a full file system: every command ends, what was answered is
-//! there, and with room the pool serves again, by itself or once it was opened anew.
+//! Profile `refusing`: some or all members refuse writes for a while, as on a full file system. Every command ends,
+//! acknowledged data is present, and once there is space the pool serves again, on its own or after it is reopened.
 
 use crate::families::Families;
 use crate::host::traffic::{Habits, Unit};
@@ -12,13 +12,13 @@ use shard::World;
 use sim::{DiskFaults, DiskHandle};
 use std::time::Duration;
 
-/// How long a command may take, whatever disks refuse: hosts give up after 30 to 60 seconds.
+/// Upper bound of the response time of a command, whatever the disks refuse: hosts give up after 30 to 60 seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Refusals that end before this cost nobody anything where the array keeps a log: see `raid`, `insist`.
+/// Duration of refusals that an array with a log hides completely: see `raid`, `insist`.
 const BORNE_MAX: Duration = Duration::from_millis(2500);
 
-/// Which disks refuse, how, and how long.
+/// Refusal of writes: affected disks, error and duration.
 struct Refusal {
     all: bool,
     kind: IoErrorKind,
@@ -32,13 +32,13 @@ impl Refusal {
         let kind =
             chance.pick(&[IoErrorKind::NoSpace, IoErrorKind::NoSpace, IoErrorKind::Medium, IoErrorKind::ReadOnly]);
         let is_short = chance.percent(50);
-        // A block that its only member cannot write for good is lost, which is another profile's.
+        // A permanent write error on the only member with a block loses the block, which another profile covers.
         let may_lose = kind == IoErrorKind::Medium && !all && !matches!(level, Level::Raid5 | Level::Raid6);
         let most = if is_short || may_lose { BORNE_MAX } else { Duration::from_secs(20) };
         Self { all, kind, lasts: chance.moment(most) }
     }
 
-    /// True when nobody may notice more than time.
+    /// True when hosts may notice only latency.
     fn is_borne(&self, pool: &Pool) -> bool {
         pool.plan.integrity && self.kind == IoErrorKind::NoSpace && self.lasts <= BORNE_MAX
     }
@@ -54,7 +54,7 @@ impl Refusal {
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
     let plan = PoolPlan::of_chance(stage, &Level::ALL);
-    // Parity without a redo log has a write hole, and a stripe that members refuse in part falls into it.
+    // Parity without a redo log has a write hole, which a partly refused stripe would expose.
     let integrity = plan.integrity || matches!(plan.level, Level::Raid5 | Level::Raid6);
     let pool = PoolPlan { integrity, ..plan }.make(stage).await?;
     let mut families = Families::new(stage, &pool, WritePolicy::Through);
@@ -79,7 +79,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     families.look_at_all().await
 }
 
-/// Hosts write while members refuse; then they do not any more, and an operator does what the state of the pool says.
+/// Runs hosts while members refuse writes; afterwards an operator reacts to the state of the pool.
 async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
     let refusal = Refusal::of_chance(stage, pool.plan.level);
     let habits = Habits { media_fail: !refusal.is_borne(pool), answers_within: Some(ANSWER_MAX), ..stage.habits() };
@@ -97,7 +97,7 @@ async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<(
         pool.expect_healthy(stage, "after members had no space for a moment").await?;
         return families.look_at_all().await;
     }
-    // A group that has stopped cannot be closed: of writes that failed its log may hold what nobody could read so far.
+    // A stopped group cannot be closed: its log may hold data of failed writes that no read has returned so far.
     stage.doubt_what_failed(&families.presented(), Torn::Whole);
     if stage.chance.percent(50) {
         look_read_only(stage, pool, families).await?;
@@ -106,8 +106,8 @@ async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<(
     families.look_at_all().await
 }
 
-/// After a stop or a kill the pool is opened without a write to its disks, because that is asked for or because they take
-/// none: what it shows then is what it shows once they can be written, for the oracle holds it to what was read.
+/// Opens the pool after a stop or a kill without writes to its disks, because read-only is requested or because the
+/// disks refuse writes. The oracle checks that the pool shows the same data once the disks accept writes again.
 async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
     let volumes = families.presented();
     if stage.chance.percent(50) {
@@ -123,6 +123,7 @@ async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> 
         pool.handles(stage).iter().for_each(|disk| disk.set_faults(DiskFaults { refuses, ..DiskFaults::default() }));
     }
     pool.find_disks(stage).await;
+    // Refused writes count as writes of the disk, so they are subtracted.
     let errors = |disk: &DiskHandle| disk.counts().write_errors;
     let done = || pool.handles(stage).iter().map(|disk| disk.counts().writes - errors(disk)).sum::<u64>();
     let before = done();
@@ -143,7 +144,7 @@ async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> 
     families.look_at_all().await
 }
 
-/// The pool is opened anew, and members that were given up are filled again.
+/// Reopens the pool and replaces the members that it gave up.
 async fn recover(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
     stage.restart(pool, &families.presented()).await?;
     families.look_at_all().await?;

@@ -1,5 +1,6 @@
-//! Writes are acknowledged from the log device of the pool, and the power goes at any instant: what was acknowledged is
-//! there, also when the log lost a disk, or was away altogether for a while; without it nothing old is served.
+//! Profile `write-back`: writes are acknowledged from the log device of the pool, and the power fails at any time.
+//! Acknowledged data is present, also when the log lost a disk or was missing for a while; without the log no old data
+//! is served.
 
 use super::power_cut::volumes;
 use crate::families::Families;
@@ -10,7 +11,7 @@ use shard::World;
 use sim::DiskHandle;
 use std::time::Duration;
 
-/// The longest that hosts work before something happens; mostly it is much less.
+/// Upper bound of the time before an event; mostly it is much shorter.
 const WORK_TIME_MAX: Duration = Duration::from_millis(400);
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
@@ -20,7 +21,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     }
 }
 
-/// Volumes that are written back have snapshots, clones and ways back, and are deleted.
+/// Runs snapshots, clones, rollbacks and deletions on volumes with write-back.
 async fn live(stage: &Stage) -> Judged<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     pool.add_log(stage).await?;
@@ -33,7 +34,7 @@ async fn live(stage: &Stage) -> Judged<()> {
     families.live().await
 }
 
-/// The power goes, disks of the log die, and the log is away for a while.
+/// Runs power failures, failures of log disks, and starts without the log.
 async fn lose_power(stage: &Stage) -> Judged<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     let mut log = pool.add_log(stage).await?;
@@ -95,7 +96,7 @@ async fn lose_power(stage: &Stage) -> Judged<()> {
     pool.expect_healthy(stage, "after everything was recovered").await
 }
 
-/// All disks of the log fail while it is used: nothing is lost, and it can be taken away.
+/// Fails all disks of the log device in use: nothing is lost, and the log device can be removed.
 async fn lose_log(stage: &Stage, log: &[DiskHandle], volumes: &[Presented]) -> Judged<()> {
     log.iter().for_each(DiskHandle::fail);
     stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
@@ -104,7 +105,7 @@ async fn lose_log(stage: &Stage, log: &[DiskHandle], volumes: &[Presented]) -> J
     stage.order(Order::RemoveLog { pool, lost: false }).await.map(drop)
 }
 
-/// The pool is opened once without the disks of its log.
+/// Opens the pool once without the disks of its log.
 async fn miss_log(stage: &Stage, pool: &Pool, log: &[DiskHandle], volumes: &[Presented]) -> Judged<()> {
     log.iter().for_each(DiskHandle::fail);
     stage.come_back(pool).await;
@@ -126,7 +127,7 @@ fn expect_ready(report: &PoolReport) -> Judged<()> {
     }
 }
 
-/// The disks that the log has now.
+/// Returns the current disks of the log device.
 async fn log_disks(stage: &Stage, pool: &Pool) -> Judged<Vec<DiskHandle>> {
     let members = stage.log().await?.group.members;
     members.iter().filter_map(|member| member.disk.as_ref()).map(|disk| pool.handle(stage, disk)).collect()

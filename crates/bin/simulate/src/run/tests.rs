@@ -13,7 +13,7 @@ fn run_of_a_seed_is_the_same_every_time_and_of_another_seed_another() {
     }
 }
 
-/// Runs that have found a fault of the data plane, and what it was.
+/// Runs that revealed a defect of the data plane, with its description.
 const FAULTS_FOUND: [(Profile, u64, &str); 4] = [
     (Profile::Disks, 127, "the torn last batch of the redo log counted, because one of its members could not be read"),
     (Profile::Disks, 7325, "the same, with two liars of five members"),
@@ -31,7 +31,7 @@ fn run_that_has_found_a_fault_passes() {
 #[test]
 fn run_leaves_nothing_behind() {
     for profile in Profile::ALL {
-        // Every world of the run holds the plant.
+        // Every world of the run holds a reference to the plant.
         let plant: Rc<RefCell<Weak<_>>> = Rc::default();
         let tell = plant.clone();
         let outcome = play(7, None, async move |stage| {

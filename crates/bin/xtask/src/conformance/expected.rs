@@ -1,40 +1,40 @@
-//! What each test of the suite is expected to say, from docs/conformance.
+//! Expected outcomes of the suite's tests, from docs/conformance.
 
 use super::mode::Mode;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// How one test ends.
+/// Expected outcome of a test.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Expectation {
-    /// All its assertions hold and it left nothing out.
+    /// All assertions hold and nothing is skipped.
     Pass,
-    /// It leaves something out, for the reason given.
+    /// The test skips something, for the reason given.
     Skip,
-    /// It fails by the suite's own fault, at one of the places given and nowhere else.
+    /// The test fails because of a defect of the suite, at one of the listed places and nowhere else.
     Exception,
 }
 
-/// The row of one test.
+/// Row of one test.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
     name: String,
     expect: Expectation,
-    /// How it ends in modes where that is something else.
+    /// Modes with another expected outcome.
     #[serde(default)]
     modes: BTreeMap<Mode, Expectation>,
     #[serde(default)]
     pub reason: String,
-    /// `file.c:line` of the assertions that may fail; `crash` allows the client's own death.
+    /// `file.c:line` of the assertions that may fail; `crash` allows the death of the client.
     #[serde(default)]
     pub only_at: Vec<String>,
 }
 
 impl Row {
-    /// How the test ends in this mode.
+    /// Returns the expected outcome in this mode.
     pub(crate) fn expect(&self, mode: Mode) -> Expectation {
         self.modes.get(&mode).copied().unwrap_or(self.expect)
     }
@@ -43,21 +43,21 @@ impl Row {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Which suite, for the reader.
+    /// Name of the suite, for the reader.
     suite: String,
-    /// How many tests the suite has.
+    /// Number of tests of the suite.
     count: usize,
     test: Vec<Row>,
 }
 
-/// The expectations for every test of one suite.
+/// Expected outcomes of all tests of the suite.
 #[derive(Debug)]
 pub(crate) struct Expected {
     pub rows: BTreeMap<String, Row>,
 }
 
 impl Expected {
-    /// Reads a table; every name is there once, and the count is true.
+    /// Parses a table; names must be unique and the count must be correct.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let file: File = toml::from_str(text).context("the table is malformed")?;
         ensure!(!file.suite.is_empty(), "the table names no suite");

@@ -1,24 +1,24 @@
-//! Compares how the tests ended with what the table expects, in both directions.
+//! Comparison of the actual outcomes with the table, in both directions.
 
 use super::expected::{Expectation, Expected, Row};
 use super::mode::Mode;
 use super::outcome::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What came out.
+/// Result of the comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub passed: usize,
-    /// Skips that were expected, and failures that are the suite's own.
+    /// Expected skips, and failures caused by the suite.
     pub skipped: usize,
-    /// Failures by the suite's own fault, as the table excuses them.
+    /// Failures caused by the suite, which the table excuses.
     pub excused: Vec<String>,
-    /// Everything that is not as expected.
+    /// Deviations from the table.
     pub faults: Vec<String>,
 }
 
-/// Judges the outcomes of the tests in `names`. Without a table, every failure is a fault and nothing
-/// else is; `whole` says that all tests were meant to run, so that the table must name just them.
+/// Compares the outcomes of the tests in `names`. Without a table only failures are faults; with `whole` the table must
+/// name exactly the tests that ran.
 pub(super) fn judge(
     expected: Option<(&Expected, Mode)>,
     names: &BTreeSet<String>,
@@ -61,7 +61,7 @@ impl Verdict {
                 self.faults.push(format!("{name}: asserts nothing, which shows nothing; its row says pass"));
             }
             (Expectation::Pass, Outcome::Passed { .. }) => self.passed += 1,
-            // The suite's own faults are races: now and then they do not show.
+            // Defects of the suite are races, which do not occur in every run.
             (Expectation::Exception, Outcome::Passed { .. }) => self.passed += 1,
             (Expectation::Exception, fault) if excuses(row, fault) => {
                 self.skipped += 1;
@@ -75,7 +75,7 @@ impl Verdict {
     }
 }
 
-/// True when the test failed at the places that its row names and nowhere else.
+/// True when the test failed only at places that its row names.
 fn excuses(row: &Row, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Failed { at, .. } => !at.is_empty() && at.iter().all(|place| row.only_at.contains(place)),

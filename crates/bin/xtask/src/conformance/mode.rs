@@ -1,4 +1,4 @@
-//! The ways in which the suite is run: each is a target or a client of another kind, for the same tests.
+//! Modes of the suite: configurations of target or client for the same tests.
 
 use crate::client::Client;
 use anyhow::{Result, ensure};
@@ -9,59 +9,60 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Where a second portal of the loopback interface listens.
+/// Address of the second portal.
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// The URLs of one unit, one for each path to it.
+/// URLs of one unit, one per path.
 pub(crate) type Paths = Vec<String>;
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
-    /// One path, as the target is without being told anything
+    /// One path, with the target in its default configuration
     Plain,
-    /// Two shards, so that connections and units have different ones
+    /// Two shards, so that connections and units are on different ones
     Shards,
-    /// With both digests, as far as the client has them: that of 1.19 has no data digests
+    /// With both digests, as far as the client supports them: libiscsi 1.19 has no data digests
     Digests,
-    /// Through a portal that sends every login to another one
+    /// Through a portal that redirects every login
     Redirect,
     /// Over two paths
     Multipath,
-    /// A unit whose medium can be ejected: the tests that ask for one
+    /// On a unit with removable medium: the tests that require one
     Removable,
-    /// A unit that may not be written: the tests that ask for one
+    /// On a read-only unit: the tests that require one
     Readonly,
-    /// Encrypted volumes of a pool: the tests that lose a key
+    /// On encrypted volumes of a pool: the tests that destroy a key
     Encrypted,
-    /// Logical blocks of 4096 bytes
+    /// With logical blocks of 4096 bytes
     #[serde(rename = "4kn")]
     #[value(name = "4kn")]
     LargeBlocks,
-    /// The host proves itself
+    /// With one-way CHAP
     Chap,
-    /// Both sides do
+    /// With mutual CHAP
     MutualChap,
-    /// The host proves itself under a name that looks like a number: the tests that ask for one
+    /// With a CHAP name that looks like a hexadecimal number: the tests that require one
     HexName,
-    /// The same with one that looks like base64
+    /// With a CHAP name that looks like base64
     #[serde(rename = "base64-name")]
     #[value(name = "base64-name")]
     Base64Name,
-    /// Units of a GiB: the tests that find others too small
+    /// On units of one GiB: the tests for which others are too small
     Large,
 }
 
 impl Mode {
-    /// The target of this mode, and the paths to each of its units.
+    /// Starts the target of this mode; returns it with the paths to each of its units.
     pub(crate) fn start(self, kind: Kind, mut setup: Setup) -> Result<(Box<dyn Target>, Vec<Paths>)> {
         ensure!(kind == Kind::Blockyard || !self.is_for_ours_alone(), "only our own target is run in this mode");
         let other = SocketAddr::from((OTHER, setup.portal.port()));
         match self {
             Self::Shards => setup.arguments = vec!["--shards".into(), "2".into()],
             Self::Redirect | Self::Multipath => setup.more_portals = vec![other],
-            // One shard hears of a connection that is cut off before it hears of the next one, which PreventAllow.ITNexusLoss asks
-            // for; with two, a busy machine may let the host come back before the other shard has noticed that it was gone.
+            // With one shard the target handles the loss of a connection before the next login, as
+            // PreventAllow.ITNexusLoss requires; with two, on a busy machine, the host may return before the other
+            // shard has noticed the loss.
             Self::Removable => {
                 setup.units.fill(Backing::Thin);
                 setup.arguments = vec!["--shards".into(), "1".into()];
@@ -84,7 +85,7 @@ impl Mode {
         Ok((target, urls))
     }
 
-    /// True when other targets are not told how to be so.
+    /// True when the mode can be configured only on Blockyard's own target.
     fn is_for_ours_alone(self) -> bool {
         match self {
             Self::Plain | Self::Digests | Self::LargeBlocks | Self::Large => false,
@@ -94,12 +95,12 @@ impl Mode {
         }
     }
 
-    /// True when all tests are run in this mode.
+    /// True when the mode runs all tests.
     pub(crate) fn is_whole(self) -> bool {
         self.suites().is_empty()
     }
 
-    /// Those of `names` that are run in this mode.
+    /// Returns the tests of `names` that the mode runs.
     pub(crate) fn concerned(self, names: &BTreeSet<String>) -> BTreeSet<String> {
         let concerns = |name: &&String| self.suites().iter().any(|suite| name.starts_with(suite));
         names.iter().filter(|name| self.is_whole() || concerns(name)).cloned().collect()
@@ -165,7 +166,7 @@ impl Mode {
 
     fn urls(self, unit: &Unit, other: SocketAddr) -> Paths {
         match self {
-            // A client without data digests passes over what it does not know.
+            // A client without data digests ignores the unknown argument.
             Self::Digests => vec![format!("{unit}?header_digest=crc32c&data_digest=crc32c")],
             Self::Plain | Self::Shards | Self::Redirect | Self::Large => vec![unit.to_string()],
             Self::Removable | Self::Encrypted | Self::Readonly | Self::LargeBlocks => vec![unit.to_string()],
@@ -187,7 +188,7 @@ impl Mode {
         Chap { user: user.into(), secret: "what-the-suite-proves".into() }
     }
 
-    /// The address of the unit, for who proves itself.
+    /// Returns the URL of the unit with the credentials of the host.
     fn proving(self, unit: &Unit) -> String {
         let Chap { user, secret } = self.host_chap();
         unit.to_string().replacen("://", &format!("://{user}%{secret}@"), 1)

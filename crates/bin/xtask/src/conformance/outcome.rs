@@ -1,30 +1,32 @@
-//! How one test of the suite ended, read from what its process said.
+//! Outcome of one test of the suite, parsed from the output of its process.
 
 use lab::child::Ended;
 use std::fmt;
 
-/// How one test ended.
+/// Outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Every assertion held, and there were this many.
+    /// All assertions held, and there were this many.
     Passed { asserts: u64 },
-    /// It left something out, and said why.
+    /// The test skipped something, for this reason.
     Skipped { why: String },
     /// Assertions failed, each at `file.c:line`.
     Failed { at: Vec<String>, said: String },
-    /// The suite's process died.
+    /// The process of the suite died.
     Died { how: String },
-    /// It was killed at its time limit.
+    /// The test was killed at its time limit.
     Hung,
-    /// The suite ran nothing: the name matches no test, or the suite gave up before it.
+    /// The suite ran nothing: the name matches no test, or the suite gave up earlier.
     NotRun { said: String },
 }
 
 impl Outcome {
-    /// Reads what the process of one test said.
+    /// Parses the output of a process that ran one test.
     pub(super) fn of(ended: &Ended) -> Self {
         let Some(status) = ended.status else { return Self::Hung };
         let Some(code) = status.code() else { return Self::Died { how: status.to_string() } };
+        // The summary of CUnit must show exactly one test that ran and passed; the exit status alone does not show
+        // skips.
         let said = tail(&ended.said);
         match (figures(&ended.said, "tests"), figures(&ended.said, "asserts")) {
             (Some([_, 1, passed, failed]), Some([asserts, ..])) => {
@@ -56,14 +58,14 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The first four figures of the row of CUnit's summary that begins with `kind`.
+/// Returns the first four numbers in the row of CUnit's summary that begins with `kind`.
 fn figures(said: &str, kind: &str) -> Option<[u64; 4]> {
     let row = said.lines().rev().find_map(|line| line.trim().strip_prefix(kind)?.strip_prefix(' '))?;
     let mut numbers = row.split_whitespace().map_while(|word| word.parse().ok());
     Some([numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?])
 }
 
-/// `file.c:157` of a line like "    1. file.c:157  - CU_ASSERT(…)".
+/// Extracts `file.c:157` from a line like "    1. file.c:157  - CU_ASSERT(…)".
 fn place(line: &str) -> Option<String> {
     let (number, rest) = line.trim().split_once(". ")?;
     number.parse::<u32>().ok()?;
@@ -71,8 +73,8 @@ fn place(line: &str) -> Option<String> {
     place.contains(".c:").then(|| place.to_owned())
 }
 
-/// What the test itself said, up to its verdict. Before and after every test the suite looks for left-over
-/// reservations, and calls it a skip where a target has none.
+/// Returns the output of the test itself, up to its verdict. Before and after every test the suite looks for leftover
+/// reservations, and reports a skip where a target does not support them.
 fn own_part(said: &str) -> &str {
     let Some((_, from)) = said.split_once("  Test: ") else { return said };
     let from = from.split_once("...").map_or(from, |(_, rest)| rest);
@@ -88,7 +90,7 @@ fn skipped(line: &str) -> Option<&str> {
     line.split_once("[SKIPPED]").map(|(_, why)| why.trim())
 }
 
-/// The last lines that say something, for a person to read.
+/// Returns the last meaningful lines, for a person to read.
 fn tail(said: &str) -> String {
     let telling = |line: &&str| {
         let line = line.trim();

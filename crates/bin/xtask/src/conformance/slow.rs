@@ -1,4 +1,4 @@
-//! Tests that want a unit which takes its time: a SANITIZE that must still be under way after seconds, aborts and resets.
+//! Tests that need a slow unit: a SANITIZE that must still be in progress after seconds, with aborts and resets.
 
 use super::outcome::Outcome;
 use super::{Bench, run_one};
@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-/// It looks four seconds after its beginning, and then once a minute.
+/// The test checks four seconds after its start, and then once a minute.
 const SLOW: &str = "Sanitize.Reset";
 const LIMIT: Duration = Duration::from_secs(180);
 const DISKS: usize = 4;
 
-/// True for a test that our target is to pass on such a unit.
+/// True for a test that Blockyard's target must pass on a slow unit.
 pub(super) fn wants(target: Kind, name: &str) -> bool {
     target == Kind::Blockyard && name == SLOW
 }
 
-/// How the tests ended, one after the other, on a volume of a pool of which little can be written in a second.
+/// Runs the tests one after the other on a volume with a bandwidth limit, and returns their outcomes.
 pub(super) fn run(names: &BTreeSet<String>, bench: Bench<'_>) -> Result<BTreeMap<String, Outcome>> {
     if names.is_empty() {
         return Ok(BTreeMap::new());
@@ -28,7 +28,7 @@ pub(super) fn run(names: &BTreeSet<String>, bench: Bench<'_>) -> Result<BTreeMap
     let folder = bench.scratch.join("slow");
     fs::create_dir(&folder)?;
     let (portal, iqn) = (free_portal()?, format!("{IQN}:slow"));
-    // The suite's client sleeps for a minute, and answers no pings meanwhile.
+    // The suite's client sleeps for a minute without answering pings.
     let config = folder.join("blockyard.toml");
     fs::write(&config, "silence = \"2m\"\n")?;
     let arguments = vec!["--config".to_owned(), config.to_string_lossy().into_owned()];

@@ -1,4 +1,4 @@
-//! Strangers who mean harm: logins that are never ended, or one byte at a time, and guesses of a secret.
+//! Attackers: logins that are never finished or arrive byte by byte, and guesses of a CHAP secret.
 
 use super::hall::{GUARDED, SECRET};
 use crate::client::{Caller, Client};
@@ -17,25 +17,25 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(10);
-/// In each tick: new connections that say half of a login, connections that say one byte more, and guesses.
+/// Per tick: new connections with half a login request, connections that send one more byte, and guesses.
 const KNOCKS: usize = 10;
 const DRIPS: usize = 20;
 const GUESSES: usize = 1;
-/// So many knock at first, one after the other as fast as they can.
+/// Initial burst of connections, as fast as possible.
 const RUSH: usize = 20_000;
-/// Connections that are kept, also when the target has closed them; the oldest of them it closed long ago.
+/// Connections that are kept open, even if the target has closed them; the target closes the oldest first.
 const HELD_MAX: usize = 6_000;
 const GUESSING_MAX: usize = 1500;
-/// What a login begins with: an immediate Login request that asks for the security stage.
+/// First bytes of a login: an immediate Login Request for the security negotiation stage.
 const LOGIN: [u8; 4] = [0x43, 0x00, 0x00, 0x00];
 
-/// An attack under way.
+/// Running attack.
 pub(super) struct Attack {
     thread: JoinHandle<Result<Harm>>,
     end: Arc<AtomicBool>,
 }
 
-/// What was tried.
+/// Counts of the attack.
 #[derive(Default)]
 pub(super) struct Harm {
     knocks: u64,
@@ -52,14 +52,14 @@ impl fmt::Display for Harm {
 }
 
 impl Attack {
-    /// Begins, and goes on until [`Attack::end`].
+    /// Starts an attack, which continues until [`Attack::end`].
     pub(super) fn begin(unit: &Unit) -> Self {
         let (unit, end) = (unit.clone(), Arc::new(AtomicBool::new(false)));
         let over = end.clone();
         Self { thread: thread::spawn(move || attack(&unit, &over)), end }
     }
 
-    /// What was tried until now.
+    /// Ends the attack and returns its counts.
     pub(super) fn end(self) -> Result<Harm> {
         self.end.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow!("the attack panicked"))?
@@ -81,7 +81,7 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
             harm.knocks += 1;
             match caller.connect(unit.portal) {
                 Ok(mut socket) => {
-                    // The target may have closed it again.
+                    // The target may have closed the connection already.
                     let _ = socket.write(&LOGIN);
                     held.push_back(socket);
                     held.drain(..held.len().saturating_sub(HELD_MAX));
@@ -101,7 +101,7 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
                 guessing.push(client);
             }
         }
-        // Whoever is told no is gone; the others wait for their answer.
+        // Refused guesses are dropped; the others wait for their answer.
         let mut due = Client::which_are_due(&guessing)?.into_iter();
         guessing
             .retain_mut(|client| due.next() != Some(true) || client.turn(Duration::ZERO).is_ok() && !client.is_over());
@@ -111,7 +111,7 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
     Ok(harm)
 }
 
-/// Some address of this machine.
+/// Returns a random loopback address.
 fn anywhere(random: &mut Random) -> Ipv4Addr {
     let mut octet = || u8::try_from(1 + random.below(250)).expect("at most 250");
     Ipv4Addr::new(127, octet(), octet(), octet())

@@ -1,4 +1,4 @@
-//! Somebody else whom the strangers attack: what they cost those who share a core with them, the daemon left out.
+//! Second victim of the attackers: measures the cost of the attack on the shared client core, without the daemon.
 
 use anyhow::Result;
 use lab::target::Unit;
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Connections that are kept, as a daemon keeps half-open logins; the oldest give way.
+/// Connections that are kept, as many as a daemon keeps half-open logins; the oldest are closed first.
 const HELD_MAX: usize = 1024;
-/// Connections that may wait to be taken: who finds it full tries again after a second only.
+/// Length of the accept queue; a client that finds it full retries only after a second.
 const BACKLOG: i32 = 4096;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A portal where nothing is ever answered.
+/// Portal that never answers.
 pub(super) struct Bystander {
     pub unit: Unit,
     thread: JoinHandle<()>,
@@ -24,7 +24,7 @@ pub(super) struct Bystander {
 }
 
 impl Bystander {
-    /// Stands where strangers find it, under the name of `unit`.
+    /// Starts a portal for the attackers, under the target name of `unit`.
     pub(super) fn stand(unit: &Unit) -> Result<Self> {
         let door = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         door.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
@@ -37,10 +37,10 @@ impl Bystander {
         Ok(Self { unit, thread: thread::spawn(move || take_all(&door, &over)), end })
     }
 
-    /// Is gone, with all that it held.
+    /// Stops the portal and closes its connections.
     pub(super) fn leave(self) {
         self.end.store(true, Ordering::Relaxed);
-        // It cannot panic, and if it did nothing of it would matter.
+        // The thread does not panic, and its result would not matter.
         let _ = self.thread.join();
     }
 }

@@ -1,4 +1,4 @@
-//! The crowd: sessions that come all at once, do a little each, and stay.
+//! Crowd: sessions that log in all at once, execute a few commands each, and stay.
 
 use super::hall::Hall;
 use crate::client::{Caller, Client, ensure_good};
@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Threads, each with sessions from an address of its own: one address may not have more half-open.
+/// Number of threads, each with a source address of its own, because half-open logins per address are limited.
 const THREADS: u16 = 40;
-/// Between two looks for what the target asks of a session that is idle.
+/// Interval at which idle sessions check for requests of the target.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Sessions that are there until they leave.
+/// Sessions that stay until they are told to leave.
 pub(super) struct Guests {
     threads: Vec<JoinHandle<Result<u16>>>,
     leave: Arc<AtomicBool>,
-    /// From the first knock to the last login.
+    /// Time from the first connection to the last login.
     pub logged_in_within: Duration,
-    /// Commands that they have had answered by the end, all with GOOD.
+    /// Number of commands of the crowd, all of which must end GOOD.
     pub commands: u32,
 }
 
 impl Guests {
-    /// All of them, with these numbers, log in at once; each writes and reads a block of its unit.
+    /// Logs in all sessions with these numbers at once; each writes and reads a block of its unit.
     pub(super) fn welcome(hall: &Hall, numbers: &[u16]) -> Result<Self> {
         let leave = Arc::new(AtomicBool::new(false));
         let (ready, done) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
@@ -60,7 +60,7 @@ impl Guests {
         Ok(Self { threads, leave, logged_in_within, commands: 4 * u32::try_from(numbers.len())? })
     }
 
-    /// How many of them were there to the end.
+    /// Ends the crowd; returns the number of sessions that were alive until then.
     pub(super) fn leave(self) -> Result<u16> {
         self.leave.store(true, Ordering::Relaxed);
         let mut live = 0;
@@ -97,7 +97,7 @@ fn use_each(clients: &mut [Client]) -> Result<()> {
     Ok(())
 }
 
-/// Opens when all threads are there, also those that failed; who waits at it goes on with what it has to do.
+/// Barrier that opens when all threads have arrived, including failed ones; a waiting thread keeps working meanwhile.
 #[derive(Default)]
 struct Gate(AtomicU16);
 

@@ -1,4 +1,4 @@
-//! Where the crowd goes: a daemon with targets, units and hosts, and who has which unit.
+//! Setup of the load test: a daemon with targets, units and hosts, and the assignment of units to callers.
 
 use super::{LOOK, Options, SERVER_CORE};
 use crate::client::{Caller, Client};
@@ -12,13 +12,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// A name that has to prove something, and what it is.
+/// Number of the initiator with CHAP, and its secret.
 pub(super) const GUARDED: u16 = 60_000;
 pub(super) const SECRET: &str = "a secret that nobody guesses";
-/// Hosts of one group, which sees one target of the load table; and the units of that.
+/// Hosts of one group, which accesses one target of the load table, and units of this target.
 const HOSTS_OF_TARGET: usize = 4;
 const UNITS_OF_TARGET: usize = 8;
-/// The pool of many volumes, and how many: it takes 1,024.
+/// Number of pool volumes (a pool holds at most 1,024), and the disks of the pool.
 const THIN: usize = 1000;
 const DISKS: usize = 4;
 const DISK_SIZE: &str = "64GiB";
@@ -29,7 +29,7 @@ pub(super) struct Hall {
 }
 
 impl Hall {
-    /// A daemon with a unit for each of the callers with these numbers.
+    /// Starts a daemon with a unit for each of these callers.
     pub(super) fn open(folder: &Path, options: &Options, callers: &[u16]) -> Result<Self> {
         let portal = free_portal()?;
         let product = Product::launch(Launch {
@@ -37,7 +37,7 @@ impl Hall {
             folder: folder.to_owned(),
             portals: vec![portal],
             cores: vec![SERVER_CORE],
-            // What is read stays in memory, as much as is allowed: it is not the crowd's.
+            // The cache is as large as allowed: its memory is not part of what the crowd costs.
             arguments: ["--shards", "1", "--cache", "64MiB"].map(Into::into).into(),
             ..Launch::default()
         })?;
@@ -63,19 +63,20 @@ impl Hall {
         Ok(hall)
     }
 
-    /// The unit of the caller with this number.
+    /// Returns the unit of this caller.
     pub(super) fn unit(&self, caller: u16) -> Result<&Unit> {
         self.units.get(&caller).with_context(|| format!("nobody awaits caller {caller}"))
     }
 
-    /// One target of so many units, for everybody.
+    /// Creates one target with `units` units for all initiators.
     fn welcome(&self, units: u16) -> Result<()> {
         self.tell(&["host", "add", "anyone", "--any"])?;
         self.add_target(0)?;
         (0..usize::from(units)).try_for_each(|lun| self.add_unit(0, lun, "anyone"))
     }
 
-    /// The load table: hosts of one name each, four to a group, and each group with a target and eight units of its own.
+    /// Creates the load table: hosts with one initiator each, four to a group, and a target with eight units for each
+    /// group.
     fn invite(&self, callers: &[u16]) -> Result<()> {
         for (target, hosts) in callers.chunks(HOSTS_OF_TARGET).enumerate() {
             let group = format!("group{target}");
@@ -92,7 +93,8 @@ impl Hall {
         Ok(())
     }
 
-    /// A pool, and one document with a host and a volume for each of the callers, and a target for eight of them.
+    /// Creates a pool and applies one document with a host and a volume per caller, and a target for every eight of
+    /// them.
     fn apply(&self, folder: &Path, callers: &[u16]) -> Result<()> {
         make_pool(&self.product, folder, DISKS, DISK_SIZE)?;
         let mut text = String::from("schema = 1\n");
@@ -114,7 +116,7 @@ impl Hall {
         self.tell(&["apply", "-f", &file.to_string_lossy(), "--yes"])
     }
 
-    /// Every page of the console, over all that is there, while these clients answer what they are asked; false when one is slow.
+    /// Opens every page of the console over all objects, while `clients` answer the target; false when a page is slow.
     pub(super) fn show_pages(&self, clients: &mut [Client]) -> Result<bool> {
         let mut pages = Command::new(workspace::root().join("tests/browser/run"));
         pages.arg("--against").arg(self.product.socket()).env("BLOCKYARD", workspace::product()?);
@@ -137,7 +139,7 @@ impl Hall {
         self.tell(&["present", &volume, host, "--target", &format!("target{target}"), "--lun", &lun.to_string()])
     }
 
-    /// A host that has to prove itself, for others to guess its secret.
+    /// Creates a host with CHAP, whose secret the attackers guess.
     fn admit_guarded(&self, folder: &Path, is_many: bool) -> Result<()> {
         let file = folder.join("secret");
         std::fs::write(&file, SECRET)?;

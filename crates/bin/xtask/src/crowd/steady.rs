@@ -1,4 +1,4 @@
-//! Those who behave: a few sessions with a few commands under way each, and what they get.
+//! Measured sessions: few of them, with few outstanding commands each.
 
 use crate::client::{Client, ensure_good};
 use anyhow::Result;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 const DEPTH: usize = 4;
 const IO_BYTES: u32 = 4096;
 
-/// What they got.
+/// Rate and latency of the measured sessions.
 pub(super) struct Rate {
     pub per_second: f64,
     pub p99: Duration,
 }
 
-/// Random reads of 4 KiB by all of them for `span`.
+/// Measures random reads of 4 KiB on all sessions for `span`.
 pub(super) fn measure(clients: &mut [Client], span: Duration) -> Result<Rate> {
     let mut random = Random::new(1);
     let mut latencies: Vec<Duration> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a side answered, and where two answers differ.
+//! Answer of a side, and the differences of two answers.
 
 use anyhow::Result;
 use iscsi::initiator::Completion;
@@ -9,18 +9,18 @@ use std::fmt;
 
 const CHECK_CONDITION: u8 = 0x02;
 
-/// How a command ended.
+/// Answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// `good`, `5/24/00` (sense key, additional sense code and its qualifier), or another status such as `conflict`.
+    /// `good`, `5/24/00` (sense key, additional sense code and qualifier), or another status such as `conflict`.
     pub end: String,
-    /// Where the sense data points, or the information that it has.
+    /// Field pointer or information of the sense data.
     pub pointer: Option<String>,
     pub residual: Residual,
     pub data: Vec<u8>,
 }
 
-/// What two answers can differ in.
+/// Aspects in which two answers can differ.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Aspect {
@@ -28,16 +28,16 @@ pub(crate) enum Aspect {
     Pointer,
     Residual,
     Data,
-    /// What the blocks hold after a command that both say to have done.
+    /// Content of the blocks after a command that both sides executed.
     Contents,
 }
 
 impl Answer {
-    /// What a command came to, or that its connection broke.
+    /// Converts a completion, or the error of a broken connection.
     pub(crate) fn of(completion: Result<Completion>) -> Self {
         let completion = match completion {
             Ok(completion) => completion,
-            // What was said last is for a person to read, and of no use to compare.
+            // The error text is meant for a person and is not compared.
             Err(error) => return Self::alone(&format!("none: {error:#}")),
         };
         if completion.response != ServiceResponse::Completed {
@@ -61,12 +61,13 @@ impl Answer {
         Self { end: end.to_owned(), pointer: None, residual: Residual::None, data: Vec::new() }
     }
 
-    /// True when its connection is no more.
+    /// True when the connection was lost.
     pub(crate) fn is_last(&self) -> bool {
         self.end.starts_with("none: ")
     }
 
-    /// Where two answers differ. Of commands that end differently nothing else is compared; a pointer only where both have one.
+    /// Returns the differences of two answers. If the commands ended differently, nothing else is compared; pointers
+    /// are compared only if both sides have one.
     pub(crate) fn differences(&self, other: &Self) -> Vec<Aspect> {
         if self.end != other.end {
             return vec![Aspect::End];
@@ -84,7 +85,7 @@ impl Answer {
         found
     }
 
-    /// The offsets where the data of two answers differ, those behind the end of the shorter one among them.
+    /// Returns the offsets at which the data differs, including offsets after the end of the shorter one.
     pub(crate) fn differing_bytes(&self, other: &Self) -> Vec<usize> {
         let bytes = self.data.len().max(other.data.len());
         (0..bytes).filter(|&at| self.data.get(at) != other.data.get(at)).collect()

@@ -1,4 +1,4 @@
-//! The table of differences that are as they should be, and why.
+//! Table of legitimate differences and their reasons.
 
 use super::answer::{Answer, Aspect};
 use super::stream::{BLOCKS, Request};
@@ -6,32 +6,33 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::ops::Range;
 
-/// One difference that is explained.
+/// Explained difference.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
     pub id: String,
-    /// How the names of its commands begin; empty for every command.
+    /// Prefixes of the names of the commands; empty for every command.
     #[serde(default)]
     commands: Vec<String>,
     aspect: Aspect,
-    /// What holds of the CDB: `byte&mask=value` or `byte&mask!=value`, the byte decimal, or `last`, and the others hexadecimal.
+    /// Conditions on the CDB: `byte&mask=value` or `byte&mask!=value`, with the byte in decimal or `last`, and the rest
+    /// in hexadecimal.
     #[serde(default)]
     cdb: Vec<Bits>,
-    /// What the initiator expects beside what the CDB moves.
+    /// Relation of the expected data transfer length to the length in the CDB.
     expects: Option<Expects>,
-    /// It moves fewer bytes than this, by its CDB or by what the initiator expects.
+    /// Condition that fewer bytes are transferred, by the CDB or by the expected length.
     room_below: Option<u32>,
-    /// Where the blocks are that it names.
+    /// Position of the blocks that the command names.
     blocks: Option<Blocks>,
     #[serde(default)]
     absent_lun: Option<bool>,
-    /// How both ended; each may end with `*`.
+    /// Ends on both sides; each may end with `*`.
     #[serde(default)]
     ours: Vec<String>,
     #[serde(default)]
     theirs: Vec<String>,
-    /// The bytes of the data that may differ, as `first..behind`, either of them left out at an end.
+    /// Bytes of the data that may differ, as `first..end`, either of which may be omitted.
     #[serde(default)]
     bytes: Vec<Bytes>,
     right: Right,
@@ -54,7 +55,8 @@ enum Blocks {
     None,
 }
 
-/// Whose answer the standard allows. One that it does not allow us is mended, not explained.
+/// Side whose answer the standard permits. Where the standard does not permit Blockyard's answer, it is fixed instead
+/// of explained.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Right {
@@ -76,16 +78,16 @@ pub(crate) struct Case<'a> {
     pub theirs: &'a Answer,
 }
 
-/// The table.
+/// Table of explained differences.
 #[derive(Debug)]
 pub(crate) struct Explained {
     pub rows: Vec<Row>,
 }
 
 impl Explained {
-    /// Reads the table.
+    /// Parses the table.
     ///
-    /// *Errors*: a row without a source or a reason, one that is there twice, or a condition that is malformed.
+    /// *Errors*: a row without source or reason, a duplicate, or a malformed condition.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let file: File = toml::from_str(text).context("the table is malformed")?;
         ensure!(!file.against.is_empty(), "the table does not say against whom");
@@ -96,7 +98,7 @@ impl Explained {
         Ok(Self { rows: file.difference })
     }
 
-    /// The row that explains this difference: the first that does.
+    /// Returns the first row that explains this difference.
     pub(crate) fn explain(&self, case: &Case<'_>, aspect: Aspect) -> Option<usize> {
         self.rows.iter().position(|row| row.aspect == aspect && row.fits(case))
     }
@@ -110,7 +112,7 @@ impl Row {
             "a row about how commands end says how for both sides"
         );
         ensure!((self.aspect == Aspect::Data) != self.bytes.is_empty(), "a row about data, and no other, has `bytes`");
-        // Nobody needs a row to say that both are right in having no answer.
+        // No answer is a defect of a side, never a legitimate behavior of both.
         ensure!(
             self.right == Right::Ours || !self.theirs.iter().any(|end| end.starts_with("none")),
             "no answer is never right"
@@ -141,7 +143,7 @@ impl Row {
             && (self.bytes.is_empty() || self.cover(&ours.differing_bytes(theirs)))
     }
 
-    /// True when the row names every one of these bytes.
+    /// True when the row covers every one of these bytes.
     fn cover(&self, bytes: &[usize]) -> bool {
         bytes.iter().all(|byte| self.bytes.iter().any(|Bytes(range)| range.contains(byte)))
     }
@@ -157,11 +159,11 @@ fn place_of(request: &Request) -> Option<Blocks> {
     }
 }
 
-/// A condition on one byte of the CDB.
+/// Condition on one byte of the CDB.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Bits {
-    /// `None` for the last one.
+    /// Offset of the byte; `None` for the last one.
     byte: Option<usize>,
     mask: u8,
     value: u8,
@@ -192,7 +194,7 @@ impl Bits {
     }
 }
 
-/// Bytes of the data.
+/// Range of bytes in the data.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Bytes(Range<usize>);

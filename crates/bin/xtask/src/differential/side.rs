@@ -1,4 +1,4 @@
-//! One of the two targets, as two initiators see it.
+//! One of the two targets, with two initiators.
 
 use super::answer::Answer;
 use super::stream::{BLOCK_BYTES, BLOCKS, Request};
@@ -10,13 +10,13 @@ use iscsi::initiator::DataIn;
 use lab::target::{self, Backing, Kind, Setup, Target, Unit};
 use std::path::Path;
 
-/// Blocks of one read or write of ours.
+/// Blocks per read or write of the test itself.
 const CHUNK_BLOCKS: u32 = 1024;
-/// As many things may an initiator have to be told at once.
+/// Upper bound of unit attentions that may be pending for an initiator.
 const ATTENTIONS_MAX: usize = 8;
 const KEY: u8 = 0xC;
 
-/// A target that runs, and two sessions with its unit.
+/// Running target, and two sessions with its unit.
 pub(super) struct Side {
     unit: Unit,
     clients: [Client; 2],
@@ -24,7 +24,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// The target runs with its files in a folder of its own, and both initiators are logged in.
+    /// Starts the target with its files in `folder`, and logs in both initiators.
     pub(super) fn start(kind: Kind, folder: &Path) -> Result<Self> {
         let mut setup = Setup::new(folder.to_owned(), 1, &Backing::Thin)?;
         if kind == Kind::Blockyard {
@@ -41,7 +41,7 @@ impl Side {
         Ok(Self { unit, clients, _target: target })
     }
 
-    /// The command is sent and answered. A connection that broke is made again.
+    /// Sends the command and returns the answer; a broken connection is replaced.
     pub(super) fn send(&mut self, request: &Request) -> Result<Answer> {
         let data_out = request.data_out.as_deref().map(|data| Rope::from(Buf::copy_of(data)));
         let data_in = match request.data_in_bytes {
@@ -57,21 +57,20 @@ impl Side {
         Ok(answer)
     }
 
-    /// Nothing is reserved, the unit is started, its mode parameters are as they were at first, and nobody is to be told
-    /// anything.
+    /// Resets the unit: no reservations, started, default mode parameters, and no pending unit attentions.
     pub(super) fn level(&mut self) -> Result<()> {
         for nexus in 0..self.clients.len() {
             self.tell(nexus, &[0x17, 0, 0, 0, 0, 0], &[]);
         }
         for action in [6, 3] {
             let mut list = [0; 24];
-            // REGISTER AND IGNORE EXISTING KEY takes the new one, CLEAR the own.
+            // REGISTER AND IGNORE EXISTING KEY takes the new key, CLEAR the registered one.
             list[if action == 6 { 15 } else { 7 }] = KEY;
             self.tell(0, &[0x5F, action, 0, 0, 0, 0, 0, 0, 24, 0], &list);
         }
         self.tell(0, &[0x1B, 0, 0, 0, 1, 0], &[]);
         self.tell(0, &[0x1E, 0, 0, 0, 0, 0], &[]);
-        // The control page.
+        // Control mode page with its default values.
         let list = [0, 0, 0, 0, 0x0A, 10, 0x02, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0];
         self.tell(0, &[0x15, 0x10, 0, 0, list.len() as u8, 0], &list);
         for nexus in 0..self.clients.len() {
@@ -81,7 +80,7 @@ impl Side {
         Ok(())
     }
 
-    /// How a command ended that was sent past whatever the initiator is to be told first.
+    /// Sends a command, again as long as unit attentions are pending, and returns the answer.
     fn tell(&mut self, nexus: usize, cdb: &[u8], list: &[u8]) -> Answer {
         let mut send = || {
             let data_out = (!list.is_empty()).then(|| Rope::from(Buf::copy_of(list)));
@@ -96,7 +95,7 @@ impl Side {
         answer
     }
 
-    /// These blocks hold zeros, as far as the unit has them.
+    /// Writes zeros to these blocks, as far as they exist.
     pub(super) fn clear(&mut self, lba: u64, blocks: u64) -> Result<()> {
         let end = lba.saturating_add(blocks).min(BLOCKS);
         let mut at = lba;
@@ -109,7 +108,7 @@ impl Side {
         Ok(())
     }
 
-    /// What these blocks hold, as an initiator may know it.
+    /// Reads these blocks; `None` when the read does not end GOOD.
     pub(super) fn read(&mut self, nexus: usize, lba: u64, blocks: u32) -> Result<Option<Vec<u8>>> {
         let client = &mut self.clients[nexus];
         client.read(lba, blocks, DataIn::Into(Buf::zeroed(blocks as usize * BLOCK_BYTES as usize)))?;
@@ -118,7 +117,7 @@ impl Side {
         Ok(data.filter(|_| completion.status == 0))
     }
 
-    /// All that the unit holds.
+    /// Reads the whole unit.
     pub(super) fn contents(&mut self) -> Result<Vec<u8>> {
         let mut contents = Vec::with_capacity(BLOCKS as usize * BLOCK_BYTES as usize);
         for lba in (0..BLOCKS).step_by(CHUNK_BLOCKS as usize) {

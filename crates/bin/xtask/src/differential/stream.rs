@@ -1,4 +1,4 @@
-//! The commands of a seed: each is made of the seed and its number alone, so that any of them can be sent by itself.
+//! Commands of a seed: each depends only on the seed and its number, so that any of them can be sent alone.
 
 mod media;
 mod parameters;
@@ -6,46 +6,46 @@ mod reservations;
 
 use lab::random::{Random, mix};
 
-/// Bytes of a logical block on both sides.
+/// Length of a logical block on both sides, in bytes.
 pub(super) const BLOCK_BYTES: u32 = 512;
-/// Blocks of the unit on both sides.
+/// Number of blocks of the unit on both sides.
 pub(super) const BLOCKS: u64 = 32_768;
-/// Units that neither side has.
+/// LUNs that exist on neither side.
 const ABSENT: [u16; 3] = [7, 255, 300];
 
-/// One command.
+/// Command of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// What the standard calls it.
+    /// Name of the command in the standard.
     pub name: &'static str,
-    /// Which of the two initiators sends it.
+    /// Index of the initiator that sends it, 0 or 1.
     pub nexus: usize,
-    /// A unit that is not there; otherwise the command goes to the one that is.
+    /// LUN that does not exist; `None` sends the command to the unit under test.
     pub absent_lun: Option<u16>,
     pub cdb: Vec<u8>,
-    /// What comes with it; its length is the expected data transfer length.
+    /// Data of the command; its length is the expected data transfer length.
     pub data_out: Option<Vec<u8>>,
-    /// The expected data transfer length of what it reads.
+    /// Expected data transfer length of a command that reads.
     pub data_in_bytes: u32,
-    /// What the CDB says that it moves, in bytes.
+    /// Length of the transfer according to the CDB, in bytes.
     pub moves: u32,
-    /// What it names of blocks: each time the first one, and how many.
+    /// Blocks that the command names: first block and number, for each extent.
     pub extents: Vec<(u64, u64)>,
     pub changes: Changes,
 }
 
-/// What is different after a command that one side did and the other one refused.
+/// State that differs when one side executed the command and the other refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changes {
     Nothing,
-    /// The blocks that it names.
+    /// The named blocks.
     Blocks,
-    /// Reservations, mode parameters, whether the unit is started.
+    /// Reservations, mode parameters, or the power condition of the unit.
     State,
 }
 
 impl Request {
-    /// A command that moves nothing and changes nothing.
+    /// Creates a command without transfer and without changes.
     fn new(name: &'static str, cdb: &[u8]) -> Self {
         Self {
             name,
@@ -60,13 +60,13 @@ impl Request {
         }
     }
 
-    /// It reads so many bytes.
+    /// Makes the command read `bytes`.
     fn reading(mut self, bytes: u32) -> Self {
         (self.moves, self.data_in_bytes) = (bytes, bytes);
         self
     }
 
-    /// It writes this.
+    /// Makes the command write `data`.
     fn writing(mut self, data: Vec<u8>) -> Self {
         self.moves = u32::try_from(data.len()).expect("no command moves so much");
         self.data_out = (!data.is_empty()).then_some(data);
@@ -83,19 +83,19 @@ impl Request {
         self
     }
 
-    /// The blocks that it names, and as many behind them as would hold what is expected beyond them.
+    /// Returns the named blocks, extended by the blocks that the surplus of the expected length would cover.
     pub(crate) fn surroundings(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let surplus = self.expects().saturating_sub(self.moves).div_ceil(BLOCK_BYTES);
         self.extents.iter().map(move |&(lba, blocks)| (lba, blocks + u64::from(surplus)))
     }
 
-    /// The expected data transfer length.
+    /// Returns the expected data transfer length.
     pub(crate) fn expects(&self) -> u32 {
         self.data_out.as_ref().map_or(self.data_in_bytes, |data| u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
 }
 
-/// The command of this number in the stream of the seed.
+/// Returns the command with this number in the stream of the seed.
 pub(super) fn request(seed: u64, number: u64) -> Request {
     let mut random = Random::new(mix(seed) ^ number);
     let mut request = match random.below(16) {
@@ -109,7 +109,7 @@ pub(super) fn request(seed: u64, number: u64) -> Request {
         request.absent_lun = Some(ABSENT[random.below(ABSENT.len() as u64) as usize]);
     }
     if random.one_in(32) {
-        // NACA, two obsolete bits, and two of the vendor's.
+        // NACA, two obsolete bits and two vendor-specific bits.
         let control = request.cdb.len() - 1;
         request.cdb[control] = [0x04, 0x01, 0x02, 0x40, 0x80][random.below(5) as usize];
     }
@@ -119,7 +119,7 @@ pub(super) fn request(seed: u64, number: u64) -> Request {
     request
 }
 
-/// The initiator expects more or less than the CDB says.
+/// Changes the expected length to more or less than the CDB says.
 fn expect_otherwise(random: &mut Random, request: &mut Request) {
     let moves = request.moves;
     let bytes = match random.below(5) {
@@ -141,7 +141,7 @@ fn expect_otherwise(random: &mut Random, request: &mut Request) {
     }
 }
 
-/// An operation code that neither side is to know, with any fields. Those that take long on one side are left out.
+/// Returns an unknown operation code with arbitrary fields. Codes that take long on one side are omitted.
 fn unknown(random: &mut Random) -> Request {
     const CODES: [u8; 15] = [0x01, 0x07, 0x0B, 0x18, 0x1C, 0x3B, 0x3C, 0x3E, 0x4C, 0x50, 0x7E, 0x86, 0x9D, 0xC1, 0xFF];
     let code = CODES[random.below(CODES.len() as u64) as usize];
@@ -154,7 +154,7 @@ fn unknown(random: &mut Random) -> Request {
     Request::new("an unknown operation", &cdb).reading(bytes)
 }
 
-/// A byte with some of these bits set, mostly none.
+/// Returns a byte with some of these bits set, mostly none.
 fn flags(random: &mut Random, among: &[u8]) -> u8 {
     if random.one_in(2) {
         return 0;
@@ -162,7 +162,7 @@ fn flags(random: &mut Random, among: &[u8]) -> u8 {
     among.iter().fold(0, |flags, bit| if random.one_in(3) { flags | bit } else { flags })
 }
 
-/// An allocation length for an answer that is at most about `usual` bytes long.
+/// Returns an allocation length for data of about `usual` bytes at most.
 fn allocation(random: &mut Random, usual: u32) -> u32 {
     match random.below(8) {
         0 => 0,

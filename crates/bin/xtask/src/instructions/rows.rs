@@ -1,19 +1,19 @@
-//! What is counted.
+//! Table of the measured loads.
 
-/// One load.
+/// Measured load.
 pub(super) struct Row {
-    /// Its name, in the table and in the file of what is kept.
+    /// Name in the output and in the file of references.
     pub name: &'static str,
-    /// What the example is told.
+    /// Arguments of the example.
     pub arguments: &'static [&'static str],
-    /// The row than which it may not take a tenth more: what it has more of must not matter to a command.
+    /// Row that may be exceeded by at most a tenth: the additional sessions, units or shards must not affect a command.
     pub against: Option<&'static str>,
 }
 
 const ONE: &str = "null, 4 KiB reads";
 const SIXTEEN: &str = "16 sessions";
 
-/// 4 KiB at depth 32 over one session, one unit and one shard, unless the name says otherwise.
+/// Table of loads: 4 KiB at depth 32 over one session, one unit and one shard, unless the name says otherwise.
 pub(super) const ROWS: [Row; 23] = [
     row(ONE, &[]),
     row("null, 4 KiB writes", &["--writes"]),

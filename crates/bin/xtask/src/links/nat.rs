@@ -1,6 +1,6 @@
-//! An array behind NAT: a host in our network namespace, a router in the next that translates two public addresses (nftables, DNAT with
-//! other ports) and forwards nothing else, the daemon in a third. What `advertise` says must lead the host through, in discovery,
-//! in the login and in the redirect to a data portal.
+//! Test of an array behind NAT: a host in this namespace, a router in a second one that translates two public addresses
+//! (nftables, DNAT with other ports) and forwards nothing else, and the daemon in a third. The setting `advertise` must
+//! lead the host through in discovery, in the login and in the redirect to a data portal.
 
 use super::{Namespace, ip, said};
 use crate::client::{Client, ensure_good};
@@ -18,17 +18,17 @@ use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// The portals as the daemon listens, and as hosts reach them: a front, and one for data.
+/// Portals as the daemon listens and as hosts reach them: a front portal and a data portal.
 const PORTALS: [(&str, &str); 2] =
     [("192.168.77.2:3260", "203.0.113.5:13260"), ("192.168.77.3:3260", "203.0.113.6:13261")];
 const BLOCKS: u32 = 64;
 
-/// True where the rules of the translation can be set.
+/// True when nftables is installed.
 pub(super) fn is_possible() -> bool {
     Command::new("nft").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// A host in this namespace reaches an array behind NAT.
+/// Runs the test of an array behind NAT.
 pub(super) fn play() -> Result<()> {
     let (router, there) = (Namespace::new("nat-router")?, Namespace::new("nat-array")?);
     link(&router, &there)?;
@@ -42,7 +42,7 @@ pub(super) fn play() -> Result<()> {
     played
 }
 
-/// Host, router and array in a row. The host knows no way to the array's own network.
+/// Connects host, router and array in a row. The host has no route to the network of the array.
 fn link(router: &Namespace, there: &Namespace) -> Result<()> {
     ip(&format!("link add wan0 type veth peer name wan1 netns {}", router.0))?;
     router.ip(&format!("link add lan0 type veth peer name lan1 netns {}", there.0))?;
@@ -60,7 +60,7 @@ fn link(router: &Namespace, there: &Namespace) -> Result<()> {
     ip("route add 203.0.113.0/24 via 198.51.100.1")
 }
 
-/// The router forwards what comes for a public address to the portal behind it, and nothing else.
+/// Configures the router to forward traffic for a public address to its portal, and nothing else.
 fn translate(router: &Namespace, folder: &Path) -> Result<()> {
     let mut rules =
         "table ip translation {\n chain forward {\n  type filter hook forward priority filter; policy drop;\n  \
@@ -123,14 +123,15 @@ fn reach(array: &Product) -> Result<()> {
     Ok(())
 }
 
-/// What libiscsi finds there: targets, their portals, and the units that it reaches through the first one.
+/// Returns the output of libiscsi's discovery: targets, their portals, and the units that it reaches through the first
+/// one.
 fn list(portal: &str) -> Result<String> {
     let mut command = Command::new("iscsi-ls");
     command.args(["-i", "iqn.2026-11.io.blockyard:xtask.nat", "-s", &format!("iscsi://{portal}")]);
     Ok(run_within(&mut command, LIMIT)?.said)
 }
 
-/// Logged in at `portal`, the session is at `data`, and what it writes is what it reads.
+/// Logs in at `portal`, checks that the session is at `data`, and verifies written data.
 fn write_and_read(portal: &str, data: &str) -> Result<()> {
     let unit = Unit { portal: portal.parse()?, iqn: format!("{IQN}:nat"), lun: 0 };
     let mut client = Client::log_in(&unit, 1)?;

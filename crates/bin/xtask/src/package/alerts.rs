@@ -1,4 +1,4 @@
-//! The alert rules and the metrics: Prometheus' own promtool reads both, and plays what the rules are for.
+//! Alert rules and metrics: promtool of Prometheus checks both and runs the tests of the rules.
 
 use crate::vm::image::unpack;
 use crate::workspace;
@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// promtool is there: Debian's package is unpacked, and its daemon is not installed.
+/// Provides promtool: unpacks the Debian package without installing its daemon.
 pub(super) fn prepare() -> Result<()> {
     let folder = folder();
     if !folder.is_dir() {
+        // Renamed when complete, so that an interrupted run leaves no partial folder.
         let unfinished = folder.with_extension("unfinished");
         let _ = fs::remove_dir_all(&unfinished);
         fs::create_dir_all(&unfinished)?;
@@ -28,7 +29,8 @@ fn folder() -> PathBuf {
     workspace::target_folder().join("package/prometheus")
 }
 
-/// What promtool finds wrong with the rules, and with what the program tells. Without promtool that is said, and nothing is found.
+/// Returns the findings of promtool on the rules and on the metrics of the program. Without promtool prints a note and
+/// finds nothing.
 pub(super) fn judge(program: &Path) -> Result<Vec<String>> {
     let Some(promtool) = promtool() else {
         println!("promtool is not installed and could not be had: alert rules are not played");
@@ -46,7 +48,7 @@ pub(super) fn judge(program: &Path) -> Result<Vec<String>> {
     let scratch = tempfile::tempdir()?;
     let told = scratch.path().join("metrics");
     fs::write(&told, metrics(program, scratch.path())?)?;
-    // It reads its standard input alone.
+    // The command reads only its standard input.
     let mut asked = Command::new("sh");
     asked.args(["-c", "exec \"$1\" check metrics < \"$2\"", "sh"]).arg(&promtool).arg(&told);
     let ended = run_within(&mut asked, Duration::from_secs(60))?;
@@ -56,7 +58,7 @@ pub(super) fn judge(program: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Promtool, as it is installed or was unpacked; unpacked now where neither is so.
+/// Returns promtool, installed or unpacked; unpacks it if necessary.
 fn promtool() -> Option<PathBuf> {
     let answers = |program: &Path| Command::new(program).arg("--version").output().is_ok();
     let unpacked = folder().join("usr/bin/promtool");
@@ -66,7 +68,7 @@ fn promtool() -> Option<PathBuf> {
     prepare().is_ok().then_some(unpacked).filter(|unpacked| answers(unpacked))
 }
 
-/// What a daemon with a pool, volumes and a host tells.
+/// Returns the metrics of a daemon with a pool, volumes and a host.
 fn metrics(program: &Path, folder: &Path) -> Result<String> {
     let portals = vec![free_portal()?];
     let (build, folder) = (program.to_owned(), folder.to_owned());
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Words of the text that begin as names of our metrics do, without what a histogram adds to them.
+    /// Returns the metric names in the text, without the suffixes of histograms.
     fn names(text: &str) -> BTreeSet<String> {
         let words = text.split(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
         let ours = words.filter(|word| word.starts_with("blockyard_") || word.starts_with("process_"));

@@ -1,4 +1,4 @@
-//! From staged files to a package.
+//! Creation of a package from staged files.
 
 use super::stage::{CONFIGURATION, stage};
 use super::{Recipe, done, place_of, shipped};
@@ -10,7 +10,7 @@ use std::process::Command;
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// The package of the recipe lies in `folder`.
+/// Builds the package of the recipe in `folder`.
 pub(super) fn pack(recipe: &Recipe, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let scratch = tempfile::tempdir()?;
@@ -35,16 +35,16 @@ pub(super) fn pack(recipe: &Recipe, folder: &Path) -> Result<PathBuf> {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     }
     let package = place_of(recipe, folder)?;
-    // Threads would make the bytes depend on their number; quick enough without.
+    // With several threads the bytes would depend on their number; one is fast enough.
     let build = ["--root-owner-group", "-Zxz", "-z6", "--threads-max=1", "--build"];
     let mut command = Command::new("dpkg-deb");
     done(command.args(build).arg(&tree).arg(&package).env("SOURCE_DATE_EPOCH", recipe.epoch.to_string()))?;
     Ok(package)
 }
 
-/// The packages with the libraries that the program is linked with.
+/// Returns the dependencies for the libraries to which the program is linked.
 fn libraries(tree: &Path, scratch: &Path) -> Result<String> {
-    // It wants to be called where a source package lies.
+    // The tool requires the folder layout of a source package.
     fs::create_dir(scratch.join("debian"))?;
     fs::write(scratch.join("debian/control"), "Source: blockyard\n\nPackage: blockyard\nArchitecture: any\n")?;
     let mut asked = Command::new("dpkg-shlibdeps");
@@ -53,7 +53,7 @@ fn libraries(tree: &Path, scratch: &Path) -> Result<String> {
     Ok(line.with_context(|| format!("dpkg-shlibdeps finds no library: {said}"))?.to_owned())
 }
 
-/// `md5sum` of each file, which dpkg --verify reads.
+/// Returns the MD5 sums of all files, which dpkg --verify reads.
 fn sums(tree: &Path) -> Result<String> {
     let find =
         "find . -path ./DEBIAN -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum | sed 's, \\./, ,'";

@@ -1,4 +1,4 @@
-//! What is in a package: what must be there, and what must not be.
+//! Checks of the content of a package.
 
 use super::done;
 use anyhow::{Context, Result};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// What a package must have.
+/// Files that a package must contain.
 const NEEDED: [&str; 12] = [
     "./usr/bin/blockyard",
     "./etc/blockyard.toml",
@@ -23,7 +23,7 @@ const NEEDED: [&str; 12] = [
     "./usr/share/blockyard/grafana/blockyard.json",
 ];
 
-/// What is wrong with the package, a sentence each; lintian is asked where it is installed.
+/// Returns the findings on the package, a sentence each; uses lintian if it is installed.
 pub(super) fn judge(package: &Path) -> Result<Vec<String>> {
     let listed = done(Command::new("dpkg-deb").arg("--contents").arg(package))?;
     let mut findings = contents(&listed);
@@ -35,7 +35,7 @@ pub(super) fn judge(package: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// What `dpkg-deb --contents` shows that should not be, and what it does not show.
+/// Returns unexpected and missing entries in the output of `dpkg-deb --contents`.
 fn contents(listed: &str) -> Vec<String> {
     let mut findings = Vec::new();
     let mut there = Vec::new();

@@ -1,4 +1,4 @@
-//! The files of the package, where they will lie.
+//! Files of the package at their final places.
 
 use super::{Recipe, done, shipped};
 use crate::workspace;
@@ -8,14 +8,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where completions lie, by shell.
+/// Paths of the completions, by shell.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/blockyard"),
     ("zsh", "usr/share/zsh/vendor-completions/_blockyard"),
     ("fish", "usr/share/fish/vendor_completions.d/blockyard.fish"),
 ];
 
-/// Files of `packaging/` that are shipped as they are, and where.
+/// Files of `packaging/` that are shipped unchanged, and their paths.
 const SHIPPED: [(&str, &str); 4] = [
     ("systemd/blockyard.service", "lib/systemd/system/blockyard.service"),
     ("debian/copyright", "usr/share/doc/blockyard/copyright"),
@@ -23,13 +23,13 @@ const SHIPPED: [(&str, &str); 4] = [
     ("grafana/blockyard.json", "usr/share/blockyard/grafana/blockyard.json"),
 ];
 
-/// The configuration file, which is the administrator's once it is installed.
+/// Configuration file; a conffile, which the administrator owns after the installation.
 pub(super) const CONFIGURATION: &str = "etc/blockyard.toml";
 
-/// Every file of the package lies in `tree`, with its mode.
+/// Writes every file of the package to `tree`, with its mode.
 pub(super) fn stage(recipe: &Recipe, tree: &Path) -> Result<()> {
     let program = put(tree, "usr/bin/blockyard", b"")?;
-    // Debian wants programs without symbols; a third of a gigabyte of line tables is not shipped.
+    // Debian requires stripped programs; the line tables have a third of a gigabyte.
     let strip = ["--strip-unneeded", "--remove-section=.comment", "--remove-section=.note"];
     done(Command::new("strip").args(strip).arg("-o").arg(&program).arg(&recipe.program))?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
@@ -52,7 +52,7 @@ pub(super) fn stage(recipe: &Recipe, tree: &Path) -> Result<()> {
     squeeze(&changes)
 }
 
-/// The file lies at `place`, for everybody to read, in folders for everybody to read.
+/// Writes a file to `place`; the file and its folders are world-readable.
 fn put(tree: &Path, place: &str, bytes: &[u8]) -> Result<PathBuf> {
     let path = tree.join(place);
     let folder = path.parent().context("a file lies in a folder")?;
@@ -73,7 +73,8 @@ fn squeeze(path: &Path) -> Result<()> {
     Ok(fs::set_permissions(packed, fs::Permissions::from_mode(0o644))?)
 }
 
-/// The configuration of the manual with each setting as a comment: what is shipped says what could be set, and sets nothing.
+/// Returns the configuration of the manual with every setting as a comment, so that the shipped file shows the settings
+/// and changes none.
 fn configuration(manual: &str) -> Result<String> {
     let (_, rest) = manual.split_once("```toml\n").context("docs/operate/configuration.md shows no file")?;
     let (file, _) = rest.split_once("```").context("the file in docs/operate/configuration.md has no end")?;
@@ -87,7 +88,7 @@ fn configuration(manual: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The changes of this version, as Debian writes them.
+/// Returns the changelog entry of this version in Debian's format.
 ///
 /// *Source*: deb-changelog(5).
 fn changelog(recipe: &Recipe) -> Result<String> {

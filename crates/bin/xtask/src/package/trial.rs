@@ -1,4 +1,5 @@
-//! The package in a clean Debian: installed, used, upgraded, removed and purged, under that Debian's own systemd.
+//! Trial of the package in a clean Debian: installed, used, upgraded, removed and purged, under the systemd of that
+//! Debian.
 
 mod array;
 mod machine;
@@ -14,9 +15,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the clean Debian has beyond its least: what the package depends on, and what reads from the array.
+/// Packages of the clean Debian beyond its minimum: dependencies of the package, and tools for the trial.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,adduser,iproute2,init-system-helpers";
-/// What may differ after a purge: what the package system itself notes, and the key that is kept on purpose.
+/// Paths that may differ after a purge: records of the package system, and the key that is kept on purpose.
 const MAY_DIFFER: [&str; 8] = [
     "/var/lib/dpkg/",
     "/var/lib/apt/",
@@ -28,9 +29,9 @@ const MAY_DIFFER: [&str; 8] = [
     "/etc/systemd/system/blockyard.service.d",
 ];
 
-/// The clean Debian and what judges alerts are there. The first time takes a minute and the network.
+/// Provides the clean Debian and promtool. The first run takes a minute and needs the network.
 ///
-/// *Errors*: who asks is not root, or debootstrap fails.
+/// *Errors*: the caller is not root, or debootstrap fails.
 pub(super) fn prepare() -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "a Debian of its own needs root: sudo cargo xtask package --try");
     let root = clean_root();
@@ -51,7 +52,7 @@ fn clean_root() -> PathBuf {
     workspace::target_folder().join("package/root")
 }
 
-/// Every step is told as it is done; true when all of them went well. In a network of its own.
+/// Runs every step and prints its result; must run in a network namespace of its own.
 pub(super) fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
     done(Command::new("ip").args(["link", "set", "lo", "up"]))?;
     let first = place_of(recipe, folder)?;
@@ -127,7 +128,7 @@ fn may_differ(path: &str) -> bool {
     MAY_DIFFER.iter().any(|place| path.starts_with(place))
 }
 
-/// The daemon is who the unit says, and can do no more.
+/// Checks user, groups, capabilities and seccomp filter of the daemon against its unit.
 fn locked_up(machine: &Machine) -> Result<()> {
     let status = machine.sh(&format!("cat /proc/{}/status", machine.main_pid()?))?;
     let field = |name: &str| {
@@ -146,7 +147,7 @@ fn locked_up(machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-/// A daemon that is stopped in the middle of everything is another one soon, with a watchdog that bites soon.
+/// Checks that the watchdog restarts a stopped daemon, with a short watchdog interval.
 fn bitten(machine: &Machine) -> Result<()> {
     machine.sh("mkdir -p /etc/systemd/system/blockyard.service.d && printf '[Service]\\nWatchdogSec=4\\nTimeoutAbortSec=2\\n' \
                 > /etc/systemd/system/blockyard.service.d/short.conf && systemctl daemon-reload && systemctl restart blockyard")?;

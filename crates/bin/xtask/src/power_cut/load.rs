@@ -1,4 +1,4 @@
-//! The initiator's side of one round: writes until the power goes, and reads everything afterwards.
+//! Load of a round: writes until the kill, and reads all blocks afterwards.
 
 use super::oracle::{BLOCK_BYTES, Oracle};
 use crate::client::{Client, ensure_good};
@@ -12,23 +12,23 @@ use lab::target::product::Product;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How many blocks the load uses; small, so that they are written many times.
+/// Number of blocks in use; small, so that each is written many times.
 pub(super) const BLOCKS: u64 = 24 << 11;
 const DEPTH: usize = 24;
 const WRITE_BLOCKS_MAX: u64 = 400;
 const READ_BLOCKS: u32 = 256;
 
-/// What one round's initiator does.
+/// Load of one round.
 pub(super) struct Load<'a> {
     pub random: Random,
-    /// From the first write to the cut.
+    /// Time from the first write to the kill.
     pub span: Duration,
-    /// The member that fails half-way.
+    /// Member that fails in the middle of the load.
     pub victim: Option<&'a str>,
 }
 
 impl Load<'_> {
-    /// Writes for its span, cuts the power, and takes in what was acknowledged; how many writes were.
+    /// Writes for `span`, kills the daemon, and records the acknowledgments; returns their number.
     pub(super) fn run(&mut self, product: &mut Product, unit: &Unit, oracle: &mut Oracle) -> Result<u64> {
         let mut client = Client::log_in(unit, 1)?;
         let mut under_way = BTreeMap::new();
@@ -40,7 +40,7 @@ impl Load<'_> {
         }
         std::thread::scope(|scope| -> Result<()> {
             let product = &*product;
-            // The cut may come before the command has its answer; then either state is right.
+            // The kill may precede the answer to the command; both states of the member are valid.
             let failing = self.victim.map(|disk| scope.spawn(move || product.attempt(&["disk", "fail", disk])));
             while begin.elapsed() < self.span || failing.as_ref().is_some_and(|failing| !failing.is_finished()) {
                 acknowledged += self.turn(&mut client, oracle, &mut under_way)?;
@@ -51,10 +51,10 @@ impl Load<'_> {
             }
             Ok(())
         })?;
-        // The cut shall not always meet the daemon just after our turn.
+        // A random delay, so that the kill does not always follow a turn of the initiator.
         std::thread::sleep(Duration::from_micros(self.random.below(400)));
         product.kill()?;
-        // What it had answered counts, even when we read it only now.
+        // An answer that was sent before the kill counts, even if it is received only now.
         while !under_way.is_empty() && client.turn(Duration::from_millis(100)).is_ok() {
             match take_completions(&mut client, oracle, &mut under_way) {
                 Ok(count) => acknowledged += count,
@@ -70,7 +70,7 @@ impl Load<'_> {
         oracle: &mut Oracle,
         under_way: &mut BTreeMap<TaskId, (u64, u32)>,
     ) -> Result<u64> {
-        // A place that is taken is drawn again in the next turn.
+        // A range with an outstanding write is skipped; the next turn draws another.
         for _ in under_way.len()..DEPTH {
             let (lba, blocks) = self.place();
             if oracle.is_free(lba, blocks) {
@@ -83,7 +83,7 @@ impl Load<'_> {
         take_completions(client, oracle, under_way)
     }
 
-    /// Mostly a few blocks, sometimes whole stripes, anywhere.
+    /// Returns a range anywhere: mostly a few blocks, sometimes whole stripes.
     fn place(&mut self) -> (u64, u32) {
         let blocks =
             if self.random.one_in(4) { 1 + self.random.below(WRITE_BLOCKS_MAX) } else { 1 + self.random.below(16) };
@@ -107,7 +107,7 @@ fn take_completions(
     Ok(acknowledged)
 }
 
-/// Reads every block in use and judges it; the faults.
+/// Reads and checks every block in use; returns the faults.
 pub(super) fn judge(client: &mut Client, oracle: &mut Oracle) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     let bytes = READ_BLOCKS as usize * BLOCK_BYTES;

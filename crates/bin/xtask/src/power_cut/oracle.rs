@@ -1,11 +1,11 @@
-//! What every block must hold: the last acknowledged write, or one that was under way at the cut.
+//! Allowed content of every block: the write acknowledged last, or one that was outstanding at the kill.
 
 use lab::random::mix;
 
 pub(super) const BLOCK_BYTES: usize = 512;
 const WORDS: usize = BLOCK_BYTES / 8;
 
-/// What each block may show.
+/// Allowed content of each block.
 #[derive(Debug)]
 pub(super) struct Oracle {
     seed: u64,
@@ -13,14 +13,14 @@ pub(super) struct Oracle {
     blocks: Vec<State>,
 }
 
-/// One block. Sequence 0 is the zeros of a new volume.
+/// State of a block. Sequence 0 stands for the zeros of a new volume.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     acknowledged: u64,
     under_way: Option<u64>,
 }
 
-/// What a block says of itself.
+/// Content of a block.
 #[derive(Debug, PartialEq, Eq)]
 enum Content {
     Zeros,
@@ -29,18 +29,18 @@ enum Content {
 }
 
 impl Oracle {
-    /// A new volume, all zeros, of which the first `blocks` are used.
+    /// Creates the oracle of a new volume of zeros, of which the first `blocks` are used.
     pub(super) fn new(seed: u64, blocks: u64) -> Self {
         let count = usize::try_from(blocks).expect("the blocks in use fit in memory");
         Self { seed, next_sequence: 1, blocks: vec![State::default(); count] }
     }
 
-    /// True when no write to these blocks is under way: only then their order is known.
+    /// True when no write to these blocks is outstanding; the order of concurrent writes would be unknown.
     pub(super) fn is_free(&self, lba: u64, blocks: u32) -> bool {
         self.range(lba, blocks).iter().all(|block| block.under_way.is_none())
     }
 
-    /// The content of a write that is now under way, and its sequence number.
+    /// Records a write as outstanding; returns its sequence number and its data.
     pub(super) fn submit(&mut self, lba: u64, blocks: u32) -> (u64, Vec<u8>) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -54,14 +54,14 @@ impl Oracle {
         (sequence, data)
     }
 
-    /// The write was acknowledged with GOOD.
+    /// Records that the write ended GOOD.
     pub(super) fn acknowledge(&mut self, lba: u64, blocks: u32) {
         for block in self.range_mut(lba, blocks) {
             block.acknowledged = block.under_way.take().expect("a write is under way until it is acknowledged");
         }
     }
 
-    /// Judges blocks as they were read after a cut; what they show is from now on what they must show.
+    /// Checks blocks that were read after a kill; the content found becomes the only allowed one.
     pub(super) fn judge(&mut self, lba: u64, data: &[u8]) -> Vec<String> {
         let mut faults = Vec::new();
         for (block, lba) in data.chunks_exact(BLOCK_BYTES).zip(lba..) {

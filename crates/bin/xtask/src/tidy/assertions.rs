@@ -1,4 +1,4 @@
-//! Assertions that a release build keeps, for each function of a crate: no fewer than its floor, and floors only rise.
+//! Assertions per function that a release build keeps: a lower bound for each crate, which may only rise.
 
 use super::ratchet::PLACE;
 use super::rust::Source;
@@ -6,12 +6,12 @@ use super::{Finding, modules};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The floor of a crate that has no row, and the lowest that a row may set.
+/// Lower bound of a crate without a row, and the smallest value of a row.
 const FLOOR: usize = 100;
-/// How far a crate may be above its floor before the row has to follow: of 1,000, and in assertions, for small crates.
+/// Excess over the bound at which the row must be raised: per 1,000 functions, and in assertions for small crates.
 const SLACK: (usize, usize) = (10, 5);
 
-/// The production functions of a crate, and the assertions in them.
+/// Production functions of a crate, and the assertions in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Density {
     functions: usize,
@@ -19,7 +19,7 @@ pub(super) struct Density {
 }
 
 impl Density {
-    /// Assertions for each 1,000 functions, rounded down.
+    /// Returns the assertions per 1,000 functions, rounded down.
     fn of_a_thousand(self) -> usize {
         (self.assertions * 1000).checked_div(self.functions).unwrap_or(usize::MAX)
     }
@@ -36,12 +36,12 @@ impl fmt::Display for Density {
     }
 }
 
-/// True for a crate whose bugs cost data: all of `pure`, and the engine that puts them together.
+/// True for crates whose defects can lose data: all of `pure`, and the engine that combines them.
 fn is_held(name: &str) -> bool {
     name.starts_with("pure/") || name == "plane/engine"
 }
 
-/// What every crate has. Files of modules under `#[cfg(test)]` are left out.
+/// Returns the density of every crate, without the files of modules under `#[cfg(test)]`.
 pub(super) fn densities(sources: &[Source]) -> BTreeMap<String, Density> {
     let tests: BTreeSet<String> = sources.iter().flat_map(test_files).collect();
     let is_test = |path: &str| {
@@ -59,20 +59,20 @@ pub(super) fn densities(sources: &[Source]) -> BTreeMap<String, Density> {
     all
 }
 
-/// The paths, without their ending, of the modules under `#[cfg(test)]` that the file names.
+/// Returns the paths, without extension, of the modules under `#[cfg(test)]` that the file declares.
 fn test_files(source: &Source) -> Vec<String> {
     let stem = source.path.strip_suffix(".rs").unwrap_or(&source.path);
     let folder = ["/lib", "/main"].iter().find_map(|root| stem.strip_suffix(root)).unwrap_or(stem);
     source.test_modules.iter().map(|module| format!("{folder}/{module}")).collect()
 }
 
-/// The held crates and what they have, in a line.
+/// Returns a line with the density of each crate that has a bound.
 pub(super) fn summary(sources: &[Source]) -> String {
     let held = densities(sources).into_iter().filter(|(name, _)| is_held(name));
     held.map(|(name, density)| format!("{name} {density}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Finds crates under their floor, and floors that are far below what the crate has.
+/// Finds crates below their bound, and bounds far below the value of the crate.
 pub(super) fn check(floors: &BTreeMap<String, usize>, found: &BTreeMap<String, Density>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, &density) in found {

@@ -1,4 +1,4 @@
-//! Which crate may use which: the floors of the house, and the crates of others that we agreed on.
+//! Dependency rules: permitted edges between the layers of crates, and their exceptions.
 
 use super::Finding;
 use anyhow::{Context, Result, ensure};
@@ -7,31 +7,31 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The floors of each floor's crates that a crate on it may use; `base` has the table below instead.
+/// Layers that the crates of a layer may use; `base` is restricted by a table of edges.
 const FLOORS: [(&str, &[&str]); 6] = [
     ("pure", &["base"]),
     ("world", &["base"]),
     ("plane", &["base", "pure"]),
     ("front", &["base", "pure", "plane"]),
-    // The world until the initiator that both drive has a room of its own.
+    // Temporarily includes `world`, until the initiator, which both use, has a crate of its own.
     ("tool", &["base", "pure", "world", "plane"]),
     ("bin", &["base", "pure", "world", "plane", "front", "tool"]),
 ];
 
-/// The floors that the tests of a floor's crates may use besides: a tool is tested against our own target, and what gives orders to the
-/// engine is tested on the real one (`tool/testbed`).
+/// Additional layers for the tests of a layer: a tool is tested against Blockyard's own target, and users of the engine
+/// are tested on the real engine (`tool/testbed`).
 const TEST_FLOORS: [(&str, &[&str]); 3] = [("tool", &["front"]), ("plane", &["tool"]), ("front", &["tool"])];
 
-/// The only edges between crates of `base`.
+/// Permitted edges between crates of `base`.
 const BASE_EDGES: [(&str, &str); 4] =
     [("shard", "block"), ("block", "simd"), ("model", "bounded"), ("model", "secret")];
 
-/// The only edges between crates of one floor above: the API shows and changes the receivers of alerts, a pool asks whose it is,
-/// members of pools may be disks of other arrays, and the array that tests run on has the iSCSI front end.
+/// Permitted edges within one layer above `base`: the API manages the receivers of alerts, a pool checks its owner,
+/// members of a pool may be disks of other arrays, and the testbed has the iSCSI front end.
 const SIDEWAYS: [(&str, &str); 4] =
     [("api", "alert"), ("volume", "cluster"), ("engine", "initiator"), ("testbed", "iscsi-target")];
 
-/// What the tests of one crate may use besides: the simulated world, where a crate waits for time and networks.
+/// Additional edges for the tests of a single crate: the simulated world, for crates that depend on time and networks.
 const TESTS: [(&str, &str); 1] = [("initiator", "sim")];
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ struct Metadata {
     packages: Vec<Package>,
 }
 
-/// What `cargo metadata` says about one crate of ours.
+/// Crate of the workspace in the output of `cargo metadata`.
 #[derive(Deserialize)]
 struct Package {
     name: String,
@@ -51,12 +51,12 @@ struct Package {
 struct Dependency {
     name: String,
     path: Option<String>,
-    /// `dev` for what tests alone use.
+    /// `dev` for dependencies of tests.
     #[serde(default)]
     kind: Option<String>,
 }
 
-/// Asks cargo for the crates of the workspace and finds the edges that the house does not allow.
+/// Reads the crates of the workspace from cargo and finds edges that are not permitted.
 pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     let out = Command::new("cargo")
         .args(["metadata", "--no-deps", "--format-version", "1"])
@@ -68,7 +68,7 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     Ok(judge(&metadata.packages))
 }
 
-/// The name of the folder under `crates/` that holds the crate.
+/// Returns the folder under `crates/` that contains the crate.
 fn floor_of(package: &Package) -> Option<&str> {
     let (_, inside) = package.manifest_path.rsplit_once("/crates/")?;
     inside.split_once('/').map(|(floor, _)| floor)
@@ -83,7 +83,7 @@ fn judge(packages: &[Package]) -> Vec<Finding> {
             findings.push(Finding::new(&package.manifest_path, "a crate lies on a floor: crates/<floor>/<name>"));
             continue;
         };
-        // A crate whose tests ask for a feature of its own depends on itself.
+        // A crate whose tests enable one of its own features depends on itself.
         let others = package.dependencies.iter().filter(|used| used.path.is_some() && used.name != package.name);
         for used in others {
             let used_floor = floors.get(used.name.as_str()).copied().unwrap_or("nowhere");
@@ -106,7 +106,7 @@ fn allowed(user: (&str, &str), used: (&str, &str)) -> bool {
     reaches(&FLOORS, user.1, used.1) || SIDEWAYS.contains(&(user.0, used.0))
 }
 
-/// True when the table lets crates of the floor `from` use those of the floor `to`.
+/// True when the table lets crates of layer `from` use crates of layer `to`.
 fn reaches(table: &[(&str, &[&str])], from: &str, to: &str) -> bool {
     table.iter().any(|&(floor, below)| floor == from && below.contains(&to))
 }

@@ -1,4 +1,4 @@
-//! Lock files name the public registries in their normal form, no mirror of anybody's.
+//! Lock files: they must name the public registries and no mirror.
 
 use super::Finding;
 use super::tree::Tree;

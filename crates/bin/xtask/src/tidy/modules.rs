@@ -1,17 +1,17 @@
-//! The modules of each crate: which of them import each other in a circle, and how many methods a type has.
+//! Module structure of each crate: import cycles, and the number of methods per type.
 //!
-//! A module is a top-level one: what lies below it belongs to it. The crate's root belongs to none: names that it re-exports are looked up
-//! where they come from.
+//! Only top-level modules are distinguished; nested modules belong to them. The root of a crate belongs to no module:
+//! re-exported names are resolved to their module.
 
 use super::rust::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Modules of a crate that import each other in a circle.
+/// Import cycle of modules in a crate.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Circle {
     pub modules: Vec<String>,
-    /// Who imports whom, within the circle.
+    /// Pairs of importing and imported module within the cycle.
     pub imports: Vec<(String, String)>,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Circle {
     }
 }
 
-/// Each crate's largest circle of modules; crates without one are left out.
+/// Returns the largest import cycle of each crate that has one.
 pub(super) fn circles(sources: &[Source]) -> BTreeMap<String, Circle> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources {
@@ -39,7 +39,7 @@ pub(super) fn circles(sources: &[Source]) -> BTreeMap<String, Circle> {
     found.filter(|(_, circle)| !circle.modules.is_empty()).collect()
 }
 
-/// The methods of each type, as `crate::Type`.
+/// Returns the number of methods of each type, as `crate::Type`.
 pub(super) fn methods(sources: &[Source]) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
     for source in sources {
@@ -51,7 +51,7 @@ pub(super) fn methods(sources: &[Source]) -> BTreeMap<String, usize> {
     all
 }
 
-/// The crate of a source file by its floor, and its path in modules: `crates/pure/raid/src/redo/ring.rs` is `pure/raid`,
+/// Splits the path of a source file into crate and module path: `crates/pure/raid/src/redo/ring.rs` is `pure/raid`,
 /// `[redo, ring]`.
 pub(super) fn place(path: &str) -> Option<(&str, Vec<&str>)> {
     let (name, inside) = path.strip_prefix("crates/")?.split_once("/src/")?;
@@ -65,7 +65,7 @@ type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 fn imports<'a>(sources: &[&'a Source]) -> Imports<'a> {
     let of = |source: &'a Source| place(&source.path).map(|(_, modules)| modules).unwrap_or_default();
     let modules: BTreeSet<&str> = sources.iter().filter_map(|source| of(source).first().copied()).collect();
-    // What the root re-exports, by name.
+    // Names that the root re-exports, with their modules.
     let mut exported: BTreeMap<&str, &str> = BTreeMap::new();
     for source in sources.iter().filter(|source| of(source).is_empty()) {
         for path in &source.root_exports {
@@ -90,7 +90,8 @@ fn imports<'a>(sources: &[&'a Source]) -> Imports<'a> {
     all
 }
 
-/// The first word behind the crate's root that a path means, written in the module `own`; none where it stays inside `own`.
+/// Returns the first segment after the crate root of a path written in module `own`; `None` when the path stays inside
+/// `own`.
 fn target_of<'a>(path: &'a [String], own: &[&str]) -> Option<&'a str> {
     let ups = path.iter().take_while(|word| *word == "super").count();
     match path.first()?.as_str() {
@@ -100,7 +101,7 @@ fn target_of<'a>(path: &'a [String], own: &[&str]) -> Option<&'a str> {
     }
 }
 
-/// The largest set of modules each of which reaches each other one.
+/// Returns the largest set of modules that can all reach each other.
 fn largest_circle(imports: &Imports<'_>) -> Circle {
     let reached = |from: &str| {
         let mut seen = BTreeSet::new();

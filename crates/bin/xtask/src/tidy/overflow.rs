@@ -1,4 +1,5 @@
-//! Release builds check arithmetic wherever numbers of others arrive: a sum that wraps would reach other blocks than were meant.
+//! Overflow checks: release builds check arithmetic on numbers from outside, because a wrapped sum would address other
+//! blocks than intended.
 
 use super::Finding;
 use super::tree::Tree;
@@ -6,7 +7,7 @@ use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 
 const WORKSPACE: &str = "Cargo.toml";
-/// Where numbers come from peers, disks and operators, and the crate whose types they become.
+/// Crates that handle numbers from peers, disks and operators, and the crate whose types represent them.
 const CHECKED: [&str; 4] = ["crates/pure/", "crates/plane/", "crates/front/", "crates/base/block/"];
 
 /// Finds crates whose release build does not check arithmetic.
@@ -23,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
     Ok(unchecked.map(|(name, path)| Finding::new(path, what(name))).collect())
 }
 
-/// The crates that are to check, and their manifests.
+/// Returns the crates that must check arithmetic, with their manifests.
 fn manifests(tree: &Tree) -> BTreeMap<&str, &str> {
     let concerned = tree.ending("/Cargo.toml").filter(|file| CHECKED.iter().any(|floor| file.path.starts_with(floor)));
     concerned.filter_map(|file| Some((file.path.split('/').nth(2)?, file.path.as_str()))).collect()

@@ -1,4 +1,5 @@
-//! Lengths of files and functions, circles of modules, methods of a type, assertions of a crate, and the list of exceptions that may only shrink.
+//! Limits for files, functions, import cycles, methods per type and assertions per crate, with a list of exceptions
+//! that may only shrink.
 
 use super::rust::Source;
 use super::{Finding, assertions, modules};
@@ -14,23 +15,23 @@ const CIRCLE_MODULES_MAX: usize = 0;
 const METHODS_MAX: usize = 80;
 pub(super) const PLACE: &str = "crates/bin/xtask/ratchet.toml";
 
-/// What is longer than the limits, and how long it may be.
+/// Exceptions to the limits, with the permitted values.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ratchet {
-    /// Path → production lines.
+    /// Production lines, by path.
     #[serde(default)]
     files: BTreeMap<String, usize>,
-    /// `path::function` → lines. Tables only.
+    /// Lines, by `path::function`; only for tables.
     #[serde(default)]
     functions: BTreeMap<String, usize>,
-    /// Crate → modules in its largest circle.
+    /// Number of modules in the largest cycle, by crate.
     #[serde(default)]
     circles: BTreeMap<String, usize>,
-    /// `crate::Type` → methods.
+    /// Number of methods, by `crate::Type`.
     #[serde(default)]
     methods: BTreeMap<String, usize>,
-    /// Crate → assertions for each 1,000 functions, at least.
+    /// Lower bound of assertions per 1,000 functions, by crate.
     #[serde(default)]
     assertions: BTreeMap<String, usize>,
 }
@@ -42,12 +43,13 @@ impl Ratchet {
         toml::from_str(&text).with_context(|| format!("{PLACE} is not as expected"))
     }
 
-    /// Finds what is too long, and exceptions that are longer than what they excuse.
+    /// Finds values above their limit, and exceptions that permit more than necessary.
     pub(super) fn check(&self, sources: &[Source]) -> Vec<Finding> {
         let files: BTreeMap<_, _> =
             sources.iter().map(|source| (source.path.clone(), source.production_lines)).collect();
         let mut functions = BTreeMap::new();
         for source in sources {
+            // A name may occur several times in a file; the longest function counts.
             for function in &source.functions {
                 let longest: &mut usize = functions.entry(format!("{}::{}", source.path, function.name)).or_default();
                 *longest = function.lines.max(*longest);

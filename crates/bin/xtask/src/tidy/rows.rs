@@ -1,4 +1,4 @@
-//! The requirement tables in docs/conformance: rows are whole, and their tests exist.
+//! Requirement tables in docs/conformance: rows are complete, and their tests exist.
 
 use super::Finding;
 use super::tree::{TextFile, Tree};
@@ -8,18 +8,18 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 const FOLDER: &str = "docs/conformance/";
-/// What is no test function and yet fails when it should: the files of these, and what they are called in a row.
+/// Tests that are not test functions: their files, and their names in a row.
 const PROGRAMS: [(&str, &str, &str); 3] = [
     ("tests/initiator-vm/", "", "xtask vm"),
     ("crates/bin/xtask/src/crowd", ".rs", "xtask crowd"),
     ("fuzz/fuzz_targets/", ".rs", "fuzz"),
 ];
 
-/// A requirement table: `[[row]]` with a section, our paraphrase, and how it stands.
+/// Requirement table: `[[row]]` with a section, a paraphrase of the requirement, and its status.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    /// The standard, its edition, and whatever the reader should know.
+    /// Standard with its edition, and remarks for the reader.
     #[serde(default)]
     standard: Option<String>,
     row: Vec<Row>,
@@ -31,7 +31,7 @@ struct Row {
     section: String,
     text: String,
     status: Status,
-    /// The test that shows it, or several.
+    /// One or several tests that prove the requirement.
     #[serde(default)]
     test: Names,
     #[serde(default)]
@@ -65,7 +65,8 @@ impl Names {
     }
 }
 
-/// Finds broken rows, and rows that name a test which does not exist: a function, or a program as in `xtask vm portals`.
+/// Finds incomplete rows, and rows that name a test which does not exist: a function, or a program such as `xtask vm
+/// portals`.
 pub(super) fn check(tree: &Tree, functions: &BTreeSet<String>) -> Vec<Finding> {
     let programs = tree.files.iter().filter_map(|file| program(&file.path));
     let tests: BTreeSet<String> = functions.iter().cloned().chain(programs).collect();
@@ -91,7 +92,7 @@ fn unread(file: &TextFile, error: &anyhow::Error) -> Finding {
     Finding::new(&file.path, format!("{error:#}"))
 }
 
-/// What the file at `path` is called in a row.
+/// Returns the name of the file at `path` in a row.
 fn program(path: &str) -> Option<String> {
     PROGRAMS.iter().find_map(|(folder, ending, called)| {
         let name = path.strip_prefix(folder)?.strip_suffix(ending)?;
@@ -135,7 +136,7 @@ impl Row {
             _ => {}
         }
         for name in self.test.each() {
-            // `module::path::name` is allowed; the last part is the function.
+            // `module::path::name` is permitted; the last segment is the function.
             let function = name.rsplit("::").next().unwrap_or(name);
             if !tests.contains(function) {
                 faults.push(format!("there is no test `{name}`"));

@@ -1,4 +1,4 @@
-//! Rust sources as syntax: names, lengths, `unsafe`, and unfinished work.
+//! Syntactic checks of Rust sources: names, lengths, `unsafe`, and unfinished work.
 
 mod visit;
 
@@ -7,13 +7,13 @@ use super::tree::{TextFile, Tree};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Words that name nothing.
+/// Words without meaning in names.
 const EMPTY_WORDS: [&str; 10] =
     ["manager", "managers", "util", "utils", "utility", "common", "helper", "helpers", "misc", "mgr"];
-/// First words of function names that say nothing which the noun does not.
+/// First words of function names that add nothing to the noun.
 const EMPTY_VERBS: [&str; 3] = ["get", "do", "process"];
 
-/// One function: where it starts, and its lines from `fn` to the closing brace.
+/// Function: its first line, and its lines from `fn` to the closing brace.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub name: String,
@@ -21,25 +21,25 @@ pub(super) struct Function {
     pub lines: usize,
 }
 
-/// What the checks ask of one source file.
+/// Facts about a source file that the checks use.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub path: String,
-    /// Lines outside `#[cfg(test)]`; zero for a file of tests.
+    /// Lines outside `#[cfg(test)]`; zero for a test file.
     pub production_lines: usize,
-    /// The functions outside `#[cfg(test)]`.
+    /// Functions outside `#[cfg(test)]`.
     pub functions: Vec<Function>,
     /// Paths outside `#[cfg(test)]` that begin with `crate`, `super` or `self`.
     pub paths: Vec<Vec<String>>,
-    /// Paths of `use` items that begin with a module of the file's own: what a crate's root re-exports.
+    /// Paths of `use` items that begin with a module of the file itself: re-exports of a crate root.
     pub root_exports: Vec<Vec<String>>,
     /// Assertions outside `#[cfg(test)]` that a release build keeps.
     pub assertions: usize,
-    /// Modules under `#[cfg(test)]` that are files of their own.
+    /// Modules under `#[cfg(test)]` with files of their own.
     pub test_modules: Vec<String>,
-    /// The methods of inherent impls outside `#[cfg(test)]`, by the type's name.
+    /// Number of methods in inherent impls outside `#[cfg(test)]`, by type.
     pub methods: BTreeMap<String, usize>,
-    /// Every name that the file gives, with its line.
+    /// Names that the file defines, with their lines.
     names: Vec<(Name, usize)>,
     unsafe_lines: Vec<usize>,
     unfinished: Vec<(String, usize)>,
@@ -63,7 +63,7 @@ impl Source {
         Ok(visit::read(&file.path, &file.text, &syntax))
     }
 
-    /// Finds broken rules within the file.
+    /// Finds violations within the file.
     pub(super) fn check(&self) -> Vec<Finding> {
         let at = |line: usize| format!("{}:{line}", self.path);
         let mut findings = Vec::new();
@@ -95,7 +95,7 @@ impl Name {
     }
 }
 
-/// The words of a name in snake or camel case, in lower case.
+/// Splits a name in snake case or camel case into lower-case words.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut lower_before = false;
@@ -117,7 +117,7 @@ fn may_be_unsafe(path: &str) -> bool {
     in_crate && path.split('/').any(|part| part == "sys" || part == "sys.rs")
 }
 
-/// Finds files and folders of sources whose names say nothing.
+/// Finds source files and folders with names without meaning.
 pub(super) fn check_paths(tree: &Tree) -> Vec<Finding> {
     let mut findings = BTreeSet::new();
     for file in tree.files.iter().filter(|file| file.path.starts_with("crates/")) {
@@ -130,14 +130,14 @@ pub(super) fn check_paths(tree: &Tree) -> Vec<Finding> {
     findings.into_iter().collect()
 }
 
-/// Sources of these paths and texts.
+/// Parses sources from paths and texts.
 #[cfg(test)]
 pub(super) fn sources_of(files: &[(String, &str)]) -> Vec<Source> {
     let file = |(path, text): &(String, &str)| TextFile { path: path.clone(), text: (*text).to_owned() };
     files.iter().map(|one| Source::parse(&file(one)).expect("it parses")).collect()
 }
 
-/// The names of all tests in the sources.
+/// Returns the names of all tests in the sources.
 pub(super) fn test_names(sources: &[Source]) -> BTreeSet<String> {
     sources.iter().flat_map(|source| source.tests.iter().cloned()).collect()
 }

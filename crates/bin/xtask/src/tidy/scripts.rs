@@ -1,4 +1,4 @@
-//! Shell scripts: they parse, and shellcheck has nothing to say where it is installed.
+//! Shell scripts: they must parse, and shellcheck, if installed, must report nothing.
 
 use super::Finding;
 use super::tree::Tree;
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs `sh -n`, and shellcheck when there is one, over every script that starts with `#!/bin/sh`.
+/// Runs `sh -n`, and shellcheck if installed, on every script that starts with `#!/bin/sh`.
 pub(super) fn check(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     let scripts: Vec<&str> =
         tree.files.iter().filter(|file| file.text.starts_with("#!/bin/sh")).map(|file| file.path.as_str()).collect();

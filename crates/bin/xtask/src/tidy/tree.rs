@@ -1,4 +1,4 @@
-//! The text files of the checkout, without what builds and runs leave behind.
+//! Text files of the checkout, without the output of builds and runs.
 
 use super::Finding;
 use anyhow::{Context, Result};
@@ -6,25 +6,25 @@ use std::fs;
 use std::path::Path;
 
 const LEFT_BEHIND: [&str; 4] = ["var", "node_modules", "corpus", "artifacts"];
-/// What cargo builds. Elsewhere a folder of this name holds sources.
+/// Output folders of cargo; elsewhere a folder of this name contains sources.
 const BUILT: [&str; 2] = ["target", "fuzz/target"];
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// One text file: its path from the root with forward slashes, and its text.
+/// Text file: path relative to the root with forward slashes, and text.
 #[derive(Debug)]
 pub(super) struct TextFile {
     pub path: String,
     pub text: String,
 }
 
-/// Every text file of the checkout, in path order.
+/// Text files of the checkout, in path order.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub files: Vec<TextFile>,
 }
 
 impl Tree {
-    /// Reads all text files below `root`; binary and very large files are passed over.
+    /// Reads all text files below `root`; binary and very large files are skipped.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();
         tree.descend(root, root)?;
@@ -53,13 +53,13 @@ impl Tree {
     }
 
     fn add(&mut self, root: &Path, path: &Path) {
-        // A file that vanishes or is no UTF-8 is nobody's source text.
+        // Files that disappear meanwhile or are not UTF-8 are not source text.
         if let (Ok(text), Ok(relative)) = (fs::read_to_string(path), path.strip_prefix(root)) {
             self.files.push(TextFile { path: relative.to_string_lossy().into_owned(), text });
         }
     }
 
-    /// The files whose path ends with `suffix`.
+    /// Returns the files whose path ends with `suffix`.
     pub(super) fn ending<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = &'a TextFile> {
         self.files.iter().filter(move |file| file.path.ends_with(suffix))
     }
@@ -67,6 +67,7 @@ impl Tree {
 
 /// Finds marks of unfinished work.
 pub(super) fn check_marks(tree: &Tree) -> Vec<Finding> {
+    // Split, so that this file does not contain the mark.
     let mark = concat!("FIX", "ME");
     let mut findings = Vec::new();
     for file in &tree.files {

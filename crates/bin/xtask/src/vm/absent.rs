@@ -1,6 +1,7 @@
-//! Disks that go away and come back: those of pool `tank`, which are files here, and those of pool `far`, which are volumes of a second daemon.
+//! Requests that make disks disappear and return: disks of pool `tank`, which are files here, and of pool `far`, which
+//! are volumes of a second daemon.
 //!
-//! Called for a script's `absent-…` asks.
+//! Called for the requests `absent-…` of a script.
 
 use super::scenario::OPEN_HOST;
 use crate::workspace;
@@ -10,28 +11,29 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Where the second daemon listens.
+/// Port of the second daemon.
 const FAR_PORT: u16 = 3270;
-/// Disks of pool `far`.
+/// Number of disks of pool `far`.
 const FAR_DISKS: u16 = 4;
-/// The folder of the files of pool `tank` while they are away, in which the array does not look for disks.
+/// Folder for the files of pool `tank` while they are missing, in which the array does not look for disks.
 const AWAY: &str = "away";
 
-/// The second daemon, once the script has asked for it.
+/// Second daemon, once the script has requested it.
 #[derive(Default)]
 pub(super) struct FarDaemon(Option<Product>);
 
 impl FarDaemon {
-    /// Does what is asked behind `absent-`, and says what the guest wants to know.
+    /// Carries out the request after `absent-` and returns the answer to the guest.
     ///
-    /// | asked | done |
+    /// | request | action |
     /// |---|---|
-    /// | `late` | the daemon is killed, the disks of `tank` are taken away, and it is started without them |
-    /// | `there` | they are put back |
-    /// | `far` | pool `far` on four disks of a second daemon; its volume of 256 MiB is LUN 1 of the open host |
-    /// | `cut` | the second daemon is killed, and pool `far` loses all of its disks at once |
-    /// | `back` | it is started again |
-    /// | `pools`, `events` | says what the array lists |
+    /// | `late` | kill the daemon, remove the disks of `tank`, and start the daemon without them |
+    /// | `there` | return the disks |
+    /// | `far` | create pool `far` on four disks of a second daemon, with a volume of 256 MiB as LUN 1 of the open host
+    /// |
+    /// | `cut` | kill the second daemon, so that pool `far` loses all of its disks at once |
+    /// | `back` | restart the second daemon |
+    /// | `pools`, `events` | return the list of the array |
     pub(super) fn answer(&mut self, product: &mut Product, what: &str) -> Result<String> {
         match what {
             "late" => {
@@ -84,7 +86,7 @@ impl FarDaemon {
     }
 }
 
-/// The daemon's folder, which holds the files of `tank`.
+/// Returns the folder of the daemon, which contains the files of `tank`.
 fn folder_of(product: &Product) -> Result<PathBuf> {
     Ok(product.socket().parent().context("the daemon has a folder")?.to_owned())
 }

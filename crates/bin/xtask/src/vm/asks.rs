@@ -1,4 +1,4 @@
-//! What a guest's script may ask of the array while it runs.
+//! Requests of a guest's script to the array.
 
 use super::absent::FarDaemon;
 use super::guest::{GUEST, HOST};
@@ -8,37 +8,37 @@ use anyhow::{Context, Result, bail, ensure};
 use lab::target::product::Product;
 use serde_json::Value;
 
-/// The target that the guest serves itself, where it does.
+/// Target that the guest itself serves, in some scenarios.
 const LIO: &str = "iqn.2026-11.io.blockyard:lio";
-/// The volume that takes space as it is written.
+/// Thin-provisioned volume.
 const THIN: &str = "tank/thin";
-/// The volumes that change places in a host's LUN inventory.
+/// Volumes that replace each other in the LUN inventory of a host.
 const FIRST: &str = "tank/first";
 const SECOND: &str = "tank/second";
 
-/// Does what is asked, and says what the guest wants to know.
+/// Carries out a request and returns the answer to the guest.
 ///
-/// | asked | done |
+/// | request | action |
 /// |---|---|
-/// | `fail-d1` | a disk of the pool fails |
-/// | `front` | sessions are sent from the first portal to those for data |
-/// | `plain-10.77.0.3`, `data-10.77.0.3` | one more portal of this role |
-/// | `remove-10.77.0.3` | it is closed, and its sessions are cut off |
-/// | `balance-bytes` | sessions are shared out by this |
-/// | `drain-10.77.0.3`, `resume-10.77.0.3` | its sessions move away; it takes some again |
-/// | `restart` | the daemon is killed and started again |
-/// | `thin` | a thin volume of 512 MiB is LUN 1 of the open host |
-/// | `mapped` | says how many bytes it takes |
-/// | `resize-1GiB` | it has another size |
-/// | `sessions` | the array lists at least one of the host that proves itself |
-/// | `two` | two more volumes of 64 MiB; the first is LUN 1 of the open host |
-/// | `unpresent` | unmapping the first is refused while its session is there; says the refusal |
-/// | `swap` | it is unmapped by force, and the second is mapped with a LUN that the array chooses |
-/// | `back` | the first is mapped again with a LUN that the array chooses |
-/// | `remote-…` | what [`remote::answer`] knows |
-/// | `absent-…` | what [`FarDaemon::answer`] knows |
-/// | `conform` | the target that the guest serves is tried by what does not write |
-/// | `conform-resets` | it is tried by the rules whose names begin so, also by those that write |
+/// | `fail-d1` | fail a disk of the pool |
+/// | `front` | redirect sessions from the first portal to the data portals |
+/// | `plain-10.77.0.3`, `data-10.77.0.3` | add a portal with this role |
+/// | `remove-10.77.0.3` | close the portal and drop its sessions |
+/// | `balance-bytes` | balance sessions by this measure |
+/// | `drain-10.77.0.3`, `resume-10.77.0.3` | move the sessions of a portal away; accept sessions again |
+/// | `restart` | kill and restart the daemon |
+/// | `thin` | create a thin volume of 512 MiB as LUN 1 of the open host |
+/// | `mapped` | return the mapped bytes of the thin volume |
+/// | `resize-1GiB` | resize the thin volume |
+/// | `sessions` | list the sessions; at least one must be of the host with CHAP |
+/// | `two` | create two volumes of 64 MiB, the first as LUN 1 of the open host |
+/// | `unpresent` | try to unmap the first volume during its session; return the refusal |
+/// | `swap` | unmap it by force, and map the second with a LUN that the array chooses |
+/// | `back` | map the first again with a LUN that the array chooses |
+/// | `remote-…` | see [`remote::answer`] |
+/// | `absent-…` | see [`FarDaemon::answer`] |
+/// | `conform` | run the checks that do not write against the target of the guest |
+/// | `conform-resets` | run the checks whose names begin so, including those that write |
 pub(super) fn answer(product: &mut Product, far: &mut FarDaemon, ask: &str) -> Result<String> {
     match ask.split_once('-') {
         Some(("remote", what)) => remote::answer(product, what),
@@ -89,7 +89,8 @@ pub(super) fn answer(product: &mut Product, far: &mut FarDaemon, ask: &str) -> R
     }
 }
 
-/// Linux's own target in the guest is tried. What it does wrong is a finding, and no failure of ours.
+/// Runs the conformance checks against Linux's target in the guest. Violations by that target are printed and do not
+/// fail the test.
 fn conform(product: &Product, options: &[&str]) -> Result<String> {
     let url = format!("iscsi://{GUEST}/{LIO}");
     let tried = product.attempt(&[&["conform", &url, "--no-headers"], options].concat())?;

@@ -1,4 +1,4 @@
-//! One guest: its network, QEMU, and the share by which it and we talk.
+//! Guest: its network, QEMU, and the share for the exchange of requests and answers.
 
 use super::image::Image;
 use anyhow::{Result, bail};
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Our end of the tap; the guest is `GUEST`.
+/// Address of the host's end of the tap; `GUEST` is the address of the guest.
 pub(super) const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 pub(super) const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// Further addresses of our end, for portals.
+/// Further addresses of the host's end, for portals.
 pub(super) const MORE: [Ipv4Addr; 4] = [
     Ipv4Addr::new(10, 77, 0, 3),
     Ipv4Addr::new(10, 77, 0, 4),
     Ipv4Addr::new(10, 77, 0, 5),
     Ipv4Addr::new(10, 77, 0, 6),
 ];
-/// A second network between the two, for a second path to what the guest serves: our end, and the guest's.
+/// Addresses of a second network, for a second path to the target of the guest: host and guest.
 pub(super) const HOST_ASIDE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
 pub(super) const GUEST_ASIDE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
 const TAP: &str = "guest0";
@@ -27,7 +27,7 @@ const OUT: &str = "guest.out";
 const CONSOLE: &str = "guest.console";
 const QEMU_LOG: &str = "qemu.log";
 
-/// Gives the network namespace that we are in its loopback and a tap.
+/// Sets up the loopback interface and a tap in the current network namespace.
 pub(super) fn make_network() -> Result<()> {
     let ip = |arguments: &[&str]| output_of(Command::new("ip").args(arguments), Duration::from_secs(10)).map(drop);
     ip(&["link", "set", "lo", "up"])?;
@@ -38,7 +38,7 @@ pub(super) fn make_network() -> Result<()> {
     ip(&["link", "set", TAP, "up"])
 }
 
-/// A running guest with its share.
+/// Running guest with its share.
 pub(super) struct Guest {
     qemu: Background,
     share: PathBuf,
@@ -46,7 +46,7 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Boots the image; `share` is the guest's /share, and the guest runs /share/main.
+    /// Boots the image; `share` becomes /share in the guest, which runs /share/main.
     pub(super) fn boot(image: &Image, share: &Path, folder: &Path) -> Result<Self> {
         for place in ["asks", "answers"] {
             fs::create_dir_all(share.join(place))?;
@@ -69,7 +69,7 @@ impl Guest {
         Ok(Self { qemu, share: share.to_owned(), folder: folder.to_owned() })
     }
 
-    /// Lets `answer` deal with what the guest asks, until it powers off; its script's exit status.
+    /// Passes the requests of the guest to `answer` until it powers off; returns the exit status of its script.
     pub(super) fn run(
         mut self,
         limit: Duration,
@@ -85,8 +85,10 @@ impl Guest {
             }
             for entry in fs::read_dir(self.share.join("asks"))? {
                 let question = entry?.file_name().to_string_lossy().into_owned();
-                // The guest takes the question away when it has the answer: its open fails where a file goes at once.
+                // The guest deletes its request once it has the answer. A deletion here could make its open of the file
+                // fail.
                 let answered = self.share.join("answers").join(&question);
+                // Renamed when complete, so that the guest never reads a part of the answer.
                 if !answered.exists() {
                     let unfinished = self.share.join("told");
                     fs::write(&unfinished, answer(&question)?)?;
@@ -115,7 +117,7 @@ impl Guest {
         String::from_utf8_lossy(&fs::read(self.folder.join(file)).unwrap_or_default()).into_owned()
     }
 
-    /// What it and QEMU said last.
+    /// Returns the last output of the guest and of QEMU.
     fn last_words(&self) -> String {
         let words = [OUT, CONSOLE, QEMU_LOG].map(|file| format!("{file}:\n{}", last_lines(&self.text(file))));
         words.join("\n")

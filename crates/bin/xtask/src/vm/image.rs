@@ -1,4 +1,4 @@
-//! Debian's kernel, a small initramfs and an ext4 root, kept under the target folder.
+//! Image of the guest: Debian's kernel, a small initramfs and an ext4 root, cached in the target folder.
 
 use super::mirror;
 use crate::workspace;
@@ -15,24 +15,24 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(900);
 const PACKAGES: &str = "open-iscsi,multipath-tools,lsscsi,sg3-utils,fio,xfsprogs,e2fsprogs,iproute2,udev,kmod,\
      python3-pexpect,python3-pycurl";
-/// Unpacked without what it depends on, for its `fence_scsi` alone: the agents of clouds want a hundred packages.
+/// Unpacked without its dependencies, only for `fence_scsi`: the agents for clouds need a hundred packages.
 const UNPACKED: &str = "fence-agents";
-/// What the kernel needs before it sees its root and the share.
+/// Modules that the kernel needs to reach its root and the share.
 const EARLY_MODULES: [&str; 8] =
     ["virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "9pnet_virtio", "9p", "ext4"];
 
-/// The three files that QEMU boots.
+/// Files that QEMU boots.
 pub(crate) struct Image {
     pub kernel: PathBuf,
     pub initramfs: PathBuf,
     pub root: PathBuf,
 }
 
-/// Builds what is not there yet. The first time takes a few minutes and the network.
+/// Builds the missing files. The first run takes a few minutes and needs the network.
 pub(crate) fn build() -> Result<Image> {
     let folder = workspace::target_folder().join("vm");
     fs::create_dir_all(&folder)?;
-    // Another list of packages is another root.
+    // The name of the root depends on the packages, so that a changed list builds a new one.
     let mut packages = DefaultHasher::new();
     packages.write(PACKAGES.as_bytes());
     packages.write(UNPACKED.as_bytes());
@@ -40,13 +40,13 @@ pub(crate) fn build() -> Result<Image> {
     let image = Image { kernel: folder.join("vmlinuz"), initramfs: folder.join("initramfs"), root };
     let kernel = folder.join("kernel");
     once(&image.kernel, |file| unpack_kernel(&kernel, file))?;
-    // The initramfs costs nothing, and its script may have changed.
+    // Always rebuilt: it is cheap, and its script may have changed.
     make_initramfs(&kernel, &image.initramfs)?;
     once(&image.root, |file| make_root(&kernel, file))?;
     Ok(image)
 }
 
-/// Makes `file` by way of another name, so that it is whole when it is there.
+/// Creates `file` under a temporary name and renames it, so that it exists only when complete.
 fn once(file: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if !file.is_file() {
         eprintln!("making {}, once", file.display());
@@ -61,7 +61,7 @@ fn done(command: &mut Command) -> Result<String> {
     output_of(command, LIMIT)
 }
 
-/// Leaves the kernel's package unpacked in `folder`, and the kernel itself in `file`.
+/// Unpacks the kernel's package into `folder`, and copies the kernel to `file`.
 fn unpack_kernel(folder: &Path, file: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder)?;
@@ -75,7 +75,7 @@ fn unpack_kernel(folder: &Path, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Adds the files of a package to `tree`; no script of it runs, and nothing that it depends on comes along.
+/// Unpacks the files of a package into `tree`, without its scripts and dependencies.
 pub(crate) fn unpack(package: &str, tree: &Path) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     done(Command::new("apt-get").args(["download", package]).current_dir(scratch.path()))?;
@@ -83,13 +83,13 @@ pub(crate) fn unpack(package: &str, tree: &Path) -> Result<()> {
     done(Command::new("dpkg-deb").arg("-x").arg(deb).arg(tree)).map(drop)
 }
 
-/// The version of the unpacked kernel.
+/// Returns the version of the unpacked kernel.
 fn version(kernel: &Path) -> Result<String> {
     let entry = fs::read_dir(kernel.join("lib/modules"))?.next().context("the kernel has no modules")??;
     Ok(entry.file_name().to_string_lossy().into_owned())
 }
 
-/// Packs busybox, the early modules in their order, and `tests/initiator-vm/init`.
+/// Packs busybox, the early modules in loading order, and `tests/initiator-vm/init`.
 fn make_initramfs(kernel: &Path, file: &Path) -> Result<()> {
     let version = version(kernel)?;
     done(Command::new("depmod").arg("-b").arg(kernel).arg(&version))?;
@@ -123,7 +123,7 @@ fn make_initramfs(kernel: &Path, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes an ext4 file system of a small Debian with the kernel's modules in it.
+/// Creates an ext4 file system with a small Debian and the modules of the kernel.
 fn make_root(kernel: &Path, file: &Path) -> Result<()> {
     let tree = file.with_extension("tree");
     let _ = fs::remove_dir_all(&tree);

@@ -1,4 +1,4 @@
-//! The mirror that this machine installs Debian from, as its apt sources name it.
+//! Debian mirror from which this machine installs, according to its apt sources.
 //!
 //! *Source*: sources.list(5).
 
@@ -7,10 +7,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The release that guests run.
+/// Release that guests run.
 pub(crate) const SUITE: &str = "bookworm";
 
-/// The first mirror of [`SUITE`] that apt would use over HTTP.
+/// Returns the first mirror of [`SUITE`] that apt would use over HTTP.
 ///
 /// *Errors*: the sources name none.
 pub(crate) fn find() -> Result<String> {
@@ -31,7 +31,7 @@ fn find_in(folder: &Path) -> Result<String> {
     })
 }
 
-/// The files that apt reads, in its order.
+/// Returns the files that apt reads, in its order.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let parts = fs::read_dir(folder.join("sources.list.d")).into_iter().flatten();
     let mut parts: Vec<PathBuf> = parts.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -40,7 +40,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     std::iter::once(folder.join("sources.list")).chain(parts).collect()
 }
 
-/// The mirror in one-line sources: `deb [ options ] URI suite component…`.
+/// Returns the mirror in one-line sources: `deb [ options ] URI suite component…`.
 fn of_lines(text: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let line = line.split('#').next()?.trim().strip_prefix("deb")?;
@@ -55,7 +55,7 @@ fn of_lines(text: &str) -> Option<String> {
     })
 }
 
-/// The mirror in deb822 sources: stanzas of `Field: values`, whose lines go on behind blanks.
+/// Returns the mirror in deb822 sources: stanzas of `Field: values`, with indented continuation lines.
 fn of_stanzas(text: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     lines.split(|line| line.trim().is_empty()).find_map(|stanza| {
@@ -66,7 +66,7 @@ fn of_stanzas(text: &str) -> Option<String> {
     })
 }
 
-/// The words behind `field` in a stanza.
+/// Returns the words of `field` in a stanza.
 fn values<'a>(stanza: &[&'a str], field: &str) -> Vec<&'a str> {
     let mut inside = false;
     let mut values = Vec::new();

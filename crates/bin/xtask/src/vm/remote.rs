@@ -1,6 +1,7 @@
-//! The array as the initiator: a pool on logical units that the guest's own target (LIO) serves.
+//! Array as the initiator: a pool on logical units that the guest's own target (LIO) serves.
 //!
-//! Called for a script's `remote-…` asks. It must never tell the guest more than a command of the product says.
+//! Called for the requests `remote-…` of a script. The answers to the guest must contain only what a command of the
+//! product prints.
 
 use super::guest::{GUEST, GUEST_ASIDE};
 use anyhow::{Context, Result, bail};
@@ -8,12 +9,12 @@ use lab::target::Chap;
 use lab::target::product::Product;
 use std::path::Path;
 
-/// Targets of LIO are called so, with `one`, `two` and `three` behind it.
+/// Common prefix of LIO's target names, followed by `one`, `two` or `three`.
 const LIO: &str = "iqn.2026-11.io.blockyard:lio-";
-/// The pool, and its volume.
+/// Pool and volume on the units of the guest.
 const POOL: &str = "far";
 const VOLUME: &str = "far/vm";
-/// Disks of the pool: the target, the LUN, and further options of `disk add`.
+/// Disks of the pool: target, LUN, and further options of `disk add`.
 const DISKS: [(&str, u16, &[&str]); 6] = [
     ("one", 0, &[]),
     ("one", 1, &[]),
@@ -23,13 +24,13 @@ const DISKS: [(&str, u16, &[&str]); 6] = [
     ("three", 0, &["--digests"]),
 ];
 
-/// What LIO asks of the array, and how it authenticates at target `two`.
+/// Returns the CHAP credentials of the array, and those of LIO at target `two`.
 fn secrets() -> (Chap, Chap) {
     let chap = |user: &str, secret: &str| Chap { user: user.into(), secret: secret.into() };
     (chap("array", "secret-of-the-array"), chap("lio", "secret-of-the-target"))
 }
 
-/// What a script must know to serve the disks.
+/// Returns the variables that a script needs to serve the disks.
 pub(super) fn facts() -> Vec<(&'static str, String)> {
     let (array, lio) = secrets();
     vec![
@@ -43,16 +44,16 @@ pub(super) fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Does what is asked behind `remote-`, and says what the guest wants to know.
+/// Carries out the request after `remote-` and returns the answer to the guest.
 ///
-/// | asked | done |
+/// | request | action |
 /// |---|---|
-/// | `initiator` | says the array's initiator name |
-/// | `add` | the six disks are added, with two paths each |
-/// | `pool` | they are a RAID-6 pool, whose volume of 256 MiB is LUN 1 of the open host |
-/// | `health`, `disks`, `events` | says what the array lists |
-/// | `r0` | says how the disk is reached |
-/// | `export` | the pool is exported |
+/// | `initiator` | return the initiator name of the array |
+/// | `add` | add the six disks, with two paths each |
+/// | `pool` | create a RAID-6 pool on the disks, with a volume of 256 MiB as LUN 1 of the open host |
+/// | `health`, `disks`, `events` | return the list of the array |
+/// | `r0` | return the paths of the disk |
+/// | `export` | export the pool |
 pub(super) fn answer(product: &mut Product, what: &str) -> Result<String> {
     match what {
         "initiator" => initiator(product),
@@ -67,8 +68,9 @@ pub(super) fn answer(product: &mut Product, what: &str) -> Result<String> {
     }
 }
 
-/// The refusal of a disk that cannot be reached names the initiator (BY-1314).
+/// Returns the initiator name of the array, which the refusal of an unreachable disk contains (BY-1314).
 pub(super) fn initiator(product: &Product) -> Result<String> {
+    // Nothing listens on the discard port, so the disk is refused.
     let refused = product.attempt(&["disk", "add", &format!("iscsi://127.0.0.1:9/{LIO}none/0")])?;
     let name = refused.said.split("to the initiator ").nth(1).and_then(|rest| rest.split_whitespace().next());
     Ok(name.with_context(|| format!("the refusal names no initiator: {}", refused.said))?.to_owned())

@@ -1,4 +1,4 @@
-//! What serves a guest's script, and the table of what the script found.
+//! Environment of a guest's script, and the table of its results.
 
 use super::absent::FarDaemon;
 use super::asks;
@@ -16,11 +16,11 @@ use std::path::Path;
 use std::time::Duration;
 
 const PORT: u16 = 3260;
-/// The initiator that proves itself.
+/// Initiator that authenticates with CHAP.
 pub(super) const INITIATOR: &str = "iqn.1993-08.org.debian:01:guest";
-/// Those that need not.
+/// Initiators without authentication.
 const OPEN_INITIATOR: &str = "iqn.1993-08.org.debian:01:open";
-/// The host that need not prove itself.
+/// Host without authentication.
 pub(super) const OPEN_HOST: &str = "open";
 const OTHER_INITIATOR: &str = "iqn.1993-08.org.debian:01:other";
 
@@ -29,7 +29,7 @@ fn secrets() -> (Chap, Chap) {
     (chap("guest", "what-the-guest-proves"), chap("array", "what-the-array-proves"))
 }
 
-/// Starts the target and the guest, and lets the guest run the script called `name`.
+/// Starts the target and the guest, and runs the script `name` in the guest.
 pub(super) fn run(
     name: &str,
     kind: Kind,
@@ -93,13 +93,14 @@ pub(super) fn run(
     Ok(true)
 }
 
-/// The guest reads what it must know from here.
+/// Writes the variables that the guest's script reads.
 fn write_facts(share: &Path, facts: &[(&str, String)]) -> Result<()> {
     let lines: Vec<String> = facts.iter().map(|(name, value)| format!("{name}='{value}'\n")).collect();
     Ok(fs::write(share.join("facts"), lines.concat())?)
 }
 
-/// Serves a volume of a RAID-6 pool on six file disks, to one host with mutual CHAP and to two without.
+/// Starts a daemon with a volume of a RAID-6 pool on six file disks, for one host with mutual CHAP and two without
+/// authentication.
 fn serve(folder: &Path) -> Result<Product> {
     let portals = [Ipv4Addr::LOCALHOST, HOST].map(|address| SocketAddr::from((address, PORT))).to_vec();
     let launch = Launch { build: workspace::product()?, folder: folder.to_owned(), portals, ..Launch::default() };
@@ -119,7 +120,7 @@ fn serve(folder: &Path) -> Result<Product> {
     Ok(product)
 }
 
-/// Prints the script's checks and what it saw; true when there are checks and all held.
+/// Prints the checks and observations of the script; true when there are checks and all passed.
 fn print_table(share: &Path) -> Result<bool> {
     let rows = fs::read_to_string(share.join("results")).context("the guest's script left no results")?;
     let mut counts = [0, 0];

@@ -1,50 +1,52 @@
-//! What a receiver has still to be told.
+//! Selection of the alerts that are due for a receiver.
 
 use super::{Alert, Book, Fare, How, Told};
 use model::{EventSeverity, Name, SubjectKind, Timestamp};
 
-/// What happens goes on being gathered for at most so many times the usual time.
+/// Factor of the gathering time after which gathered alerts are sent even if more keep arriving.
 const PATIENCE: u64 = 3;
-/// An alert that comes and goes settles at most so many times twice as slowly.
+/// Limit on doublings of the settling time of an alert that returns repeatedly.
 const DOUBLINGS: u32 = 6;
 
-/// What a receiver wants.
+/// Notification settings of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due<'a> {
-    /// Which.
+    /// Receiver name.
     pub receiver: &'a Name,
-    /// Only of what is as bad or worse.
+    /// Minimum severity.
     pub least: EventSeverity,
-    /// In seconds.
+    /// Gathering time in seconds.
     pub gather: u64,
-    /// In seconds; never when zero.
+    /// Reminder interval in seconds; 0 disables reminders.
     pub remind: u64,
 }
 
-/// What is said of an alert.
+/// Reported state of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is so now.
+    /// Raised.
     Raised,
-    /// It is worse than was told.
+    /// Worse than reported.
     Worse,
-    /// It is still so.
+    /// Still active (reminder).
     Still,
-    /// It is over.
+    /// Ended.
     Resolved,
 }
 
 impl Book {
-    /// What the receiver is to be told now: all of it, or nothing while more may come that belongs to it.
+    /// Returns the alerts to report to the receiver now: all that are due, or none while related ones may still arrive.
     pub(crate) fn due(&self, wanted: &Due<'_>, now: Timestamp) -> Vec<(u64, State)> {
         let mut raised: Vec<(u64, State, &Alert)> = Vec::new();
         let mut ended: Vec<(u64, &Alert)> = Vec::new();
         for (&number, alert) in &self.alerts {
+            // A receiver cannot be told that it is unreachable itself.
             if alert.is_about(wanted.receiver) {
                 continue;
             }
             let told = alert.told.get(wanted.receiver);
             match (alert.state(told, wanted, now), self.silenced(alert, now)) {
+                // A silence suppresses active alerts only: the end of an alert that was reported before is still sent.
                 (Some(State::Resolved), _) => ended.push((number, alert)),
                 (Some(state), None) => raised.push((number, state, alert)),
                 _ => {}
@@ -52,11 +54,13 @@ impl Book {
         }
         let mut due = Vec::new();
         let news = || raised.iter().map(|(_, _, alert)| now.apart(alert.changed));
+        // Ripe when nothing has changed for the gathering time, or when the oldest change has waited long enough.
         let is_ripe = news().min().is_some_and(|least| least >= wanted.gather)
             || news().any(|age| age >= PATIENCE * wanted.gather);
         if is_ripe {
             due.extend(raised.iter().map(|&(number, state, _)| (number, state)));
         }
+        // Doubled with each return, so that a flapping alert does not produce a message every time.
         let settle = |alert: &Alert| wanted.gather.max(1) << alert.again.min(DOUBLINGS);
         let age = |alert: &Alert| alert.ended.map_or(0, |ended| now.apart(ended));
         let settled = || ended.iter().filter(|(_, alert)| age(alert) >= settle(alert));
@@ -66,7 +70,8 @@ impl Book {
         due
     }
 
-    /// These are being told: what ends meanwhile is not kept from the receiver.
+    /// Records a delivery attempt before it is made, so that the end of an alert is reported even if delivery was not
+    /// confirmed.
     pub(crate) fn try_to_tell(&mut self, wanted: &Due<'_>, due: &[(u64, State)], now: Timestamp) {
         for (number, state) in due {
             if let Some(alert) = self.alerts.get_mut(number).filter(|_| *state == State::Raised) {
@@ -76,7 +81,7 @@ impl Book {
         }
     }
 
-    /// These were told.
+    /// Records reports that were delivered.
     pub(crate) fn note_told(&mut self, receiver: &Name, due: &[(u64, State, EventSeverity)], now: Timestamp) {
         for &(number, state, severity) in due {
             if let Some(alert) = self.alerts.get_mut(&number) {
@@ -86,39 +91,42 @@ impl Book {
         }
     }
 
-    /// The receiver has heard what was said.
+    /// Records a successful delivery.
     pub(crate) fn note_success(&mut self, receiver: &Name, now: Timestamp) {
         let fare = self.fares.entry(receiver.clone()).or_default();
         (fare.succeeded, fare.is_away) = (Some(now), false);
     }
 
-    /// The receiver could not be told.
+    /// Records a failed delivery.
     pub(crate) fn note_failure(&mut self, receiver: &Name, why: &str, now: Timestamp) {
         let fare = self.fares.entry(receiver.clone()).or_default();
         *fare = Fare { failed: Some(now), why: Some(why.to_owned()), is_away: true, ..std::mem::take(fare) };
     }
 
-    /// The alert of this number.
+    /// Returns the alert of this number.
     pub(crate) fn alert(&self, number: u64) -> Option<&Alert> {
         self.alerts.get(&number)
     }
 }
 
 impl Alert {
-    /// True when it says that this receiver cannot be told, which need not be told to it.
+    /// True when the alert is about this receiver itself, which must not be sent to it.
     fn is_about(&self, receiver: &Name) -> bool {
         self.subject.kind == SubjectKind::Receiver && self.subject.name == receiver.as_str()
     }
 
     fn state(&self, told: Option<&Told>, wanted: &Due<'_>, now: Timestamp) -> Option<State> {
         match (told, self.ended) {
-            // What ends before anybody was told is nobody's news.
+            // Ended before it was reported: not worth a message.
             (None, Some(_)) => None,
+            // A past event has no end to report.
             (Some(told), Some(_)) => (!told.is_over && self.how != How::Passing).then_some(State::Resolved),
             (None, None) => (self.severity >= wanted.least).then_some(State::Raised),
+            // Delivery was not confirmed: the same report again.
             (Some(told), None) if !told.is_known => Some(State::Raised),
             (Some(told), None) if told.severity < self.severity => Some(State::Worse),
             (Some(told), None) => {
+                // A past event is repeated only if it has occurred again.
                 let has_come = self.how != How::Passing || self.last > told.time;
                 let is_time = wanted.remind > 0 && now.since(told.time) >= wanted.remind;
                 (is_time && has_come).then_some(State::Still)

@@ -1,4 +1,4 @@
-//! A book at a desk: time and events are told to it.
+//! Tests of the alert state: times and events are supplied by the tests.
 
 use super::*;
 use model::{Problem, Raised, Severity, SubjectKind, event};
@@ -36,7 +36,7 @@ fn happened(number: u64, code: EventCode, subject: &Subject) -> Event {
     Event::first(number, Raised::new(at(0), code, subject.clone(), "so it is"))
 }
 
-/// What receiver ops is told at that second, and takes.
+/// Returns the alerts that are due for receiver ops at that second, and marks them as delivered.
 fn told(book: &mut Book, seconds: u64) -> Vec<(u64, State)> {
     let ops = name("ops");
     let wanted = Due { receiver: &ops, least: EventSeverity::Warning, gather: 10, remind: 24 * 3600 };

@@ -1,4 +1,4 @@
-//! Lines that hang on each other, in files of bounded size.
+//! Hash chain of records, in files of bounded size.
 
 use super::AuditRecord;
 use super::head::{self, Head};
@@ -11,29 +11,30 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A file of so many bytes is followed by another; there are so many of them. Tests fill them all.
+/// Size at which a file is followed by another one; tests use a small one. [`FILES_MAX`] is the number of files.
 const FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 pub(crate) const FILES_MAX: usize = 32;
-/// Digits of a number in the name of a file.
+/// Digits of the record number in a file name.
 const NUMBER_DIGITS: usize = 12;
-/// What the first record of all hangs on.
+/// Hash before the first record.
 pub(crate) const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The chain, to be made longer.
+/// Hash chain, open for appending.
 pub(crate) struct Chain {
     folder: PathBuf,
-    /// The number of the first record of each file, in order.
+    /// Number of the first record of each file, in order.
     files: Vec<u64>,
     open: Option<(File, u64)>,
-    /// The last record that is known to have been written.
+    /// Last record that is known to have been written.
     last: AuditHead,
-    /// What was found damaged or missing when it was opened.
+    /// Damage found when the chain was opened.
     findings: Vec<String>,
 }
 
 impl Chain {
-    /// The chain as it lies in the folder. A line that was cut short when the power went is taken away: its call was never answered.
-    /// What is damaged stays as it is, and what follows goes to a new file behind the last record that the head or the state knows.
+    /// Opens the chain in the folder. A record that was cut off by a power loss is removed: its call was never
+    /// answered. Damaged files stay as they are, and new records go to a new file after the last record that the head
+    /// or the state names.
     ///
     /// *Errors*: it cannot be read or written.
     pub(crate) fn open(folder: &Path, state: &AuditHead) -> Result<Self, Refusal> {
@@ -42,8 +43,10 @@ impl Chain {
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(|error| unusable(folder, &error))? {
             let name = entry.map_err(|error| unusable(folder, &error))?.file_name();
+            // Other files in the folder are ignored.
             files.extend(name.to_str().and_then(first_of));
         }
+        // Names have a fixed number of digits, and numbers order the files.
         files.sort_unstable();
         let last = AuditHead { number: 0, hash: NOTHING.to_owned() };
         let mut chain = Self { folder: folder.to_owned(), files, open: None, last, findings: Vec::new() };
@@ -53,17 +56,20 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Finds the last record, and opens its file where that can be made longer.
+    /// Finds the last record, and opens its file if it can be appended to.
     fn find_end(&mut self, head: &Head) -> Result<(), Refusal> {
+        // Empty files are removed until one with records is found.
         while let Some(&first) = self.files.last() {
             let path = self.path(first);
             let end = End::of(&path, first, head).map_err(|error| unusable(&path, &error))?;
+            // A file without a complete record was created just before a power loss.
             if end.bytes == 0 {
                 fs::remove_file(&path).map_err(|error| unusable(&path, &error))?;
                 self.files.pop();
                 continue;
             }
             self.last = end.last;
+            // A damaged file is evidence: nothing is appended to it.
             if let Some(why) = end.damaged {
                 self.findings.push(why);
             } else {
@@ -75,7 +81,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Notices what the head or the state knows and the files do not; what follows hangs on the last record that either names.
+    /// Reports records that the head or the state names and the files lack. The chain continues after the last one that
+    /// either names.
     fn compare(&mut self, head: Head, state: &AuditHead) {
         let named = match head {
             Head::Whole { number, hash, worn } => {
@@ -94,31 +101,33 @@ impl Chain {
                 None
             }
         };
+        // Two witnesses: the head may be damaged, and the state may be older.
         for named in named.iter().chain([state]).filter(|named| named.number > 0) {
             if named.number > self.last.number {
                 self.findings.push(format!("records {} to {} are missing", self.last.number + 1, named.number));
                 self.last = named.clone();
-                // The next record is none of the last file's.
+                // The next record does not belong to the last file.
                 self.open = None;
             } else if named.number == self.last.number && self.last.hash == NOTHING {
+                // A damaged last record has no hash of its own; the witness supplies it.
                 self.last.hash.clone_from(&named.hash);
             }
         }
     }
 
-    /// What opening has found.
+    /// Findings of the opening.
     pub(crate) fn findings(&self) -> &[String] {
         &self.findings
     }
 
-    /// The last record.
+    /// Last record.
     pub(crate) fn last(&self) -> &AuditHead {
         &self.last
     }
 
-    /// The record is the last one; its number. *Durability*: it survives power loss.
+    /// Appends a record and returns its number. *Durability*: it survives a power loss when this returns.
     ///
-    /// *Errors*: it could not be written, and is not there.
+    /// *Errors*: it was not written.
     pub(crate) fn append(&mut self, record: &AuditRecord) -> Result<u64, Refusal> {
         let mut record = record.clone();
         record.number = self.last.number + 1;
@@ -127,16 +136,19 @@ impl Chain {
         self.make_room(record.number)?;
         let path = self.path(self.files.last().copied().unwrap_or(record.number));
         let (file, bytes) = self.open.as_mut().expect("there is room, so there is a file");
+        // A file that was deleted or replaced would take records that nobody can find.
         if !is_at(file, &path) {
             return Err(unusable(&path, &"it was deleted or replaced"));
         }
+        // The length to which a partial write is undone.
         let before = *bytes;
+        // Data first, then the head: the head must never name a record that is not on disk.
         let written = file
             .write_all(line.as_bytes())
             .and_then(|()| file.sync_data())
             .and_then(|()| head::write(&self.folder, record.number, &hash));
         if let Err(error) = written {
-            // Half a line would be taken for the end of the next one.
+            // Half a line would become the start of the next record.
             let _ = file.set_len(before);
             return Err(unusable(&self.folder, &error));
         }
@@ -145,7 +157,7 @@ impl Chain {
         Ok(record.number)
     }
 
-    /// There is a file with room for the record of this number.
+    /// Makes sure that there is a file with room for the record `number`.
     fn make_room(&mut self, number: u64) -> Result<(), Refusal> {
         if self.open.as_ref().is_some_and(|(_, bytes)| *bytes < FILE_BYTES) {
             return Ok(());
@@ -153,6 +165,7 @@ impl Chain {
         let path = self.path(number);
         let make = || {
             let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+            // Syncing the folder makes the new file itself survive a power loss.
             File::open(&self.folder)?.sync_all()?;
             Ok(file)
         };
@@ -165,13 +178,14 @@ impl Chain {
             let first = self.files.remove(0);
             let oldest = self.path(first);
             if let Err(error) = fs::remove_file(&oldest) {
+                // Not fatal: the log is complete, only longer than its limit.
                 tracing::warn!(%error, file = %oldest.display(), "an old file of the audit stays");
             }
         }
         Ok(())
     }
 
-    /// The files as they are now, for reading.
+    /// Reader of the files as they are now.
     pub(crate) fn reader(&self) -> Reader {
         Reader { folder: self.folder.clone(), files: self.files.clone(), findings: self.findings.clone() }
     }
@@ -181,21 +195,23 @@ impl Chain {
     }
 }
 
-/// The end of the last file.
+/// End of the last file.
 struct End {
     last: AuditHead,
-    /// Why nothing can be appended to it.
+    /// Reason why nothing may be appended to it.
     damaged: Option<String>,
     bytes: u64,
 }
 
 impl End {
-    /// The end of the file whose first record has the number `first`. A line without an end that `head` does not know was cut short
-    /// when the power went, and is taken away.
+    /// Finds the end of the file whose first record is `first`. An incomplete last line that `head` does not name was
+    /// cut off by a power loss and is removed.
     fn of(path: &Path, first: u64, head: &Head) -> io::Result<Self> {
+        // Until a record was read, the last one is that before this file.
         let nothing = AuditHead { number: first.saturating_sub(1), hash: NOTHING.to_owned() };
         let mut end = Self { last: nothing, damaged: None, bytes: 0 };
         let bytes = fs::read(path)?;
+        // Everything after the last line break is incomplete.
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         for line in lines(path)? {
             let line = line?;
@@ -211,6 +227,7 @@ impl End {
                         let why = format!("record {} stands in the place of record {number}", record.number);
                         end.damaged.get_or_insert(why);
                     }
+                    // The higher number counts, so that no number is used twice.
                     end.last = AuditHead { number: record.number.max(number), hash };
                 }
                 Err(why) => {
@@ -222,9 +239,10 @@ impl End {
         Ok(end)
     }
 
-    /// The last line has no end.
+    /// Handles an incomplete last line.
     fn cut(mut self, path: &Path, bytes: usize, head: &Head) -> io::Result<Self> {
         let number = self.last.number + 1;
+        // The head was written after the whole line, so a line that it names was complete once.
         let is_known = matches!(head, Head::Whole { number: known, .. } if *known >= number);
         if is_known {
             self.damaged.get_or_insert(format!("record {number} is damaged: its end is missing"));
@@ -239,25 +257,26 @@ impl End {
     }
 }
 
-/// True where the open file still has its name.
+/// True if the open file is still the one with this name.
 fn is_at(file: &File, path: &Path) -> bool {
+    // Device and inode identify a file regardless of its name.
     let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
     let (open, named) = (file.metadata().map(identity), fs::metadata(path).map(identity));
     open.is_ok_and(|open| named.is_ok_and(|named| named == open))
 }
 
-/// The file whose first record has this number.
+/// Path of the file whose first record has this number.
 pub(crate) fn file_of(folder: &Path, first: u64) -> PathBuf {
     folder.join(format!("{first:0NUMBER_DIGITS$}.jsonl"))
 }
 
-/// The number of the first record of a file of this name; none for a name that no file of ours has.
+/// Number of the first record in a file of this name; `None` for other files.
 fn first_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".jsonl").filter(|digits| digits.len() == NUMBER_DIGITS)?;
     digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The audit cannot be used.
+/// Refusal while the audit log cannot be used.
 pub(crate) fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Refusal {
     let message = format!("changes are refused: the audit {} cannot be written or read: {error}", path.display());
     let hint = "make room, or give the daemon the right to read and write there; it is tried again every 10 s";

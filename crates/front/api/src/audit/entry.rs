@@ -1,4 +1,4 @@
-//! A call, as much of it as may be written down.
+//! Record of a call before its answer, without secrets.
 
 use super::{Answered, AuditRecord, Phase};
 use crate::gate::Caller;
@@ -8,13 +8,13 @@ use model::{How, Role, Timestamp};
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 
-/// Keys whose values are secrets, wherever they stand in a body.
+/// Keys whose values are secrets, at any depth of a body.
 pub(crate) const SECRET_KEYS: [&str; 6] = ["secret", "password", "old_password", "token", "code", "key"];
 
-/// What stands where a secret was.
+/// Replacement of a secret.
 const HIDDEN: &str = "…";
 
-/// A longer body is told by its length.
+/// Longest body that is recorded, in bytes; a longer one is recorded by its length.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
 /// A call before its answer.
@@ -27,14 +27,14 @@ pub(crate) struct Entry {
     method: String,
     path: String,
     body: Value,
-    /// What the body names, where that is nothing but a name.
+    /// Value of `name` in the body, if it can only be a name.
     named: Option<String>,
-    /// The number of its intent, once that is written.
+    /// Number of its intent record, once written.
     intent: Option<u64>,
 }
 
 impl Entry {
-    /// The call of a stranger, without its secrets.
+    /// Creates the entry of an unauthenticated call, without secrets.
     pub(crate) fn of(from: Option<SocketAddr>, method: &Method, uri: &Uri, body: &Bytes) -> Self {
         Self {
             caller: None,
@@ -49,12 +49,13 @@ impl Entry {
         }
     }
 
-    /// Its intent has this number.
+    /// Sets the number of the intent record.
     pub(crate) fn begun(self, intent: u64) -> Self {
         Self { intent: Some(intent), ..self }
     }
 
-    /// The record that is written before the call begins. Of its body it has the name alone: nobody knows yet which keys are secrets.
+    /// Intent record, written before the call starts. It contains only the name from the body, because the secret keys
+    /// are not known before the body was parsed.
     pub(crate) fn intent(&self, time: Timestamp) -> AuditRecord {
         let body = self.named.as_ref().map_or(Value::Null, |name| serde_json::json!({ "name": name }));
         AuditRecord {
@@ -65,7 +66,7 @@ impl Entry {
         }
     }
 
-    /// No call, but what opening the audit has found.
+    /// Entry for a finding at the opening of the audit log; it belongs to no call.
     pub(crate) fn finding(sentence: &str) -> Self {
         let (role, how, address, named, intent) = Default::default();
         Self {
@@ -81,7 +82,7 @@ impl Entry {
         }
     }
 
-    /// It is a call of this caller, where that is known.
+    /// Sets the caller, if it is known.
     pub(crate) fn by(self, caller: Option<&Caller>) -> Self {
         Self {
             caller: caller.map(|caller| caller.name.clone()),
@@ -91,22 +92,24 @@ impl Entry {
         }
     }
 
-    /// Nothing is told of a body of so many bytes but its length: under keys that nobody knows, anything may be a secret.
+    /// Replaces the body, of `bytes` bytes, by its length: under unknown keys anything may be a secret.
     pub(crate) fn not_understood(self, bytes: usize) -> Self {
+        // An empty body needs no replacement.
         let says_nothing = self.body.is_null() || self.body.as_object().is_some_and(serde_json::Map::is_empty);
         let body = if says_nothing { Value::Null } else { unread(bytes) };
         Self { body, ..self }
     }
 
-    /// True where nobody knows who has asked.
+    /// True if the caller was not authenticated.
     pub(crate) fn is_of_a_stranger(&self) -> bool {
         self.caller.is_none()
     }
 
-    /// The record of the call, once it was answered. Its place in the chain is not known yet.
+    /// Result record of the call. Its position in the chain is set when it is written.
     pub(crate) fn record(self, time: Timestamp, answered: Answered, unrecorded: u64) -> AuditRecord {
         let Self { caller, role, how, address, method, path, body, named: _, intent } = self;
         let Answered { status, code, mut changed } = answered;
+        // Large changes, such as those of a whole document, would bloat the log.
         if changed.to_string().len() > BODY_BYTES_MAX {
             changed = Value::String("more than is written down".to_owned());
         }
@@ -132,7 +135,7 @@ impl Entry {
     }
 }
 
-/// The body as it may be shown.
+/// Body in the form that may be recorded.
 fn shown(body: &Bytes) -> Value {
     if body.is_empty() {
         return Value::Null;
@@ -142,15 +145,16 @@ fn shown(body: &Bytes) -> Value {
             hide(&mut value);
             value
         }
-        // What is no JSON is not understood, and may be anything.
+        // A body that is not JSON is not parsed, and may contain anything.
         _ => unread(body.len()),
     }
 }
 
-/// What the body names, where that can be nothing but a name.
+/// Value of `name` in the body, if it can only be a name.
 fn named(body: &Bytes) -> Option<String> {
     let body = serde_json::from_slice::<Value>(body).ok()?;
     let name = body.get("name")?.as_str()?;
+    // Limited to characters of names, so that no secret under this key can slip through.
     let is_name = name.len() <= 128 && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-_./:@".contains(&c));
     is_name.then(|| name.to_owned())
 }
@@ -163,6 +167,7 @@ fn hide(value: &mut Value) {
     match value {
         Value::Object(object) => {
             for (key, value) in object {
+                // `null` stays visible: that a secret was removed is not a secret.
                 if SECRET_KEYS.contains(&key.as_str()) && !value.is_null() {
                     *value = Value::String(HIDDEN.to_owned());
                 } else {
@@ -198,7 +203,7 @@ mod tests {
         assert!(super::shown(&Bytes::new()).is_null());
     }
 
-    /// Every field of a request that is a secret by its type stands under a key that is hidden.
+    /// Checks that every request field of a secret type has a key that is hidden.
     #[test]
     fn keys_of_secrets_are_hidden_whatever_their_type_is() {
         let sources = [

@@ -1,8 +1,8 @@
-//! The audit, said to a syslog server as well: each record in order, at least once.
+//! Forwarding of the audit log to a syslog server: each record in order, at least once.
 //!
-//! *Source*: RFC 5424 (the message), RFC 5425 (TLS) and RFC 6587 §3.4.1 (frames with their length). Syslog acknowledges nothing, so a
-//! record counts as said once the connection has lived on for a while; after a break what was said last is said again. It runs beside
-//! the changes and keeps none of them waiting.
+//! *Source*: RFC 5424 (message), RFC 5425 (TLS) and RFC 6587 §3.4.1 (octet counting). Syslog has no acknowledgments, so
+//! a record counts as delivered once the connection has stayed up for a while; after a failure the latest records are
+//! sent again. Runs beside the changes and delays none of them.
 
 use super::Audit;
 use crate::request::SetForward;
@@ -20,25 +20,25 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 use trust::Trust;
 
-/// Under which name control keeps it.
+/// Name of the document in the state.
 const DOCUMENT: &str = "audit-forward";
-/// *Source*: RFC 5425 §4.1; RFC 6587 for what is in the clear.
+/// Default ports with TLS and in the clear. *Source*: RFC 5425 §4.1; RFC 6587 for plain TCP.
 const TLS_PORT: u16 = 6514;
 const PLAIN_PORT: u16 = 601;
-/// The facility of audits at the severity notice. *Source*: RFC 5424 §6.2.1.
+/// Facility 13 (log audit), severity 5 (notice). *Source*: RFC 5424 §6.2.1.
 const PRIORITY: u8 = 13 * 8 + 5;
-/// How often it is looked whether there is more to say.
+/// Interval at which new records are looked for.
 const ROUND: Duration = Duration::from_millis(500);
-/// So long a connection lives on before what was said on it counts.
+/// Time that a connection must stay up before the records sent on it count as delivered.
 const SETTLED: Duration = Duration::from_secs(5);
-/// How long the server may take for anything.
+/// Timeout for connecting and sending.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it is left alone after a failure.
+/// Pause after a failure.
 const AGAIN: Duration = Duration::from_secs(5);
-/// So many records are said at once.
+/// Records in one batch.
 const BATCH: usize = 200;
 
-/// Where the audit goes, and how far that is.
+/// Destination and progress of the forwarding.
 pub(crate) struct Forward {
     control: Arc<Control>,
     audit: Arc<Audit>,
@@ -51,7 +51,7 @@ pub(crate) struct Forward {
 struct Kept {
     to: Option<String>,
     trust: ReceiverTrust,
-    /// The number of the last record that counts as said.
+    /// Number of the last record that counts as delivered.
     position: u64,
 }
 
@@ -62,9 +62,9 @@ struct Fare {
 }
 
 impl Forward {
-    /// As it was kept.
+    /// Loads the settings from the state.
     ///
-    /// *Errors*: it cannot be read.
+    /// *Errors*: they cannot be read.
     pub(crate) fn open(control: Arc<Control>, audit: Arc<Audit>) -> Result<Self, Refusal> {
         let kept = control.core.document(DOCUMENT)?.map_or_else(|| Ok(Kept::default()), serde_json::from_value);
         let kept = kept.map_err(|error| {
@@ -74,16 +74,16 @@ impl Forward {
         Ok(Self { control, audit, kept: Mutex::new(kept), fare: Mutex::default() })
     }
 
-    /// How it is.
+    /// Report of the forwarding.
     pub(crate) fn report(&self) -> ForwardReport {
         let Kept { to, trust, position } = self.kept().clone();
         let Fare { last, why } = self.fare().clone();
         ForwardReport { to, trust, position, last, why }
     }
 
-    /// The audit goes there from now on, with all records that are kept; or nowhere.
+    /// Sets the destination; all records that are kept are sent there. `None` stops the forwarding.
     ///
-    /// *Errors*: it is nowhere that it could go, or cannot be written down.
+    /// *Errors*: the destination is invalid, or the settings cannot be stored.
     pub(crate) fn set(&self, asked: SetForward) -> Result<ForwardReport, Refusal> {
         let SetForward { to, pin, ca_file } = asked;
         to.as_deref().map(place).transpose()?;
@@ -96,18 +96,21 @@ impl Forward {
             (None, Some(path)) => ReceiverTrust::CaFile { path },
             (None, None) => ReceiverTrust::System,
         };
+        // Fails now rather than at the first connection: the pin or the file may be unusable.
         if trust != ReceiverTrust::System {
             believed(&trust).client()?;
         }
+        // Another destination gets the log from its beginning.
         let position = if self.kept().to == to { self.kept().position } else { 0 };
         self.keep(Kept { to, trust, position })?;
         *self.fare() = Fare::default();
         Ok(self.report())
     }
 
-    /// Says what there is to say, until this is dropped.
+    /// Forwards records in an endless loop.
     pub(crate) async fn watch(self: Arc<Self>) {
         loop {
+            // A copy: the settings may change while a connection is open.
             let kept = self.kept().clone();
             let Some(to) = &kept.to else {
                 sleep(ROUND).await;
@@ -123,7 +126,7 @@ impl Forward {
         }
     }
 
-    /// Says record after record on one connection, until something else is wanted.
+    /// Sends records on one connection until the settings change.
     async fn say(&self, to: &str, kept: &Kept) -> Result<(), String> {
         let place = place(to).map_err(|refusal| refusal.to_string())?;
         let trust = believed(&kept.trust);
@@ -147,12 +150,14 @@ impl Forward {
                 said = last;
                 unsettled.push_back((Instant::now(), last));
             }
+            // Anything that the server sends is ignored; the read only notices that it has closed the connection.
             tokio::select! {
                 read = reader.read(&mut heard) => if read.map_err(broke)? == 0 {
                     return Err("it has closed the connection".to_owned());
                 },
                 () = sleep(if more { Duration::ZERO } else { ROUND }) => {}
             }
+            // Records sent before the settling time are delivered, as far as can be known.
             let mut settled = None;
             while unsettled.front().is_some_and(|(when, _): &(Instant, u64)| when.elapsed() >= SETTLED) {
                 settled = unsettled.pop_front();
@@ -163,13 +168,14 @@ impl Forward {
         }
     }
 
-    /// The records up to this one count as said; false when something else is wanted meanwhile.
+    /// Marks the records up to this one as delivered. False if the settings have changed.
     fn settle(&self, wanted: &Kept, position: Option<u64>) -> bool {
         let now_kept = self.kept().clone();
         if (&now_kept.to, &now_kept.trust) != (&wanted.to, &wanted.trust) {
             return false;
         }
         if let Some(position) = position {
+            // A position that could not be stored only causes repeated records.
             if let Err(refusal) = self.keep(Kept { position, ..now_kept }) {
                 tracing::error!(%refusal, "how far the audit was forwarded could not be written down");
             }
@@ -178,16 +184,17 @@ impl Forward {
         true
     }
 
-    /// Records after this one, at most [`BATCH`].
+    /// Records after `position`, at most [`BATCH`].
     async fn after(&self, position: u64) -> Result<Vec<(u64, String)>, String> {
         let files = self.audit.files();
         let read = tokio::task::spawn_blocking(move || after(&files, position));
         read.await.map_err(|error| error.to_string())?.map_err(|error| format!("the audit cannot be read: {error}"))
     }
 
-    /// How it went; when that is new it is an event.
+    /// Records the outcome, with an event when it changes.
     fn note(&self, why: Option<String>) {
         self.fare().why.clone_from(&why);
+        // A receiver of its own, so that its state is separate from those of alert receivers.
         let subject = Subject::new(SubjectKind::Receiver, &AUDIT_RECEIVER);
         let Some(why) = why else {
             self.fare().last = Some(now());
@@ -228,14 +235,15 @@ impl Forward {
     }
 }
 
-/// Lines with higher numbers, in order. Files are called by their first number.
+/// Records with higher numbers, in order. File names contain the number of their first record.
 fn after(files: &[PathBuf], position: u64) -> io::Result<Vec<(u64, String)>> {
     let first = |path: &PathBuf| path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()).unwrap_or(0);
+    // The last file that starts at or before the next record.
     let begin = files.iter().rposition(|path| first(path) <= position + 1).unwrap_or(0);
     let mut found = Vec::new();
     for path in &files[begin.min(files.len())..] {
         let text = std::fs::read_to_string(path)?;
-        // A line without its end is being written.
+        // An incomplete last line is being written.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         for line in whole.lines() {
             let number = serde_json::from_str::<Value>(line).ok().and_then(|it| it["number"].as_u64());
@@ -250,7 +258,7 @@ fn after(files: &[PathBuf], position: u64) -> io::Result<Vec<(u64, String)>> {
     Ok(found)
 }
 
-/// A record as it goes over the wire.
+/// Frame of a record: length, space, message (RFC 6587 §3.4.1).
 fn frame(node: &str, line: &str) -> String {
     let record = serde_json::from_str::<Value>(line).unwrap_or_default();
     let time = record["time"].as_str().unwrap_or("-");
@@ -277,9 +285,11 @@ fn place(to: &str) -> Result<Place, Refusal> {
     };
     let parsed: axum::http::uri::Authority = rest.trim_end_matches('/').parse().map_err(|_| wrong(usual))?;
     let host = parsed.host().trim_matches(['[', ']']).to_owned();
+    // User information in the address would be ignored silently.
     if host.is_empty() || rest.contains('@') || to.len() > 300 {
         return Err(wrong(usual));
     }
+    // Audit records contain names and addresses, so in the clear they do not leave the node.
     let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|it| it.is_loopback());
     if !is_tls && !is_here {
         return Err(wrong("in the clear it goes to a relay on the node itself alone; write syslog+tls://…"));

@@ -1,8 +1,8 @@
-//! What holds of the lines and the head of the audit, whatever their bytes are. Built for the fuzz targets alone.
+//! Invariants of audit lines and heads for arbitrary bytes. Built for the fuzz targets only.
 
 use super::{head, lines};
 
-/// A line is the same when it is written again, also where its hash was made to fit; so is a head.
+/// Checks that a valid line or head stays the same when it is written again, also with a hash computed to match.
 pub fn audit(bytes: &[u8]) {
     line(bytes);
     place(bytes);

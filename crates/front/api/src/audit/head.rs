@@ -1,7 +1,7 @@
-//! The head of the audit: which record is the last one, in a file of its own, so that records which are cut off are noticed.
+//! Head of the audit log: a file that names the last record, so that cut-off records are noticed.
 //!
-//! Two places are written in turn, each with a checksum: a write that the power cuts leaves the other. The file is flushed with each record,
-//! so it is at most one record behind.
+//! It has two slots that are written in turn, each with a checksum: a torn write leaves the other one intact. The file
+//! is flushed with each record, so it is at most one record behind.
 
 use super::lines::NUMBER_END;
 use sha3::{Digest, Sha3_256};
@@ -11,23 +11,23 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 const FILE: &str = "head";
-/// A number, a hash, a checksum, with a blank between them and a line break at the end.
+/// Length of a slot: number, hash and checksum, separated by spaces, and a line break.
 const PLACE_BYTES: usize = 20 + 1 + 64 + 1 + 16 + 1;
 
-/// What the file says.
+/// Content of the head file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
-    /// There is no file.
+    /// No file exists.
     Missing,
-    /// It says nothing that can be believed, and why.
+    /// No slot is valid; the text is the reason.
     Damaged(String),
-    /// The number and the hash of the last record; `worn` where one of the places is damaged.
+    /// Number and hash of the last record; `worn` if one of the slots is damaged.
     Whole { number: u64, hash: String, worn: bool },
 }
 
-/// What the file in the folder says.
+/// Reads the head in the folder.
 ///
-/// *Errors*: it cannot be read.
+/// *Errors*: the file cannot be read.
 pub(crate) fn read(folder: &Path) -> io::Result<Head> {
     let bytes = match std::fs::read(folder.join(FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Head::Missing),
@@ -37,8 +37,10 @@ pub(crate) fn read(folder: &Path) -> io::Result<Head> {
         return Ok(Head::Damaged("it is empty".to_owned()));
     }
     let places: Vec<Option<(u64, String)>> = bytes.chunks(PLACE_BYTES).map(parse).collect();
+    // A slot of zeros was never written.
     let unused = |place: &[u8]| place.iter().all(|byte| *byte == 0);
     let worn = places.iter().zip(bytes.chunks(PLACE_BYTES)).any(|(said, place)| said.is_none() && !unused(place));
+    // The slot with the higher number is the newer one.
     let latest = places.into_iter().flatten().max_by_key(|(number, _)| *number);
     Ok(match latest {
         Some((number, hash)) => Head::Whole { number, hash, worn: worn || bytes.len() > 2 * PLACE_BYTES },
@@ -47,20 +49,23 @@ pub(crate) fn read(folder: &Path) -> io::Result<Head> {
     })
 }
 
-/// The record of this number and hash is the last one. *Durability*: it survives power loss.
+/// Sets the last record. *Durability*: it survives a power loss when this returns.
 ///
 /// *Errors*: it could not be written.
 pub(crate) fn write(folder: &Path, number: u64, hash: &str) -> io::Result<()> {
     let path = folder.join(FILE);
     let is_new = !path.exists();
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+    // A file of another length is damaged and starts anew, with both slots empty.
     if file.metadata()?.len() != 2 * PLACE_BYTES as u64 {
         file.set_len(0)?;
         file.set_len(2 * PLACE_BYTES as u64)?;
     }
+    // Numbers alternate between the slots, so the slot with the previous record is never overwritten.
     let place = (number % 2) * PLACE_BYTES as u64;
     file.write_all_at(emit(number, hash).as_bytes(), place)?;
     file.sync_data()?;
+    // A new file also needs its folder entry to be durable.
     if is_new { std::fs::File::open(folder)?.sync_all() } else { Ok(()) }
 }
 

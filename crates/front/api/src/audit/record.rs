@@ -1,4 +1,4 @@
-//! Who has changed what, as others see it.
+//! Audit records and the results of queries, as they appear in the API.
 
 use model::{How, Role, Timestamp};
 use schemars::JsonSchema;
@@ -6,93 +6,95 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::net::IpAddr;
 
-/// One call that changes something or reads data of hosts: as an intent before it begins, and as a result once it was answered.
+/// Audit record of a call that changes something or reads data of hosts: an intent before the call starts, a result
+/// after it was answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditRecord {
-    /// Its number: one more than that of the record before.
+    /// Number of the record: one more than that of the record before.
     pub number: u64,
-    /// When it was written.
+    /// Time at which the record was written.
     pub time: Timestamp,
-    /// Whether it was written before the call began or after it was answered.
+    /// Phase of the call: before its start (intent) or after its answer (result).
     pub phase: Phase,
-    /// For a result, the number of its intent; none for calls that were refused before they began, and for logins.
+    /// Number of the intent that belongs to this result; null for calls that were refused before their start, and for
+    /// logins.
     #[serde(default)]
     pub intent: Option<u64>,
-    /// Who asked; none for somebody who had not logged in.
+    /// Name of the caller; null if the caller was not authenticated.
     pub caller: Option<String>,
-    /// What the caller may do.
+    /// Role of the caller.
     pub role: Option<Role>,
-    /// How the caller was known.
+    /// Method of authentication of the caller.
     pub how: Option<How>,
-    /// From where; none for this machine's socket.
+    /// Remote address of the caller; null for the local socket.
     pub address: Option<IpAddr>,
-    /// The method of the call.
+    /// HTTP method of the call.
     pub method: String,
-    /// Its path and query.
+    /// Path and query of the call.
     pub path: String,
-    /// Its body, without secrets; of an intent the name in it alone.
+    /// Body of the call without secrets; for an intent only the name in it.
     pub body: Value,
-    /// The status of its answer; none for an intent.
+    /// HTTP status of the answer; null for an intent.
     pub status: Option<u16>,
-    /// The code of the refusal, where it was refused.
+    /// Code of the refusal, if the call was refused.
     pub code: Option<String>,
-    /// For each value that it has changed, by its path with dots, `{"was":…,"is":…}`; null where nothing can be looked at
-    /// under the path of the call.
+    /// Changed values by their dotted paths, each `{"was":…,"is":…}`; null if nothing can be read at the path of the
+    /// call.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub changed: Value,
-    /// So many calls of strangers that were refused before this one have no record of their own.
+    /// Number of refused calls by unauthenticated clients before this one that have no record of their own.
     #[serde(default)]
     pub unrecorded: u64,
-    /// The hash of the record before, in hexadecimal.
+    /// Hash of the record before, in hexadecimal.
     pub before: String,
-    /// SHA3-256 of this record as it is written, without this key, in hexadecimal.
+    /// SHA3-256 of this record as written, without this key, in hexadecimal.
     #[serde(default)]
     pub hash: String,
 }
 
-/// When a record was written.
+/// Phase of a call at which a record was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Before the call began. One without a result was cut short, or runs.
+    /// Before the call started. An intent without a result is running or was interrupted.
     Intent,
     /// After the call was answered.
     #[default]
     Result,
 }
 
-/// Records, the latest first. Intents are listed where their results are not there.
+/// Page of audit records, the latest first. An intent is listed if its result is missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditPage {
-    /// The records.
+    /// Records of the page.
     pub records: Vec<AuditRecord>,
-    /// What to ask for as `before` for those that come next; none where there are no more.
+    /// Value of `before` for the next page; null on the last page.
     pub next: Option<u64>,
 }
 
-/// What a look at the whole chain has found.
+/// Result of verifying the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditCheck {
-    /// The number of the first record that is kept; 0 where there is none.
+    /// Number of the first record that is kept; 0 if there is none.
     pub first: u64,
-    /// The number of the last one.
+    /// Number of the last record.
     pub last: u64,
-    /// How many were read.
+    /// Number of records read.
     pub records: u64,
-    /// The hash of the last one, to be written down elsewhere.
+    /// Hash of the last record, to be noted elsewhere.
     pub hash: String,
-    /// The first record that is not as it was written.
+    /// First record that is changed or missing; null if the chain is intact.
     pub broken: Option<AuditBroken>,
-    /// What else is damaged or missing: the head, and what opening the audit has found.
+    /// Other damage: the head, and what was found when the audit log was opened.
     #[serde(default)]
     pub findings: Vec<String>,
 }
 
-/// A record that is not as it was written, or is missing.
+/// Record of the audit log that was changed or is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditBroken {
-    /// Its number.
+    /// Number of the record.
     pub number: u64,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub why: String,
 }

@@ -1,18 +1,18 @@
-//! How often somebody may ask.
+//! Rate limits of requests, by caller or address.
 
 use model::{Refusal, code};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Requests a second in the long run, and at once: of who is known, and of who is not.
+/// Requests per second in the long run, and burst: of authenticated callers, and of others.
 const KNOWN: (f64, f64) = (100.0, 400.0);
 const UNKNOWN: (f64, f64) = (10.0, 60.0);
 
-/// So many are remembered; who has asked nothing for longest goes.
+/// Callers remembered at most; the one that was idle longest is dropped first.
 const REMEMBERED_MAX: usize = 4096;
 
-/// A bucket for everybody: it fills with time, and each request takes one.
+/// Token buckets by caller: each fills with time, and each request takes one token.
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Mutex<BTreeMap<String, Bucket>>);
 
@@ -23,16 +23,18 @@ struct Bucket {
 }
 
 impl Rates {
-    /// Admits one request more.
+    /// Admits one more request.
     ///
-    /// *Errors*: there were too many of late.
+    /// *Errors*: the rate limit is exceeded.
     pub(crate) fn admit(&self, who: &str, known: bool, now: Instant) -> Result<(), Refusal> {
         let (rate, most) = if known { KNOWN } else { UNKNOWN };
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A dropped bucket is full when its caller returns; the bound on memory is worth that.
         if !buckets.contains_key(who) && buckets.len() >= REMEMBERED_MAX {
             let oldest = buckets.iter().min_by_key(|(_, bucket)| bucket.at).map(|(who, _)| who.clone());
             oldest.map(|oldest| buckets.remove(&oldest));
         }
+        // A new caller starts with a full bucket.
         let bucket = buckets.entry(who.to_owned()).or_insert(Bucket { left: most, at: now });
         let gained = now.duration_since(bucket.at).as_secs_f64() * rate;
         (bucket.left, bucket.at) = ((bucket.left + gained).min(most), now);

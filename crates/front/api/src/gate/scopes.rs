@@ -1,7 +1,8 @@
-//! What the scopes of a token permit. A login and the socket have none: their role alone decides.
+//! Scopes of API tokens. Logins and the local socket have none; only their role applies.
 //!
-//! A noun (`volumes`) limits a token to the paths below it. `destroy` and `access` limit nothing: they permit what no token may without
-//! them, so that neither a script gone wrong nor a token that leaks costs data or makes its holder somebody else.
+//! A noun (`volumes`) limits a token to the paths below it. `destroy` and `access` do not limit but permit operations
+//! that no token may do without them: a faulty script must not cost data, and the holder of a leaked token must not
+//! gain other access.
 
 use super::Caller;
 use crate::row::Row;
@@ -15,34 +16,36 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Keys of requests that consent to a loss of data or to taking volumes from hosts, wherever they are true. Each boolean that a request
-/// knows is either here or listed as harmless by this module's tests.
+/// Keys of requests that consent to a loss of data or to removing volumes from hosts, when they are true. Each boolean
+/// of a request is either here or listed as harmless in this module's tests.
 pub(crate) const CONSENTS: [&str; 8] =
     ["force", "confirmed", "prune", "lost", "accept_loss", "accept_log_loss", "allow_disruption", "reuse_luns"];
 
-/// How long a token locks snapshots without `destroy`.
+/// Longest lock of a snapshot that a token may set without `destroy`.
 const LOCK_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// The nouns that a token can be limited to: the first words of the paths of `table`.
+/// Nouns to which a token can be limited: the first words of the paths of `table`.
 pub(crate) fn nouns(table: &'static [Row]) -> BTreeSet<&'static str> {
+    // Files such as `openapi.json` are not nouns.
     let first = |row: &'static Row| row.path.split('/').nth(1).filter(|noun| !noun.contains('.'));
     table.iter().filter_map(first).collect()
 }
 
-/// True when a token with these scopes may ask for `noun` at all.
+/// True if a token with these scopes may access `noun`.
 pub(crate) fn cover(scopes: &[Scope], noun: &str) -> bool {
     let mut nouns = scopes.iter().filter(|scope| !scope.permits_more()).peekable();
+    // Without any noun the token is not limited.
     nouns.peek().is_none() || nouns.any(|scope| scope.as_str() == noun)
 }
 
-/// True when `wanted` is one of them.
+/// True if `wanted` is one of the scopes.
 pub(crate) fn has(scopes: &[Scope], wanted: &str) -> bool {
     scopes.iter().any(|scope| scope.as_str() == wanted)
 }
 
 /// Admits a request that the caller's scopes permit.
 ///
-/// *Errors*: it is a token without the scope of the noun, or without `destroy` or `access` where the request takes it.
+/// *Errors*: a token lacks the scope of the noun, or `destroy` or `access` if the request needs it.
 pub(crate) fn admit(caller: &Caller, row: &Row, uri: &Uri, body: &Bytes) -> Result<(), Refusal> {
     let Some(scopes) = caller.scopes() else { return Ok(()) };
     let noun = row.path.trim_start_matches('/').split('/').next().unwrap_or("");
@@ -50,7 +53,9 @@ pub(crate) fn admit(caller: &Caller, row: &Row, uri: &Uri, body: &Bytes) -> Resu
         let message = format!("{} has no scope for {noun}", caller.name);
         return Err(Refusal::new(code::FORBIDDEN, message, format!("create a token with --scope {noun}")));
     }
+    // The same path may be harmless or destructive, depending on the request.
     let destroys = || !row.looks() && !row.only_plans && (consents(uri, body) || risks(body));
+    // The scope of the row, or `destroy` if the request consents to a loss.
     let Some(wanted) = row.scope.or_else(|| destroys().then_some(Scope::DESTROY)) else { return Ok(()) };
     if has(scopes, wanted) {
         return Ok(());
@@ -64,9 +69,10 @@ pub(crate) fn admit(caller: &Caller, row: &Row, uri: &Uri, body: &Bytes) -> Resu
     Err(Refusal::new(code::FORBIDDEN, message, format!("create a token with --scope {wanted}")))
 }
 
-/// True when the query or the body says one of [`CONSENTS`]. Read as the row reads it: `force=%74rue` is said, too.
+/// True if the query or the body sets one of [`CONSENTS`]. Parsed like the row does: `force=%74rue` counts as well.
 fn consents(uri: &Uri, body: &Bytes) -> bool {
     let says = |key: &str| CONSENTS.contains(&key);
+    // A malformed query is refused by its row.
     let query = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default();
     if query.iter().any(|(key, value)| says(key) && value == "true") {
         return true;
@@ -75,10 +81,12 @@ fn consents(uri: &Uri, body: &Bytes) -> bool {
     body.iter().any(|(key, value)| says(key) && value.as_bool() == Some(true))
 }
 
-/// True when the body locks snapshots for longer than [`LOCK_MAX`], which nobody takes back, or has a volume keep what hosts write in
-/// memory alone, which a power cut loses; in a document, too.
+/// True if the body locks snapshots for longer than [`LOCK_MAX`], which cannot be undone, or sets a volume to volatile
+/// write-back, which loses data at a power loss; also inside a document.
 fn risks(body: &Bytes) -> bool {
+    // A body that cannot be parsed is refused by its row.
     let body = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    // The volumes of a document are checked like single ones.
     let volumes = body["document"]["volume"].as_object().into_iter().flat_map(|volumes| volumes.values());
     locks_for_long(&body["lock"]) || std::iter::once(&body).chain(volumes).any(is_volatile)
 }

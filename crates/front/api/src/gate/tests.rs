@@ -1,4 +1,4 @@
-//! Who may what, asked of the table itself.
+//! Authorization of every row, taken from the table itself.
 
 mod documents;
 mod logins;
@@ -12,7 +12,7 @@ use hyper::{Method, StatusCode};
 use model::{Role, Scope};
 use serde_json::{Value, json};
 
-/// Rows that destroy data whatever the request says.
+/// Rows that destroy data regardless of the request.
 const DESTROY: [&str; 9] = [
     "DELETE /disks/{name}",
     "POST /disks/{name}/fail",
@@ -25,7 +25,7 @@ const DESTROY: [&str; 9] = [
     "DELETE /groups/{name}/luns",
 ];
 
-/// The path of a row with names in it that nothing has.
+/// Path of a row, with names that no object has.
 pub(super) fn filled(row: &Row) -> String {
     let path = row.full_path();
     let (before, rest) = path.split_once('{').unwrap_or((&path, ""));
@@ -41,7 +41,7 @@ pub(super) fn filled(row: &Row) -> String {
     format!("{before}{name}{after}")
 }
 
-/// Everything but logging out, which would be the end of the test, and the stream, which has none.
+/// Rows to call: all but logging out, which would end the test, and the stream, which does not end.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     table().iter().filter(|row| (row.path != "/session" || row.looks()) && row.media != crate::stream::MEDIA)
 }
@@ -54,7 +54,7 @@ pub(super) async fn token(node: &Node, name: &str, role: Role, scopes: &[&str]) 
     Browser::of(node).but("authorization", Some(&format!("Bearer {secret}")))
 }
 
-/// Every row for every role, over a session and with a token that is for everything: allowed, or refused for the role alone.
+/// Every row for every role, over a session and with a token of all scopes: permitted, or refused for the role only.
 #[tokio::test]
 async fn every_row_is_for_its_role_and_those_above_and_nobody_else() {
     let node = Node::new().await;
@@ -64,14 +64,14 @@ async fn every_row_is_for_its_role_and_those_above_and_nobody_else() {
         let all = token(&node, &format!("t-{role}"), role, &["destroy", "access"]).await;
         for (how, asker) in [("session", node.browser_of(&name).await), ("token", all)] {
             for row in rows().filter(|row| !row.is_open()) {
-                // A recording goes on until it is ended.
+                // A recording runs until it is ended.
                 let body = if row.looks() { "" } else { "{}" };
                 let page = asker.ask(row.method.clone(), &filled(row), body).await;
                 let refused = page.text.contains("\"BY-1807\"") && page.text.contains("this takes the role");
                 assert_eq!(refused, role < row.role, "{how} of {role}, {row:?}: {} {}", page.status, page.text);
                 assert_ne!(page.status, StatusCode::UNAUTHORIZED, "{how} of {role}, {row:?}");
                 assert_eq!(refused, refused && page.status == StatusCode::FORBIDDEN);
-                // What this test asks for is not to be too much.
+                // The rate limit must not interfere with this test.
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;
             }
         }
@@ -146,7 +146,7 @@ async fn token_may_no_more_than_its_maker_ends_and_is_kept_as_a_hash() {
     assert!(!alice.ask(Method::GET, "/api/v1/tokens", "").await.text.contains(&secret));
     let kept = node.control.core.document("people").expect("reads").expect("is there").to_string();
     assert!(kept.contains("mine") && !kept.contains(&secret[10..]), "only a hash is kept");
-    // Her role goes down, and with it that of her tokens.
+    // Her role is lowered, and with it that of her tokens.
     Browser::expect(node.local(Method::PATCH, "/api/v1/users/alice", &json!({"role": "viewer"})).await, 200);
     let spare = json!({}).to_string();
     assert_eq!(program.ask(Method::POST, "/api/v1/disks/none/spare", &spare).await.status, StatusCode::FORBIDDEN);
@@ -159,7 +159,7 @@ async fn token_may_no_more_than_its_maker_ends_and_is_kept_as_a_hash() {
     }
 }
 
-/// The table of threats in the manual names tests that are there.
+/// Checks that the table of threats in the manual names existing tests.
 #[test]
 fn tests_that_the_manual_names_are_there() {
     fn sources(folder: &std::path::Path, all: &mut String) {

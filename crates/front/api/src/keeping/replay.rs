@@ -1,4 +1,4 @@
-//! Answers that are kept for whoever asks the same again: a POST with a key happens once.
+//! Stored answers for repeated requests: a POST with an idempotency key is carried out once.
 
 use super::REPLAYED;
 use crate::Problem;
@@ -12,27 +12,27 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an answer is kept.
+/// Time that an answer is kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// How many are kept at most, and how many bytes of all of them; the oldest give way.
+/// Limits on stored answers and on their bytes; the oldest are dropped first.
 const KEPT_MAX: usize = 1024;
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// The longest answer that is kept.
+/// Longest answer that is stored, in bytes.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// Whose key it is, and the key.
+/// Idempotency key together with its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     caller: String,
     key: String,
 }
 
-/// What tells one request from another.
+/// Fingerprint of a request, which detects another request with the same key.
 pub(crate) type Fingerprint = [u8; 32];
 
-/// The answers that are kept.
+/// Stored answers.
 #[derive(Default)]
 pub(crate) struct Replays {
     kept: Mutex<Kept>,
@@ -41,13 +41,13 @@ pub(crate) struct Replays {
 #[derive(Default)]
 struct Kept {
     entries: HashMap<Key, Arc<Entry>>,
-    /// Oldest first.
+    /// Keys by age, the oldest first.
     order: VecDeque<(Instant, Key)>,
 }
 
 struct Entry {
     print: Fingerprint,
-    /// Locked as long as the first request is under way; none when its answer is not to be kept.
+    /// Locked while the first request is in flight; `None` if its answer is not stored.
     answer: Arc<tokio::sync::Mutex<Option<Answer>>>,
 }
 
@@ -59,9 +59,9 @@ struct Answer {
 }
 
 impl Key {
-    /// The key of a request.
+    /// Parses the key of a request.
     ///
-    /// *Errors*: it is empty, too long, or no printable ASCII.
+    /// *Errors*: it is empty, too long, or not printable ASCII.
     pub(crate) fn of(caller: &str, value: &HeaderValue) -> Result<Self, Refusal> {
         let key = value.to_str().ok().filter(|key| (1..=255).contains(&key.len()));
         key.map(|key| Self { caller: caller.to_owned(), key: key.to_owned() }).ok_or_else(|| {
@@ -72,9 +72,10 @@ impl Key {
 }
 
 impl Replays {
-    /// The answer of `change`, or the one that the same request had before; it is run to its end, also when nobody waits.
+    /// Runs `change`, or returns the answer that the same request had before. The change runs to its end even if the
+    /// client disconnects.
     ///
-    /// *Errors*: another request had the key.
+    /// *Errors*: the key was used with another request.
     pub(crate) async fn once(
         self: &Arc<Self>,
         key: Key,
@@ -86,6 +87,7 @@ impl Replays {
             let message = format!("the Idempotency-Key {} came with another request", key.key.escape_debug());
             return Err(Refusal::new(code::KEY_REUSED, message, "take a new key for a new request"));
         }
+        // A repetition waits here until the first request is answered.
         let mut answer = entry.answer.clone().lock_owned().await;
         if let Some(answer) = answer.clone() {
             let mut response = answer.said();
@@ -93,6 +95,7 @@ impl Replays {
             return Ok(response);
         }
         let replays = self.clone();
+        // The task owns the lock, so the answer is stored even if the client disconnects.
         let told = tokio::spawn(async move {
             let response = change.await.unwrap_or_else(|refusal| Problem(refusal).into_response());
             let told = Answer::of(response).await;
@@ -110,6 +113,7 @@ impl Replays {
 
     fn entry(&self, key: &Key, print: Fingerprint, now: Instant) -> Arc<Entry> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // Room is made first, so that a new key does not exceed the limits.
         kept.make_room(now);
         if let Some(entry) = kept.entries.get(key) {
             return entry.clone();
@@ -128,9 +132,10 @@ impl Replays {
 }
 
 impl Kept {
-    /// Forgets what is too old, and of too much the oldest.
+    /// Drops answers that are too old, and the oldest beyond the limits.
     fn make_room(&mut self, now: Instant) {
         let mut bytes: usize = self.entries.values().map(|entry| entry.bytes()).sum();
+        // The order of insertion is the order of age.
         while let Some((since, oldest)) = self.order.front() {
             let is_old = now.saturating_duration_since(*since) >= KEPT_FOR;
             if !is_old && self.order.len() < KEPT_MAX && bytes <= KEPT_BYTES_MAX {
@@ -144,6 +149,7 @@ impl Kept {
 
 impl Entry {
     fn bytes(&self) -> usize {
+        // An answer that is still being made has no size yet.
         self.answer.try_lock().map_or(0, |answer| answer.as_ref().map_or(0, |answer| answer.body.len()))
     }
 }
@@ -153,12 +159,12 @@ impl Answer {
         let (parts, body) = response.into_parts();
         let headers: &HeaderMap = &parts.headers;
         let kind = headers.get(CONTENT_TYPE).cloned();
-        // Rows answer from memory: nothing of it can fail.
+        // Rows answer from memory, so this cannot fail.
         let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
         Self { status: parts.status, kind, body }
     }
 
-    /// What may be otherwise a moment later is tried again.
+    /// True for an answer that is stored. Server errors may pass, so a repetition tries again.
     fn is_to_keep(&self) -> bool {
         !self.status.is_server_error() && self.body.len() <= ANSWER_BYTES_MAX
     }

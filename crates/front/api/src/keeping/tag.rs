@@ -1,4 +1,4 @@
-//! Entity tags: over what an operator sets, and not over what goes on by itself.
+//! Entity tags, computed over the settings of an object and not over its counters or states.
 
 use control::{AuthReport, HostGroupReport, HostReport, TargetReport};
 use model::{
@@ -8,25 +8,26 @@ use model::{
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-/// Something that changes can be made conditional on.
+/// An object on which changes can be made conditional.
 pub(crate) trait Tagged {
-    /// What an operator has set of it, and which one it is, as an object: the same as long as no change is made.
+    /// Settings and identity of the object, as a JSON object. Equal as long as no change is made.
     fn what_is_set(&self) -> Value;
 }
 
-/// What is set of something, beside the answer that has it.
+/// Settings of the object in an answer; an extension of the response.
 #[derive(Clone, Debug)]
 pub(crate) struct AsSet(pub Value);
 
-/// What a change has changed, beside its answer: see [`changed`].
+/// Changed values of a call, see [`changed`]; an extension of the response.
 #[derive(Clone, Debug)]
 pub(crate) struct Changed(pub Value);
 
-/// For each value that is not what it was, by its path with dots, `{"was":…,"is":…}`; what is not there is left out.
+/// Changed values by their dotted paths, each `{"was":…,"is":…}`; an absent side is left out.
 pub(crate) fn changed(was: &Value, is: &Value) -> Value {
     fn compare(path: &str, was: Option<&Value>, is: Option<&Value>, found: &mut Map<String, Value>) {
         match (was, is) {
             (Some(Value::Object(was)), Some(Value::Object(is))) => {
+                // Keys of both sides, each of them once.
                 for key in was.keys().chain(is.keys().filter(|key| !was.contains_key(*key))) {
                     let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                     compare(&below, was.get(key), is.get(key), found);
@@ -45,9 +46,10 @@ pub(crate) fn changed(was: &Value, is: &Value) -> Value {
     Value::Object(found)
 }
 
-/// The entity tag of what is set, with its quotes.
+/// Entity tag of the settings, with its quotes.
 pub(crate) fn tag_of(AsSet(set): &AsSet) -> String {
     let digest = Sha256::digest(set.to_string());
+    // Half of the digest suffices to detect changes.
     let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("\"{digits}\"")
 }

@@ -1,63 +1,64 @@
-//! The text that a Prometheus server reads.
+//! Text format of Prometheus.
 //!
 //! *Source*: Prometheus, "Exposition formats", text-based format 0.0.4.
 
 use std::fmt::{Display, Write};
 
-/// What the text is, as HTTP says it.
+/// Media type of the text.
 pub(crate) const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a family's samples are.
+/// Type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// They only grow while the daemon runs.
+    /// Only grows while the daemon runs.
     Counter,
-    /// They go up and down.
+    /// Goes up and down.
     Gauge,
-    /// They count by how much it was.
+    /// Counts observations by their size.
     Histogram,
 }
 
-/// Families, one after the other.
+/// Text of all families.
 #[derive(Debug, Default)]
 pub(crate) struct Text(String);
 
-/// A family that is being written. All of its samples stand together.
+/// A family that is being written. All of its samples are consecutive.
 #[derive(Debug)]
 pub(crate) struct Family<'a> {
     text: &'a mut String,
     name: &'static str,
 }
 
-/// Names and values that tell samples of a family apart.
+/// Label names and values of a sample.
 pub(crate) type Labels<'a> = [(&'static str, &'a str)];
 
 impl Text {
-    /// A new family. `name` is as Prometheus has it, with its unit, and `_total` for a counter.
+    /// Starts a family. `name` is the full name with its unit, and `_total` for a counter.
     pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
+        // Escapes of the text format.
         let help = help.replace('\\', r"\\").replace('\n', r"\n");
-        // A string takes everything that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         Family { text: &mut self.0, name }
     }
 
-    /// All of it.
+    /// Complete text.
     pub(crate) fn into_string(self) -> String {
         self.0
     }
 }
 
 impl Family<'_> {
-    /// One sample.
+    /// Writes one sample.
     ///
     /// # Panics
     ///
-    /// In debug builds, where a label has one of the names that summaries and histograms reserve.
+    /// In debug builds, if a label has a name that summaries and histograms reserve.
     pub(crate) fn sample(&mut self, labels: &Labels<'_>, value: impl Display) {
         debug_assert!(
             labels.iter().all(|(name, _)| !matches!(*name, "quantile" | "le")),
@@ -66,11 +67,12 @@ impl Family<'_> {
         self.line("", labels, None, value);
     }
 
-    /// A histogram: how many were no more than each bound, how many there were, and their sum.
+    /// Writes a histogram: cumulative counts by upper bound, the total count, and the sum.
     pub(crate) fn histogram(&mut self, labels: &Labels<'_>, buckets: &[(f64, u64)], count: u64, sum: f64) {
         for (bound, below) in buckets {
             self.line("_bucket", labels, Some(&bound.to_string()), below);
         }
+        // The bucket `+Inf` is mandatory and equals the count.
         self.line("_bucket", labels, Some("+Inf"), count);
         self.line("_sum", labels, None, sum);
         self.line("_count", labels, None, count);

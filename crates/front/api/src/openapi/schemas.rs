@@ -1,65 +1,66 @@
-//! The schemas of types: as they are read when they are asked, as they are written when they are told.
+//! JSON schemas of request and answer types, which may differ for the same type.
 
 use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Where components are.
+/// Prefix of references to components.
 const PLACE: &str = "#/components/schemas/";
 
-/// What is behind the name of a type that is read otherwise than it is written.
+/// Suffix of the component name of a request type that differs from the answer type.
 const INPUT: &str = "Input";
 
-/// Schemas by the name of their type, once for each direction.
+/// Schemas by type name, separately for requests and answers.
 pub(crate) struct Schemas {
     asked: SchemaGenerator,
     told: SchemaGenerator,
 }
 
-/// What a good answer holds.
+/// Content of a successful answer.
 pub(crate) enum Told {
     /// No body.
     Nothing,
-    /// A body that is no JSON.
+    /// A body that is not JSON.
     Bytes,
-    /// One thing, of this schema.
+    /// One object of this schema.
     One(Value),
-    /// A list of things of this schema.
+    /// A list of objects of this schema.
     List(Value),
 }
 
 impl Told {
-    /// One thing of a type.
+    /// Answer with one object.
     pub(crate) fn one<T: JsonSchema>(schemas: &mut Schemas) -> Self {
         Self::One(schemas.told::<T>())
     }
 
-    /// Several things of a type.
+    /// Answer with a list.
     pub(crate) fn list<T: JsonSchema>(schemas: &mut Schemas) -> Self {
         Self::List(schemas.told::<T>())
     }
 }
 
 impl Schemas {
-    /// None yet.
+    /// Creates an empty set.
     pub(crate) fn new() -> Self {
+        // Serde may read a type in another form than it writes it.
         let settings =
             || SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = "/components/schemas".into());
         Self { asked: settings().for_deserialize().into_generator(), told: settings().for_serialize().into_generator() }
     }
 
-    /// The schema of a type as it is read.
+    /// Schema of a type in requests.
     pub(crate) fn asked<T: JsonSchema>(&mut self) -> Value {
         marked(self.asked.subschema_for::<T>().to_value())
     }
 
-    /// The schema of a type as it is written.
+    /// Schema of a type in answers.
     pub(crate) fn told<T: JsonSchema>(&mut self) -> Value {
         self.told.subschema_for::<T>().to_value()
     }
 
-    /// Name, schema and whether it must be there, for each field of a type as it is read.
+    /// Name, schema and whether it is required, for each field of a request type.
     pub(crate) fn asked_fields<T: JsonSchema>(&mut self) -> Vec<(String, Value, bool)> {
         let schema = T::json_schema(&mut self.asked).to_value();
         let required: BTreeSet<&str> =
@@ -71,23 +72,24 @@ impl Schemas {
         fields.map(field).collect()
     }
 
-    /// True when `{}` is none of this schema.
+    /// True if `{}` does not match this schema.
     pub(crate) fn asks_for_something(&self, asked: &Value) -> bool {
         let name = asked["$ref"].as_str().and_then(|place| place.strip_prefix(PLACE));
         let schema = name.and_then(|name| self.asked.definitions().get(name)).unwrap_or(asked);
         schema["required"].as_array().is_some_and(|required| !required.is_empty()) || schema.get("oneOf").is_some()
     }
 
-    /// All that were asked for: as they are read, and as they are written.
+    /// Collected components: of requests, and of answers.
     pub(crate) fn end(mut self) -> (Map<String, Value>, Map<String, Value>) {
         let defined = |generator: &mut SchemaGenerator| generator.take_definitions(true);
         (defined(&mut self.asked), defined(&mut self.told))
     }
 }
 
-/// The components of both directions under one roof: types that are read otherwise than they are written have two, and
-/// references in `paths` are put right.
+/// Merges the components of both directions. Types whose schemas differ get two components, and the references in
+/// `paths` are adjusted.
 pub(crate) fn merged(paths: &mut Value, asked: Map<String, Value>, told: Map<String, Value>) -> Value {
+    // A type differs also if it refers to one that differs, so this is repeated until nothing changes.
     let mut twofold: BTreeSet<String> = BTreeSet::new();
     loop {
         let differs = |(name, schema): (&String, &Value)| {
@@ -112,7 +114,7 @@ pub(crate) fn merged(paths: &mut Value, asked: Map<String, Value>, told: Map<Str
     Value::Object(all)
 }
 
-/// References of the direction that is read, until both are under one roof.
+/// Marker of references from requests, until the components are merged.
 const MARK: &str = "x-asked";
 
 fn marked(mut schema: Value) -> Value {
@@ -155,7 +157,7 @@ fn each(value: &mut Value, visit: &mut impl FnMut(&mut Map<String, Value>)) {
     }
 }
 
-/// A query leaves out what is null in a body.
+/// Removes `null` from the schema of a query parameter, which is left out instead.
 fn without_null(mut schema: Value) -> Value {
     if let Some(types) = schema.get("type").and_then(Value::as_array) {
         let left: Vec<&Value> = types.iter().filter(|kind| **kind != "null").collect();
@@ -174,6 +176,7 @@ fn without_null(mut schema: Value) -> Value {
         }
     }
     if let Some(object) = schema.as_object_mut() {
+        // A default of null says nothing in a query.
         object.retain(|key, value| key != "default" || !value.is_null());
     }
     schema

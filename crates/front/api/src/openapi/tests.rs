@@ -68,7 +68,7 @@ fn sizes_are_read_as_text_or_number_and_written_as_numbers() {
     assert_eq!(told["$ref"], "#/components/schemas/Size");
 }
 
-/// The audit shows a body that its row has understood, for then it is known which of its keys are secrets.
+/// The audit log records only bodies that their row has parsed, because only then it is known which keys are secrets.
 #[test]
 fn bodies_have_the_keys_of_their_type_and_no_others() {
     let document = crate::document();

@@ -1,4 +1,4 @@
-//! Users as a document has them: their names and roles, and nothing that they prove themselves with.
+//! Users in a configuration document: names and roles, no credentials.
 
 use super::registry::{Registry, User};
 use super::{People, is_admin};
@@ -8,29 +8,30 @@ use model::{Name, Refusal, Role, code};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The section of a document.
+/// Section of the document.
 pub(crate) type Section = BTreeMap<Name, UserEntry>;
 
 impl People {
-    /// Users as they stand in a document.
+    /// Users in the form of the document.
     pub(crate) fn export(&self) -> Section {
         self.book.now().users.iter().map(|(name, user)| (name.clone(), UserEntry { role: user.role })).collect()
     }
 
-    /// What the section would change, and who is not in it and stays.
+    /// Steps that the section would cause, and users that are not in it and stay.
     ///
-    /// *Errors*: nobody would be admin any more, or there would be too many.
+    /// *Errors*: the last admin would be lost, or there would be too many users.
     pub(crate) fn plan(&self, section: &Section, prune: bool) -> Result<(Vec<Step>, Vec<String>), Refusal> {
         let before = self.book.now();
+        // The plan is the difference to the present registry.
         let after = after(&before, section, prune)?;
         let steps = changed(&before, &after).iter().map(|name| self.step(name, &before, &after)).collect();
         let kept = after.users.keys().filter(|name| !section.contains_key(*name));
         Ok((steps, kept.map(|name| format!("user {name}")).collect()))
     }
 
-    /// Users are what the section says, until it is known whether that stays. Logins end when it does.
+    /// Applies the section, to be kept or undone later. Logins end when it is kept.
     ///
-    /// *Errors*: as of [`People::plan`], or it could not be written; all is then as it was.
+    /// *Errors*: as [`People::plan`], or it could not be stored; nothing is changed then.
     pub(crate) fn commit(self: &Arc<Self>, section: &Section, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
         let (before, changed) = self.book.change(|registry| {
             let next = after(registry, section, prune)?;
@@ -47,6 +48,7 @@ impl People {
         let ended = (logins > 0).then(|| format!("{} {}", counted(logins, "login"), end(logins)));
         let (kind, said) = match (before.users.get(name), after.users.get(name)) {
             (None, Some(is)) => {
+                // A new user has no password and needs a link.
                 let link = format!("{}, who can log in with what blockyard web link --user {name} prints", is.role);
                 (StepKind::Make, Some(link))
             }
@@ -64,7 +66,7 @@ impl People {
     }
 }
 
-/// Users that a document has changed.
+/// Users changed by a document, until the change is kept or undone.
 struct Changed {
     people: Arc<People>,
     before: Registry,
@@ -73,6 +75,7 @@ struct Changed {
 
 impl Pending for Changed {
     fn keep(self: Box<Self>) {
+        // Only now the change is final.
         for name in &self.changed {
             self.people.logins.end_others(name, None);
             self.people.links.forget(name);
@@ -83,10 +86,12 @@ impl Pending for Changed {
         let Self { people, before, changed } = *self;
         people.book.change(|registry| {
             for name in &changed {
+                // Only what the document changed is restored: other changes since then stay.
                 match (before.users.get(name), registry.users.get_mut(name)) {
                     (Some(was), Some(is)) => is.role = was.role,
                     (Some(was), None) => {
                         registry.users.insert(name.clone(), was.clone());
+                        // The tokens went with their creator and return with it.
                         let own = before.tokens.iter().filter(|(_, token)| token.maker.as_ref() == Some(name));
                         own.for_each(|(token, what)| drop(registry.tokens.insert(token.clone(), what.clone())));
                     }
@@ -99,7 +104,7 @@ impl Pending for Changed {
     }
 }
 
-/// Everybody as they would be.
+/// Registry with the section applied.
 fn after(before: &Registry, section: &Section, prune: bool) -> Result<Registry, Refusal> {
     let mut next = before.clone();
     if prune {
@@ -116,7 +121,7 @@ fn after(before: &Registry, section: &Section, prune: bool) -> Result<Registry, 
     Ok(next)
 }
 
-/// Admits that somebody who is admin and can log in is left, where there was one.
+/// Admits the change if it leaves an admin who can log in, where there was one.
 fn admit_admins(before: &Registry, after: &Registry, section: &Section) -> Result<(), Refusal> {
     let admins: Vec<&Name> = before.users.iter().filter(|(_, user)| is_admin(user)).map(|(name, _)| name).collect();
     if admins.is_empty() || after.users.values().any(is_admin) {
@@ -132,7 +137,7 @@ fn admit_admins(before: &Registry, after: &Registry, section: &Section) -> Resul
     Err(Refusal::new(code::LAST_ADMIN, message, hint))
 }
 
-/// Who is there in one of them alone, or has another role.
+/// Users that exist in only one of the registries, or with different roles.
 fn changed(before: &Registry, after: &Registry) -> Vec<Name> {
     let names: BTreeSet<&Name> = before.users.keys().chain(after.users.keys()).collect();
     let role = |registry: &Registry, name: &Name| registry.users.get(name).map(|user| user.role);

@@ -1,39 +1,39 @@
-//! One-time links: who has one may choose a password, once.
+//! One-time links that let a user choose a password.
 
 use super::digest;
 use model::{Name, Refusal, Role, Timestamp, code};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long a link is good.
+/// Validity of a link in seconds.
 const LASTS_SECONDS: u64 = 30 * 60;
-/// More are not open at a time; the oldest goes.
+/// Limit on open links; the oldest is dropped first.
 const MAX: usize = 256;
 
-/// Links that nobody has used yet, by the digests of their secrets.
+/// Unused links by the digest of their secrets.
 #[derive(Debug, Default)]
 pub(crate) struct Links(Mutex<BTreeMap<[u8; 32], Link>>);
 
-/// What a link is for.
+/// Purpose of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// The user whose password it sets; none where a new user chooses a name.
+    /// User whose password it sets; `None` if a new user chooses a name.
     pub user: Option<Name>,
-    /// What a new user may do.
+    /// Role of a new user.
     pub role: Role,
-    /// When it ends.
+    /// Expiry.
     pub until: Timestamp,
 }
 
 impl Links {
-    /// A link: its secret, and until when it is good.
+    /// Creates a link; returns its secret and its expiry.
     ///
     /// *Errors*: the system gives no random numbers.
     pub(crate) fn make(&self, user: Option<Name>, role: Role, now: Timestamp) -> Result<(String, Timestamp), Refusal> {
         let secret = control::to_hex(&control::random::<32>()?);
         let until = now.plus(LASTS_SECONDS);
         let mut links = self.all();
-        // A newer one for the same user takes the older one's place.
+        // A new link replaces an older one for the same user.
         links.retain(|_, link| now < link.until && (user.is_none() || link.user != user));
         while links.len() >= MAX {
             let oldest = links.iter().min_by_key(|(_, link)| link.until).map(|(key, _)| *key);
@@ -43,9 +43,9 @@ impl Links {
         Ok((secret, until))
     }
 
-    /// What the link is for, while it is good. It is used up where `used` is done with it.
+    /// Uses a link: it is removed if `used` succeeds.
     ///
-    /// *Errors*: it is none, was used, or has ended; or what `used` says, and then it is good still.
+    /// *Errors*: the link is unknown, used or expired; or those of `used`, and the link stays valid.
     pub(crate) fn take<T>(
         &self,
         secret: &str,
@@ -57,19 +57,20 @@ impl Links {
         let Some(link) = links.get(&key).filter(|link| now < link.until) else {
             return Err(ended());
         };
+        // Under the lock, so that two requests cannot use the same link.
         let done = used(link)?;
         links.remove(&key);
         Ok(done)
     }
 
-    /// What the link is for, while it is good. It stays so.
+    /// Returns a valid link without using it.
     ///
-    /// *Errors*: it is none, was used, or has ended.
+    /// *Errors*: the link is unknown, used or expired.
     pub(crate) fn look(&self, secret: &str, now: Timestamp) -> Result<Link, Refusal> {
         self.all().get(&digest(secret)).filter(|link| now < link.until).cloned().ok_or_else(ended)
     }
 
-    /// Links of a user who is gone lead nowhere.
+    /// Removes the links of a user.
     pub(crate) fn forget(&self, user: &Name) {
         self.all().retain(|_, link| link.user.as_ref() != Some(user));
     }

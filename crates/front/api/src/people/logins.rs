@@ -1,4 +1,4 @@
-//! Logins that are open. They are in memory alone: a daemon that starts anew asks everybody again.
+//! Open login sessions. They are kept in memory only: after a restart everybody logs in again.
 
 use super::digest;
 use model::{LoginReport, Name, Refusal, Timestamp, code};
@@ -6,23 +6,23 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long a login may ask for nothing.
+/// Idle timeout in seconds.
 pub(crate) const IDLE_SECONDS: u64 = 15 * 60;
-/// How long it lasts whatever it does.
+/// Longest duration of a login in seconds.
 pub(crate) const LASTS_SECONDS: u64 = 12 * 60 * 60;
 
-/// Logins in all, and of one user; the one that has been silent for longest makes room.
+/// Limits on logins, in total and for one user; the one that was idle longest makes room.
 const ALL_MAX: usize = 1024;
 const ONE_MAX: usize = 16;
 
-/// The most of what a browser says of itself that is kept.
+/// Characters of the user agent that are kept.
 const AGENT_CHARS_MAX: usize = 120;
 
-/// The logins, by the digest of their cookies.
+/// Logins by the digest of their cookies.
 #[derive(Debug, Default)]
 pub(crate) struct Logins(Mutex<BTreeMap<[u8; 32], Login>>);
 
-/// One of them.
+/// An open login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Login {
     pub id: String,
@@ -35,7 +35,7 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// When it ends whatever it does.
+    /// Time at which it ends whatever its activity.
     pub(crate) fn until(&self) -> Timestamp {
         self.begun.plus(LASTS_SECONDS)
     }
@@ -44,7 +44,7 @@ impl Login {
         now < self.until() && now.since(self.seen) < IDLE_SECONDS
     }
 
-    /// As others see it; `own` is the login of whoever looks.
+    /// Report of the login; `own` is the login of the caller.
     pub(crate) fn report(&self, own: Option<&str>) -> LoginReport {
         LoginReport {
             id: self.id.clone(),
@@ -60,7 +60,7 @@ impl Login {
 }
 
 impl Logins {
-    /// `user` has logged in: the cookie, which nobody hears again, and the login.
+    /// Opens a login for `user`; returns the cookie, which is not stored, and the login.
     ///
     /// *Errors*: the system gives no random numbers.
     pub(crate) fn open(
@@ -70,32 +70,37 @@ impl Logins {
         agent: &str,
         now: Timestamp,
     ) -> Result<(String, Login), Refusal> {
+        // Only the digest of the cookie is stored: reading the memory does not reveal valid cookies.
         let cookie = control::to_hex(&control::random::<32>()?);
         let login = Login {
             id: control::to_hex(&control::random::<8>()?),
             user: user.clone(),
             csrf: control::to_hex(&control::random::<32>()?),
             address,
+            // The user agent is text of the client and is shown to admins, so control characters are removed.
             agent: agent.chars().filter(|c| !c.is_control()).take(AGENT_CHARS_MAX).collect(),
             begun: now,
             seen: now,
         };
         let mut logins = self.all();
+        // Expired logins are removed here; no timer does it.
         logins.retain(|_, login| login.lives(now));
         let make_room = |logins: &mut BTreeMap<[u8; 32], Login>, of: Option<&Name>, most: usize| {
+            // Those of the user, or all, with the one that was idle longest first.
             let mut such: Vec<_> = logins.iter().filter(|(_, login)| of.is_none_or(|of| login.user == *of)).collect();
             such.sort_by_key(|(_, login)| login.seen);
             let surplus = (such.len() + 1).saturating_sub(most);
             let gone: Vec<[u8; 32]> = such.into_iter().take(surplus).map(|(key, _)| *key).collect();
             gone.iter().for_each(|key| drop(logins.remove(key)));
         };
+        // The limit of one user comes first, so that a user cannot displace others.
         make_room(&mut logins, Some(user), ONE_MAX);
         make_room(&mut logins, None, ALL_MAX);
         logins.insert(digest(&cookie), login.clone());
         Ok((cookie, login))
     }
 
-    /// The login of a cookie, while it lives. One that was `asked` for something is alive for a while more.
+    /// Login of a cookie while it is valid. `asked` extends the idle timeout.
     pub(crate) fn find(&self, cookie: &str, asked: bool, now: Timestamp) -> Option<Login> {
         let mut logins = self.all();
         let key = digest(cookie);
@@ -105,26 +110,27 @@ impl Logins {
             return None;
         }
         if asked {
+            // The clock may be set back; the time of the last activity does not follow it.
             login.seen = login.seen.max(now);
         }
         Some(login.clone())
     }
 
-    /// True while the login lives.
+    /// True while the login is valid.
     pub(crate) fn lives(&self, id: &str, now: Timestamp) -> bool {
         self.all().values().any(|login| login.id == id && login.lives(now))
     }
 
-    /// Those that live, the longest first.
+    /// Valid logins, the oldest first.
     pub(crate) fn list(&self, now: Timestamp) -> Vec<Login> {
         let mut logins: Vec<Login> = self.all().values().filter(|login| login.lives(now)).cloned().collect();
         logins.sort_by(|a, b| (a.begun, &a.id).cmp(&(b.begun, &b.id)));
         logins
     }
 
-    /// The login is over. Only one of `user`, where one is named.
+    /// Ends a login; only one of `user` if that is given.
     ///
-    /// *Errors*: there is none.
+    /// *Errors*: there is no such login.
     pub(crate) fn end(&self, id: &str, user: Option<&Name>) -> Result<(), Refusal> {
         let mut logins = self.all();
         let before = logins.len();
@@ -136,7 +142,7 @@ impl Logins {
         Err(Refusal::new(code::LOGIN_UNKNOWN, message, "see blockyard user logins"))
     }
 
-    /// All logins of the user are over, but for one.
+    /// Ends all logins of the user except one.
     pub(crate) fn end_others(&self, user: &Name, but: Option<&str>) {
         self.all().retain(|_, login| login.user != *user || but == Some(&login.id));
     }

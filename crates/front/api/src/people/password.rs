@@ -1,4 +1,4 @@
-//! Passwords: kept as Argon2id, and worked out beside the thread that answers.
+//! Password hashing with Argon2id, on threads of its own.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use model::{Refusal, code};
@@ -8,23 +8,23 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
-/// What one password costs, so that guessing many costs much. *Source*: OWASP, Password Storage Cheat Sheet: 19 MiB, 2 passes.
+/// Argon2id parameters. *Source*: OWASP Password Storage Cheat Sheet: 19 MiB, 2 passes.
 const MEMORY_KIB: u32 = 19 << 10;
 const PASSES: u32 = 2;
 const HASH_BYTES: usize = 32;
 const SALT_BYTES: usize = 16;
 
-/// So many are worked out at a time, and so many more wait.
+/// Hashes computed at a time, and further ones that may wait.
 const AT_ONCE: usize = 2;
 const WAITING_MAX: usize = 64;
 
-/// Short ones are guessed; long ones cost us.
+/// Limits on the length of a password.
 const CHARS_MIN: usize = 12;
 const BYTES_MAX: usize = 1024;
-/// Fewer different characters are a pattern.
+/// Distinct characters below which a password is a pattern.
 const DIFFERENT_MIN: usize = 5;
 
-/// A password as it is kept: with what it was worked out with, so that later versions may ask for more.
+/// Hash of a password with its parameters, so that later versions can use stronger ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kept {
     memory_kib: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Kept {
     argon2id: String,
 }
 
-/// Works passwords out, a few at a time.
+/// Password hasher with bounded concurrency.
 #[derive(Clone, Debug)]
 pub(crate) struct Mill {
     turns: Arc<Semaphore>,
@@ -47,9 +47,9 @@ impl Default for Mill {
 }
 
 impl Mill {
-    /// The password as it is kept.
+    /// Hashes a password for storage.
     ///
-    /// *Errors*: too many are being worked out, or the system gives no random numbers.
+    /// *Errors*: too many hashes are waiting, or the system gives no random numbers.
     pub(crate) async fn keep(&self, password: Zeroizing<String>) -> Result<Kept, Refusal> {
         let salt = control::random::<SALT_BYTES>()?;
         let hash = self.work(password, salt.to_vec(), MEMORY_KIB, PASSES).await?;
@@ -61,17 +61,19 @@ impl Mill {
         })
     }
 
-    /// True when it is this password. Of nobody (`None`) it takes as long, and is false.
+    /// Verifies a password. Without a stored hash (`None`) it takes the same time and returns false.
     ///
-    /// *Errors*: too many are being worked out.
+    /// *Errors*: too many hashes are waiting.
     pub(crate) async fn is(&self, kept: Option<&Kept>, password: Zeroizing<String>) -> Result<bool, Refusal> {
         let parts = kept.and_then(|kept| {
             let (salt, hash) = (control::from_hex(&kept.salt)?, control::from_hex(&kept.argon2id)?);
             Some((salt, hash, kept.memory_kib, kept.passes))
         });
+        // The parameters of the stored hash, which may be those of an older version.
         let (salt, hash, memory_kib, passes) =
             parts.unwrap_or_else(|| (vec![0; SALT_BYTES], Vec::new(), MEMORY_KIB, PASSES));
         let found = self.work(password, salt, memory_kib, passes).await?;
+        // Constant time; an empty stored hash never equals a computed one.
         Ok(found.as_slice().ct_eq(&hash).into())
     }
 
@@ -83,8 +85,10 @@ impl Mill {
         passes: u32,
     ) -> Result<Vec<u8>, Refusal> {
         let busy = || Refusal::new(code::ASKED_TOO_OFTEN, "too many log in at this moment", "try again in a while");
+        // Refused instead of queued without bound: every hash takes 19 MiB.
         let _place = self.places.clone().try_acquire_owned().map_err(|_| busy())?;
         let _turn = self.turns.clone().acquire_owned().await.map_err(|_| busy())?;
+        // Hashing is slow by design, so it does not run on a thread that serves requests.
         let worked = tokio::task::spawn_blocking(move || {
             let params = Params::new(memory_kib, passes, 1, Some(HASH_BYTES)).ok()?;
             let mut hash = vec![0; HASH_BYTES];
@@ -110,6 +114,7 @@ pub(crate) fn admit(password: &str, name: &str) -> Result<(), Refusal> {
     if different.len() < DIFFERENT_MIN {
         return weak("the password has few different characters", "take at least 5, such as four words have");
     }
+    // The user's name inside the password does not count toward its length.
     if password.to_lowercase().replace(&name.to_lowercase(), "").chars().count() < CHARS_MIN - name.len().min(8) {
         return weak("the password is little more than the user's name", "take something else, such as four words");
     }

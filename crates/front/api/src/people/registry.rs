@@ -1,5 +1,5 @@
-//! Users and tokens, as they are kept: beside the state and not in its versions, so that a configuration which is restored brings no
-//! old password back.
+//! Registry of users and tokens as stored. It lies beside the versions of the state, so that restoring an older
+//! configuration does not bring old passwords back.
 
 use super::password::Kept;
 use control::Control;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Under which name control keeps it.
+/// Name of the document in the state.
 const DOCUMENT: &str = "people";
 
-/// Enough for everybody who manages an array.
+/// Limits on users and tokens.
 const USERS_MAX: usize = 1000;
 const TOKENS_MAX: usize = 1000;
 
-/// Everybody.
+/// Users and tokens of the array.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Registry {
@@ -23,52 +23,52 @@ pub(crate) struct Registry {
     pub tokens: BTreeMap<Name, Token>,
 }
 
-/// Somebody who may log in.
+/// A user who may log in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct User {
     pub role: Role,
     pub created: Timestamp,
-    /// None while a link is waited for.
+    /// Hash of the password; `None` while the user waits for a link.
     pub password: Option<Kept>,
     pub password_set: Option<Timestamp>,
     pub second_factor: Option<SecondFactor>,
 }
 
 impl User {
-    /// One who has no password yet.
+    /// Creates a user without a password.
     pub(crate) fn new(role: Role, created: Timestamp) -> Self {
         Self { role, created, password: None, password_set: None, second_factor: None }
     }
 }
 
-/// What the numbers of an app are made of. Control seals what is called `secret`.
+/// Secret of the second factor. The control plane encrypts fields named `secret` at rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecondFactor {
     #[serde(with = "control::secret_hex")]
     pub secret: Secret,
 }
 
-/// What a program proves itself with.
+/// API token of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Token {
     pub role: Role,
     pub scopes: Vec<Scope>,
-    /// None for root.
+    /// User who created it; `None` for root.
     pub maker: Option<Name>,
     pub created: Timestamp,
     pub until: Timestamp,
-    /// SHA3-256 of the secret, in hexadecimal. The secret has 256 bits, which nobody guesses, so that a slow hash would gain nothing.
+    /// SHA3-256 of the token in hexadecimal. It has 256 random bits, so a slow hash would gain nothing.
     pub hash: String,
 }
 
-/// The registry as it is now, and where it is kept.
+/// Present registry, and its place in the state.
 pub(crate) struct Book {
     control: Arc<Control>,
     current: Mutex<Arc<Registry>>,
 }
 
 impl Book {
-    /// Everybody as they were kept.
+    /// Loads the registry.
     ///
     /// *Errors*: it cannot be read.
     pub(crate) fn open(control: Arc<Control>) -> Result<Self, Refusal> {
@@ -80,23 +80,26 @@ impl Book {
         Ok(Self { control, current: Mutex::new(Arc::new(registry)) })
     }
 
-    /// Everybody as they are now.
+    /// Present registry.
     pub(crate) fn now(&self) -> Arc<Registry> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What `edit` makes of it is so, durably.
+    /// Changes the registry by `edit`, durably.
     ///
-    /// *Errors*: what `edit` says, or it could not be written; it is then as it was.
+    /// *Errors*: those of `edit`, or it could not be stored; nothing is changed then.
     pub(crate) fn change<T>(&self, edit: impl FnOnce(&mut Registry) -> Result<T, Refusal>) -> Result<T, Refusal> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        // Edited as a copy: a failed edit leaves no trace.
         let mut next = Registry::clone(&current);
         let done = edit(&mut next)?;
+        // Nothing is written if nothing has changed.
         if next != **current {
             let value = serde_json::to_value(&next).map_err(|error| {
                 tracing::error!(%error, "users cannot be said in JSON");
                 Refusal::new(code::INTERNAL, "users cannot be said in JSON", "report this with the daemon's log")
             })?;
+            // Stored before it takes effect: what was answered must survive a restart.
             self.control.core.keep_document(DOCUMENT, value)?;
             *current = Arc::new(next);
         }
@@ -105,17 +108,17 @@ impl Book {
 }
 
 impl Registry {
-    /// The user, who is there.
+    /// Returns the user.
     pub(crate) fn user(&self, name: &Name) -> Result<&User, Refusal> {
         self.users.get(name).ok_or_else(|| no_user(name))
     }
 
-    /// The user, who is there, to be changed.
+    /// Returns the user for a change.
     pub(crate) fn user_mut(&mut self, name: &Name) -> Result<&mut User, Refusal> {
         self.users.get_mut(name).ok_or_else(|| no_user(name))
     }
 
-    /// A user more.
+    /// Adds a user.
     pub(crate) fn add_user(&mut self, name: &Name, user: User) -> Result<(), Refusal> {
         if self.users.contains_key(name) {
             return Err(Refusal::new(
@@ -132,14 +135,15 @@ impl Registry {
         Ok(())
     }
 
-    /// The user is gone, and the tokens that it made.
+    /// Removes a user and the tokens that it created.
     pub(crate) fn remove_user(&mut self, name: &Name) -> Result<(), Refusal> {
         self.users.remove(name).ok_or_else(|| no_user(name))?;
+        // Tokens must not outlive the user who created them.
         self.tokens.retain(|_, token| token.maker.as_ref() != Some(name));
         Ok(())
     }
 
-    /// A token more.
+    /// Adds a token.
     pub(crate) fn add_token(&mut self, name: &Name, token: Token) -> Result<(), Refusal> {
         if self.tokens.contains_key(name) {
             return Err(Refusal::new(
@@ -156,9 +160,10 @@ impl Registry {
         Ok(())
     }
 
-    /// What the token may do now: never more than its maker; nothing once it has ended.
+    /// Present role of the token: never higher than that of its creator; `None` once it has expired.
     pub(crate) fn role_of(&self, token: &Token, now: Timestamp) -> Option<Role> {
         let maker = match &token.maker {
+            // A token loses its rights with its creator.
             Some(maker) => self.users.get(maker)?.role,
             None => Role::Admin,
         };

@@ -1,4 +1,4 @@
-//! Tokens: what programs prove themselves with.
+//! API tokens of programs.
 
 use super::registry::Token;
 use super::{People, digest};
@@ -8,18 +8,18 @@ use model::{Name, NewTokenReport, Refusal, Role, Scope, Timestamp, TokenReport, 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What every token begins with, so that one that was published is found.
+/// Prefix of every token, by which scanners find published ones.
 const PREFIX: &str = "blockyard_";
 
-/// How long a token lasts unless told otherwise, and at most.
+/// Validity of a token in days: default and maximum.
 const LASTS_DAYS: u64 = 90;
 const LASTS_DAYS_MAX: u64 = 366;
 const DAY: u64 = 24 * 60 * 60;
 
-/// When tokens were used last.
+/// Last use of tokens. Kept in memory only.
 pub(crate) type Used = Mutex<BTreeMap<Name, Timestamp>>;
 
-/// A token that was proven.
+/// An authenticated token.
 #[derive(Clone, Debug)]
 pub(crate) struct Proven {
     pub name: Name,
@@ -29,9 +29,9 @@ pub(crate) struct Proven {
 }
 
 impl People {
-    /// A token more, for whoever asks: no token may more than its maker.
+    /// Creates a token for the caller. No token has more rights than its creator.
     ///
-    /// *Errors*: the name is taken, or the token would last too long, may too much, or have a scope that is none.
+    /// *Errors*: the name is taken, the validity or the role is too high, or a scope is unknown.
     pub(crate) fn make_token(
         &self,
         request: NewToken,
@@ -44,6 +44,7 @@ impl People {
             let message = format!("a token of role {role} may more than its maker, who is {most}");
             return Err(Refusal::new(code::ROLE_TOO_HIGH, message, format!("ask for {most} or less")));
         }
+        // A scope is `destroy`, `access` or a noun of the API.
         if let Some(scope) = scopes.iter().find(|scope| !scope.permits_more() && !nouns.contains(&scope.as_str())) {
             let hint = format!("write {}, {}, or one of {}", Scope::DESTROY, Scope::ACCESS, nouns.join(", "));
             return Err(Refusal::new(code::WORD_UNKNOWN, format!("\"{scope}\" is no scope"), hint));
@@ -53,6 +54,7 @@ impl People {
             let hint = format!("give a minute to {LASTS_DAYS_MAX} days, such as 30d");
             return Err(Refusal::new(code::TIME_INVALID, "a token cannot last so long", hint));
         }
+        // 256 random bits.
         let secret = format!("{PREFIX}{}", control::to_hex(&control::random::<32>()?));
         let token = Token {
             role,
@@ -67,14 +69,14 @@ impl People {
         Ok(NewTokenReport { report, secret })
     }
 
-    /// Every token.
+    /// Reports of all tokens.
     pub(crate) fn tokens(&self) -> Vec<TokenReport> {
         self.book.now().tokens.iter().map(|(name, token)| self.token_report(name, token)).collect()
     }
 
-    /// The token is good for nothing any more; only one that `maker` made, where one is named.
+    /// Revokes the token; only one that `maker` created if that is given.
     ///
-    /// *Errors*: there is none.
+    /// *Errors*: there is no such token.
     pub(crate) fn revoke_token(&self, name: &Name, maker: Option<&Name>) -> Result<(), Refusal> {
         self.book.change(|registry| {
             let token = registry.tokens.get(name).filter(|token| maker.is_none() || token.maker.as_ref() == maker);
@@ -87,20 +89,21 @@ impl People {
         })
     }
 
-    /// What a secret is a token of, while it is good.
+    /// Token with this secret while it is valid.
     pub(crate) fn token_of(&self, secret: &str) -> Option<Proven> {
+        // Rejected before anything is hashed.
         if !secret.starts_with(PREFIX) {
             return None;
         }
         let (hash, registry, now) = (control::to_hex(&digest(secret)), self.book.now(), now());
-        // What is compared are digests: how long that takes says nothing about the secret.
+        // Digests are compared, so the duration says nothing about the secret.
         let (name, token) = registry.tokens.iter().find(|(_, token)| token.hash == hash)?;
         let role = registry.role_of(token, now)?;
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), now);
         Some(Proven { name: name.clone(), role, scopes: token.scopes.clone(), until: token.until })
     }
 
-    /// True while the token is good.
+    /// True while the token is valid.
     pub(crate) fn token_lives(&self, name: &Name) -> bool {
         let registry = self.book.now();
         registry.tokens.get(name).is_some_and(|token| registry.role_of(token, now()).is_some())

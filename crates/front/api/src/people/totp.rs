@@ -1,6 +1,7 @@
-//! The second factor: a number that an app shows for thirty seconds.
+//! Second factor: time-based one-time codes (TOTP).
 //!
-//! *Source*: RFC 6238 with SHA-1, six digits and steps of 30 s, which is what every app speaks; RFC 4226 §5.3; RFC 4648 §6.
+//! *Source*: RFC 6238 with SHA-1, six digits and steps of 30 s, which every authenticator app supports; RFC 4226 §5.3;
+//! RFC 4648 §6.
 
 use subtle::ConstantTimeEq;
 use totp_rs::{Builder, Secret, Totp};
@@ -9,14 +10,16 @@ use totp_rs::{Builder, Secret, Totp};
 pub(crate) const SECRET_BYTES: usize = 20;
 const STEP_SECONDS: u64 = 30;
 const DIGITS: u8 = 6;
-/// A clock that is off by a step is forgiven.
+/// Steps by which the clock of the app may be off.
 const STEPS_OFF: u64 = 1;
 
-/// The step whose number `typed` is, near `unix`; none when it is none of them, or none after `last`, which was used already.
+/// Time step whose code is `typed`, near `unix`; `None` if there is none, or none after `last`, which was used already.
 pub(crate) fn step_of(secret: &[u8], typed: &str, unix: u64, last: Option<u64>) -> Option<u64> {
+    // Apps show codes in two groups, which users type with a space.
     let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
     let (now, totp) = (unix / STEP_SECONDS, totp(secret, DIGITS));
     let near = now.saturating_sub(STEPS_OFF)..=now + STEPS_OFF;
+    // Compared in constant time.
     near.filter(|step| last.is_none_or(|last| *step > last))
         .find(|step| number(&totp, step * STEP_SECONDS).as_bytes().ct_eq(typed.as_bytes()).into())
 }
@@ -33,19 +36,19 @@ fn number(totp: &Totp, unix: u64) -> String {
     totp.generate(unix).to_string()
 }
 
-/// What an app shows at this time.
+/// Code that an app shows at this time.
 #[cfg(test)]
 pub(crate) fn shown(secret: &[u8], unix: u64) -> String {
     number(&totp(secret, DIGITS), unix)
 }
 
-/// The bytes of a secret as people type it.
+/// Bytes of a secret from its base32 form.
 #[cfg(test)]
 pub(crate) fn from_base32(text: &str) -> Option<Vec<u8>> {
     Secret::try_from_base32(text).ok().map(|secret| secret.as_ref().to_vec())
 }
 
-/// What an app reads from a picture or takes by hand.
+/// `otpauth` link that an app reads from a QR code or takes by hand.
 pub(crate) fn link(secret: &[u8], user: &str, node: &str) -> String {
     let text = base32(secret);
     format!(
@@ -53,7 +56,7 @@ pub(crate) fn link(secret: &[u8], user: &str, node: &str) -> String {
     )
 }
 
-/// Base32 without its padding.
+/// Base32 without padding.
 pub(crate) fn base32(bytes: &[u8]) -> String {
     Secret::from(bytes.to_vec()).to_base32()
 }

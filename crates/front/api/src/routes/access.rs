@@ -1,4 +1,4 @@
-//! What holds for the logins of all hosts.
+//! Rows for authentication settings that apply to all hosts.
 
 use crate::row::{Body, Row, one, set};
 use control::Control;

@@ -1,4 +1,4 @@
-//! What is wrong now, and who is told of it.
+//! Rows for active alerts, silences and alert receivers.
 
 use crate::row::{Asked, Behind, Body, Named, Row, act, add, list, one, remove, set};
 use alert::request::{AlertNumber, NewReceiver, NewSilence, OldSilence, SetReceiver};

@@ -1,4 +1,4 @@
-//! Who has changed what.
+//! Rows for the audit log.
 
 use crate::request::{AuditAsked, SetForward};
 use crate::row::{Asked, Behind, Body, Row, file, get, one, put};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 type C = Arc<Control>;
 
-/// Records on one page, unless told otherwise.
+/// Default number of records on one page.
 const LIMIT: usize = 100;
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -53,6 +53,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "All records as they are written, the oldest first",
             |_: C, Behind(door): Behind| async move {
                 let files = stream::iter(door.audit.files());
+                // File by file on blocking threads: the whole log may be large.
                 Ok(body::Body::from_stream(files.then(|path| async move {
                     tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(std::io::Error::other)?
                 })))

@@ -1,4 +1,4 @@
-//! The array as one document.
+//! Rows for the configuration of the array as one document.
 
 use super::disks::admit_path;
 use crate::annex::Beside;
@@ -47,6 +47,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "There are a pool of these disks, this volume and this host, which sees the volume; or nothing has changed",
             |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<NewSetup>| async move {
                 for disk in &asked.disks {
+                    // A known disk was admitted when it was added; only new paths need the right.
                     if c.disks.report(&disk.name).await.is_ok_and(|known| known.path == disk.path) {
                         continue;
                     }

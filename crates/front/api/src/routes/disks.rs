@@ -1,4 +1,4 @@
-//! Disks.
+//! Rows for disks and spares.
 
 use crate::gate::Caller;
 use crate::row::{Body, Named, Row, Who, act, add, list, one, remove};
@@ -23,6 +23,7 @@ pub(crate) fn rows() -> Vec<Row> {
         )
         .only(Role::Operator),
         add("/disks", "disk", "A disk is known", |c: C, Who(caller), Body(new): Body<NewDisk>| async move {
+            // Creating a file names a path that need not exist, so it cannot be one of the offered devices.
             if new.create.is_some() && !caller.may_name_any_path() {
                 let message = format!("only an admin creates files that stand for disks, and {caller} is none");
                 return Err(Refusal::new(code::FORBIDDEN, message, "ask an admin; a token needs --scope access"));
@@ -63,8 +64,8 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Admits a path that this caller may have opened: any for an admin, and what is offered for others. Who may name any file of the machine can
-/// make itself whatever it likes, so that a token needs the scope `access` for it.
+/// Admits a path that this caller may open: any for an admin, offered devices for others. A caller who may name any
+/// file of the machine can gain any right, so a token needs the scope `access` for it.
 pub(super) async fn admit_path(control: &Control, caller: &Caller, path: &str) -> Result<(), Refusal> {
     if caller.may_name_any_path() { Ok(()) } else { control.devices.admit_offered(path).await }
 }

@@ -1,4 +1,4 @@
-//! Hosts, groups of them, and those that were not let in.
+//! Rows for hosts, host groups and denied logins.
 
 use crate::row::{Asked, Body, Named, Row, add, end, get, list, one, remove, set};
 use control::Control;

@@ -1,4 +1,4 @@
-//! What happens just now.
+//! Rows for live activity, streams and metrics.
 
 use crate::metrics;
 use crate::row::{Asked, Behind, Row, file, get};

@@ -1,4 +1,4 @@
-//! The node as a whole: how it is, what has happened, how it is asked.
+//! Rows for the node as a whole: status, findings, state, events, log, and the API description.
 
 use crate::request::LogAsked;
 use crate::row::{Asked, Behind, Row, act, file, get, list};

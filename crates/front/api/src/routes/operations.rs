@@ -1,4 +1,4 @@
-//! Long work that is under way.
+//! Rows for running long operations.
 
 use crate::row::{Named, Row, get, list, remove};
 use control::Control;

@@ -1,4 +1,4 @@
-//! Who may use the array: whoever asks, users, their logins, tokens, and how the console is reached.
+//! Rows for the caller, users, logins, tokens, links and the web server.
 
 use crate::gate::{COOKIE, Caller, Door, From, Known, scopes};
 use crate::people::LetIn;
@@ -17,7 +17,7 @@ pub(crate) fn rows() -> Vec<Row> {
     [own(), own_proof(), users(), tokens(), web()].into_iter().flatten().collect()
 }
 
-/// What everybody may do about itself.
+/// Rows for the caller's own session.
 fn own() -> Vec<Row> {
     vec![
         get(
@@ -67,7 +67,7 @@ fn own() -> Vec<Row> {
     ]
 }
 
-/// What everybody proves itself with.
+/// Rows for the caller's own credentials.
 fn own_proof() -> Vec<Row> {
     vec![
         act(
@@ -128,6 +128,7 @@ fn users() -> Vec<Row> {
             "user",
             "A user has another role or password, or no second factor; its logins are over",
             |_: C, Behind(door): Behind, who: Who, (Named(name), Body(asked)): (Named<Name>, Body<SetUser>)| async move {
+                // Callers who change themselves keep their session.
                 let own = who.0.login().ok().map(|login| login.id.clone());
                 door.people.set_user(&name, asked, own.as_deref()).await
             },
@@ -139,6 +140,7 @@ fn users() -> Vec<Row> {
         .only(Role::Admin),
         list("/logins", "logins", "Logins that are open: one's own, or all of them for an admin", |_: C, Behind(door): Behind, Who(caller): Who| async move {
             let own = caller.login().ok().map(|login| login.id.clone());
+            // A caller without a user, such as a token, has no logins of its own.
             let of = if caller.role == Role::Admin { None } else { caller.user().cloned() };
             match (of, caller.role) {
                 (None, role) if role < Role::Admin => Ok(Vec::new()),
@@ -161,6 +163,7 @@ fn tokens() -> Vec<Row> {
             "What programs prove themselves with: one's own, or all for an admin",
             |_: C, Behind(door): Behind, Who(caller): Who| async move {
                 let mut tokens = door.people.tokens();
+                // Tokens created by root have no creator and are listed for admins only.
                 if caller.role < Role::Admin {
                     tokens.retain(|token| token.maker.is_some() && token.maker.as_ref() == caller.user());
                 }
@@ -198,6 +201,7 @@ fn web() -> Vec<Row> {
             "web",
             "Where the console is, and what the node proves itself with",
             |c: C, Behind(door): Behind| async move {
+                // Without an HTTPS server the report is empty.
                 let none = WebReport { url: None, addresses: Vec::new(), certificate: None };
                 Ok(door.web.as_ref().map_or(none, |web| web.report(c.core.settings().node.as_str())))
             },
@@ -222,11 +226,12 @@ fn make_link(door: &Door, asked: NewLink) -> Result<LinkReport, Refusal> {
     })?;
     let NewLink { user, role } = asked;
     let (secret, until) = door.people.make_link(user, role)?;
-    // Behind the #, so that no server, proxy or log hears of it.
+    // After the `#`: browsers do not send the fragment, so no server, proxy or log sees the secret.
     Ok(LinkReport { url: format!("{url}welcome#{secret}"), until })
 }
 
 fn make_token(door: &Door, caller: &Caller, asked: NewToken) -> Result<NewTokenReport, Refusal> {
+    // A leaked token must not be extended by creating another one.
     if let Known::Token { .. } = caller.known {
         let message = "a token makes no tokens";
         return Err(Refusal::new(code::FORBIDDEN, message, "log in, or ask root for blockyard token create"));
@@ -235,7 +240,7 @@ fn make_token(door: &Door, caller: &Caller, asked: NewToken) -> Result<NewTokenR
     door.people.make_token(asked, caller.user(), caller.role, &nouns)
 }
 
-/// The answer to a login: who it is, and the cookie in its head.
+/// Answer to a login: the caller, and the cookie in a header.
 fn welcome(door: &Door, let_in: LetIn) -> Result<Headed<CallerReport>, Refusal> {
     let LetIn { cookie: secret, login } = let_in;
     let role = door.people.user(&login.user)?.role;
@@ -244,8 +249,9 @@ fn welcome(door: &Door, let_in: LetIn) -> Result<Headed<CallerReport>, Refusal> 
     Ok(Headed { head: cookie(&secret, crate::people::LASTS_SECONDS)?, value: caller.report(&door.people) })
 }
 
-/// The cookie, in the head of an answer.
+/// Header that sets the session cookie; `seconds` 0 removes it.
 fn cookie(secret: &str, seconds: u64) -> Result<HeaderMap, Refusal> {
+    // `Secure` and `Path=/` without a domain are required by the prefix `__Host-`.
     let text = format!("{COOKIE}={secret}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict");
     let value = HeaderValue::from_str(&text).map_err(|error| {
         tracing::error!(%error, "a cookie cannot be said");

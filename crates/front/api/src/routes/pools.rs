@@ -1,4 +1,4 @@
-//! Pools.
+//! Rows for pools.
 
 use crate::row::{Body, Named, Row, act, add, get, list, one, quietly, remove, set};
 use control::Control;
@@ -39,7 +39,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
-/// From node to node.
+/// Rows for moving a pool between nodes.
 fn moving() -> [Row; 3] {
     [
         quietly(
@@ -67,7 +67,7 @@ fn moving() -> [Row; 3] {
     ]
 }
 
-/// More room.
+/// Rows for more capacity.
 fn growing() -> [Row; 5] {
     [
         act(
@@ -103,7 +103,7 @@ fn growing() -> [Row; 5] {
     ]
 }
 
-/// Repair, and looking for what is wrong.
+/// Rows for repairs, scrubs and checks.
 fn caring() -> [Row; 8] {
     [
         act(

@@ -1,4 +1,4 @@
-//! Portals, groups of them, how sessions are shared out over them, and where they are registered.
+//! Rows for portals, portal groups, session balancing and iSNS.
 
 use crate::row::{Asked, Body, Named, Row, act, add, list, one, put, remove, set};
 use control::Control;

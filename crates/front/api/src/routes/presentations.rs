@@ -1,4 +1,4 @@
-//! Targets, and which host sees which volume through them.
+//! Rows for targets and presentations (mappings of volumes to hosts).
 
 use crate::row::{Asked, Body, Named, Row, add, list, one, remove};
 use control::Control;

@@ -1,4 +1,4 @@
-//! Who is logged in, and what goes over the wire.
+//! Rows for sessions and wire recordings.
 
 use crate::row::{Asked, Named, Row, end, file, get, list};
 use axum::body::Body;
@@ -34,6 +34,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "What goes over the wire, until the recording ends; a reader that goes away ends it",
             |c: C, Asked(what): Asked<Record>| async move {
                 let recording = c.sessions.record(what).await?;
+                // Dropping the stream drops the recording, so a client that disconnects ends it.
                 let file = futures_util::stream::unfold(recording, async |mut recording| {
                     let bytes = recording.next().await?;
                     Some((Ok::<_, Infallible>(bytes), recording))

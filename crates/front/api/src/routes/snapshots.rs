@@ -1,4 +1,4 @@
-//! Snapshots.
+//! Rows for snapshots.
 
 use crate::row::{Asked, Body, Named, Row, add, list, one, remove, set};
 use control::Control;

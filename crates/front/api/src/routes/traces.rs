@@ -1,4 +1,4 @@
-//! Which commands a volume had, and when.
+//! Rows for command traces of volumes.
 
 use crate::row::{Body, Named, Row, add, end, file, get};
 use control::Control;
@@ -29,7 +29,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "The file of the trace as it is now",
             |c: C, Named(name): One| async move {
                 let traced = c.traces.take(&name).await?;
-                // A million commands take a moment to put in order, and nobody else waits for that.
+                // Sorting a million commands takes a while and must not block other requests.
                 let file = tokio::task::spawn_blocking(move || trace::emit(traced)).await.map_err(|error| {
                     tracing::error!(%error, "a trace could not be written down");
                     Refusal::new(

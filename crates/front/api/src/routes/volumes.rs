@@ -1,4 +1,4 @@
-//! Volumes: made, changed, copied, gone.
+//! Rows for volumes, clones, copies, roll-backs, reservations and latencies.
 
 use super::disks::admit_path;
 use crate::row::{Asked, Body, Named, Row, Who, act, add, list, one, remove, set};
@@ -22,6 +22,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "volume",
             "There is a new volume",
             |c: C, Who(caller), Body(new): Body<NewVolume>| async move {
+                // A file or device as back end lets a host write to it, so the caller must be allowed to name the path.
                 if let Some(NewBackend::File { path }) = &new.backend {
                     admit_path(&c, &caller, path).await?;
                 }

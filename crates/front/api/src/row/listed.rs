@@ -1,4 +1,4 @@
-//! Lists: in a stable order, searched, sorted, and cut into pages before they are said.
+//! Lists: stable order, search, sorting and paging.
 
 use super::part::{Question, Taken, unclear};
 use axum::extract::Query;
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::borrow::Cow;
 
-/// The most that one page holds.
+/// Items on one page at most.
 const LIMIT_MAX: usize = 10_000;
 
-/// The keys of the query that choose a page.
+/// Query parameters of a page.
 const KEYS: [&str; 4] = ["limit", "cursor", "search", "sort"];
 
-/// Something that lists hold.
+/// An item of a list.
 pub(crate) trait Listed {
-    /// What a list can be sorted by, beside its own order.
+    /// Keys by which a list can be sorted, beside its natural order.
     const SORTS: &'static [&'static str];
 
-    /// What it is sorted by where nothing else is asked for, and what tells it from the others.
+    /// Natural order and identity of the item.
     fn order(&self) -> Key;
 
-    /// What it is sorted by when it is sorted by `sort`, one of [`Listed::SORTS`].
+    /// Value by which the item is sorted for `sort`, one of [`Listed::SORTS`].
     fn sort(&self, sort: &str) -> Atom;
 
-    /// The words that a search looks through.
+    /// Texts that a search covers.
     fn words(&self) -> Vec<Cow<'_, str>>;
 }
 
-/// What things are ordered by, the first atom before the second.
+/// Sort key; earlier atoms take precedence.
 pub(crate) type Key = Vec<Atom>;
 
-/// One thing to order by.
+/// Element of a sort key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Atom {
-    /// By number.
+    /// Sorted by number.
     Number(u64),
-    /// By text.
+    /// Sorted by text.
     Text(String),
 }
 
@@ -59,12 +59,12 @@ impl From<&str> for Atom {
     }
 }
 
-/// A key of one text.
+/// Key of a single text.
 pub(crate) fn key(text: impl ToString) -> Key {
     vec![Atom::Text(text.to_string())]
 }
 
-/// Which part of a list.
+/// Selected part of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     limit: Option<usize>,
@@ -74,7 +74,7 @@ pub(crate) struct Page {
     descending: bool,
 }
 
-/// A page as the query has it.
+/// Query parameters of a page.
 #[derive(Deserialize)]
 struct Wanted {
     limit: Option<usize>,
@@ -84,9 +84,9 @@ struct Wanted {
 }
 
 impl Page {
-    /// The page that is asked for; everything where none is.
+    /// Parses the page from the query; without parameters it is the whole list.
     ///
-    /// *Errors*: there is no such order, the limit is out of bounds, or the cursor is none of this list.
+    /// *Errors*: the sort key is unknown, the limit is out of range, or the cursor does not belong to this list.
     pub(super) fn take<T: Listed>(question: &mut Question) -> Result<Self, Refusal> {
         let uri = question.pairs_of(&KEYS);
         let Query(wanted) = Query::<Wanted>::try_from_uri(&uri).map_err(|error| unclear(&error.body_text()))?;
@@ -94,6 +94,7 @@ impl Page {
         if limit.is_some_and(|limit| !(1..=LIMIT_MAX).contains(&limit)) {
             return Err(unclear(&format!("a limit is a number from 1 to {LIMIT_MAX}")));
         }
+        // A leading minus sorts in descending order.
         let descending = sort.as_ref().is_some_and(|sort| sort.starts_with('-'));
         let sort = sort.map(|sort| sort.trim_start_matches('-').to_owned());
         if let Some(unknown) = sort.as_deref().filter(|sort| !T::SORTS.contains(sort)) {
@@ -101,11 +102,12 @@ impl Page {
             return Err(unclear(&format!("it cannot be sorted by {}; there are {known}", unknown.escape_debug())));
         }
         let after = cursor.map(|cursor| parse_cursor(&cursor).ok_or_else(|| unclear("the cursor is none of ours")));
+        // Case is folded once here and not for each item.
         let search = search.filter(|search| !search.is_empty()).map(|search| search.to_lowercase());
         Ok(Self { limit, after: after.transpose()?, search, sort, descending })
     }
 
-    /// What the query may say.
+    /// Describes the query parameters.
     pub(super) fn describe<T: Listed>(taken: &mut Taken) {
         let orders: Vec<String> = T::SORTS.iter().flat_map(|sort| [(*sort).to_owned(), format!("-{sort}")]).collect();
         let mut may = |key: &str, schema| taken.query.push((key.to_owned(), schema, false));
@@ -131,23 +133,27 @@ impl Page {
         );
     }
 
-    /// What is on the page, how many there are on all pages, and the cursor of the next page, where there is one.
+    /// Items of the page, the number of items on all pages, and the cursor of the next page if there is one.
     pub(super) fn cut<T: Listed>(&self, mut all: Vec<T>) -> (Vec<T>, usize, Option<String>) {
         if let Some(search) = &self.search {
             let has = |word: Cow<'_, str>| word.to_lowercase().contains(search.as_str());
             all.retain(|item| item.words().into_iter().any(has));
         }
+        // The total counts the matches on all pages.
         let total = all.len();
         let mut keyed: Vec<(Key, T)> = all.into_iter().map(|item| (self.key_of(&item), item)).collect();
         keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
         if self.descending {
             keyed.reverse();
         }
+        // Continues after a key instead of a position: items may come and go between pages.
         if let Some(after) = &self.after {
+            // A descending order continues below the key.
             let is_behind = |key: &Key| if self.descending { key < after } else { key > after };
             let first = keyed.partition_point(|(key, _)| !is_behind(key));
             keyed.drain(..first);
         }
+        // There is a next page only if something was cut off.
         let more = self.limit.is_some_and(|limit| limit < keyed.len());
         keyed.truncate(self.limit.unwrap_or(usize::MAX));
         let next = keyed.last().filter(|_| more).map(|(key, _)| cursor_of(key));
@@ -156,12 +162,14 @@ impl Page {
 
     fn key_of<T: Listed>(&self, item: &T) -> Key {
         let by = self.sort.as_ref().map(|sort| item.sort(sort));
+        // The natural order breaks ties, which makes every key unique.
         by.into_iter().chain(item.order()).collect()
     }
 }
 
-/// The key as a cursor: opaque to whoever asks, and good for as long as it is kept.
+/// Cursor of a key: opaque to clients, and valid without any state here.
 fn cursor_of(key: &Key) -> String {
+    // Hexadecimal digits need no escaping in a URL.
     let text = serde_json::to_string(key).unwrap_or_default();
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! What a question carries, part by part, and the sentences for what it should not.
+//! Parts of a request that rows take, and the refusals for malformed ones.
 
 use super::Row;
 use crate::gate::{Caller, Door, From};
@@ -16,77 +16,80 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request as rows read it.
+/// A request in the form that rows read.
 #[derive(Debug)]
 pub(crate) struct Question {
     name: String,
-    /// Pairs of the query that no part has taken yet, as they came.
+    /// Query parameters that no part has taken yet, as received.
     pairs: Vec<String>,
     headers: HeaderMap,
     body: Bytes,
     extensions: Extensions,
 }
 
-/// A part of a question that a row takes.
+/// A part of a request that a row takes.
 pub(crate) trait Part: Sized + Send + 'static {
-    /// The part.
+    /// Takes the part from the request.
     ///
-    /// *Errors*: it cannot be understood.
+    /// *Errors*: it cannot be parsed.
     fn take(question: &mut Question) -> Result<Self, Refusal>;
 
-    /// What it is.
+    /// Describes the part for the OpenAPI document.
     fn describe(taken: &mut Taken, schemas: &mut Schemas);
 }
 
-/// What a row takes, for the description.
+/// Input of a row, for the OpenAPI document.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// The schema of the name in the path.
+    /// Schema of the name in the path.
     pub name: Option<Value>,
-    /// Name, schema and whether it must be there, for each key of the query.
+    /// Name, schema and whether it is required, for each query parameter.
     pub query: Vec<(String, Value, bool)>,
-    /// The schema of the body.
+    /// Schema of the body.
     pub body: Option<Value>,
 }
 
-/// A JSON body. An empty body counts as `{}`.
+/// JSON body. An empty body counts as `{}`.
 pub(crate) struct Body<T>(pub T);
 
-/// Whether the body of a request was taken as what its row asks for: then it has the keys of that, and no others, and it is
-/// known which of them are secrets.
+/// Flag that the body was parsed as the type of its row: it then has only known keys, so it is known which of them are
+/// secrets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Understood(Arc<AtomicBool>);
 
 impl Understood {
-    /// True when it was.
+    /// True if the body was parsed.
     #[must_use]
     pub(crate) fn is_so(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The name in the path.
+/// Name in the path.
 pub(crate) struct Named<T>(pub T);
 
-/// The query.
+/// Query parameters.
 pub(crate) struct Asked<T>(pub T);
 
-/// Whoever asks. Only for rows that are not open to strangers.
+/// Authenticated caller. Only for rows that require authentication.
 pub(crate) struct Who(pub Caller);
 
-/// What stands behind the gate.
+/// Services behind the gate.
 pub(crate) struct Behind(pub Arc<Door>);
 
 impl Question {
-    /// The request, with a body that is not too long.
+    /// Reads a request with its body.
     ///
-    /// *Errors*: the body is too long or broke off.
+    /// *Errors*: the body is too long or was cut off.
     pub(crate) async fn of(request: Request) -> Result<Self, Refusal> {
+        // The limit of the row applies here.
         let (mut parts, body) = request.with_limited_body().into_parts();
         let names = RawPathParams::from_request_parts(&mut parts, &()).await;
         let names = names.map_err(|error| unclear(&error.body_text()))?;
+        // Rows have at most one name in their path.
         let name = names.iter().next().map(|(_, name)| name.to_owned()).unwrap_or_default();
         let query = parts.uri.query().unwrap_or_default();
+        // Kept as text: each part parses the parameters that it knows.
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(str::to_owned).collect();
         let body = axum::body::to_bytes(body, usize::MAX).await.map_err(|error| {
             let hint = "send less at once";
@@ -95,47 +98,49 @@ impl Question {
         Ok(Self { name, pairs, headers: parts.headers, body, extensions: parts.extensions })
     }
 
-    /// Its headers.
+    /// Headers of the request.
     #[must_use]
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
-    /// The name in its path; empty where there is none.
+    /// Name in the path; empty if there is none.
     #[must_use]
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// What stands behind the gate that it has passed.
+    /// Services behind the gate, if the request came through it.
     #[must_use]
     pub(crate) fn door(&self) -> Option<Arc<Door>> {
         self.extensions.get().cloned()
     }
 
-    /// What tells it from another request of any row.
+    /// Fingerprint of the request: row, name, query and body. Detects another request with the same idempotency key.
     #[must_use]
     pub(crate) fn fingerprint(&self, row: &Row) -> [u8; 32] {
         let mut digest = Sha256::new();
+        // NUL separates the fields.
         let head = format!("{} {}\0{}\0{}\0", row.method, row.path, self.name, self.pairs.join("&"));
         digest.update(head);
         digest.update(&self.body);
         digest.finalize().into()
     }
 
-    /// A question about the same name, and nothing more.
+    /// Request for the same name without query and body.
     #[must_use]
     pub(crate) fn of_same_name(&self) -> Self {
         Self {
             name: self.name.clone(),
             pairs: Vec::new(),
+            // Without conditional headers, which would be evaluated a second time.
             headers: HeaderMap::new(),
             body: Bytes::new(),
             extensions: self.extensions.clone(),
         }
     }
 
-    /// Takes the pairs of the query with these keys, as a query.
+    /// Takes the query parameters with these keys.
     pub(super) fn pairs_of(&mut self, keys: &[&str]) -> Uri {
         let has = |pair: &str| keys.contains(&pair.split('=').next().unwrap_or(pair));
         let (taken, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pairs).into_iter().partition(|pair| has(pair));
@@ -143,7 +148,7 @@ impl Question {
         query_of(&taken)
     }
 
-    /// Admits a question of which every part was taken.
+    /// Admits a request of which every query parameter was taken.
     pub(super) fn admit_nothing_else(&self) -> Result<(), Refusal> {
         let Some(pair) = self.pairs.first() else { return Ok(()) };
         let key = pair.split('=').next().unwrap_or(pair);
@@ -152,7 +157,7 @@ impl Question {
 }
 
 fn query_of(pairs: &[String]) -> Uri {
-    // The pairs came in a URI.
+    // The pairs came from a valid URI, so this cannot fail.
     format!("/?{}", pairs.join("&")).parse().unwrap_or_default()
 }
 
@@ -162,12 +167,14 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
             let hint = "send it with Content-Type: application/json";
             return Err(Refusal::new(code::MEDIA_TYPE, "the body is not application/json", hint));
         }
+        // An empty body stands for an object without fields.
         let text: &[u8] = if question.body.is_empty() { b"{}" } else { &question.body };
-        // Fields without their names are taken for a struct by serde, and by nobody else.
+        // Serde accepts an array as a struct without field names; the API must not.
         if text.trim_ascii_start().first() != Some(&b'{') {
             return Err(invalid("the body is no object"));
         }
         let body = serde_json::from_slice(text).map(Self).map_err(|error| invalid(&error.to_string()))?;
+        // The gate records the body only if its type is known.
         if let Some(understood) = question.extensions.get::<Understood>() {
             understood.0.store(true, Ordering::Relaxed);
         }
@@ -212,7 +219,7 @@ impl<A: Part, B: Part> Part for (A, B) {
 }
 
 impl Question {
-    /// What the gate has left for the row.
+    /// State that the gate has attached to the request.
     fn left<T: Clone + Send + Sync + 'static>(&self) -> Result<T, Refusal> {
         self.extensions.get().cloned().ok_or_else(|| {
             tracing::error!("a request has passed no gate");
@@ -247,10 +254,11 @@ impl Part for From {
 
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    // Parameters such as `charset` are ignored.
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// A body that cannot be understood, and why: the refusal of one of its values, where that is why.
+/// Refusal of a body that cannot be parsed. If one of its values was refused, returns that refusal.
 fn invalid(why: &str) -> Refusal {
     Misread::in_error(why).unwrap_or_else(|| {
         let why = bounded::excerpt(why);
@@ -262,7 +270,7 @@ fn invalid(why: &str) -> Refusal {
     })
 }
 
-/// A path or a query that cannot be understood, and why: the refusal of one of its values, where that is why.
+/// Refusal of a path or query that cannot be parsed. If one of its values was refused, returns that refusal.
 pub(super) fn unclear(why: &str) -> Refusal {
     let why = why.strip_prefix("Failed to deserialize query string: ").unwrap_or(why);
     Misread::in_error(why).unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! Users and receivers of alerts in a document.
+//! Users and alert receivers in a configuration document.
 
 use super::Served;
 use hyper::{Method, StatusCode};
@@ -22,7 +22,7 @@ async fn refused(served: &Served, path: &str, body: Value) -> Value {
     body
 }
 
-/// Users alice, who is admin and can log in, and bob; receivers by mail and by a webhook, both with a secret.
+/// Creates the users alice, an admin who can log in, and bob; and receivers by mail and by webhook, both with a secret.
 async fn furnished() -> Served {
     let served = Served::new().await;
     post(&served, "/users", json!({"name": "alice", "role": "admin", "password": ADMIN})).await;
@@ -122,7 +122,7 @@ async fn document_changes_and_prunes_what_its_sections_name_and_leaves_the_rest_
     assert_eq!(said(&pruned["steps"]), [steps[0], "- user carol", steps[1], "- receiver ops"]);
     assert_ne!(told["fingerprint"], json!("1"), "what it was like has to do with them");
 
-    // Somebody changes a user in between.
+    // A user is changed in between.
     served.json(Method::PATCH, "/api/v1/users/carol", json!({"role": "viewer"})).await;
     let body = json!({"document": document, "prune": true, "fingerprint": pruned["fingerprint"]});
     assert_eq!(refused(&served, "/config/apply", body).await["code"], json!("BY-1851"));
@@ -133,7 +133,7 @@ async fn document_changes_and_prunes_what_its_sections_name_and_leaves_the_rest_
     assert_eq!(names(get(&served, "receivers").await), ["desk"]);
     assert_eq!(apply(&served, &document, true).await, [""; 0]);
     assert_eq!(served.json(Method::POST, "/api/v1/receivers/ops/test", json!({})).await.0, StatusCode::NOT_FOUND);
-    // What cannot come back without its secret is refused, and nothing of the rest is done.
+    // A receiver that cannot be restored without its secret is refused, and nothing else is applied.
     refused(&served, "/config/apply", json!({"document": before})).await;
     assert_eq!(names(get(&served, "users").await), ["alice", "bob"]);
 }
@@ -146,7 +146,7 @@ async fn document_never_takes_the_last_admin_away() {
     for (users, prune, fate) in [
         (json!({"alice": {"role": "operator"}}), false, "alice would be operator"),
         (json!({}), true, "alice would go"),
-        // Bob has no password, and would be admin of an array that nobody can log in to.
+        // Bob has no password and would be the only admin, so nobody could log in.
         (json!({"alice": {"role": "viewer"}, "bob": {"role": "admin"}}), false, "alice would be viewer"),
     ] {
         for path in ["/config/plan", "/config/apply"] {
@@ -187,7 +187,7 @@ async fn users_and_receivers_go_back_with_the_rest_of_a_document() {
         json!({"receiver": {"x": {"url": "http://127.0.0.1:9/x", "smtp": "127.0.0.1:25"}}}),
         json!({"receiver": {"x": {"url": "http://example.com/x"}}}),
         json!({"receiver": {"x": {"to": ["nobody"], "smtp": "127.0.0.1:25", "tls": "none"}}}),
-        // The secret of the one that is there would be given to somebody else.
+        // The secret of the existing receiver would be sent to another destination.
         json!({"receiver": {"desk": {"url": "http://127.0.0.2:9/hook"}}}),
     ] {
         let mut document = wrong.clone();

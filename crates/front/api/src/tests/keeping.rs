@@ -1,4 +1,4 @@
-//! Changes that are conditional, and changes that are made once.
+//! Conditional and idempotent changes.
 
 use super::Served;
 use axum::http::HeaderMap;
@@ -93,7 +93,7 @@ async fn tag_stays_while_only_counters_move() {
     assert_eq!(served.with(Method::PATCH, "/pools/tank", ("if-match", &pool), settings).await.0, StatusCode::OK);
     let changed = served.tag("/pools/tank").await;
     assert_ne!(changed, pool);
-    // What lies below the path of the pool changes the pool.
+    // A change below the path of the pool changes the pool.
     let pause = "/pools/tank/pause";
     let (status, _, body) = served.with(Method::POST, pause, ("if-match", &pool), json!({})).await;
     assert_eq!((status, &body["code"]), (StatusCode::PRECONDITION_FAILED, &json!("BY-1207")), "{body}");

@@ -1,4 +1,4 @@
-//! Ten thousand of everything.
+//! Ten thousand objects of each kind.
 
 use super::Served;
 use control::{State, Store};
@@ -11,11 +11,11 @@ use testbed::Testbed;
 const MANY: usize = 10_000;
 
 fn id(n: usize) -> String {
-    // Without the digits that are searched for.
+    // Without the digits that the test searches for.
     format!("ffffffff-ffff-4fff-bfff-ff{:010x}", 0xff_ffff_ffff - n)
 }
 
-/// The desired state of an array with so many volumes, hosts, targets and presentations.
+/// Desired state of an array with that many volumes, hosts, targets and presentations.
 fn large() -> State {
     let map = |value: &dyn Fn(usize) -> (String, Value)| Value::Object((0..MANY).map(value).collect());
     let volume = |n| {
@@ -37,8 +37,8 @@ fn large() -> State {
     serde_json::from_value(state).expect("a state")
 }
 
-/// Prints how long each list takes, whole and by pages. Times depend on the machine, so they are shown and not judged;
-/// what grows with the square of the number shows as minutes.
+/// Prints the duration of each list, as a whole and by pages. Durations depend on the machine, so they are shown and
+/// not judged; quadratic growth shows as minutes.
 #[tokio::test]
 async fn lists_of_ten_thousand_are_walked_page_by_page() {
     let dir = tempfile::tempdir().expect("a folder");

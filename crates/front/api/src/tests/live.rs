@@ -1,4 +1,4 @@
-//! What moves, and what has a number, as a client meets it.
+//! Live data and metrics as a client sees them.
 
 use super::Served;
 use hyper::{Method, StatusCode};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 impl Served {
-    /// Four disks, a pool and a volume.
+    /// Creates four disks, a pool and a volume.
     async fn furnish(&self) {
         for n in 0..4 {
             let path = self.dir.path().join(format!("d{n}.img"));

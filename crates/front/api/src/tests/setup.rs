@@ -1,4 +1,4 @@
-//! From disks to a volume that a host uses, in one request.
+//! Setup from disks to a mapped volume in one request.
 
 use super::Served;
 use hyper::{Method, StatusCode};
@@ -47,7 +47,7 @@ async fn setup_is_made_whole_or_not_at_all() {
     let (status, body) = served.json(Method::POST, "/api/v1/setup", asked.clone()).await;
     assert_eq!((status, &body["applied"]["presentation"]["lun"]), (StatusCode::OK, &json!(0)), "{body}");
     assert_eq!(served.counts().await, [3, 1, 1, 1, 1]);
-    // The second admin's form has the same defaults.
+    // The second admin's form has the same default values.
     for asked in [asked, served.setup("tank/vm1", &[]), served.setup("tank/vm2", &[])] {
         let (status, body) = served.json(Method::POST, "/api/v1/setup", asked).await;
         assert_eq!((status, &body["code"]), (StatusCode::CONFLICT, &json!("BY-1201")), "{body}");

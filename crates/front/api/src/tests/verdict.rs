@@ -1,9 +1,9 @@
-//! What is wrong is told by the status, the findings, the metrics and the alerts alike, until it ends.
+//! Problems appear alike in the status, the findings, the metrics and the alerts, until they end.
 
 use super::*;
 use model::{EventCode, Subject, SubjectKind, event};
 
-/// Criticals by the status, the findings and the metrics; the alerts; the sentence.
+/// Critical problems by the status, the findings and the metrics; the alerts; the sentence.
 async fn told(served: &Served) -> (Vec<u64>, Vec<(String, u64)>, String) {
     let status = served.json(Method::GET, "/api/v1/status", Value::Null).await.1;
     let problems = status["status"]["problems"].as_array().expect("a list").clone();
@@ -51,7 +51,7 @@ async fn alert_that_ends_by_itself_cannot_be_acknowledged() {
         meaning: text("the disk is full"),
         action: text("make room"),
     };
-    // Of this portal nobody else knows anything.
+    // This portal is known to nothing else.
     let portal = Subject::new(SubjectKind::Portal, &"10.0.0.9:8443");
     served.control.notices.add(event::WEB_UNUSABLE, portal.clone(), problem);
     let (counts, alerts, verdict) = told(&served).await;

@@ -1,4 +1,4 @@
-//! What the node proves itself with: a certificate of its owner, or one that it makes for itself and renews.
+//! Certificate of the HTTPS server: provided by the operator, or self-signed and renewed by the node.
 
 use model::{CertificateReport, Refusal, Timestamp, code};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
@@ -17,81 +17,84 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use trust::{der, pin};
 
-/// How long a certificate that we make lasts: as long as browsers take from anybody.
+/// Validity of a self-signed certificate in days: the longest that browsers accept.
 const LASTS_DAYS: u64 = 397;
-/// How long before its end it is renewed.
+/// Days before its expiry at which a self-signed certificate is renewed.
 const RENEWED_DAYS: u64 = 30;
 const DAY: u64 = 24 * 60 * 60;
 
-/// Longer than any chain of certificates.
+/// Longest certificate or key file, in bytes; more than any certificate chain.
 const PEM_BYTES_MAX: u64 = 256 << 10;
 
-/// Where the certificate and its key are.
+/// Location of the certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Files of their owner, in PEM. They are read again when they change.
+    /// PEM files of the operator. They are read again when they change.
     Own {
-        /// The certificate, and after it those that it was signed with.
+        /// Certificate, followed by its chain.
         certificate: PathBuf,
-        /// Its private key: PKCS #8, PKCS #1 or SEC1.
+        /// Private key: PKCS #8, PKCS #1 or SEC1.
         key: PathBuf,
     },
-    /// Files that we make in `folder`, for these names and addresses.
+    /// Self-signed certificate in `folder`, for these names and addresses.
     Generated {
-        /// Made when it is not there, for its owner alone.
+        /// Folder; created if it does not exist, accessible to its owner only.
         folder: PathBuf,
-        /// What browsers may call the node.
+        /// Names and addresses of the node for browsers.
         names: BTreeSet<String>,
     },
 }
 
-/// The certificate that connections are met with, as it is now.
+/// Certificate of the server as it is now.
 pub(crate) struct Certificate {
     source: Source,
-    /// None until the files could be used for the first time.
+    /// Certificate in use; `None` until the files could be read for the first time.
     current: Mutex<Option<Current>>,
 }
 
 struct Current {
-    /// What connections are met with.
+    /// Certificate chain and key for handshakes.
     key: Arc<CertifiedKey>,
     report: CertificateReport,
-    /// What the files looked like when they were read.
+    /// Stamp of the files when they were read.
     stamp: Stamp,
 }
 
-/// Times and lengths of the two files.
+/// Modification times (seconds, nanoseconds) and lengths of both files.
 type Stamp = [(i64, i64, u64); 2];
 
 impl Certificate {
-    /// The certificate from there; nothing is read before [`Certificate::refresh`].
+    /// Creates it without reading anything; see [`Certificate::refresh`].
     pub(crate) fn new(source: Source) -> Self {
         Self { source, current: Mutex::default() }
     }
 
-    /// Files that have changed are read again, and what is not there, not valid or ends soon and is ours is made; true when something was.
+    /// Reads files that have changed, and renews a self-signed certificate that is missing, invalid or about to expire.
+    /// True if the certificate was replaced.
     ///
-    /// *Errors*: the files cannot be read or written, are no certificate and key, or do not belong to each other. What there was is used
-    /// on.
+    /// *Errors*: the files cannot be read or written, are not a certificate and key, or do not belong to each other.
+    /// The present certificate stays in use.
     pub(crate) fn refresh(&self, now: Timestamp) -> Result<bool, Refusal> {
         let read = self.current().as_ref().map(|current| (current.stamp, current.report.from, current.report.until));
         if let Some((stamp, from, until)) = read {
+            // Only a self-signed certificate is renewed; one of the operator is merely reported.
             let is_unfit = matches!(self.source, Source::Generated { .. }) && !is_fit(from, until, now);
             if !is_unfit && self.source.stamp().is_ok_and(|now| now == stamp) {
                 return Ok(false);
             }
         }
+        // The old certificate is replaced only after the new one was loaded in full.
         let next = self.source.load(now)?;
         *self.current() = Some(next);
         Ok(true)
     }
 
-    /// What can be said of it; nothing while its files could not be used yet.
+    /// Report of the certificate; `None` until the files could be read.
     pub(crate) fn report(&self) -> Option<CertificateReport> {
         self.current().as_ref().map(|current| current.report.clone())
     }
 
-    /// The certificate itself; none while its files could not be used yet.
+    /// The certificate itself; `None` until the files could be read.
     pub(crate) fn first(&self) -> Option<CertificateDer<'static>> {
         self.current().as_ref().and_then(|current| current.key.cert.first().cloned())
     }
@@ -103,6 +106,7 @@ impl Certificate {
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // Each handshake takes the present certificate, so a renewal needs no restart.
         self.current().as_ref().map(|current| current.key.clone())
     }
 }
@@ -134,7 +138,7 @@ impl Source {
         if let Self::Generated { folder, names } = self {
             make_where_needed(folder, names, now)?;
         }
-        // Before the files, so that a change in between is seen as one.
+        // Taken before the files are read, so that a change in between is noticed at the next check.
         let stamp = self.stamp()?;
         let (certificate_path, key_path) = self.files();
         let certificate = read(&certificate_path)?;
@@ -142,6 +146,7 @@ impl Source {
         let chain = chain.map_err(|error| unusable(&certificate_path, &error))?;
         let first = chain.first().ok_or_else(|| unusable(&certificate_path, &"there is no certificate in it"))?.clone();
         let key = PrivateKeyDer::from_pem_slice(&read(&key_path)?).map_err(|error| unusable(&key_path, &error))?;
+        // Checks that the key belongs to the certificate.
         let key = CertifiedKey::from_der(chain, key, &ring::default_provider());
         let key =
             key.map_err(|error| unusable(&key_path, &format!("it is not the key of the certificate: {error}")))?;
@@ -157,30 +162,34 @@ impl Source {
     }
 }
 
-/// SHA-256 of a certificate as browsers show it: `AB:CD:…`.
+/// SHA-256 fingerprint of a certificate in the form that browsers show: `AB:CD:…`.
 fn fingerprint(certificate: &[u8]) -> String {
     let digits: Vec<String> = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02X}")).collect();
     digits.join(":")
 }
 
-/// True when it is valid, and not for a little while only. A clock that was set back may find it in the future.
+/// True if it is valid and does not expire soon. After the clock was set back it may start in the future.
 fn is_fit(from: Timestamp, until: Timestamp, now: Timestamp) -> bool {
     from <= now && now.plus(RENEWED_DAYS * DAY) < until
 }
 
-/// A certificate for `names` that is valid and does not end soon lies in `folder`. The key stays when the certificate is made anew.
+/// Creates or renews the certificate for `names` in `folder` if needed. The key is kept when the certificate is
+/// renewed.
 fn make_where_needed(folder: &Path, names: &BTreeSet<String>, now: Timestamp) -> Result<(), Refusal> {
     let (certificate, key, for_names) = (folder.join("certificate.pem"), folder.join("key.pem"), folder.join("names"));
+    // The names are kept beside the certificate: another set of names needs another certificate.
     let wanted: String = names.iter().map(|name| format!("{name}\n")).collect();
     let standing = read_if_there(&certificate)?
         .filter(|_| bounded::text_file(&for_names, PEM_BYTES_MAX).is_ok_and(|was| was == wanted));
     let standing = standing.and_then(|pem| CertificateDer::from_pem_slice(&pem).ok());
     let times = standing.and_then(|standing| der::facts(&standing).map(|facts| (facts.from, facts.until)));
     let old_key = read_if_there(&key)?;
+    // Valid, for the right names, and with its key: nothing to do.
     if old_key.is_some() && times.is_some_and(|(from, until)| is_fit(from, until, now)) {
         return Ok(());
     }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| unusable(folder, &error))?;
+    // The same key keeps pins on the public key valid across renewals.
     let pair = match old_key {
         Some(pem) => {
             let pem = String::from_utf8(pem).map_err(|error| unusable(&key, &error))?;
@@ -188,12 +197,14 @@ fn make_where_needed(folder: &Path, names: &BTreeSet<String>, now: Timestamp) ->
         }
         None => {
             let pair = KeyPair::generate().map_err(|error| unusable(&key, &error))?;
+            // The key is durable before a certificate is issued for it.
             write(&key, pair.serialize_pem().as_bytes())?;
             pair
         }
     };
     let made = params(names, now).and_then(|params| params.self_signed(&pair));
     let made = made.map_err(|error| unusable(&certificate, &error))?;
+    // The file with the names comes last: without it the next check creates the certificate anew.
     write(&certificate, made.pem().as_bytes())?;
     write(&for_names, wanted.as_bytes())
 }
@@ -201,12 +212,13 @@ fn make_where_needed(folder: &Path, names: &BTreeSet<String>, now: Timestamp) ->
 fn params(names: &BTreeSet<String>, now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
+    // The common name is for display; browsers check the alternative names.
     let called = names.iter().find(|name| name.parse::<std::net::IpAddr>().is_err() && *name != "localhost");
     params.distinguished_name.push(DnType::CommonName, called.map_or("blockyard", String::as_str));
     params.distinguished_name.push(DnType::OrganizationName, "Blockyard, made by the node itself");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // A clock that is a little behind must not find it in the future.
+    // A client whose clock is a little behind must not find the certificate in the future.
     let (year, month, day) = date(now.minus(DAY));
     params.not_before = rcgen::date_time_ymd(year, month, day);
     let (year, month, day) = date(now.plus(LASTS_DAYS * DAY));
@@ -214,28 +226,32 @@ fn params(names: &BTreeSet<String>, now: Timestamp) -> Result<CertificateParams,
     Ok(params)
 }
 
-/// `(year, month, day)` of the time.
+/// Returns `(year, month, day)` of the time.
 fn date(time: Timestamp) -> (i32, u8, u8) {
     let text = time.to_string();
     let small = |range: std::ops::Range<usize>| text.get(range).and_then(|digits| digits.parse().ok()).unwrap_or(1);
     (text.get(..4).and_then(|year| year.parse().ok()).unwrap_or(1970), small(5..7), small(8..10))
 }
 
-/// The file is whole or as it was, readable by its owner alone. *Durability*: it survives power loss.
+/// Replaces the file atomically, readable by its owner only. *Durability*: the new content survives a power loss when
+/// this returns.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
     let beside = path.with_extension("new");
     let write = || {
+        // A left-over of an interrupted write; `create_new` would fail on it.
         let _ = fs::remove_file(&beside);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
+        // Syncing the folder makes the rename durable.
         File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
     };
     write().map_err(|error: std::io::Error| unusable(path, &error))
 }
 
 fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Refusal> {
+    // A dangling symbolic link is an error and not a missing file.
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         _ => read(path).map(Some),

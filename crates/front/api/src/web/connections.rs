@@ -1,8 +1,8 @@
-//! Connections that are open, and which of them ends when there are too many.
+//! Limits on open connections, and the choice of the one that is closed when a limit is reached.
 //!
-//! Where an address has as many as it may, its connection that has been idle the longest is closed for the new one: connections that
-//! somebody opens and forgets, or on which a stranger lets us wait, shut nobody out. A connection is busy, and never closed for another, from
-//! the time that it is known who asks until the answer has been sent.
+//! An address at its limit gives up its longest idle connection for a new one, so connections that are opened and
+//! forgotten, or held open on purpose, keep nobody out. A connection is busy, and never closed for another one, from
+//! the authentication of its request until the answer has been sent.
 
 use axum::body::{Body, Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
@@ -15,11 +15,11 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
-/// Connections in all, and from one address. A browser takes six.
+/// Limits on all connections, and on those from one address. A browser opens six.
 const ALL_MAX: usize = 512;
 const ONE_MAX: usize = 64;
 
-/// The connections that are open.
+/// Open connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Connections {
     open: Arc<Mutex<Open>>,
@@ -28,7 +28,7 @@ pub(crate) struct Connections {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// Counts admissions and ends of requests: the order of who is idle since when.
+    /// Counter of admissions and of ends of requests; gives the order in which connections became idle.
     turns: u64,
     all: BTreeMap<u64, Entry>,
 }
@@ -42,15 +42,15 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Since this turn.
+    /// Idle since this turn.
     Idle(u64),
-    /// A request of somebody who is known is under way.
+    /// A request of an authenticated caller is in flight.
     Busy,
-    /// Its answer is made, and not all of it is sent.
+    /// The answer is complete but not fully sent.
     Sending,
 }
 
-/// One connection, until it is dropped.
+/// One connection; it is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     open: Connections,
@@ -58,37 +58,41 @@ pub(crate) struct Connection {
     end: Arc<Notify>,
 }
 
-/// A request that is under way on a connection, until it is dropped.
+/// Request in flight on a connection, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Connection>);
 
 impl Connections {
-    /// None yet. All together take at most a quarter of the descriptors that the process may have.
+    /// Creates the limits. All connections together use at most a quarter of the process's file descriptors.
     pub(crate) fn new(descriptors: Option<u64>) -> Self {
+        // The rest is for disks and for sessions of hosts.
         let quarter = descriptors.and_then(|allowed| usize::try_from(allowed / 4).ok());
         Self { open: Arc::default(), all_max: quarter.map_or(ALL_MAX, |quarter| quarter.clamp(8, ALL_MAX)) }
     }
 
-    /// One more connection from there, which is idle. Another may have been told to [end](Connection::must_end) for it; none where all
-    /// that could are busy.
+    /// Admits a connection, which is idle at first. Another one may be told to [end](Connection::must_end) for it.
+    /// `None` if all candidates are busy.
     pub(crate) fn admit(&self, from: IpAddr) -> Option<Connection> {
         let from = network(from);
         let mut open = self.open();
         let of_one = open.all.values().filter(|entry| entry.from == from).count();
         let ends = match () {
+            // The limit of one address first: an address must not displace connections of others.
             () if of_one >= ONE_MAX => Some(open.longest_idle(|entry| entry.from == from)),
             () if open.all.len() >= self.all_max => Some(open.longest_idle_of_the_most()),
             () => None,
         };
         if let Some(number) = ends {
+            // Removed at once: a connection that was told to end does not count any more.
             open.all.remove(&number?)?.end.notify_one();
         }
+        // The number of the admission is also the turn since which it is idle.
         let (number, end) = (open.turn(), Arc::new(Notify::new()));
         open.all.insert(number, Entry { from, state: State::Idle(number), end: end.clone() });
         Some(Connection { open: self.clone(), number, end })
     }
 
-    /// Tells as many connections as this to end, those that have been idle the longest.
+    /// Tells the `count` longest idle connections to end.
     pub(crate) fn end_idle(&self, count: usize) {
         let mut open = self.open();
         for _ in 0..count {
@@ -108,7 +112,7 @@ impl Open {
         self.turns
     }
 
-    /// The longest idle connection of those that are `among`.
+    /// Longest idle connection among those for which `among` is true.
     fn longest_idle(&self, among: impl Fn(&Entry) -> bool) -> Option<u64> {
         let since = |entry: &Entry| if let State::Idle(turn) = entry.state { Some(turn) } else { None };
         let idle = self.all.iter().filter(|(_, entry)| among(entry));
@@ -116,7 +120,7 @@ impl Open {
         idle.min().map(|(_, number)| number)
     }
 
-    /// The longest idle connection of the address that has the most, among those that have an idle one.
+    /// Longest idle connection of the address with the most connections, among addresses with an idle one.
     fn longest_idle_of_the_most(&self) -> Option<u64> {
         let mut of_each: BTreeMap<IpAddr, (usize, bool)> = BTreeMap::new();
         for entry in self.all.values() {
@@ -130,7 +134,7 @@ impl Open {
     }
 }
 
-/// What counts as one address: whoever has one of IPv6 has 2^64 of them.
+/// Address for counting. IPv6 addresses count by their /64 network, because every client has 2^64 of them.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
@@ -139,27 +143,29 @@ fn network(address: IpAddr) -> IpAddr {
 }
 
 impl Connection {
-    /// A request of somebody who is known begins.
+    /// Marks the connection as busy with a request of an authenticated caller.
     pub(crate) fn begin(self: &Arc<Self>) -> Busy {
+        // Whatever the state was: an authenticated request is in flight now.
         self.turn_to(|_| State::Busy, |_| true);
         Busy(self.clone())
     }
 
-    /// All that was written is sent.
+    /// Notes that everything written was sent.
     fn flushed(&self) {
         self.turn_to(State::Idle, |state| state == State::Sending);
     }
 
-    /// It is so from this turn on, where it is what `from` says now.
+    /// Changes the state at the next turn, if `from` accepts the present state.
     fn turn_to(&self, next: impl FnOnce(u64) -> State, from: impl FnOnce(State) -> bool) {
         let mut open = self.open.open();
         let turn = open.turn();
+        // The connection may have been removed in favor of another one.
         if let Some(entry) = open.all.get_mut(&self.number).filter(|entry| from(entry.state)) {
             entry.state = next(turn);
         }
     }
 
-    /// Ready when it must end for another.
+    /// Waits until the connection must end for another one.
     pub(crate) async fn must_end(&self) {
         self.end.notified().await;
     }
@@ -177,14 +183,14 @@ impl Drop for Busy {
     }
 }
 
-/// A body whose request is under way until all of it is given to the connection.
+/// Body of an answer; its request is in flight until all of it was handed to the connection.
 pub(crate) struct Sent {
     body: Body,
     _busy: Option<Arc<Busy>>,
 }
 
 impl Sent {
-    /// This one, of that request.
+    /// Wraps the body of the answer to that request.
     pub(crate) fn new(body: Body, busy: Option<Arc<Busy>>) -> Self {
         Self { body, _busy: busy }
     }
@@ -210,14 +216,14 @@ impl HttpBody for Sent {
     }
 }
 
-/// The stream of a connection, which says when all that was written is sent.
+/// Stream of a connection that reports when everything written was sent.
 pub(crate) struct Watched<S> {
     stream: S,
     connection: Arc<Connection>,
 }
 
 impl<S> Watched<S> {
-    /// This stream, of that connection.
+    /// Wraps the stream of that connection.
     pub(crate) fn new(stream: S, connection: Arc<Connection>) -> Self {
         Self { stream, connection }
     }
@@ -235,6 +241,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        // Only a completed flush proves that the answer has left; until then the connection is not idle.
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if matches!(flushed, Poll::Ready(Ok(()))) {
             self.connection.flushed();

@@ -1,12 +1,12 @@
-//! What every answer over the network tells the browser.
+//! Security headers of every HTTPS answer.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Nothing but our own files, from here, and in nobody's frame.
+/// Content security policy: only files of this server, in no frame.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
     object-src 'none'; img-src 'self'";
 
-/// Each, unless the answer has said it itself.
+/// Headers set unless the answer has set them itself.
 const HEADERS: [(HeaderName, &str); 8] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
@@ -18,7 +18,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// The headers say all of it; what the API answers is kept by nobody.
+/// Adds the security headers. Without a `Cache-Control` of its own an answer must not be stored.
 pub(crate) fn harden(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));

@@ -1,48 +1,50 @@
-//! The names and addresses that the array answers to.
+//! Host names and addresses that the array answers to.
 //!
-//! A page elsewhere can point a name of its own at the array's address and have a browser talk to it under that name (DNS rebinding). A request
-//! that names another host is refused before anything of it is read.
+//! A foreign page can point a name of its own at the array's address and make a browser send requests under that name
+//! (DNS rebinding). A request for another host is refused before it is parsed any further.
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use webpki::EndEntityCert;
 
-/// The names and addresses that the configuration gives.
+/// Names and addresses from the configuration.
 #[derive(Debug)]
 pub(crate) struct Names(BTreeSet<String>);
 
 impl Names {
-    /// These; case does not matter.
+    /// Creates the set; case is ignored.
     pub(crate) fn new(names: BTreeSet<String>) -> Self {
         Self(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    /// True when `host`, as a URL or the Host header writes it, is the array: a configured name, a name of its certificate, or the address
-    /// that the connection came to.
+    /// True if `host`, as written in a URL or the `Host` header, is the array: a configured name, a name of its
+    /// certificate, or the address of the connection.
     pub(crate) fn answer_to(&self, host: &str, came_to: IpAddr, certificate: Option<&CertificateDer<'_>>) -> bool {
         let Some(name) = without_port(host) else { return false };
+        // IPv6 addresses are written in brackets.
         let bracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
         if let Ok(address) = bracketed.unwrap_or(name).parse::<IpAddr>() {
+            // An IPv4 address may be written in its IPv6-mapped form.
             let address = address.to_canonical();
             let is_configured = self.0.iter().any(|known| known.parse::<IpAddr>() == Ok(address));
             return address == came_to.to_canonical()
                 || is_configured
                 || is_named_by(certificate, &address.to_string());
         }
-        // The root's dot ends a name that is whole.
+        // A trailing dot marks a fully qualified name.
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         self.0.contains(&name) || is_named_by(certificate, &name)
     }
 }
 
-/// True for a DNS name or an address, without a port.
+/// True for a DNS name or an address without a port.
 #[must_use]
 pub fn is_host_name(name: &str) -> bool {
     ServerName::try_from(name).is_ok()
 }
 
-/// The host of `host[:port]`; none where the port is none.
+/// Host of `host[:port]`; `None` if the port is invalid.
 fn without_port(host: &str) -> Option<&str> {
     let end = if host.starts_with('[') { host.find(']')? + 1 } else { host.find(':').unwrap_or(host.len()) };
     let (name, port) = host.split_at_checked(end)?;
@@ -54,6 +56,7 @@ fn without_port(host: &str) -> Option<&str> {
 
 fn is_named_by(certificate: Option<&CertificateDer<'_>>, name: &str) -> bool {
     let (Some(certificate), Ok(name)) = (certificate, ServerName::try_from(name)) else { return false };
+    // The rules for wildcards in certificates apply.
     EndEntityCert::try_from(certificate)
         .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(&name).is_ok())
 }

@@ -1,23 +1,25 @@
-//! Who speaks plain HTTP to the port of HTTPS is told so, and sent there.
+//! Redirect of plain HTTP on the HTTPS port.
 
 use std::io::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The longest request that a way is shown for.
+/// Longest request that gets a redirect, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
-/// True when the other end begins with a letter, as every request of HTTP does. A handshake begins with 22.
+/// True if the first byte is a letter, as in every HTTP request. A TLS handshake starts with the byte 22.
 pub(crate) async fn is_plain(stream: &TcpStream) -> Result<bool> {
+    // Peeked, not read: a TLS handshake must still find its first byte.
     let mut first = [0];
     let read = stream.peek(&mut first).await?;
     Ok(read == 1 && first[0].is_ascii_alphabetic())
 }
 
-/// The request has its answer, and the connection its end. Only a host that is the array, as `is_ours` says, is redirected to.
+/// Answers the request and closes the connection. Redirects only to a host for which `is_ours` is true.
 pub(crate) async fn answer(mut stream: TcpStream, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     let mut request = Vec::new();
     let mut piece = [0; 1024];
+    // Only the header is needed, and only up to the limit.
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_BYTES_MAX {
         let read = stream.read(&mut piece).await?;
         if read == 0 {
@@ -29,7 +31,7 @@ pub(crate) async fn answer(mut stream: TcpStream, is_ours: impl Fn(&str) -> bool
     stream.shutdown().await
 }
 
-/// A redirect to the same place over HTTPS, or a sentence where the request names no place.
+/// Redirect to the same place over HTTPS, or an explanation if the request names no valid place.
 fn response(request: &[u8], is_ours: impl Fn(&str) -> bool) -> String {
     const SENTENCE: &str = "This port speaks HTTPS: write https:// before the address.\n";
     let (status, location) = match place(request, is_ours) {
@@ -43,6 +45,7 @@ fn response(request: &[u8], is_ours: impl Fn(&str) -> bool) -> String {
 }
 
 fn place(request: &[u8], is_ours: impl Fn(&str) -> bool) -> Option<String> {
+    // The request line and the `Host` header are all that a redirect needs.
     let text = std::str::from_utf8(request).ok()?;
     let mut lines = text.split("\r\n");
     let target = lines.next()?.split(' ').nth(1)?;
@@ -50,6 +53,7 @@ fn place(request: &[u8], is_ours: impl Fn(&str) -> bool) -> Option<String> {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("host").then_some(value.trim())
     })?;
+    // Only harmless characters are echoed into the `Location` header: no line breaks, no credentials.
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
     let whole = host.chars().all(plain) && is_ours(host);
     let sane = target.starts_with('/') && target.chars().all(|c| c.is_ascii_graphic());

@@ -1,4 +1,4 @@
-//! The door to the network, as strangers and browsers meet it.
+//! The HTTPS server as unauthenticated clients and browsers meet it.
 
 pub(crate) mod browser;
 
@@ -57,7 +57,7 @@ async fn another_key_is_not_believed_and_older_tls_is_not_spoken() {
     assert!(Browser::with(&node, Trust::Pin(pin)).connect().await.is_ok());
     let other = Browser::with(&node, Trust::Pin(format!("sha256:{}", "0".repeat(64)))).connect().await;
     assert!(other.expect_err("another key").to_string().contains("not the pinned one"));
-    // A ClientHello of TLS 1.2 without the extension of later versions.
+    // ClientHello of TLS 1.2 without the extension for later versions.
     let hello = [&[22, 3, 1, 0, 47, 1, 0, 0, 43, 3, 3][..], &[7; 32], &[0, 0, 4, 0xc0, 0x2b, 0, 0xff, 1, 0]].concat();
     let mut stream = TcpStream::connect(node.address).await.expect("connects");
     stream.write_all(&hello).await.expect("sends");
@@ -178,7 +178,7 @@ async fn request_for_a_host_that_is_not_the_array_is_refused_unread() {
         assert!(page.text.contains("BY-1833"), "{}", page.text);
         assert_eq!(alice.but("host", Some(other)).page("/").await.status, StatusCode::MISDIRECTED_REQUEST, "{other}");
     }
-    // Said twice, not at all, or another one in the target itself.
+    // Host header twice, absent, or different from an absolute target.
     for head in [
         "GET / HTTP/1.1\r\nHost: node1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
         "GET / HTTP/1.1\r\nConnection: close\r\n\r\n",

@@ -1,19 +1,21 @@
-//! Where in an access table things are, by their names: found once for each table, when somebody asks first.
+//! Lookup index of an access table by name, built once per snapshot at first use.
 
 use model::{Access, Host, Initiators, Iqn, Name, Presentation, Target};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Places in the lists of one [`Access`]; of no other.
+/// Positions in the lists of one [`Access`]. Not valid for any other one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
+    /// Hosts by name.
     hosts: BTreeMap<Name, usize>,
-    /// The first host that names the initiator.
+    /// First host that lists the initiator.
     named: BTreeMap<Iqn, usize>,
-    /// Hosts that take any initiator, in their order.
+    /// Hosts that accept any initiator, in the order of the table.
     open: Vec<usize>,
+    /// Targets by IQN.
     targets: BTreeMap<Iqn, usize>,
-    /// What each host is shown, by targets.
+    /// Presentations of each host, by target.
     shown: BTreeMap<Name, BTreeMap<usize, Vec<usize>>>,
 }
 
@@ -21,6 +23,7 @@ impl Index {
     pub(super) fn of(access: &Access) -> Self {
         let mut index = Self::default();
         for (at, host) in access.hosts.iter().enumerate() {
+            // The first of several entries with one name is found, as in a linear search of the table.
             index.hosts.entry(host.name.clone()).or_insert(at);
             match &host.initiators {
                 Initiators::Any => index.open.push(at),
@@ -49,7 +52,8 @@ impl Index {
         self.named.get(initiator).map(|&at| &access.hosts[at])
     }
 
-    /// A host that names the initiator goes before one that takes any, and keeps it even where it refuses the address.
+    /// Returns the host of an initiator. A host that lists the initiator takes precedence over one that accepts any,
+    /// even if it refuses the address.
     pub(super) fn host_of<'a>(&self, access: &'a Access, initiator: &Iqn, address: IpAddr) -> Option<&'a Host> {
         let mut open = self.open.iter().map(|&at| &access.hosts[at]);
         let host = self.host_named(access, initiator).or_else(|| open.find(|host| host.admits(initiator, address)))?;
@@ -60,12 +64,12 @@ impl Index {
         self.targets.get(iqn).map(|&at| &access.targets[at])
     }
 
-    /// In which targets `host` is shown something, in their order.
+    /// Returns the targets with a presentation for `host`, in the order of the table.
     pub(super) fn targets_of<'a>(&self, access: &'a Access, host: &Host) -> impl Iterator<Item = &'a Target> {
         self.shown.get(&host.name).into_iter().flatten().map(|(&at, _)| &access.targets[at])
     }
 
-    /// What `host` is shown in `target`, in its order.
+    /// Returns the presentations for `host` in `target`, in the order of the table.
     pub(super) fn presentations<'a>(
         &self,
         access: &'a Access,

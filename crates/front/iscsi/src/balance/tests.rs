@@ -12,20 +12,20 @@ fn nexus(host: u64, session: u8) -> NexusName {
     NexusName { initiator: format!("iqn.h{host}"), isid: [0, 0, 0, 0, 0, session], target: "iqn.t".to_owned() }
 }
 
-/// A session: who, where, and what it has moved.
+/// Session: nexus, portal, and bytes transferred.
 type Session = (NexusName, SocketAddr, u64);
 
 fn counted(sessions: &[Session]) -> Vec<Counted<'_>> {
     sessions.iter().map(|(nexus, portal, bytes)| Counted { nexus, portal: *portal, bytes: *bytes }).collect()
 }
 
-/// Sends `hosts` initiators with `each` sessions, one after the other; how many come to each portal.
+/// Logs in `hosts` initiators with `each` sessions, one after the other. Returns the number of sessions of each portal.
 fn share_out(weights: &[u16], hosts: u64, each: u8, by: Balance) -> Vec<usize> {
     let (candidates, mut balancer, mut sessions) = (candidates(weights), Balancer::default(), Vec::<Session>::new());
     for (host, session) in (0..hosts).flat_map(|host| (0..each).map(move |session| (host, session))) {
         let nexus = nexus(host, session);
         let portal = balancer.choose(&nexus, &candidates, by, &counted(&sessions), Time(0)).expect("there are portals");
-        // Every second one has not logged in yet when the next comes.
+        // Every second session is still a pending redirection when the next one logs in.
         if host % 2 == 0 {
             assert!(balancer.arrived(&nexus, portal));
             sessions.push((nexus, portal, 0));
@@ -49,7 +49,7 @@ fn sessions_of_one_initiator_to_one_target_go_to_different_portals_whatever_the_
     let first = balancer.choose(&nexus(1, 1), &candidates, Balance::Sessions, &[], Time(0));
     let second = balancer.choose(&nexus(1, 2), &candidates, Balance::Sessions, &[], Time(0));
     assert_eq!((first, second), (Some(address(1)), Some(address(2))));
-    // The same session logs in again: it does not stand in its own way.
+    // A repeated login of the same session does not count against itself.
     let again = balancer.choose(&nexus(1, 1), &candidates, Balance::Sessions, &[], Time(0));
     assert_eq!(again, Some(address(1)));
     let other = NexusName { target: "iqn.u".to_owned(), ..nexus(1, 3) };
@@ -81,7 +81,7 @@ fn busy_portal_is_spared_by_bytes_and_not_by_sessions() {
     };
     assert_eq!(choose(&mut balancer, Balance::Bytes), Some(address(2)));
     assert_eq!(choose(&mut balancer, Balance::Sessions), Some(address(1)));
-    // Quiet since.
+    // No transfers since the previous sample.
     balancer.look(&candidates, &counted(&at(1 << 30)), later + WINDOW);
     assert_eq!(choose(&mut balancer, Balance::Bytes), Some(address(1)));
 }

@@ -1,4 +1,4 @@
-//! Who may come in, and what they may hear of.
+//! Admission of logins: access control, authentication policy, session assignment, and the answer to SendTargets.
 
 use super::{Connection, TargetRecord};
 use crate::access::Place;
@@ -21,6 +21,7 @@ where
     S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
+    /// Answers the first request of a login: checks access and determines the authentication policy.
     pub(super) fn answer_login(&mut self, question: LoginQuestion) {
         let now = self.shard.world.now();
         if let Some(place) = &self.place {
@@ -34,9 +35,10 @@ where
         }
     }
 
-    /// Who asked is who it says: it gets a session, here or elsewhere.
+    /// Answers a login whose authentication is complete: assigns a session, or redirects to another portal.
     pub(super) fn answer_proven(&mut self) {
         let question = self.asker.clone().expect("who is proven has asked");
+        // Only a verified CHAP response clears the failure count of the initiator.
         if let Some(attempt) = self.attempt.take() {
             attempt.succeeded();
         }
@@ -50,10 +52,13 @@ where
         self.machine.place(session, self.shard.world.now());
     }
 
+    /// Checks whether the initiator may log in to the target, and returns its authentication policy.
     fn judge_login(&mut self, question: &LoginQuestion) -> Result<Grant, LoginStatus> {
         let view = self.shard.access.borrow().clone();
         let host = view.host_of(question.initiator_name.as_str(), self.ends.peer.ip());
         let host = host.ok_or_else(|| {
+            // The name is known, but not from this address: the operator needs this distinction, the initiator gets the
+            // same status.
             let known = view.host_named(question.initiator_name.as_str());
             let why = known.map(|host| RefusedWhy::WrongAddress { host: host.name.clone() });
             self.why = Some(why.unwrap_or(RefusedWhy::UnknownInitiator));
@@ -65,6 +70,7 @@ where
                 self.why = Some(RefusedWhy::UnknownTarget);
                 LoginStatus::NotFound
             })?;
+            // A target without any mapping for the host is not accessible to it; discovery does not list it either.
             if !view.is_told_of(target, host) {
                 let through = target.name.clone();
                 self.why = Some(RefusedWhy::NothingShown { host: host.name.clone(), through });
@@ -72,16 +78,19 @@ where
             }
         }
         let policy = &view.access.auth;
+        // Discovery may have credentials of its own; without them, those of the host apply.
         let proof = match question.session_type {
             SessionType::Discovery => policy.discovery.as_ref().unwrap_or(&host.proof),
             SessionType::Normal => &host.proof,
         };
+        // A configuration error must never admit a host without authentication.
         let auth = auth_of(proof, policy.weakest).map_err(|why| {
             tracing::error!(host = %host.name, %why, "the CHAP settings cannot be used");
             LoginStatus::TargetError
         })?;
         if auth.chap().is_some() {
             let (initiator, address) = (question.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
+            // Bounds concurrent attempts and enforces the back-off, by initiator name and by address.
             self.attempt = self.shard.registry.begin_authentication(initiator, address, self.shard.world.now());
             if self.attempt.is_none() {
                 self.why = Some(RefusedWhy::HeldBack { host: host.name.clone() });
@@ -92,7 +101,8 @@ where
         Ok(Grant { auth, portal_group_tag, target_alias: None })
     }
 
-    /// The session that is asked for is there, is the asker's, and takes connections here.
+    /// Finds the session that the initiator wants to join: it must exist, belong to the same nexus and permit
+    /// connections through this portal group.
     fn find(&mut self, question: &LoginQuestion, tsih: Tsih) -> Result<Tsih, LoginStatus> {
         let view = self.shard.access.borrow().clone();
         let found = self.shard.registry.find(&nexus_of(question), tsih.0).ok_or(LoginStatus::SessionDoesNotExist)?;
@@ -105,9 +115,10 @@ where
         Ok(tsih)
     }
 
-    /// A new session here, or the portal that it belongs to.
+    /// Assigns a new session on this portal, or selects the portal to which the login is redirected.
     fn place(&mut self, question: &LoginQuestion) -> Result<Tsih, NoSession> {
         let view = self.shard.access.borrow().clone();
+        // Discovery sessions are short and are not balanced.
         if question.session_type != SessionType::Normal {
             return self.admit();
         }
@@ -123,12 +134,14 @@ where
         Err(NoSession::Elsewhere(view.policy_at(portal).for_hosts(portal)))
     }
 
+    /// Assigns a session number and a TSIH.
     fn admit(&mut self) -> Result<Tsih, NoSession> {
         let (id, tsih) = self.shard.registry.admit().ok_or(LoginStatus::OutOfResources)?;
         self.admitted = Some(id);
         Ok(Tsih(tsih))
     }
 
+    /// Starts full feature phase: transfers a joining connection to its session, or registers the new session.
     pub(super) fn enter_full_feature(&mut self, facts: &Negotiated) {
         self.place = None;
         if facts.identity.joins {
@@ -143,7 +156,7 @@ where
         self.predecessors = predecessors;
     }
 
-    /// What the asker may hear of: targets that show it something, at portals that it can reach.
+    /// Answers SendTargets: targets with a mapping for the host, with the portals that it can reach.
     pub(super) fn targets(&self, which: &SendTargets) -> Vec<TargetRecord> {
         let Some(session) = &self.session else { return Vec::new() };
         let view = self.shard.access.borrow().clone();
@@ -160,7 +173,7 @@ where
                 let shows = |tag| view.shows(target, host, tag);
                 let portals = portals.iter().filter(|(_, policy)| shows(policy.tag));
                 let mut portals: Vec<_> = portals.map(|(at, policy)| (policy.for_hosts(*at), policy.tag)).collect();
-                // Several addresses of ours may be one to hosts.
+                // Several portals may advertise one address to hosts.
                 let mut told = BTreeSet::new();
                 portals.retain(|portal| told.insert(portal.clone()));
                 TargetRecord { name: target.iqn.as_str().to_owned(), portals }
@@ -169,12 +182,14 @@ where
     }
 }
 
-/// The nexus that the asker would have, or says that it has.
+/// Nexus that the login requests or claims to have.
 fn nexus_of(question: &LoginQuestion) -> NexusName {
     let LoginQuestion { initiator_name, isid, session_type, target_name, .. } = question;
     NexusName::of(initiator_name, *isid, *session_type, target_name.as_ref())
 }
 
+/// Converts the CHAP settings of a host into an authentication policy. The error is a configuration error, not one of
+/// the initiator.
 fn auth_of(proof: &Proof, weakest: ChapAlgorithm) -> Result<Auth, String> {
     let Some(own) = &proof.own else { return Ok(Auth::None) };
     let mutual = match &proof.mutual {

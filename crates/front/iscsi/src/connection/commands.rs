@@ -1,4 +1,4 @@
-//! Commands: to the unit's home, and the answer back into the machine.
+//! Commands of a session: dispatch to the home shard of the unit, and the response to the state machine.
 
 use super::{Connection, Progress};
 use crate::iscsi_shard::{Errand, Message};
@@ -14,7 +14,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// REPORT LUNS: answered for the session as a whole, whatever unit it names.
+/// REPORT LUNS, answered by the session for all LUNs.
 const REPORT_LUNS: u8 = 0xA0;
 
 impl<W, S, F> Connection<W, S, F>
@@ -23,23 +23,26 @@ where
     S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
-    /// Starts a command; one that ends at once is answered at once.
+    /// Executes a command. One that completes synchronously is answered immediately.
     pub(super) fn start(&mut self, command: Command) {
         let Some(session) = self.session.as_mut() else { return };
         let task = command.task;
         let waiting = command.enrolment.as_ref().and_then(|enrolment| enrolment.downcast_ref::<Waiting>());
         let cleared = waiting.and_then(Waiting::cleared);
+        // One clock reading serves a whole batch of commands.
         let began = *self.moment.get_or_insert_with(|| self.shard.world.now());
         let clock = Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began };
         if let Some(status) = cleared {
-            // Another initiator has cleared the task set meanwhile, or the unit was removed: it is over (SAM-5, TAS).
+            // Another initiator has cleared the task set in the meantime, or the unit was removed: the command was
+            // aborted (SAM-5, TAS).
             let end = End { outcome: Outcome::status(status), written: 0, needed: Some(0), ended: began };
             return self.respond(Done { task, clock, end });
         }
         let way = Way::of(command.expected_data_out_bytes, command.expected_data_in_bytes);
         let written = command.data_out.len() as u64;
         let lun = command.lun.0;
-        // What came for the unit that was there before, and has waited for its data, is not the present one's.
+        // A command that waited for data may have been sent for a former unit under this LUN, which is not the present
+        // one.
         let is_its = |reach: &&mut Reach<W>| waiting.is_none_or(|waiting| waiting.is_in(&reach.incoming));
         let found = session.find(lun).filter(is_its).map(|reach| (reach.entry, reach.unit(&self.shard)));
         let nexus = session.nexus();
@@ -48,7 +51,7 @@ where
             let cdb = scsi::Cdb::new(&command.cdb);
             let outcome = match reports_luns {
                 true => session.report_luns(cdb),
-                // It came for what served the LUN before, and is over with it.
+                // The command was sent for the former unit under this LUN and was aborted with it.
                 false if session.find(lun).is_some() => Outcome::status(Status::TaskAborted),
                 false => session.answer_absent(lun, cdb),
             };
@@ -57,6 +60,7 @@ where
         };
         let declined = command.declined;
         let command = scsi_command(command);
+        // A unit belongs to one shard, so commands from sessions elsewhere are sent there as messages.
         if entry.home != self.shard.index {
             let ran = Ran { task, nexus, command, way, clock };
             let errand = Errand { entry, ran, back: self.back.clone() };
@@ -65,7 +69,9 @@ where
             return;
         }
         let ran = Ran { task, nexus, command, way, clock };
+        // The unit may be closed between the lookup of the LUN and this point.
         let Some(unit) = unit else { return self.respond(scsi_unit::absent(ran)) };
+        // Most commands complete without waiting. The fast path avoids the allocation of a future for them.
         let end = if declined { None } else { scsi_unit::run_at_once(&unit, ran.brief()) };
         if let Some(end) = end {
             self.respond(Done { task, clock, end });
@@ -74,7 +80,7 @@ where
         }
     }
 
-    /// Answers the commands that have ended.
+    /// Answers the commands that have completed.
     pub(super) fn finish_commands(&mut self, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
         while let Poll::Ready(done) = self.running.poll_next(cx) {
@@ -83,7 +89,7 @@ where
         }
         while let Poll::Ready(Some(done)) = self.returns.poll_receive(cx) {
             self.errands -= 1;
-            // It has been on its way since.
+            // The start of the next command must not lie before the transfer of this result between the shards.
             self.respond(Done { end: End { ended: self.shard.world.now(), ..done.end }, ..done });
             progress = true;
         }
@@ -95,9 +101,11 @@ where
         progress
     }
 
+    /// Passes the response of a command to the state machine.
     fn respond(&mut self, done: Done) {
         let Done { task, clock, end } = done;
         self.moment = Some(end.ended);
+        // Aborted by a task management function: no response is sent (SAM-5).
         if end.outcome.status == Status::Unanswered {
             self.machine.abort(task);
             return;
@@ -106,7 +114,7 @@ where
     }
 }
 
-/// The answer to a command that has ended, which its session counts.
+/// Builds the response of a completed command, and updates the statistics of its session.
 #[inline]
 pub(super) fn counted<W: World>(session: Option<&Session<W>>, clock: Clock, end: End) -> Response {
     if let Some(session) = session {
@@ -116,7 +124,7 @@ pub(super) fn counted<W: World>(session: Option<&Session<W>>, clock: Clock, end:
     response(end.outcome, end.needed)
 }
 
-/// The answer that is an outcome, and what its residual is counted from.
+/// Builds the response from an outcome; `transfer_bytes` is the basis of the residual count.
 #[inline]
 pub(super) fn response(outcome: Outcome, transfer_bytes: Option<u64>) -> Response {
     let Outcome { status, sense, data_in } = outcome;
@@ -124,6 +132,7 @@ pub(super) fn response(outcome: Outcome, transfer_bytes: Option<u64>) -> Respons
     Response { status: status.code(), sense, data_in, transfer_bytes }
 }
 
+// Rare, so kept out of the inlined response path.
 #[cold]
 fn sense_bytes(sense: &scsi::Sense) -> iscsi::target::Sense {
     sense.emit().as_slice().into()
@@ -133,6 +142,7 @@ fn scsi_command(command: Command) -> scsi::Command {
     scsi::Command {
         tag: scsi::TaskTag(command.task.bits()),
         attribute: match command.attribute {
+            // iSCSI may leave the task attribute unspecified; SAM-5 has no such value, and SIMPLE is the closest one.
             TaskAttribute::Untagged | TaskAttribute::Simple => scsi::TaskAttribute::Simple,
             TaskAttribute::Ordered => scsi::TaskAttribute::Ordered,
             TaskAttribute::HeadOfQueue => scsi::TaskAttribute::HeadOfQueue,

@@ -1,4 +1,4 @@
-//! The gate: a command is judged by its header, before its data is solicited and memory is taken for it.
+//! Admission of a command by its header, before its data is solicited and memory is allocated for it.
 
 use super::commands::{counted, response};
 use crate::iscsi_shard::IscsiShard;
@@ -10,17 +10,17 @@ use iscsi::target::{CommandAtOnce, Enrolment, Gate, Response, Verdict};
 use scsi::{Status, TaskAttribute};
 use shard::{Time, World};
 
-/// Judges for one session.
+/// Admission check of one session.
 pub(super) struct UnitGate<'a, W: World> {
     pub(super) session: Option<&'a mut Session<W>>,
     pub(super) shard: &'a IscsiShard<W>,
-    /// When the command before ended, or all of this one was there.
+    /// End time of the previous command, or arrival time of this one.
     pub(super) moment: Time,
 }
 
 impl<W: World> Gate for UnitGate<'_, W> {
     fn judge(&mut self, lun: Lun, cdb: &[u8], data_out_bytes: u32, _data_in_bytes: u32) -> Verdict {
-        // What brings no data costs nothing to take; the unit itself answers it.
+        // A command without data-out needs no memory; the unit itself answers it.
         if data_out_bytes == 0 {
             return Verdict::TAKE_ALL;
         }
@@ -29,16 +29,18 @@ impl<W: World> Gate for UnitGate<'_, W> {
         let Some(reach) = session.find(lun.0) else {
             return refuse(response(session.answer_absent(lun.0, cdb), None));
         };
-        // RFC 7143 §11.4.5.1: what the CDB does not take is not asked for, and is the residual.
+        // RFC 7143 §11.4.5.1: data that the CDB does not transfer is not solicited and is reported as residual.
         let takes = match reach.unit(self.shard) {
-            // The unit may have something to say that ranks before a refusal.
+            // Only the length is checked here: the unit may have to report a unit attention, which takes precedence
+            // over a refusal.
             Some(unit) => scsi::judge(cdb, &unit.shape()).map_or(0, |need| need.data_out),
-            // What is at home on another shard is judged there.
+            // The unit of another shard validates the command itself; an upper bound of its data is sufficient here.
             None => scsi::data_out_bytes_max(cdb, reach.incoming.block_bytes().unwrap_or(u32::MAX)),
         };
         if takes == 0 {
             return Verdict::Forgo;
         }
+        // Back-pressure: above the memory limit, commands with large data get TASK SET FULL instead of a buffer.
         if data_out_bytes > SMALL_BYTES && block::pool::taken_bytes() > self.shard.limits.buffer_bytes_max {
             return refuse(Response::status(Status::TaskSetFull.code()));
         }
@@ -68,10 +70,10 @@ impl<W: World> Gate for UnitGate<'_, W> {
     }
 }
 
-/// Nothing of its data is taken: all of it is the residual (RFC 7143 §11.4.5.2).
+/// Refuses a command without taking its data: all of it is residual (RFC 7143 §11.4.5.2).
 fn refuse(response: Response) -> Verdict {
     Verdict::Refuse(Response { transfer_bytes: Some(0), ..response })
 }
 
-/// Data that a command may always bring: a session's window of them is small.
+/// Data length below which a command is exempt from the memory limit: the command window bounds their number.
 const SMALL_BYTES: u32 = 64 << 10;

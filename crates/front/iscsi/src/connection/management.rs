@@ -1,4 +1,4 @@
-//! Task management: to every unit that the function is about, and one answer when all have done it.
+//! Task management: the function is executed on every affected unit, and answered once when all have completed.
 
 use super::Connection;
 use crate::access::LunEntry;
@@ -19,7 +19,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A function that is done.
+/// Result of a completed function.
 pub(super) struct Managed {
     pub(super) task: TaskId,
     pub(super) outcome: TaskFunctionOutcome,
@@ -31,6 +31,7 @@ where
     S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
+    /// Starts a task management function.
     pub(super) fn manage(&mut self, request: TaskManagement) {
         let Some(session) = self.session.as_mut() else { return };
         let nexus = session.nexus();
@@ -39,6 +40,7 @@ where
             TaskFunction::AbortTask => {
                 request.referenced.ok_or(TaskFunctionOutcome::TaskDoesNotExist).and_then(|task| {
                     let units = one.ok_or(TaskFunctionOutcome::LunDoesNotExist)?;
+                    // Units know a task by the identifier that the state machine assigned, not by its initiator task tag.
                     Ok((units, scsi::TaskManagement::AbortTask(TaskTag(task.bits()))))
                 })
             }
@@ -48,6 +50,7 @@ where
             TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset => {
                 Ok((session.units(), scsi::TaskManagement::TargetReset))
             }
+            // The state machine handles task reassignment itself, so it never reaches the units.
             TaskFunction::TaskReassign => Err(TaskFunctionOutcome::ReassignmentNotSupported),
             _ => Err(TaskFunctionOutcome::FunctionNotSupported),
         };
@@ -55,6 +58,7 @@ where
             Err(outcome) => self.machine.respond_task_management(request.task, outcome),
             Ok((units, function)) => {
                 let (shard, back) = (self.shard.clone(), self.manage_back.clone());
+                // The connection stays open until all of its functions have completed.
                 self.managing += 1;
                 let world = shard.world.clone();
                 let ends = (request.function == TaskFunction::TargetColdReset)
@@ -70,7 +74,7 @@ where
                         );
                         end_others(&shard, id, &target, &reset);
                     }
-                    // A connection stays until its functions are done, so somebody listens.
+                    // The connection outlives its functions, so the receiver still exists.
                     let _ = back.send(Managed { task: request.task, outcome });
                 });
             }
@@ -84,8 +88,9 @@ fn about(units: Option<Vec<LunEntry>>, function: scsi::TaskManagement) -> About 
     units.map(|units| (units, function)).ok_or(TaskFunctionOutcome::LunDoesNotExist)
 }
 
-/// The other sessions of the target that see one of these units end, as when the power goes. What they had begun is over,
-/// and whoever sees none of them is none of the asking host's business.
+/// Closes the other sessions of the target that have access to one of the reset units, as at power loss; their commands
+/// are aborted by the reset. Sessions without access to any of these units are not affected, because they do not
+/// concern the requesting host.
 ///
 /// Source: RFC 7143 §11.5.1.
 fn end_others<W: World>(shard: &IscsiShard<W>, own: SessionId, target: &str, reset: &BTreeSet<VolumeId>) {
@@ -98,14 +103,14 @@ fn end_others<W: World>(shard: &IscsiShard<W>, own: SessionId, target: &str, res
     };
     let concerns = |(id, entry): &(SessionId, Arc<Entry>)| *id != own && entry.nexus.target == target && sees(entry);
     for (_, entry) in shard.registry.sessions().into_iter().filter(concerns) {
-        // Nobody waits for its end: two that reset at the same time would wait for each other.
+        // The end of the sessions is not awaited: two sessions that reset each other at the same time would deadlock.
         let (gone, _) = mailbox::channel();
-        // One that is just ending need not be told.
+        // A session that is ending does not need the notice.
         let _ = entry.notices.send(Notice::Close { gone });
     }
 }
 
-/// Begins with all units at once: commands that come behind the function are not affected by it.
+/// Starts the function on all units at once, so that commands received after the function are not affected by it.
 async fn manage_all<W: World>(
     shard: &Rc<IscsiShard<W>>,
     units: Vec<LunEntry>,
@@ -137,7 +142,7 @@ async fn manage_one<W: World>(
 ) -> ManagementOutcome {
     match shard.unit_at(&entry) {
         Some(unit) => unit.manage(nexus, function).await,
-        // It is gone, and nothing of it runs: only a single task may be asked for that is not there.
+        // The unit is closed and has no tasks left: only ABORT TASK reports that its task does not exist.
         None if matches!(function, scsi::TaskManagement::AbortTask(_)) => ManagementOutcome::TaskDoesNotExist,
         None => ManagementOutcome::Complete,
     }

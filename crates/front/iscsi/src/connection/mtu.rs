@@ -1,4 +1,4 @@
-//! Packets that are smaller on the way than at our portal.
+//! Detection of paths with a smaller MTU than the interface of the portal.
 
 use super::Connection;
 use crate::access::canonical;
@@ -9,7 +9,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// From here on it is no wire: loopback has 65,536.
+/// Upper bound of the MTU of a physical link. Larger values belong to loopback, with 65,536.
 const WIRE_BYTES_MAX: u32 = 65_000;
 
 impl<W, S, F> Connection<W, S, F>
@@ -18,7 +18,8 @@ where
     S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
-    /// A way that takes smaller packets than the portal's interface sends is an event, once for each connection and size.
+    /// Raises an event for each connection whose path MTU is below the MTU of the portal's interface, once for each
+    /// connection and size.
     pub(super) fn look_at_ways(&mut self) {
         let view = self.shard.access.borrow().clone();
         let host = self.session.as_ref().map(|session| session.initiator().to_owned()).unwrap_or_default();
@@ -34,19 +35,22 @@ where
     }
 }
 
-/// Who it is that takes only smaller packets.
+/// Place of the smaller packet size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Narrow {
+    /// Path, as found by path MTU discovery.
     Way,
+    /// Host, as announced with its TCP MSS.
     Host,
 }
 
-/// The size of packets where it is below what `local` sends, and who it is that takes no larger ones.
+/// Returns the packet size and the limiting side, if it is below the MTU of `local`.
 fn narrower(local: &LocalAddress, way: PathFacts) -> Option<(u32, Narrow)> {
     let ours = local.mtu_bytes;
     if ours == 0 || ours > WIRE_BYTES_MAX {
         return None;
     }
+    // The path is checked first: the path MTU limits the segment size as well, so otherwise the host would be blamed.
     if way.mtu_bytes < ours {
         return Some((way.mtu_bytes, Narrow::Way));
     }

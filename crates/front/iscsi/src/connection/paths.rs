@@ -1,4 +1,4 @@
-//! The TCP connections of a session: what comes and goes on them, and how one is handed over to the session that it joins.
+//! TCP connections of a session: receiving, sending, loss, and transfer of a connection to the session that it joins.
 
 use super::gate::UnitGate;
 use super::{Connection, Progress};
@@ -19,19 +19,22 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// One TCP connection of a session.
+/// TCP connection of a session.
 pub(super) struct Path<W: World> {
+    /// Socket.
     pub(super) stream: W::Stream,
+    /// Addresses of the two endpoints.
     pub(super) ends: Ends,
+    /// Packet captures that include the connection.
     recorders: Vec<Recorder>,
-    /// PDUs came that no round has handled.
+    /// True when received PDUs are left over for the next round.
     has_more: bool,
-    /// The size of packets that was told of last.
+    /// Packet size reported by the latest MTU event.
     pub(super) told_mtu_bytes: Option<u32>,
 }
 
 impl<W: World> Path<W> {
-    /// A connection that has just been made.
+    /// Creates a connection that was just accepted. Captures record it from its first byte on.
     pub(super) fn new(stream: W::Stream, shard: &IscsiShard<W>) -> Self {
         let mut path = Self::of(stream, Vec::new());
         let tapes = shard.recordings.of(path.ends.peer.ip(), None).into_iter();
@@ -56,20 +59,23 @@ where
     S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
-    /// Receives once from each connection, and handles what came.
+    /// Receives once from each connection and handles the received bytes.
     pub(super) fn receive(&mut self, turn: &mut Turn, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
         for slot in 0..self.paths.len() {
             let Some(path) = &mut self.paths[slot] else { continue };
+            // Leftover PDUs are handled before more is received, so that the receive buffer stays bounded.
             if path.has_more {
                 self.handle(slot, 0, self.shard.world.now(), turn);
                 progress = true;
                 continue;
             }
+            // A capture that lost data resynchronizes at a PDU boundary, which is known only before the next receive.
             for recorder in &mut path.recorders {
                 recorder.find_heard(self.machine.under_way(slot), self.shard.world.now());
             }
             let space = self.machine.receive_into(slot);
+            // The state machine takes no more input while its output is full: TCP flow control reaches the host.
             if space.is_empty() {
                 continue;
             }
@@ -87,7 +93,7 @@ where
         progress
     }
 
-    /// Handles what came, as much of it as a round may.
+    /// Handles received bytes, up to the PDU limit of the round.
     fn handle(&mut self, slot: usize, len: usize, now: Time, turn: &mut Turn) {
         let mut gate = UnitGate { session: self.session.as_mut(), shard: &self.shard, moment: now };
         let has_more = self.machine.handle_some(slot, len, turn.take_pdus(), now, &mut gate);
@@ -96,9 +102,10 @@ where
         }
     }
 
-    /// Sends what waits on each connection, as much of it as a round may, and lets go of those that are over.
+    /// Sends queued output on each connection, up to the byte limit of the round, and drops closed connections.
     pub(super) fn send(&mut self, turn: Turn, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
+        // The negative answer to a wrong CHAP response is delayed until the penalty is over.
         if self.penalty.is_some() {
             return progress;
         }
@@ -115,7 +122,7 @@ where
         progress
     }
 
-    /// Sends once, `bytes_max` and a piece at the most.
+    /// Sends once: at most `bytes_max` plus the rest of one slice.
     fn send_on(&mut self, slot: usize, bytes_max: usize, cx: &mut Context<'_>) -> Progress {
         let Some(path) = self.paths[slot].as_mut().filter(|_| self.machine.wants_to_send(slot)) else { return false };
         let unsent_bytes = self.machine.unsent_bytes(slot);
@@ -138,15 +145,17 @@ where
         true
     }
 
-    /// The session is over, also one that waits for a connection to take over its tasks.
+    /// Ends the session, including one that waits for a connection to recover its tasks.
     pub(super) fn break_off(&mut self) {
         self.machine.close();
     }
 
-    /// The connections that came in through `portal` end; their initiators hear of it where the socket takes it at once.
+    /// Closes the connections that were accepted by `portal`. The initiators are notified if the socket accepts the
+    /// data at once.
     pub(super) fn leave_portal(&mut self, portal: SocketAddr, cx: &mut Context<'_>) {
         for slot in 0..self.paths.len() {
             if self.paths[slot].as_ref().is_some_and(|path| is_at(path.ends.portal, portal)) {
+                // An asynchronous event announces the end; nothing waits for a socket that is full.
                 self.machine.announce_end(slot);
                 while self.send_on(slot, usize::MAX, cx) {}
                 self.machine.handle_peer_closed(slot);
@@ -154,8 +163,8 @@ where
         }
     }
 
-    /// The login was one to a session that is there: its driver has the connection from now on. One that is gone
-    /// meanwhile takes nothing, and the connection closes.
+    /// Transfers a connection whose login joins an existing session to the task of that session. If the session no
+    /// longer exists, the connection is closed.
     pub(super) fn hand_over(&mut self, facts: &Negotiated) {
         let joining = self.machine.take_joining();
         let path = self.paths[0].take().map(|path| (path.stream.into_handle(), path.recorders));
@@ -164,7 +173,7 @@ where
         self.shard.registry.tell(id, Notice::Join(Box::new(Joiner { joining, stream, recorders })));
     }
 
-    /// Another connection has logged in to this session.
+    /// Adds a connection that has logged in to this session.
     pub(super) fn take_in(&mut self, joiner: Joiner) {
         let stream = match self.shard.world.adopt_stream(joiner.stream) {
             Ok(stream) => stream,
@@ -173,6 +182,7 @@ where
         let Some(slot) = self.machine.join(&joiner.joining, self.shard.world.now()) else {
             return tracing::warn!(peer = %stream.peer_address(), "a session has all the connections that it may; connection closed");
         };
+        // A slot may lie behind the present end of the list; holes stay empty.
         let peer = stream.peer_address();
         self.paths.resize_with(self.paths.len().max(slot + 1), || None);
         self.path_ends.resize(self.paths.len(), self.ends);
@@ -187,7 +197,7 @@ where
         self.note_connections();
     }
 
-    /// What comes and goes on the connections that the tape is for is recorded from now on.
+    /// Records the matching connections of this session into `tape` from now on.
     pub(super) fn record(&mut self, tape: &Tape) {
         for slot in 0..self.paths.len() {
             self.record_on(slot, tape);
@@ -197,6 +207,7 @@ where
     fn record_on(&mut self, slot: usize, tape: &Tape) {
         let session = self.session.as_ref().map(|session| session.id);
         let Some(path) = &mut self.paths[slot] else { return };
+        // Ended captures are removed here, because nothing else visits an idle recorder.
         path.recorders.retain(|recorder| !recorder.is_over());
         if tape.scope().takes(path.ends.peer.ip(), session)
             && !path.recorders.iter().any(|recorder| recorder.tells(tape))
@@ -207,6 +218,7 @@ where
         }
     }
 
+    /// Handles the loss of a connection.
     fn lose(&mut self, slot: usize, error: Option<std::io::Error>) {
         if let (Some(error), Some(path)) = (error, &self.paths[slot]) {
             tracing::debug!(peer = %path.ends.peer, %error, "the connection broke");
@@ -214,7 +226,7 @@ where
         self.machine.handle_peer_closed(slot);
     }
 
-    /// The connection with this CID ends.
+    /// Closes the connection with this CID.
     pub(super) fn cut(&mut self, cid: u16) {
         let found = self.machine.connections().find(|(_, facts)| facts.cid.0 == cid);
         if let Some((slot, _)) = found {
@@ -222,7 +234,7 @@ where
         }
     }
 
-    /// Whoever asks hears of the connections as they are now.
+    /// Updates the connection list of the session in the registry.
     pub(super) fn note_connections(&self) {
         let Some(session) = &self.session else { return };
         let report = |(slot, facts): (usize, ConnectionFacts)| ConnectionReport {

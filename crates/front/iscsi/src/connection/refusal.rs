@@ -1,4 +1,4 @@
-//! Who was not let in, and why: told to the operator, who may have a mistake to mend.
+//! Denied logins: reasons and remedies, reported to the operator.
 
 use super::Connection;
 use crate::scsi_unit::{Done, Ran, ScsiUnit};
@@ -9,7 +9,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// From so many failures on, and at each doubling, it is an event that somebody may guess.
+/// Number of failed attempts after which an event about password guessing is raised; raised again at each doubling.
 const GUESSING_FROM: u32 = 5;
 
 impl<W, S, F> Connection<W, S, F>
@@ -18,8 +18,9 @@ where
     S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
-    /// Somebody was not let in, which may be a mistake that an operator can mend.
+    /// Reports a denied login, which may have a cause that an operator can correct.
     pub(super) fn tell_of_refusal(&mut self, reason: CloseReason) {
+        // A redirection is not a failure: the initiator logs in at the other portal.
         let failed = self.machine.failed_login().filter(|failed| failed.status != LoginStatus::TargetMovedTemporarily);
         let Some(failed) = failed.cloned() else { return };
         let why = match (self.why.take(), reason, failed.rule) {
@@ -29,6 +30,7 @@ where
             (None, _, None) => RefusedWhy::Other,
         };
         let held_back = match reason {
+            // Only a wrong response can be a guess of the secret; all other failures are configuration errors.
             CloseReason::Unproven(Unproven::WrongProof) => self.punish(),
             _ => Duration::ZERO,
         };
@@ -46,7 +48,7 @@ where
         self.note_refusal(login);
     }
 
-    /// The operator hears of it: in the list, as an event and in the log, each of which is bounded.
+    /// Reports a denied login in the list of denied logins, as an event and in the log; all three are bounded.
     fn note_refusal(&self, login: RefusedLogin) {
         let address = login.address;
         let asker = login.initiator.clone().unwrap_or_else(|| address.to_string());
@@ -55,7 +57,8 @@ where
         let remedy = login.remedy();
         let sentence = format!("initiator {asker} at {address} was not let in: {why}{status}; {remedy}");
         let (initiator, target) = (login.initiator.as_deref().unwrap_or("-"), login.target.as_deref().unwrap_or("-"));
-        // The log is bounded for each place in the code: what strangers send must not leave out what hosts do.
+        // The log is rate-limited for each call site: messages caused by strangers must not suppress those about known
+        // hosts.
         match login.why {
             RefusedWhy::Protocol { .. } => {
                 tracing::warn!(%address, initiator, target, status, reason, "a login that breaks the protocol refused");
@@ -69,7 +72,7 @@ where
         self.shard.engine.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
     }
 
-    /// The secret was wrong: perhaps somebody guesses. How long the answer is held back.
+    /// Records a wrong CHAP response as a possible guess. Returns the delay of the answer.
     fn punish(&mut self) -> Duration {
         let now = self.shard.world.now();
         let (Some(attempt), Some(asker)) = (&self.attempt, &self.asker) else { return Duration::ZERO };
@@ -94,7 +97,7 @@ where
         penalty.hold
     }
 
-    /// What was to be proven, and was not.
+    /// Reason for a failed authentication.
     fn unproven(&self, why: Unproven) -> RefusedWhy {
         let view = self.shard.access.borrow();
         let (how, lack) = (why.to_string(), lack_of(why));
@@ -108,7 +111,7 @@ where
         }
     }
 
-    /// Why there is no session for who has proven itself.
+    /// Reason why an authenticated login gets no session.
     pub(super) fn why_without_session(&self, status: LoginStatus) -> Option<RefusedWhy> {
         match status {
             LoginStatus::SessionDoesNotExist => Some(RefusedWhy::NoSession),
@@ -120,7 +123,7 @@ where
     }
 }
 
-/// What has to be put right.
+/// Item that the operator must correct.
 fn lack_of(why: Unproven) -> ProofLack {
     match why {
         Unproven::NoMethod => ProofLack::Method,

@@ -1,4 +1,4 @@
-//! Third-party copy: which units a session may copy between, and how they are asked where they have their homes.
+//! Third-party copy: units between which a session may copy, and access to them on their home shards.
 
 use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
@@ -11,23 +11,27 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Knows what the sessions see that reach the units of one shard.
+/// Access of copy commands to the other units that a session can see.
 pub(super) struct Neighbourhood<W: World>(Weak<IscsiShard<W>>);
 
 impl<W: World> Neighbourhood<W> {
-    /// That of the units with their home at `shard`.
+    /// Creates the view for the units whose home is `shard`.
     pub(super) fn new(shard: &Rc<IscsiShard<W>>) -> Self {
         Self(Rc::downgrade(shard))
     }
 
+    /// Returns the units that the issuing session can see; `None` when the session, its host or its target no longer
+    /// exists.
     fn seen_by(&self, asker: &CopyAsker) -> Option<Vec<Neighbour>> {
         let shard = self.0.upgrade()?;
         let view = shard.access.borrow().clone();
         let name = shard.registry.host_of(SessionId(asker.nexus.0))?;
         let host = view.host(&name)?;
         let target = view.target_of(&asker.port.target_name)?;
-        // What is shown under several numbers is one unit, and may be written when one of them may.
+        // A volume mapped under several LUNs is one unit; it is writable if at least one mapping is writable.
         let mut units: BTreeMap<VolumeId, (usize, bool)> = BTreeMap::new();
+        // A copy is subject to the same mapping as a direct command: unmapped volumes are neither readable nor
+        // writable.
         for entry in view.luns(target, host, asker.port.portal_group_tag).into_values() {
             units.entry(entry.unit).or_insert((entry.home, true)).1 &= entry.read_only;
         }
@@ -55,7 +59,7 @@ impl<W: World> Neighbours for Neighbourhood<W> {
     }
 }
 
-/// A unit on the shard that may touch it.
+/// Unit as seen from another shard; all operations run on its home shard.
 struct AtHome<W: World> {
     shard: Rc<IscsiShard<W>>,
     id: VolumeId,
@@ -63,13 +67,14 @@ struct AtHome<W: World> {
 }
 
 impl<W: World> AtHome<W> {
-    /// Runs `work` with the unit on its own shard; `None` when it is not there.
+    /// Runs `work` with the unit on its home shard. `None` when the unit is not there.
     async fn ask<R, F>(&self, work: impl FnOnce(Rc<ScsiUnit<W>>) -> F + Send + 'static) -> Option<R>
     where
         R: Send + 'static,
         F: Future<Output = R> + 'static,
     {
         let id = self.id;
+        // The unit is looked up on its home shard, because it may have been closed while the message was in flight.
         let asked = self.shard.call(self.home, move |shard| async move {
             match shard.unit(id) {
                 Some(unit) => Some(work(unit).await),

@@ -1,4 +1,4 @@
-//! What a SCSI unit keeps with its volume, and the ports that lead to it.
+//! Persistence of the SCSI state of a unit, and the target ports of the unit.
 
 use crate::iscsi_shard::IscsiShard;
 use engine::unit::{self, Unit};
@@ -6,14 +6,14 @@ use scsi::{Keeper, Keeping, NotKept, TargetPort};
 use shard::World;
 use std::rc::{Rc, Weak};
 
-/// Keeps the reservations of one unit with its volume; of one without a pool nothing is kept.
+/// Stores the reservations of a unit in the metadata of its pool. Without a pool nothing is stored.
 pub(super) struct ReservationKeeper<W: World> {
     shard: Weak<IscsiShard<W>>,
     unit: Rc<Unit<W>>,
 }
 
 impl<W: World> ReservationKeeper<W> {
-    /// Keeps for the volume of `unit`.
+    /// Creates the store for the volume of `unit`.
     pub(super) fn new(shard: &Rc<IscsiShard<W>>, unit: &Rc<Unit<W>>) -> Self {
         Self { shard: Rc::downgrade(shard), unit: unit.clone() }
     }

@@ -1,4 +1,4 @@
-//! SANITIZE of a volume: whether it may be, and the work behind the command.
+//! SANITIZE of a volume: admission, and the background operation.
 
 use crate::iscsi_shard::IscsiShard;
 use crate::scsi_unit::ScsiUnit;
@@ -9,7 +9,7 @@ use scsi::{Replacing, Sanitizer};
 use shard::World;
 use std::rc::{Rc, Weak};
 
-/// Has one unit of a shard sanitized.
+/// Sanitize service of one unit of a shard.
 pub(super) struct Sanitation<W: World> {
     shard: Weak<IscsiShard<W>>,
     id: VolumeId,
@@ -17,13 +17,13 @@ pub(super) struct Sanitation<W: World> {
 }
 
 impl<W: World> Sanitation<W> {
-    /// For `unit`, whose home is `shard`.
+    /// Creates the service for `unit`, whose home is `shard`.
     pub(super) fn new(shard: &Rc<IscsiShard<W>>, unit: &Unit<W>) -> Self {
         let encrypted = matches!(unit.backend, Backend::Pool { encrypted: true, .. });
         Self { shard: Rc::downgrade(shard), id: unit.id, encrypted }
     }
 
-    /// Runs `look` with the unit, which may be gone.
+    /// Calls `look` with the unit. `None` when it no longer exists.
     fn with_unit<T>(&self, look: impl FnOnce(Rc<IscsiShard<W>>, Rc<ScsiUnit<W>>) -> T) -> Option<T> {
         let shard = self.shard.upgrade()?;
         let unit = shard.unit(self.id)?;
@@ -53,7 +53,8 @@ impl<W: World> Sanitizer for Sanitation<W> {
     }
 }
 
-/// True when nobody else has or needs what the unit holds; else the operator hears why it is not sanitized.
+/// True when no snapshot or clone shares the content of the unit. Otherwise raises an event with the reason for the
+/// refusal.
 fn is_admitted<W: World>(shard: &Rc<IscsiShard<W>>, unit: &ScsiUnit<W>) -> bool {
     if !shard.engine.is_content_needed(&unit.unit) {
         return true;
@@ -67,7 +68,7 @@ fn is_admitted<W: World>(shard: &Rc<IscsiShard<W>>, unit: &ScsiUnit<W>) -> bool 
     false
 }
 
-/// The unit is sanitized, or that has failed, when it returns.
+/// Sanitizes the unit. Returns when the operation is complete, has failed or was interrupted.
 async fn carry_out<W: World>(shard: Rc<IscsiShard<W>>, unit: Rc<ScsiUnit<W>>) {
     let subject = || Subject::new(SubjectKind::Volume, &unit.unit.name);
     shard.engine.raise(
@@ -75,18 +76,20 @@ async fn carry_out<W: World>(shard: Rc<IscsiShard<W>>, unit: Rc<ScsiUnit<W>>) {
         subject(),
         format!("volume {} is being sanitized: it does not serve", unit.unit.name),
     );
-    // What waits in memory or in a log would be written later, over what is written now.
+    // Dirty data in a cache or log would be destaged later, over the sanitized blocks.
     if let Err(error) = unit.unit.write_through().await {
         tracing::warn!(volume = %unit.unit.name, %error, "what a volume has acknowledged cannot be written");
     }
     unit.logical_unit.carry_out_sanitize().await;
     if unit.logical_unit.is_being_sanitized() || shard.unit(unit.unit.id).is_none() {
-        // It goes on when the volume serves again, if ever.
+        // Interrupted, or the unit was closed: the operation resumes when the volume is opened again.
         return;
     }
+    // Cached content is from before the sanitize operation and must not be served.
     if let Some(volume) = unit.unit.store().policed() {
         volume.replace(async {}).await;
     }
+    // Write-through was enforced for the duration of the operation; the configured cache policy is in effect again.
     if let Err(error) = unit.unit.set_policy(unit.unit.policy()).await {
         tracing::warn!(volume = %unit.unit.name, %error, "a volume is written through, against its policy");
     }
@@ -103,7 +106,7 @@ async fn carry_out<W: World>(shard: Rc<IscsiShard<W>>, unit: Rc<ScsiUnit<W>>) {
     }
 }
 
-/// What a SANITIZE has begun before a restart goes on.
+/// Resumes a SANITIZE that was interrupted by a restart.
 pub(super) fn go_on<W: World>(shard: &Rc<IscsiShard<W>>, unit: &Rc<ScsiUnit<W>>) {
     if unit.logical_unit.is_being_sanitized() {
         shard.world.spawn(carry_out(shard.clone(), unit.clone()));

@@ -1,8 +1,9 @@
-//! Stand-ins: the units of presented volumes that are not open. A host that asks one finds the volume that it knows, and hears that
-//! it is not ready; what it asks again is served when the volume is open, without a rescan.
+//! Stand-in units for presented volumes that are not open. A host that addresses one finds the volume that it knows, in
+//! the state NOT READY; its retries succeed once the volume is open, without a rescan.
 //!
-//! Made from the access table, where control keeps the shape of each presented volume; all of them on one shard. A stand-in never
-//! answers for blocks, reservations or saved parameters, of which nothing is known meanwhile.
+//! Stand-ins are built from the access table, in which the control plane keeps the geometry of each presented volume.
+//! All of them are on one shard. A stand-in never answers for blocks, reservations or saved mode parameters, which are
+//! unknown while the volume is closed.
 
 use super::logical;
 use crate::access::{AccessView, STAND_INS_HOME};
@@ -14,7 +15,8 @@ use shard::World;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The stand-ins of this shard are those of the presented volumes that are not open by `view`.
+/// Creates and removes the stand-ins of this shard, so that they match the presented volumes that are not open in
+/// `view`.
 pub(crate) fn follow<W: World>(shard: &Rc<IscsiShard<W>>, view: &AccessView) {
     assert_eq!(shard.index, STAND_INS_HOME, "stand-ins are on one shard");
     let absent = view.access.absent.iter().filter_map(|(id, volume)| Some((*id, (volume, view.absence(*id)?))));
@@ -22,7 +24,9 @@ pub(crate) fn follow<W: World>(shard: &Rc<IscsiShard<W>>, view: &AccessView) {
     if absent.is_empty() && shard.units.stand_ins().is_empty() {
         return;
     }
+    // The map is taken out, so that no borrow of it is held while port groups are set below.
     let mut stand_ins = std::mem::take(&mut *shard.units.stand_ins_mut());
+    // A stand-in with an obsolete geometry is recreated: hosts must not read a capacity that is no longer true.
     stand_ins.retain(|id, unit| absent.get(id).is_some_and(|(volume, _)| unit.unit.shape() == volume.shape));
     for (id, (volume, absence)) in absent {
         if !stand_ins.contains_key(&id)

@@ -1,4 +1,4 @@
-//! Links below portals that go down and come back.
+//! Reaction to link state changes below the portals.
 
 use super::IscsiFront;
 use crate::links::Links;
@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 impl<W: World> IscsiFront<W> {
-    /// Goes by the links as they are told of. New sessions are not sent to a portal without a link. Those that are there stay: they
-    /// cannot be asked over a dead link, may survive a short one, and end by their own timers.
+    /// Applies link state changes. New sessions are not redirected to a portal without a link. Existing sessions stay:
+    /// they cannot be asked to move over a dead link, may survive a short interruption, and end by their own timeouts.
     pub(super) async fn watch_links(self: Rc<Self>, changes: Receiver<Vec<LocalAddress>>) {
         while let Some(addresses) = changes.receive().await {
             let before = self.links.replace(Links(addresses));
@@ -21,7 +21,7 @@ impl<W: World> IscsiFront<W> {
         }
     }
 
-    /// A portal that has a link where it had none `before`, or none where it had one, is an event.
+    /// Raises an event when the link state of a portal differs from `before`.
     pub(super) fn tell_of_link(&self, portal: SocketAddr, before: &Links) {
         let now = self.links.borrow().missing_at(portal.ip());
         let subject = Subject::new(SubjectKind::Portal, &portal);

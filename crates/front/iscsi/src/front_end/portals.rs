@@ -1,4 +1,4 @@
-//! Portals: opened, closed, and sessions shared out over them.
+//! Portals: opening, closing, and rebalancing of sessions.
 
 use super::IscsiFront;
 use crate::access::{Place, canonical};
@@ -14,15 +14,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an initiator may take to log out after it was asked to.
+/// Time for an initiator to log out after it was asked to; after it the connection is closed.
 const LOGOUT_TIME: Duration = Duration::from_secs(15);
-/// How long those that were asked have before others are.
+/// Interval between two rounds of logout requests.
 const ROUND: Duration = Duration::from_secs(3);
-/// How often sessions are asked to move for one change of the portals.
+/// Upper bound of rounds for one change of the portals.
 const ROUNDS_MAX: u32 = 100;
 
 impl<W: World> IscsiFront<W> {
-    /// Listens on the address.
+    /// Opens a portal on the address.
     pub(super) fn open_portal(&self, address: SocketAddr) -> Result<PortalReport, Refusal> {
         if self.portals.borrow().contains_key(&address) {
             return Err(Refusal::new(
@@ -40,12 +40,13 @@ impl<W: World> IscsiFront<W> {
         })?;
         let OpenPortal { address, also_ipv4, .. } = portal;
         self.portals.borrow_mut().insert(address, portal);
+        // Without an earlier link state to compare with, a missing link is reported once.
         self.tell_of_link(address, &Links::default());
         let policy = self.shard.access.borrow().policy_at(address);
         Ok(PortalReport { address, policy, state: PortalState::Open, also_ipv4, sessions: 0 })
     }
 
-    /// Listens there no more; the connections that came in there have ended.
+    /// Closes the portal. Returns when all connections through it are closed.
     pub(super) async fn close_portal(&self, address: SocketAddr) -> Result<(), Refusal> {
         if self.portals.borrow_mut().remove(&address).is_none() {
             return Err(Refusal::new(
@@ -58,9 +59,10 @@ impl<W: World> IscsiFront<W> {
         Ok(())
     }
 
-    /// Sessions that may not stay where they are, or had better be elsewhere, are asked to log in anew: in rounds, one
-    /// session of each initiator at a time, so that its other paths carry on.
+    /// Asks sessions on drained or overloaded portals to log in again. One session of each initiator is asked per
+    /// round, so that its other paths continue.
     pub(super) fn share_out(self: &Rc<Self>) {
+        // A newer change of the portals supersedes this run.
         let turn = self.sharing.get() + 1;
         self.sharing.set(turn);
         let mut asked = BTreeSet::new();
@@ -78,7 +80,8 @@ impl<W: World> IscsiFront<W> {
         });
     }
 
-    /// Asks one session of each initiator, of those that should move and were not asked yet; false when there are none.
+    /// Asks one session of each initiator among those that should move and were not asked yet. Returns false when no
+    /// such session is left.
     fn ask_to_move(&self, asked: &mut BTreeSet<SessionId>) -> bool {
         let view = self.shard.access.borrow().clone();
         let sessions = self.shard.registry.sessions();
@@ -92,6 +95,7 @@ impl<W: World> IscsiFront<W> {
             asked.contains(id) || entry.is_reached() && (may_not_stay(entry) || surplus.contains(&entry.nexus))
         };
         let moving: Vec<&(SessionId, Arc<Entry>)> = sessions.iter().filter(moves).collect();
+        // An initiator with a request in progress is skipped: at least one of its paths must stay up.
         let mut busy: BTreeSet<&str> = moving
             .iter()
             .filter(|(id, _)| asked.contains(id))
@@ -100,7 +104,7 @@ impl<W: World> IscsiFront<W> {
         for (id, entry) in &moving {
             if busy.insert(&entry.nexus.initiator) {
                 tracing::info!(initiator = entry.nexus.initiator, portal = %canonical(entry.portal), "asked to log in anew");
-                // A session that is just ending needs no notice.
+                // A session that is ending needs no notice.
                 let _ = entry.notices.send(Notice::MoveAway { within: LOGOUT_TIME });
                 asked.insert(*id);
             }

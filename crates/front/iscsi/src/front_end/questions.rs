@@ -1,4 +1,4 @@
-//! Questions about sessions and portals: how they are, now.
+//! Queries about sessions and portals.
 
 use super::{IscsiFront, reservations};
 use crate::access::AccessView;
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<W: World> IscsiFront<W> {
+    /// Executes a query or an order about sessions, captures, traces and portals.
     pub(super) async fn answer(&self, order: &Order) -> Result<Report, Refusal> {
         Ok(match order {
             Order::Tasks => Report::Tasks(self.task_reports().await),
@@ -43,7 +44,7 @@ impl<W: World> IscsiFront<W> {
         self.shard.registry.sessions().iter().map(|(_, entry)| session_report(entry, &view, &roles, now)).collect()
     }
 
-    /// What each session is to the reservations of volumes.
+    /// Returns the role of each session in the reservations of volumes.
     pub(super) async fn reservation_roles(&self) -> ReservationRoles {
         let mut roles = ReservationRoles::new();
         for home in 0..self.shard.limits.shards {
@@ -75,7 +76,7 @@ impl<W: World> IscsiFront<W> {
     }
 }
 
-/// What sessions are to the reservations of volumes.
+/// Roles of nexuses in the reservations of volumes.
 pub(super) type ReservationRoles = BTreeMap<NexusName, Vec<SessionReservation>>;
 
 pub(super) fn session_activity(entry: &Entry) -> SessionActivity {

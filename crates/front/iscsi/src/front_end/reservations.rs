@@ -1,4 +1,4 @@
-//! What hosts have reserved: cleared by an operator, and what each session is to it.
+//! Reservations of hosts: clearing by an operator, and the role of each session.
 
 use crate::iscsi_shard::IscsiShard;
 use crate::nexus::NexusName;
@@ -12,7 +12,7 @@ use scsi::ReservationStatus;
 use shard::World;
 use std::rc::Rc;
 
-/// Nobody has reserved the volume or is registered any more, and those that were are told.
+/// Clears all reservations and registrations of the volume. The registered hosts receive a unit attention.
 ///
 /// *Durability*: when it returns.
 pub(super) async fn clear_reservations<W: World>(
@@ -24,6 +24,7 @@ pub(super) async fn clear_reservations<W: World>(
         let message = format!("volume {name} does not serve");
         Refusal::new(code::VOLUME_HELD, message, "look at blockyard event list")
     })?;
+    // The event names the former holder, so the state is read before it is cleared.
     let before = unit.reservation_report();
     unit.logical_unit.clear_reservations().await.map_err(|_| {
         let message = format!("what hosts have reserved of volume {name} stays: its pool takes no change");
@@ -38,14 +39,14 @@ pub(super) async fn clear_reservations<W: World>(
     })
 }
 
-/// The reservation in a few words.
+/// Formats the reservation as a short phrase.
 fn of(report: &ReservationReport) -> String {
     let kind = report.kind.map_or("no reservation", ReservationKind::as_str);
     let holder = report.holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}"));
     format!("{kind}{holder}, {} registered", report.registered)
 }
 
-/// What each nexus is to the reservations of the volumes that are at home here.
+/// Returns the role of each nexus in the reservations of the volumes whose home is this shard.
 pub(super) fn roles<W: World>(shard: &IscsiShard<W>) -> Vec<(NexusName, SessionReservation)> {
     let of_unit = |unit: &Rc<ScsiUnit<W>>| {
         let ReservationStatus { kind, registrations, reserved_by, .. } = unit.logical_unit.reservations();

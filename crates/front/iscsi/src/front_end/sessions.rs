@@ -1,4 +1,4 @@
-//! One session: how it is, and its end.
+//! Single session: details, termination and packet captures.
 
 use super::{IscsiFront, questions};
 use crate::nexus::SessionId;
@@ -12,20 +12,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a session may take to say how it is.
+/// Time for a session to report its state.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
-/// How long an initiator may take to log out when it is asked to by an operator.
+/// Time for an initiator to log out after an operator has asked it to.
 const LOGOUT_TIME: Duration = Duration::from_secs(5);
-/// How much sooner we cut it off than its connection would by itself, to know which it was.
+/// Margin by which the operator's timeout ends before that of the connection, so that a logout and a forced close can
+/// be distinguished.
 const SOONER: Duration = Duration::from_millis(100);
-/// How often we look whether it has.
+/// Poll interval while waiting for the logout.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl<W: World> IscsiFront<W> {
     pub(super) async fn session_detail(&self, id: u32) -> Result<SessionDetail, Refusal> {
         let (_, entry) = self.session(id)?;
         let (tell, told) = mailbox::channel();
-        // A session that is just ending says nothing.
+        // A session that is ending does not report.
         let _ = entry.notices.send(Notice::TellWindow { tell });
         let window: Option<CommandWindow> =
             match select(pin!(told.receive()), pin!(self.shard.world.sleep(ANSWER_TIME))).await {
@@ -41,9 +42,10 @@ impl<W: World> IscsiFront<W> {
         })
     }
 
-    /// The session is over when this returns, and nothing of it runs any more.
+    /// Ends a session. Returns when nothing of it is running any longer.
     pub(super) async fn end_session(&self, id: u32, now: bool) -> Result<SessionEnd, Refusal> {
         let (key, entry) = self.session(id)?;
+        // An orderly logout lets the initiator complete its commands, so it is tried first.
         if !now {
             let until = self.shard.world.now() + (LOGOUT_TIME - SOONER);
             let _ = entry.notices.send(Notice::MoveAway { within: LOGOUT_TIME });
@@ -61,7 +63,7 @@ impl<W: World> IscsiFront<W> {
         Ok(SessionEnd::CutOff)
     }
 
-    /// The connection is over when this returns.
+    /// Closes a connection. Returns when it is closed.
     pub(super) async fn end_connection(&self, id: u32, cid: u16) -> Result<(), Refusal> {
         let (_, entry) = self.session(id)?;
         if !entry.connections.iter().any(|connection| connection.cid == cid) {
@@ -69,14 +71,14 @@ impl<W: World> IscsiFront<W> {
             return Err(Refusal::new(code::CONNECTION_UNKNOWN, message, format!("see blockyard session show {id}")));
         }
         let (cut, is_cut) = mailbox::channel();
-        // A session that is just ending has no connection any more.
+        // A session that is ending has no connections left.
         let _ = entry.notices.send(Notice::Cut { cid, cut });
         is_cut.receive().await;
         tracing::info!(initiator = entry.nexus.initiator, cid, "a connection was ended by an operator");
         Ok(())
     }
 
-    /// What goes over the wire is recorded from now on; the number of the recording.
+    /// Starts a packet capture and returns its number.
     pub(super) fn record(&self, what: Recordable, time: Duration) -> Result<u64, Refusal> {
         let scope = match what {
             Recordable::Session(id) => Scope::Session(self.session(id)?.0),
@@ -88,13 +90,14 @@ impl<W: World> IscsiFront<W> {
             Refusal::new(code::LIMIT_REACHED, message, "wait until one has ended, or end one")
         })?;
         for (_, entry) in self.shard.registry.sessions() {
-            // A session that is just ending is not recorded.
+            // A session that is ending is not captured.
             let _ = entry.notices.send(Notice::Record(tape.clone()));
         }
         Ok(number)
     }
 
-    /// What was recorded since this was asked last, as soon as there is something; nothing of one that does not run.
+    /// Returns the records captured since the previous call, as soon as any exist; an empty, final result if the
+    /// capture does not exist.
     pub(super) async fn next_recorded(&self, number: u64) -> Recordings {
         match self.shard.recordings.find(number) {
             Some(tape) => {
@@ -109,7 +112,7 @@ impl<W: World> IscsiFront<W> {
         }
     }
 
-    /// Nothing more is recorded; what was not asked for.
+    /// Stops a capture and returns the records that were not read yet.
     pub(super) async fn stop_recording(&self, number: u64) -> Recordings {
         let tape = self.shard.recordings.find(number);
         self.shard.recordings.end(number);

@@ -1,4 +1,4 @@
-//! Commands that have no answer yet.
+//! Report of commands in flight.
 
 use super::IscsiFront;
 use crate::iscsi_shard::IscsiShard;
@@ -15,10 +15,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long a session may take to say what it has under way.
+/// Time for a session to report its commands.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// Where tasks of units are, by the names that their connections have for them.
+/// Stage of each task, by volume, nexus and task identifier of the connection.
 type Places = BTreeMap<(VolumeId, NexusId, u32), (TaskStage, Option<DiskName>)>;
 
 impl<W: World> IscsiFront<W> {
@@ -33,6 +33,7 @@ impl<W: World> IscsiFront<W> {
         let told = join_all(sessions.iter().map(|(_, entry)| self.standing(entry))).await;
         let now = self.shard.world.now();
         let mut reports = Vec::new();
+        // The reports of sessions and units are not taken at the same instant: a task may be missing in one of them.
         for ((id, entry), standing) in sessions.iter().zip(told) {
             let luns = self.luns_of(entry);
             reports.extend(standing.iter().map(|one| {
@@ -49,7 +50,7 @@ impl<W: World> IscsiFront<W> {
 
     async fn standing(&self, entry: &Entry) -> Vec<Standing> {
         let (tell, told) = mailbox::channel();
-        // A session that is just ending says nothing.
+        // A session that is ending does not report.
         let _ = entry.notices.send(Notice::TellTasks { tell });
         match select(pin!(told.receive()), pin!(self.shard.world.sleep(ANSWER_TIME))).await {
             Either::Left((standing, _)) => standing.unwrap_or_default(),
@@ -66,7 +67,7 @@ impl<W: World> IscsiFront<W> {
     }
 }
 
-/// Where the tasks of units are that are at home here.
+/// Returns the stages of the tasks of all units whose home is this shard.
 fn places_at<W: World>(shard: &IscsiShard<W>) -> Places {
     let units = shard.units.borrow();
     let of_unit = |(&id, unit): (&VolumeId, &Rc<ScsiUnit<W>>)| {
@@ -103,7 +104,7 @@ fn report(
     }
 }
 
-/// The number in a LUN of one level. *Source*: SAM-5 §4.7.7, peripheral device and flat space addressing.
+/// Decodes a single-level LUN. *Source*: SAM-5 §4.7.7, peripheral device addressing and flat space addressing.
 fn number_of(lun: u64) -> Option<u16> {
     let (first, rest) = (u16::try_from(lun >> 48).unwrap_or_default(), lun & 0xffff_ffff_ffff);
     (rest == 0 && first >> 14 < 2).then_some(first & 0x3fff)

@@ -1,4 +1,4 @@
-//! The traces of volumes, which are kept where the volumes have their homes.
+//! I/O traces of volumes, recorded on the home shards of the volumes.
 
 use super::IscsiFront;
 use crate::iscsi_shard::IscsiShard;
@@ -9,27 +9,27 @@ use shard::World;
 use std::rc::Rc;
 
 impl<W: World> IscsiFront<W> {
-    /// How the trace of the volume is.
+    /// Returns the state of the trace of the volume.
     pub(super) async fn trace(&self, volume: &VolumeName) -> Result<TraceReport, Refusal> {
         self.at_unit(volume, |_, unit| Ok(unit.trace())).await
     }
 
-    /// The volume is traced from now on.
+    /// Starts a trace of the volume.
     pub(super) async fn start_trace(&self, volume: &VolumeName, commands: u32) -> Result<TraceReport, Refusal> {
         self.at_unit(volume, move |shard, unit| unit.start_trace(&shard.trace_room, commands)).await
     }
 
-    /// What the trace of the volume holds.
+    /// Returns the recorded commands.
     pub(super) async fn take_trace(&self, volume: &VolumeName) -> Result<Traced, Refusal> {
         self.at_unit(volume, |_, unit| unit.take_trace()).await
     }
 
-    /// The volume is not traced any more.
+    /// Stops the trace of the volume.
     pub(super) async fn stop_trace(&self, volume: &VolumeName) -> Result<TraceReport, Refusal> {
         self.at_unit(volume, |_, unit| unit.stop_trace()).await
     }
 
-    /// Does `work` with the unit of the volume, at its home.
+    /// Runs `work` with the unit of the volume on its home shard.
     async fn at_unit<R: Send + 'static>(
         &self,
         volume: &VolumeName,

@@ -1,4 +1,4 @@
-//! A connection's side of a recording.
+//! Recorder of one connection for one packet capture.
 
 use super::Tape;
 use iscsi::{Redactor, UnderWay};
@@ -6,8 +6,8 @@ use model::{Wire, WireEnds};
 use shard::Time;
 use std::io::IoSlice;
 
-/// Tells one tape what one connection hears and says. What is recorded of a direction begins with a PDU, also behind a gap, so
-/// that whoever reads it finds the next ones.
+/// Copies the traffic of one connection into the buffer of a capture. The recorded part of each direction starts at a
+/// PDU boundary, also after a gap, so that a reader can find the next PDUs.
 pub struct Recorder {
     tape: Tape,
     ends: WireEnds,
@@ -19,26 +19,27 @@ pub struct Recorder {
 struct Way {
     from_initiator: bool,
     place: Place,
-    /// Bytes that were not recorded since the last that were.
+    /// Bytes skipped since the last recorded ones.
     bytes_lost: u64,
-    /// While the login goes on.
+    /// Removes secrets, during the login.
     redactor: Option<Redactor>,
 }
 
 #[derive(Clone, Copy)]
 enum Place {
-    /// Everything is recorded.
+    /// All bytes are recorded.
     Records,
-    /// So many bytes belong to a PDU whose beginning was not recorded.
+    /// Bytes left of a PDU whose start was not recorded.
     Skips(usize),
-    /// Something was lost, and the next PDU is not known yet.
+    /// Bytes were lost, and the next PDU boundary is not known yet.
     Seeks,
-    /// Something of the login was lost, and with it what is secret in the rest.
+    /// Bytes of the login were lost. The rest of the direction is not recorded, because secrets in it can no longer be
+    /// located.
     GaveUp,
 }
 
 impl Recorder {
-    /// Of a connection that has just been made.
+    /// Starts to record a connection that was just accepted.
     pub fn from_the_start(tape: Tape, ends: WireEnds, now: Time) -> Self {
         tape.put(now, ends, Wire::Opened);
         let way = |from_initiator| Way {
@@ -50,8 +51,8 @@ impl Recorder {
         Self { tape, ends, hears: way(true), says: way(false), now }
     }
 
-    /// Of a connection in full feature phase, from the next PDU of each direction on: of the one that is being received so much
-    /// has come, and what waits to be sent are so many bytes.
+    /// Starts to record a connection in full feature phase, from the next PDU of each direction on. `heard` is the
+    /// received part of the PDU in progress; `unsent_bytes` is the length of the queued output.
     pub fn under_way(tape: Tape, ends: WireEnds, heard: UnderWay<'_>, unsent_bytes: usize, now: Time) -> Self {
         let way = |from_initiator| Way { from_initiator, place: Place::Seeks, bytes_lost: 0, redactor: None };
         let mut recorder = Self { tape, ends, hears: way(true), says: way(false), now };
@@ -60,25 +61,27 @@ impl Recorder {
         recorder
     }
 
-    /// True for the one that tells `tape`.
+    /// True when the recorder writes to `tape`.
     pub fn tells(&self, tape: &Tape) -> bool {
         self.tape.is(tape)
     }
 
-    /// True when nothing more is recorded.
+    /// True when the capture has ended.
     pub fn is_over(&self) -> bool {
         self.tape.is_over()
     }
 
-    /// Before a receive: of the PDU that is being received so much has come.
+    /// Resynchronizes the receive direction before a receive. `heard` is the received part of the PDU in progress.
     pub fn find_heard(&mut self, heard: UnderWay<'_>, now: Time) {
         if !matches!(self.hears.place, Place::Seeks) {
             return;
         }
         match heard {
+            // The start of this PDU is gone, so its rest is skipped.
             UnderWay::Left(left) => self.hears.place = Place::Skips(left),
             UnderWay::Begun(begun) => {
                 self.hears.place = Place::Records;
+                // The start of the PDU is still in the receive buffer, so it is recorded after the fact.
                 self.hears.bytes_lost = self.hears.bytes_lost.saturating_sub(begun.len() as u64);
                 if !begun.is_empty() {
                     self.heard(begun, now);
@@ -87,25 +90,25 @@ impl Recorder {
         }
     }
 
-    /// Before a send: so many bytes wait, which end with a PDU.
+    /// Resynchronizes the send direction before a send. The queued output of `unsent_bytes` ends with a PDU.
     pub fn find_said(&mut self, unsent_bytes: usize) {
         if matches!(self.says.place, Place::Seeks) {
             self.says.place = Place::Skips(unsent_bytes);
         }
     }
 
-    /// The initiator has sent this.
+    /// Records bytes received from the initiator.
     pub fn heard(&mut self, bytes: &[u8], now: Time) {
         self.now = now;
         self.hears.take(&self.tape, self.ends, &[IoSlice::new(bytes)], bytes.len(), now);
     }
 
-    /// The connection is over now.
+    /// Sets the end time of the connection.
     pub fn end_at(&mut self, now: Time) {
         self.now = now;
     }
 
-    /// We have sent the first `len` bytes of this.
+    /// Records the first `len` bytes of `slices`, which were sent.
     pub fn said(&mut self, slices: &[IoSlice<'_>], len: usize, now: Time) {
         self.now = now;
         self.says.take(&self.tape, self.ends, slices, len, now);
@@ -130,6 +133,7 @@ impl Way {
             return;
         }
         let mut bytes = copy(slices, skipped, len);
+        // Credentials must never reach a capture file, so the login is redacted before the copy leaves the connection.
         if let Some(redactor) = &mut self.redactor {
             redactor.redact(&mut bytes);
         }
@@ -138,6 +142,7 @@ impl Way {
         let what = Wire::Moved { from_initiator: self.from_initiator, bytes_lost, bytes };
         if !tape.put(now, ends, what) {
             self.bytes_lost = bytes_lost + (len - skipped) as u64;
+            // A gap during the login makes the position of secrets unknown.
             self.place = if self.redactor.is_some() { Place::GaveUp } else { Place::Seeks };
         }
     }
@@ -149,7 +154,7 @@ impl Drop for Recorder {
     }
 }
 
-/// The bytes from `from` to `to` of what lies in `slices`.
+/// Copies the bytes from `from` to `to` of the concatenated `slices`.
 fn copy(slices: &[IoSlice<'_>], from: usize, to: usize) -> Vec<u8> {
     let mut copied = Vec::with_capacity(to - from);
     let mut at = 0;
@@ -181,7 +186,7 @@ mod tests {
         WireEnds { initiator: address("10.0.0.7:40000"), portal: address("10.0.0.1:3260") }
     }
 
-    /// What was recorded meanwhile, of what the initiator said: bytes lost before, and bytes.
+    /// Returns what was recorded of the receive direction since the previous call: bytes lost before, and bytes.
     fn heard(tape: &Tape) -> Vec<(u64, usize)> {
         let pieces = tape.next().now_or_never().map(|told| told.pieces).unwrap_or_default().into_iter();
         let moved = |what| match what {
@@ -237,7 +242,7 @@ mod tests {
         assert_eq!(heard(&tape), [(2 * 48 + 8, 48)]);
     }
 
-    /// Behind a gap in a login nobody knows any more where a secret ends.
+    /// After a gap in a login, the position of secrets is unknown.
     #[test]
     fn login_of_which_something_is_lost_is_not_recorded_any_more() {
         let tape = tape(410);

@@ -1,4 +1,4 @@
-//! What is recorded, on its way from the shards to whoever writes it down.
+//! Buffer of a packet capture between the shards and the reader.
 
 use super::Scope;
 use model::{Recorded, Recordings, Wire, WireEnds};
@@ -8,23 +8,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// What a piece counts beside its bytes.
+/// Memory charged for a record in addition to its bytes.
 const PIECE_BYTES: usize = 128;
 
-/// Takes in what connections on all shards say, and never lets them wait. Cheap to clone, the same everywhere.
+/// Bounded buffer that accepts records of connections on all shards and never blocks them: records that do not fit are
+/// lost. Cheap to clone; clones share the buffer.
 #[derive(Clone)]
 pub struct Tape(Arc<Shared>);
 
 struct Shared {
     scope: Scope,
-    /// One moment by both clocks.
+    /// One instant on the monotonic clock and on the wall clock, to convert between them.
     since: (Time, Duration),
+    /// Time at which the capture ends by itself.
     until: Time,
     bytes_max: usize,
     reel: Mutex<Reel>,
 }
 
 #[derive(Default)]
+/// Contents of the buffer.
 struct Reel {
     waiting: Vec<Recorded>,
     waiting_bytes: usize,
@@ -34,52 +37,54 @@ struct Reel {
 }
 
 impl Tape {
-    /// Nothing is on it, of which at most `bytes_max` bytes may wait, and something may come for so long.
+    /// Creates an empty buffer of at most `bytes_max` bytes for a capture of the duration `time`.
     pub fn new<W: World>(scope: Scope, bytes_max: usize, time: Duration, world: &W) -> Self {
         Self::at(scope, bytes_max, time, (world.now(), world.unix_time()))
     }
 
-    /// The same at one moment by both clocks.
+    /// Creates the buffer with a given instant on both clocks.
     pub(super) fn at(scope: Scope, bytes_max: usize, time: Duration, since: (Time, Duration)) -> Self {
         let until = since.0 + time;
         Self(Arc::new(Shared { scope, since, until, bytes_max, reel: Mutex::default() }))
     }
 
-    /// When it should end.
+    /// Time at which the capture ends.
     pub fn until(&self) -> Time {
         self.0.until
     }
 
-    /// True for the same tape.
+    /// True when both are the same buffer.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whose connections it is for.
+    /// Filter of the capture.
     pub fn scope(&self) -> &Scope {
         &self.0.scope
     }
 
-    /// Nothing more is recorded.
+    /// Ends the capture.
     pub fn end(&self) {
         let mut reel = self.reel();
         reel.is_over = true;
         reel.wake();
     }
 
-    /// True when nothing more is recorded.
+    /// True when the capture has ended.
     pub fn is_over(&self) -> bool {
         self.reel().is_over
     }
 
-    /// It is recorded, or lost when too much waits; false when it is lost.
+    /// Appends a record. Returns false when it was dropped because the buffer is full.
     pub fn put(&self, now: Time, ends: WireEnds, what: Wire) -> bool {
         let bytes = PIECE_BYTES + if let Wire::Moved { bytes, .. } = &what { bytes.len() } else { 0 };
         let mut reel = self.reel();
+        // Not a loss: records after the end are not wanted.
         if reel.is_over {
             return true;
         }
         if reel.waiting_bytes + bytes > self.0.bytes_max {
+            // Only data is counted as lost; open and close records carry no traffic.
             reel.lost += u64::from(matches!(what, Wire::Moved { .. }));
             return false;
         }
@@ -89,12 +94,12 @@ impl Tape {
         true
     }
 
-    /// One receive or send could not be recorded.
+    /// Counts a receive or send that was not recorded.
     pub fn lose(&self) {
         self.reel().lost += 1;
     }
 
-    /// What was recorded since this was asked last, as soon as there is something, or nothing follows.
+    /// Returns the records since the previous call, as soon as any exist or the capture has ended.
     pub async fn next(&self) -> Recordings {
         poll_fn(|cx| {
             let mut reel = self.reel();

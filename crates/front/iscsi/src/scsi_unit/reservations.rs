@@ -1,18 +1,18 @@
-//! What hosts have reserved of a unit, for the operator.
+//! Reservation reports of a unit for the operator.
 
 use super::ScsiUnit;
 use model::{RegistrationReport, ReservationKind, ReservationReport, Subject, SubjectKind};
 use scsi::{Cdb, InitiatorPort, NexusId, RegistrationStatus, ReservationStatus, ReservationType};
 use shard::World;
 
-/// How many registrations a report has.
+/// Upper bound of registrations in a report.
 const REGISTRATIONS_SHOWN: usize = 256;
 
 impl<W: World> ScsiUnit<W> {
-    /// A command of `nexus` was refused because others have reserved the unit, as they have it now.
+    /// Raises a coalesced event for a RESERVATION CONFLICT.
     ///
-    /// Whom it names is who was in the way: a refusal ends its command at once, so the reservations that refused it are read
-    /// here before anybody else on this shard runs, and nobody else changes them.
+    /// The event names the holder that caused the conflict: a conflict ends its command at once, so the reservations
+    /// are read here before any other task of this shard runs, and only tasks of this shard change them.
     pub(super) fn tell_of_conflict(&self, nexus: NexusId, cdb: Cdb) {
         let port = self.logical_unit.initiator(nexus);
         let who = port.map_or("a session that is gone".to_owned(), |port| port.name);
@@ -23,7 +23,7 @@ impl<W: World> ScsiUnit<W> {
             let registers = kind.is_none_or(ReservationKind::is_shared_by_registrants);
             let held = report.and_then(|report| report.told());
             let held = held.unwrap_or_else(|| "others are registered to share it".to_owned());
-            // That one is refused whoever has reserved the unit: SPC-4 §5.12.5 and on.
+            // PERSISTENT RESERVE OUT conflicts on the key, independent of the holder: SPC-4 §5.12.5 and following.
             let (why, there) = match operation.starts_with("PERSISTENT RESERVE OUT") {
                 true => {
                     ("it names another key than it is registered with, or is not registered".to_owned(), "register")
@@ -37,7 +37,7 @@ impl<W: World> ScsiUnit<W> {
         });
     }
 
-    /// What hosts have reserved, where one has, or is registered to.
+    /// Returns the reservation and registrations of the unit. `None` when there are none.
     pub(crate) fn reservation_report(&self) -> Option<Box<ReservationReport>> {
         let ReservationStatus { generation, persists, kind, registrations, reserved_by } =
             self.logical_unit.reservations();
@@ -45,6 +45,7 @@ impl<W: World> ScsiUnit<W> {
             return None;
         }
         let holder = registrations.iter().find(|registration| registration.is_holder);
+        // With an all-registrants type every registrant is a holder, so none is named.
         let holder = holder.filter(|_| !kind.is_some_and(ReservationType::is_held_by_all));
         let holder_isid = holder.map(|registration| isid_of(&registration.initiator));
         let holder_isid = holder_isid.or(reserved_by.as_ref().map(|(initiator, _)| isid_of(initiator)));

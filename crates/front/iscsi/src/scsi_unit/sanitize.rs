@@ -1,12 +1,13 @@
-//! How a SANITIZE of a unit fares.
+//! Progress of SANITIZE.
 
 use super::ScsiUnit;
 use model::SanitizeReport;
 use shard::World;
 
 impl<W: World> ScsiUnit<W> {
-    /// How a SANITIZE fares, if one is under way or has failed.
+    /// Returns the progress of a running SANITIZE or its failure. `None` otherwise.
     pub(super) fn sanitize_report(&self) -> Option<SanitizeReport> {
+        // The progress indication of sense data has the denominator 65,536 (SPC-4).
         let percent = self.logical_unit.sanitize_progress().map(|done| u8::try_from(u32::from(done) * 100 / 65_536));
         match percent {
             Some(percent) => Some(SanitizeReport::Running { percent: percent.unwrap_or(99) }),

@@ -1,4 +1,4 @@
-//! Where the commands of a unit are that have no answer yet. Nobody notes it as they go: it is found when somebody asks.
+//! Location of commands in flight: not recorded by the data path, but derived when a report is requested.
 
 use super::ScsiUnit;
 use engine::ShardContext;
@@ -6,26 +6,27 @@ use model::{DiskName, TaskStage};
 use scsi::{NexusId, TaskStanding};
 use shard::World;
 
-/// Where a command is, and the disk that it waits for.
+/// Stage of a command, with the disk for which it waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Whose it is.
+    /// Issuing nexus.
     pub nexus: NexusId,
-    /// The connection's name for the task.
+    /// Task identifier of the connection.
     pub task: u32,
-    /// Where it is.
+    /// Stage of the command.
     pub stage: TaskStage,
-    /// The disk, where it is at one that has a name.
+    /// Disk, if the command waits for one with a name.
     pub disk: Option<DiskName>,
 }
 
 impl<W: World> ScsiUnit<W> {
-    /// Where its commands are.
+    /// Returns the stages of the commands of the unit.
     pub fn places(&self, engine: &ShardContext<W>) -> Vec<Place> {
         let standing = self.logical_unit.standing_tasks();
         if standing.is_empty() {
             return Vec::new();
         }
+        // Queried once: below the unit, commands are no longer distinguishable.
         let below = self.unit.below(engine);
         let place = |task: &TaskStanding| {
             let (stage, disk) = match self.held_at(task) {
@@ -37,7 +38,7 @@ impl<W: World> ScsiUnit<W> {
         standing.iter().map(place).collect()
     }
 
-    /// Where it is held before it goes below.
+    /// Returns the stage at which the command is held before it reaches the layers below the unit.
     fn held_at(&self, task: &TaskStanding) -> Option<TaskStage> {
         if task.has_begun { self.unit.hold(task.extent) } else { Some(TaskStage::Waiting) }
     }

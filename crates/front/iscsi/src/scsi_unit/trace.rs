@@ -1,7 +1,8 @@
-//! The flight recorder of a unit: a ring of the commands that have ended, kept by the shard that is the unit's home.
+//! I/O trace of a unit: a ring buffer of completed commands on the home shard of the unit.
 //!
-//! Off, a command looks at one byte beside the unit's other counters. On, a command that begins takes a number, and one that ends
-//! is copied into the ring: no lock, and nothing that another shard writes.
+//! While the trace is off, a command reads one byte next to the other counters of the unit. While it is on, a command
+//! takes a number at its start and is copied into the ring buffer at its end: no locks, and no memory that other shards
+//! write.
 
 use super::ScsiUnit;
 use block::BlockDevice;
@@ -14,59 +15,61 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Sessions of one trace that are told apart; those that come later are the last of them.
+/// Upper bound of sessions distinguished in a trace. Later sessions share the last number.
 const SESSIONS_MAX: usize = 1 << 14;
 
-/// What the traces of all units may keep. Cheap to clone, the same everywhere; looked at when a trace begins or is over.
+/// Budget of recorded commands for the traces of all units. Cheap to clone; clones share the budget. Accessed when a
+/// trace starts or ends.
 #[derive(Clone)]
 pub struct TraceRoom {
     taken: Arc<AtomicU32>,
     commands_max: u32,
 }
 
-/// A part of the room, given back when it is dropped.
+/// Reserved part of the budget, returned when dropped.
 struct Taken {
     room: TraceRoom,
     commands: u32,
 }
 
-/// Keeps the commands of a unit, while it is on.
+/// Trace of a unit, on or off.
 #[derive(Default)]
 pub(super) struct Tracer {
     is_on: Cell<bool>,
-    /// Commands that have begun, over all traces: the last one's number.
+    /// Number of the latest command, across all traces of the unit.
     begun: Cell<u64>,
     ring: RefCell<Option<Box<Ring>>>,
 }
 
-/// A command that the tracer was told of when it began; zero for one that it was not.
+/// Number of a command that was traced from its start; zero for one that was not.
 #[derive(Clone, Copy)]
 pub(super) struct Number(u64);
 
-/// A command that has ended, as the tracer is told of it.
+/// Completed command, as passed to the tracer.
 pub(super) struct Ended<'a> {
-    /// Who asked.
+    /// Issuing nexus.
     pub nexus: NexusId,
-    /// What.
+    /// CDB of the command.
     pub cdb: Cdb,
-    /// Since when it ran.
+    /// Start time.
     pub clock: Clock,
-    /// Until when.
+    /// Completion time.
     pub ended: Time,
-    /// Data-out bytes that it brought.
+    /// Data-out bytes received with the command.
     pub written: u64,
-    /// What came of it.
+    /// Result.
     pub outcome: &'a Outcome,
 }
 
+/// Ring buffer of completed commands.
 struct Ring {
     taken: Taken,
     since: Time,
     begun_unix_ns: u64,
-    /// What had begun before.
+    /// Number of the latest command before the trace was started.
     before: u64,
     commands: Vec<TracedCommand>,
-    /// The place of the next one, when the ring is full.
+    /// Position of the next command, once the ring buffer is full.
     next: usize,
     ended: u64,
     sessions: Sessions,
@@ -80,7 +83,7 @@ struct Sessions {
 }
 
 impl TraceRoom {
-    /// For so many commands.
+    /// Creates a budget of `commands_max` commands.
     pub fn new(commands_max: u32) -> Self {
         Self { taken: Arc::default(), commands_max }
     }
@@ -107,12 +110,13 @@ impl Drop for Taken {
 }
 
 impl Tracer {
-    /// A command begins.
+    /// Numbers a command at its start.
     #[inline]
     pub(super) fn begin(&self) -> Number {
         if self.is_on.get() { self.number() } else { Number(0) }
     }
 
+    // Out of line, so that the inlined check stays small for commands that are not traced.
     #[cold]
     fn number(&self) -> Number {
         self.begun.set(self.begun.get() + 1);
@@ -121,6 +125,7 @@ impl Tracer {
 
     #[cold]
     fn keep(&self, number: Number, ended: &Ended<'_>, name: impl FnOnce() -> String) {
+        // Commands that started before this trace are left out: their start is not counted in it.
         if let Some(ring) = self.ring.borrow_mut().as_mut().filter(|ring| number.0 > ring.before) {
             ring.keep(number, ended, name);
         }
@@ -160,6 +165,7 @@ impl Ring {
             sense: outcome.sense.as_ref().map_or([0; 3], |sense| [sense.key as u8, sense.code.0, sense.code.1]),
         };
         self.ended += 1;
+        // The ring is allocated for its full length at the start, so a push never reallocates.
         if self.commands.len() < self.taken.commands as usize {
             self.commands.push(command);
             return;
@@ -179,6 +185,7 @@ impl Ring {
 
 impl Sessions {
     fn number_of(&mut self, nexus: NexusId, name: impl FnOnce() -> String) -> u32 {
+        // Consecutive commands usually come from one session, which saves the lookup.
         match self.last {
             Some((last, number)) if last == nexus => number,
             _ => {
@@ -204,7 +211,7 @@ impl Sessions {
 }
 
 impl<W: World> ScsiUnit<W> {
-    /// The command that had `number` when it began has ended.
+    /// Records the end of the command with the given `number`.
     #[inline]
     pub(super) fn trace_end(&self, number: Number, ended: &Ended<'_>) {
         if number.0 != 0 {
@@ -212,14 +219,14 @@ impl<W: World> ScsiUnit<W> {
         }
     }
 
-    /// How its trace is.
+    /// Returns the state of the trace.
     pub fn trace(&self) -> TraceReport {
         self.tracer.report(&self.unit.name, self.world.now())
     }
 
-    /// The unit is traced from now on: the last `commands` that have ended are kept.
+    /// Starts a trace that keeps the last `commands` completed commands.
     ///
-    /// *Errors*: it is already; there is no room for so many.
+    /// *Errors*: a trace is running; the budget is exhausted.
     pub fn start_trace(&self, room: &TraceRoom, commands: u32) -> Result<TraceReport, Refusal> {
         if self.tracer.is_on.get() {
             let message = format!("volume {} is traced already", self.unit.name);
@@ -241,14 +248,14 @@ impl<W: World> ScsiUnit<W> {
         Ok(self.trace())
     }
 
-    /// What its trace holds.
+    /// Returns the recorded commands, oldest first.
     ///
-    /// *Errors*: there is none.
+    /// *Errors*: no trace is running.
     pub fn take_trace(&self) -> Result<Traced, Refusal> {
         let ring = self.tracer.ring.borrow();
         let ring = ring.as_ref().ok_or_else(|| self.untraced())?;
         let geometry = self.unit.store().geometry();
-        // The oldest are behind the place of the next one.
+        // The oldest commands start at the position of the next one.
         let (newer, older) = ring.commands.split_at(ring.next);
         Ok(Traced {
             volume: self.unit.name.clone(),
@@ -263,9 +270,9 @@ impl<W: World> ScsiUnit<W> {
         })
     }
 
-    /// It is not traced any more; how its trace was.
+    /// Stops the trace and returns its final state.
     ///
-    /// *Errors*: there was none.
+    /// *Errors*: no trace is running.
     pub fn stop_trace(&self) -> Result<TraceReport, Refusal> {
         let told = self.trace();
         self.tracer.is_on.set(false);

@@ -1,4 +1,4 @@
-//! The units of one shard.
+//! Units of one shard.
 
 use super::ScsiUnit;
 use model::VolumeId;
@@ -7,11 +7,12 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The units at home on one shard.
+/// Units whose home is this shard.
 pub struct Units<W: World> {
     map: RefCell<BTreeMap<VolumeId, Rc<ScsiUnit<W>>>>,
-    /// Those of presented volumes that are not open.
+    /// Stand-ins of presented volumes that are not open.
     stand_ins: RefCell<BTreeMap<VolumeId, Rc<ScsiUnit<W>>>>,
+    /// Generation of both maps.
     changes: Cell<u64>,
 }
 
@@ -22,29 +23,29 @@ impl<W: World> Default for Units<W> {
 }
 
 impl<W: World> Units<W> {
-    /// All of them.
+    /// All units.
     pub fn borrow(&self) -> Ref<'_, BTreeMap<VolumeId, Rc<ScsiUnit<W>>>> {
         self.map.borrow()
     }
 
-    /// All of them, to be changed: whoever knows one looks again.
+    /// All units, for modification. Invalidates all cached lookups.
     pub fn borrow_mut(&self) -> RefMut<'_, BTreeMap<VolumeId, Rc<ScsiUnit<W>>>> {
         self.changes.set(self.changes.get() + 1);
         self.map.borrow_mut()
     }
 
-    /// The stand-ins of volumes that are not open.
+    /// Stand-ins of volumes that are not open.
     pub fn stand_ins(&self) -> Ref<'_, BTreeMap<VolumeId, Rc<ScsiUnit<W>>>> {
         self.stand_ins.borrow()
     }
 
-    /// The stand-ins, to be changed: whoever knows one looks again.
+    /// Stand-ins, for modification. Invalidates all cached lookups.
     pub fn stand_ins_mut(&self) -> RefMut<'_, BTreeMap<VolumeId, Rc<ScsiUnit<W>>>> {
         self.changes.set(self.changes.get() + 1);
         self.stand_ins.borrow_mut()
     }
 
-    /// How often they were changed: a unit that was looked up is known as long as this stays.
+    /// Number of modifications. A cached lookup is valid while this is unchanged.
     pub fn changes(&self) -> u64 {
         self.changes.get()
     }

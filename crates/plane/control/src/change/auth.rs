@@ -1,4 +1,4 @@
-//! What logins have to prove: of one host, and of discovery.
+//! CHAP authentication of hosts and of discovery sessions.
 
 use crate::access::{Access, Consent};
 use crate::core::Core;
@@ -9,33 +9,33 @@ use model::{Refusal, code};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is to be different about a proof.
+/// Requested change of CHAP credentials.
 #[derive(Default)]
 pub(crate) struct ProofChange {
     pub chap: Option<NewChap>,
     pub mutual_chap: Option<NewChap>,
-    /// Nothing is proven any more, unless something is given.
+    /// Removes the credentials of both directions, except those given.
     pub no_chap: bool,
-    /// We prove nothing any more, unless something is given.
+    /// Removes mutual CHAP, except what is given.
     pub no_mutual_chap: bool,
 }
 
-/// Authentication of all hosts and of discovery.
+/// Authentication policy of all hosts and of discovery.
 pub struct Authentication {
     pub(crate) core: Arc<Core>,
     pub(crate) access: Arc<Access>,
 }
 
 impl Authentication {
-    /// What holds for the logins of all hosts.
+    /// Reports the authentication policy.
     #[must_use]
     pub fn report(&self) -> AuthReport {
         AuthReport::of(&self.core.state().auth)
     }
 
-    /// From the next login on this holds; sessions that are there stay.
+    /// Changes the authentication policy from the next login on; existing sessions stay.
     ///
-    /// *Errors*: the CHAP settings do not fit together.
+    /// *Errors*: the CHAP settings are inconsistent.
     pub async fn set(&self, request: SetAuth) -> Result<AuthReport, Refusal> {
         let turn = self.core.turn().await;
         let mut next = State::clone(&self.core.state());
@@ -50,6 +50,7 @@ impl Authentication {
                 let before = auth.discovery.take().unwrap_or_default();
                 let node = self.core.settings.node.as_str();
                 let after = before.changed(change, "discovery", node)?;
+                // Discovery with credentials of its own, but without a secret, would be open by mistake.
                 if after.chap.is_none() {
                     return Err(Refusal::new(
                         code::CHAP_INVALID,
@@ -69,11 +70,12 @@ impl Authentication {
 }
 
 impl ProofRecord {
-    /// The proof with the change; `own` and `ours` are the CHAP names where none are given.
+    /// Applies the change; `own` and `ours` are the default CHAP names.
     ///
-    /// *Errors*: a CHAP name or a secret is none, or there is no secret.
+    /// *Errors*: a CHAP name or secret is invalid, or the secret is missing.
     pub(crate) fn changed(self, change: ProofChange, own: &str, ours: &str) -> Result<Self, Refusal> {
         let chap = if change.no_chap { None } else { self.chap };
+        // Mutual CHAP depends on CHAP: a target authenticates itself only to an initiator that does so, too.
         let mutual_chap = if change.no_chap || change.no_mutual_chap { None } else { self.mutual_chap };
         Ok(Self {
             chap: renewed(chap, change.chap, own)?,
@@ -82,7 +84,7 @@ impl ProofRecord {
     }
 }
 
-/// One direction of CHAP, as `given` wants it.
+/// Updates one direction of CHAP; omitted parts stay as they were.
 fn renewed(before: Option<ChapRecord>, given: Option<NewChap>, user: &str) -> Result<Option<ChapRecord>, Refusal> {
     let Some(given) = given else { return Ok(before) };
     let secret = given.secret.map(crate::request::SecretText::secret).transpose()?;
@@ -90,6 +92,7 @@ fn renewed(before: Option<ChapRecord>, given: Option<NewChap>, user: &str) -> Re
         Some(before) => (Some(before.user), Some(before.secret), before.demand),
         None => (None, None, None),
     };
+    // Omitted parts keep their values, so that a new secret does not need the name again.
     let user = given.user.or(known_user).unwrap_or_else(|| user.to_owned());
     admit_user(&user)?;
     let secret = secret.or(known_secret).ok_or_else(|| {
@@ -102,13 +105,15 @@ fn renewed(before: Option<ChapRecord>, given: Option<NewChap>, user: &str) -> Re
     Ok(Some(ChapRecord { user, secret, demand: given.demand.or(known_demand) }))
 }
 
-/// Admits what is proven in both directions, by all hosts and in discovery: a secret that we prove is nobody's that is proven to
-/// us, or whoever is asked to prove it could answer our challenge with our own answer to it. *Source*: RFC 7143 §9.2.1.
+/// Admits the credentials of both directions, of all hosts and of discovery. A secret of this array must not be
+/// the secret of any initiator: that initiator could answer our challenge by sending it back to us. *Source*:
+/// RFC 7143 §9.2.1.
 pub(crate) fn admit_proofs(state: &State) -> Result<(), Refusal> {
     let hosts = state.hosts.iter().map(|(name, record)| (format!("host {name}"), &record.proof));
     let discovery = state.auth.discovery.iter().map(|proof| ("discovery".to_owned(), proof));
     let proofs: Vec<(String, &ProofRecord)> = hosts.chain(discovery).collect();
     let mut proven: BTreeMap<&[u8], &str> = BTreeMap::new();
+    // Reversed, so that among equal secrets the first host is the one named in the refusal.
     for (who, proof) in proofs.iter().rev() {
         proven.extend(proof.chap.iter().map(|own| (own.secret.expose(), who.as_str())));
     }
@@ -133,7 +138,8 @@ pub(crate) fn admit_proofs(state: &State) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Admits a CHAP name: 1 to 255 bytes of text without control characters, which is what one login key carries.
+/// Admits a CHAP name: 1 to 255 bytes of text without control characters, which is what one login key can
+/// carry.
 fn admit_user(user: &str) -> Result<(), Refusal> {
     if (1..=255).contains(&user.len()) && !user.chars().any(char::is_control) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Care of pools: the settings of repair and scrubs, and checks of what a pool keeps on its disks.
+//! Maintenance of pools: settings for rebuild and scrub, and consistency checks of on-disk metadata.
 
 use crate::change::pools;
 use crate::change::pools::Pools;
@@ -6,15 +6,15 @@ use crate::request::{PoolSettings, RepairPool};
 use model::{Name, Order, PoolCheck, PoolPolicy, PoolReport, PoolState, Refusal};
 
 impl Pools {
-    /// The settings hold, also for what is being repaired already.
+    /// Changes settings of the pool, effective for running rebuilds as well.
     ///
-    /// *Errors*: there is no such pool or setting, or a value is none for its setting. Nothing is changed then.
+    /// *Errors*: there is no such pool or setting, or a value is invalid. Nothing is changed then.
     pub async fn set(&self, name: &Name, request: PoolSettings) -> Result<PoolReport, Refusal> {
         self.change_policy(name, |policy| request.settings.iter().try_for_each(|(key, value)| policy.set(key, value)))
             .await
     }
 
-    /// Nothing of the pool is repaired or looked through until it is resumed; or it goes on.
+    /// Pauses all rebuilds and scrubs of the pool, or resumes them.
     ///
     /// *Errors*: there is no such pool.
     pub async fn pause(&self, name: &Name, paused: bool) -> Result<PoolReport, Refusal> {
@@ -25,7 +25,8 @@ impl Pools {
         .await
     }
 
-    /// What is wrong with the maps of the pool's volumes; nothing is written, but with `repair` what can be put right.
+    /// Checks the maps of the pool's volumes; with `repair` it also repairs what it can, and otherwise writes
+    /// nothing.
     ///
     /// *Errors*: there is no such pool, or it is not open.
     pub async fn check(&self, name: &Name, repair: bool) -> Result<PoolCheck, Refusal> {
@@ -33,7 +34,7 @@ impl Pools {
         self.core.engine.check(Order::CheckPool { pool: name.clone(), repair, accept_loss: false }).await
     }
 
-    /// What a check finds and can be put right is right; with `accept_loss` damaged maps go on with what is left of them.
+    /// Repairs the findings of a check; with `accept_loss` damaged maps continue with what is left of them.
     ///
     /// *Errors*: there is no such pool, or it is not open.
     pub async fn repair(&self, name: &Name, request: RepairPool) -> Result<PoolCheck, Refusal> {
@@ -42,7 +43,7 @@ impl Pools {
         self.core.engine.check(Order::CheckPool { pool: name.clone(), repair: true, accept_loss }).await
     }
 
-    /// The catalog of the pool and the maps of its volumes, as text for people.
+    /// Dumps the catalog of the pool and the maps of its volumes as text.
     ///
     /// *Errors*: there is no such pool, or it is not open.
     pub async fn dump(&self, name: &Name) -> Result<String, Refusal> {
@@ -50,7 +51,7 @@ impl Pools {
         self.core.engine.text(Order::DumpPool { pool: name.clone() }).await
     }
 
-    /// The data plane repairs the pool as it was set.
+    /// Applies the recorded rebuild and space policies in the data plane.
     pub(crate) async fn apply_policy(&self, name: &Name) -> Result<(), Refusal> {
         let state = self.core.state();
         let Some(record) = state.pools.get(name) else { return Ok(()) };
@@ -70,14 +71,18 @@ impl Pools {
         change(&mut policy)?;
         self.core.commit(&turn, |state| {
             if let Some(record) = state.pools.get_mut(name) {
+                // A changed interval counts from now, so that a scrub is not overdue the moment it is
+                // configured.
                 if record.policy.scrub.every != policy.scrub.every {
                     record.scrub_since = Some(crate::system::now());
                 }
                 record.policy = policy;
             }
         })?;
+        // A closed pool gets its policy when it is opened.
         if self.report(name).await?.state != PoolState::Missing {
             let applied = self.apply_policy(name).await;
+            // Settings that the data plane refuses must not take effect at the next start.
             self.core.or_restore(&turn, applied, &before)?;
         }
         drop(turn);

@@ -1,4 +1,4 @@
-//! Full copies of volumes: begun, and ended before their end.
+//! Full copies of volumes: start and cancel.
 
 use crate::change::pools::Pools;
 use crate::change::snapshots::Snapshots;
@@ -10,7 +10,7 @@ use crate::system::random;
 use model::{CopySource, Order, Refusal, VolumeId, VolumeName, VolumeReport, VolumeState, code};
 use std::sync::Arc;
 
-/// Copies of volumes in the background.
+/// Background copies of volumes.
 pub struct Copies {
     pub(crate) core: Arc<Core>,
     pub(crate) pools: Arc<Pools>,
@@ -19,10 +19,11 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// What the volume shows now, or the snapshot, is being copied to a new volume, which is `Copying` until it is whole.
+    /// Starts a copy of the volume's current content, or of a snapshot, to a new volume, which stays `Copying`
+    /// until it is complete.
     ///
-    /// *Errors*: there is no such source or no such pool, one of them has no pool or no map, the name is taken, or there is
-    /// no room. Nothing is changed then.
+    /// *Errors*: there is no such source or pool, one of them has no pool or no map, the name is taken, or
+    /// there is not enough space. Nothing is changed then.
     pub async fn start(&self, request: NewCopy) -> Result<VolumeReport, Refusal> {
         let _turn = self.core.turn().await;
         let NewCopy { source, name } = request;
@@ -43,16 +44,16 @@ impl Copies {
         self.core.engine.volume(Order::CopyVolume { source, target: name, id }).await
     }
 
-    /// The copy to this volume has ended before its end, and what it has made is gone.
+    /// Cancels the copy to this volume and deletes what was copied.
     ///
-    /// *Errors*: nothing is being copied to it.
+    /// *Errors*: no copy to it is running.
     pub async fn cancel(&self, name: &VolumeName) -> Result<(), Refusal> {
-        // Without a turn: whoever waits for one need not wait for the copy's last step.
+        // Without the change lock: its waiters need not wait for the last step of the copy.
         self.core.engine.done(Order::CancelCopy { target: name.clone() }).await
     }
 }
 
-/// Admits a volume that is there to be used.
+/// Admits a volume that is not the target of a running copy.
 pub(crate) fn admit_whole(volume: &VolumeReport) -> Result<(), Refusal> {
     match (&volume.state, &volume.copy) {
         (VolumeState::Copying, Some(copy)) => {
@@ -65,7 +66,7 @@ pub(crate) fn admit_whole(volume: &VolumeReport) -> Result<(), Refusal> {
 }
 
 impl Volumes {
-    /// Admits a volume that lies in a pool and is there to be used.
+    /// Admits a volume in a pool that is not the target of a running copy.
     pub(crate) async fn admit_mapped(&self, name: &VolumeName) -> Result<(), Refusal> {
         let volume = self.opened(name).await?.ok_or_else(|| volumes::unknown(name))?;
         if name.pool().is_none() {

@@ -1,4 +1,4 @@
-//! Disks: known, forgotten, failed, replaced.
+//! Disks of the array: add, remove, locate, list.
 
 use crate::core::Core;
 use crate::devices::Devices;
@@ -27,10 +27,10 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// The disk is open and known.
+    /// Opens the disk and adds it to the array.
     ///
-    /// *Errors*: the name or the disk is known already, it cannot be opened, is too small, in use, or not empty and that was
-    /// not forced. A file that was to be created is then not there.
+    /// *Errors*: the name or the disk is known already, it cannot be opened, is too small, in use, or not empty
+    /// without `force`. A file that was to be created is removed again.
     pub async fn add(&self, request: NewDisk) -> Result<DiskReport, Refusal> {
         if RemoteAddress::is_remote(&request.path) {
             return self.add_remote(request).await;
@@ -45,12 +45,14 @@ impl Disks {
             Some(name) => name,
             None => free_name(&path, |name| state.disks.contains_key(name)),
         };
+        // Created before the checks, which need something at the path; removed again below if one fails.
         if let Some(size) = request.create {
             create_file(&self.core, &path, size)?;
         }
         let added = async {
             self.admit_unknown(&path)?;
             self.devices.admit_unused(&path).await?;
+            // From here on the disk is held exclusively.
             let report = self
                 .core
                 .engine
@@ -67,6 +69,7 @@ impl Disks {
             };
             let known = record.id.and_then(|id| self.known_as(id));
             let admitted = match known {
+                // Only after it is open does its label tell whether it is known under another path.
                 Some(other) => Err(disk_known(&path, &other)),
                 None => self.devices.admit_contents(&path, &report, request.force).await,
             };
@@ -76,12 +79,14 @@ impl Disks {
                     state.disks.insert(name.clone(), record);
                 }),
             };
+            // Not recorded, so it must not stay open either.
             if committed.is_err() {
                 self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
             }
             committed.map(|()| report)
         };
         let added = added.await;
+        // Removes only a file that this request has created.
         if added.is_err()
             && request.create.is_some()
             && let Err(error) = remove_created(&self.core, &path)
@@ -91,7 +96,7 @@ impl Disks {
         added
     }
 
-    /// The disk is no longer known. What is on it stays.
+    /// Removes the disk from the array. Its content stays.
     ///
     /// *Errors*: there is none of this name, or an open pool uses it.
     pub async fn remove(&self, name: &DiskName) -> Result<(), Refusal> {
@@ -102,10 +107,11 @@ impl Disks {
             admit_unused(name, report)?;
         }
         let before = self.core.state();
+        // Durable first: after a crash in between the disk is not opened again.
         self.core.commit(&turn, |state| {
             state.disks.remove(name);
         })?;
-        // Another disk may get its name.
+        // A later disk may get the same name, and must not inherit its SMART data.
         self.health.forget(name);
         if report.is_some() {
             let closed = self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await;
@@ -114,9 +120,9 @@ impl Disks {
         Ok(())
     }
 
-    /// The light of the disk's slot is on or off, or the disk's own light blinks for a while.
+    /// Switches the locate LED of the disk's slot, or blinks the disk's activity LED for a while.
     ///
-    /// *Errors*: there is none of this name, it is missing, or no light is known.
+    /// *Errors*: there is none of this name, it is missing, or it has no controllable LED.
     pub async fn locate(&self, name: &DiskName, request: Locate) -> Result<DiskReport, Refusal> {
         self.core.state().disk(name)?;
         let report = self.opened(name).await?.ok_or_else(|| missing(name))?;
@@ -129,7 +135,7 @@ impl Disks {
         Ok(report)
     }
 
-    /// The disk as the data plane sees it; none when it is not open.
+    /// Returns the disk as the data plane reports it; `None` when it is not open.
     pub(crate) async fn opened(&self, name: &DiskName) -> Result<Option<DiskReport>, Refusal> {
         let disks = self.core.engine.disks(Order::Disks).await?;
         Ok(disks.into_iter().find(|disk| disk.name.as_ref() == Some(name)))
@@ -139,7 +145,7 @@ impl Disks {
         self.core.state().disks.iter().find(|(_, record)| record.id == Some(id)).map(|(name, _)| name.clone())
     }
 
-    /// Admits a path that no known disk and no volume is at, under whatever name.
+    /// Admits a path that leads to neither a known disk nor a volume, under any name.
     fn admit_unknown(&self, path: &Path) -> Result<(), Refusal> {
         let state = self.core.state();
         let Some(medium) = Medium::at(path) else {
@@ -167,11 +173,12 @@ impl Disks {
         }
     }
 
-    /// All disks that are known, also those that were not found.
+    /// Lists all known disks, including missing ones.
     pub async fn list(&self) -> Result<Vec<DiskReport>, Refusal> {
         let mut disks = self.core.engine.disks(Order::Disks).await?;
         let open: BTreeSet<DiskName> = disks.iter().filter_map(|disk| disk.name.clone()).collect();
         let state = self.core.state();
+        // Disks that are not open are known from their records alone.
         let lost = state.disks.iter().filter(|(name, _)| !open.contains(name));
         disks.extend(lost.map(|(name, record)| DiskReport {
             name: Some(name.clone()),
@@ -193,13 +200,15 @@ impl Disks {
             let spare = record.and_then(|record| record.spare.as_ref());
             disk.health = disk.name.as_ref().and_then(|name| self.health.of(name));
             disk.spare = spare.map(|spare| SpareReport { pool: spare.pool.clone() });
+            // A member is not a former member, whatever an old record says.
             disk.former = record.and_then(|record| record.former.clone()).filter(|_| !disk.is_member());
             disk.state = match (disk.state, &disk.former, spare) {
-                // It was named a spare by force, and is overwritten when it is needed.
+                // Made a spare with `force`: it counts as free, and will be overwritten.
                 (DiskState::Former, _, Some(_)) => DiskState::Free,
                 (DiskState::Free, Some(_), None) => DiskState::Former,
                 (state, _, _) => state,
             };
+            // No record of it exists: the label tells at least the pool.
             if disk.state == DiskState::Former {
                 disk.former = disk.former.take().or_else(|| former_by_label(&disk.label));
             }
@@ -208,13 +217,13 @@ impl Disks {
         Ok(disks)
     }
 
-    /// The enclosure that each disk sits in, where it is known.
+    /// Returns the known enclosure of each disk.
     pub(crate) async fn placed(&self) -> Result<BTreeMap<DiskName, String>, Refusal> {
         let disks = self.core.engine.disks(Order::Disks).await?;
         Ok(disks.into_iter().filter_map(|disk| disk.name.zip(disk.identity.enclosure)).collect())
     }
 
-    /// One disk. *Errors*: there is none of this name.
+    /// Returns one disk. *Errors*: there is none of this name.
     pub async fn report(&self, name: &DiskName) -> Result<DiskReport, Refusal> {
         self.core.state().disk(name)?;
         let disks = self.list().await?;
@@ -222,9 +231,9 @@ impl Disks {
     }
 }
 
-/// Admits a path that is none of the array's own files: hosts would write into its state, its audit or its key.
+/// Admits a path outside of the array's own files: hosts would otherwise overwrite its state, audit log or key.
 ///
-/// *Errors*: it leads into the folder of the state, or to the key or the socket, also by a symbolic link.
+/// *Errors*: it leads into the state folder, or to the key or the socket, also by a symbolic link.
 pub(super) fn admit_not_own(core: &Core, path: &Path) -> Result<(), Refusal> {
     let there = real(path);
     let settings = &core.settings;
@@ -236,8 +245,9 @@ pub(super) fn admit_not_own(core: &Core, path: &Path) -> Result<(), Refusal> {
     Err(Refusal::new(code::PATH_INVALID, message, "choose a path outside of its state folder"))
 }
 
-/// Where the path leads, also where nothing is yet: symbolic links of what is there are followed.
+/// Resolves a path that may not exist yet: symbolic links of its existing part are followed.
 fn real(path: &Path) -> PathBuf {
+    // The nearest existing ancestor decides, so that a link in the middle cannot bypass the check.
     let there = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
     there.map_or_else(
         || path.to_path_buf(),
@@ -245,17 +255,18 @@ fn real(path: &Path) -> PathBuf {
     )
 }
 
-/// A sparse file of this size is at `path`, which was free, and survives power loss.
+/// Creates a sparse file of this size at a free `path`; it survives power loss.
 ///
-/// *Errors*: it exists, or cannot be made.
+/// *Errors*: it exists, or cannot be created.
 pub(super) fn create_file(core: &Core, path: &Path, size: Size) -> Result<(), Refusal> {
+    // The helper creates it with the privileges that a confined daemon gave up.
     match core.privileged() {
         Some(helper) => helper.create(path, size.bytes()).map_err(|error| uncreated(path, size, &error)),
         None => create_here(path, size),
     }
 }
 
-/// A file that [`create_file`] has made is gone.
+/// Removes a file that [`create_file`] has created.
 pub(super) fn remove_created(core: &Core, path: &Path) -> std::io::Result<()> {
     match core.privileged() {
         Some(helper) => helper.remove(path),
@@ -265,11 +276,13 @@ pub(super) fn remove_created(core: &Core, path: &Path) -> std::io::Result<()> {
 
 fn create_here(path: &Path, size: Size) -> Result<(), Refusal> {
     let refused = |error: std::io::Error| uncreated(path, size, &error);
+    // `create_new` fails on an existing file, so no data is lost.
     let file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     let sized = file.set_len(size.bytes()).and_then(|()| file.sync_all());
     let named = sized.and_then(|()| path.parent().map_or(Ok(()), sync_dir));
     named.map_err(|error| {
-        // The file is of no use to anybody; that it may stay behind is in the sentence's error.
+        // The file is useless without its size; a failure to remove it does not matter beside the error
+        // reported.
         let _ = fs::remove_file(path);
         refused(error)
     })
@@ -287,19 +300,20 @@ fn uncreated(path: &Path, size: Size, error: &std::io::Error) -> Refusal {
     )
 }
 
-/// The last part of the path if it is a free name, else the first free of `d0`, `d1`…
+/// Derives a disk name from the last part of the path if that is free, or else returns the first free of `d0`,
+/// `d1`…
 fn free_name(path: &Path, taken: impl Fn(&DiskName) -> bool) -> DiskName {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
     stem.filter(|name| !taken(name)).unwrap_or_else(|| numbered_name(taken))
 }
 
-/// The first free of `d0`, `d1`…
+/// Returns the first free of `d0`, `d1`…
 pub(super) fn numbered_name(taken: impl Fn(&DiskName) -> bool) -> DiskName {
     let numbered = |n: u32| format!("d{n}").parse::<DiskName>().expect("a letter and digits are a name");
     (0..).map(numbered).find(|name| !taken(name)).expect("there are fewer disks than numbers")
 }
 
-/// Admits a disk of this machine without what only remote ones have.
+/// Admits a local disk without options of remote disks.
 fn admit_local(request: &NewDisk) -> Result<(), Refusal> {
     if request.chap.is_none() && request.mutual_chap.is_none() && !request.digests {
         return Ok(());
@@ -320,7 +334,7 @@ pub(crate) fn admit_unused(name: &DiskName, report: &DiskReport) -> Result<(), R
     }
 }
 
-/// Admits a disk for something new: a former member of a pool only where that is forced.
+/// Admits a disk for a new purpose: a former member of a pool only with `force`.
 pub(crate) fn admit_former(name: &DiskName, former: Option<&FormerMember>, force: bool) -> Result<(), Refusal> {
     let Some(former) = former.filter(|_| !force) else { return Ok(()) };
     let hint =
@@ -328,13 +342,13 @@ pub(crate) fn admit_former(name: &DiskName, former: Option<&FormerMember>, force
     Err(Refusal::new(code::DISK_FOREIGN, format!("disk {name} is a {}", former.sentence()), hint))
 }
 
-/// What is known of a former member by its label alone.
+/// Describes a former member by its label, where no record of it exists.
 fn former_by_label(label: &Label) -> Option<FormerMember> {
     let (_, pool) = label.pool()?;
     Some(FormerMember { pool: pool.clone(), failed: false, replaced_by: None, since: None })
 }
 
-/// The pool that the disk's label names, in words.
+/// Returns the pool that the disk's label names, as a phrase.
 pub(super) fn pool_of(disk: &DiskReport) -> String {
     disk.label.pool().map_or("a pool".to_owned(), |(_, pool)| format!("pool {pool}"))
 }

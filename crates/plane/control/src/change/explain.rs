@@ -1,4 +1,4 @@
-//! Who would see what, said in advance: everything between a host and a volume, point by point.
+//! Access diagnosis: checks everything between a host and a volume, point by point. Nothing is changed.
 
 mod stops;
 
@@ -14,27 +14,28 @@ use model::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What stands between a host and a volume.
+/// Access diagnosis for a host and a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
-    /// The host.
+    /// Name of the host.
     pub host: Name,
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// True when the host sees the volume, or will when it logs in. Where a point is not good all the same, it cannot use it.
+    /// True when the volume is mapped to the host, or will be at its next login. A point that is not good may
+    /// still keep the host from using it.
     pub sees: bool,
-    /// Everything that was looked at, from the volume to the host.
+    /// All checks, from the volume to the host.
     pub points: Vec<Point>,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// False when this keeps the host from the volume, or from using it.
     pub good: bool,
-    /// How it is, as a sentence without its end.
+    /// Result, as a sentence without a full stop.
     pub sentence: String,
-    /// What would change it, where something should.
+    /// Action that would change it, where one is needed.
     pub remedy: Option<String>,
 }
 
@@ -47,22 +48,23 @@ impl Point {
         Self { good: false, sentence: sentence.into(), remedy: Some(remedy.into()) }
     }
 
-    /// It does not keep the host away, but somebody should know.
+    /// Builds a note: it does not block access, but deserves attention.
     fn note(sentence: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { good: true, ..Self::bad(sentence, remedy) }
     }
 }
 
 impl Presentations {
-    /// Whether the host sees the volume, and every reason for it or against it.
+    /// Explains whether the host has access to the volume, with every reason for or against it.
     ///
-    /// *Errors*: the host or the volume is not known.
+    /// *Errors*: the host or the volume is unknown.
     pub async fn explain(&self, host: &Name, volume: &VolumeName) -> Result<Explanation, Refusal> {
         let state = self.core.state();
         if !state.hosts.contains_key(host) {
             return Err(unknown_host(host));
         }
         let report = self.volumes.opened(volume).await?.ok_or_else(|| volumes::unknown(volume))?;
+        // Read once, so that all points describe the same moment.
         let (portals, sessions) = (self.portals.list().await?, self.sessions.list().await?);
         let mut points = vec![of_volume(&report)];
         let shown: Vec<&PresentationRecord> = state.seen_by(host).filter(|shown| shown.volume == *volume).collect();
@@ -72,9 +74,10 @@ impl Presentations {
             points.push(Point::bad(sentence, format!("blockyard present {volume} {host}")));
         }
         let ways: Vec<Way<'_>> = shown.iter().map(|shown| Way::of(shown, &portals)).collect();
-        // One way is enough: others that are closed keep nobody away.
+        // One reachable presentation is enough: others that cannot be reached do not block access.
         let is_reached = ways.iter().any(Way::is_open);
         points.extend(ways.iter().map(|way| way.point(is_reached)));
+        // The first point is the state of the volume.
         let sees = points[0].good && is_reached;
         points.extend(stops::of_groups(&state, &ways));
         let names = stops::names_of(host, &state.hosts[host], &sessions);
@@ -89,6 +92,7 @@ impl Presentations {
 
 fn of_volume(volume: &VolumeReport) -> Point {
     let name = &volume.name;
+    // A volume that is being sanitized, or could not be, serves no host whatever its state.
     match volume.sanitize {
         Some(SanitizeReport::Running { percent }) => {
             let sentence =
@@ -121,10 +125,10 @@ fn of_presentation(state: &State, host: &Name, shown: &PresentationRecord) -> Po
     Point::good(sentence + &by)
 }
 
-/// How a presentation is reached.
+/// A presentation with the portals that lead to it.
 struct Way<'a> {
     shown: &'a PresentationRecord,
-    /// The portals whose groups show it.
+    /// Portals of the groups through which it is mapped.
     portals: Vec<&'a PortalReport>,
 }
 
@@ -134,7 +138,7 @@ impl<'a> Way<'a> {
         Self { shown, portals: portals.iter().filter(shows).collect() }
     }
 
-    /// The portals that take sessions.
+    /// Returns the portals that accept sessions.
     fn open(&self) -> impl Iterator<Item = &'a PortalReport> {
         let takes = |portal: &&PortalReport| portal.state == PortalState::Open && !portal.policy.drained;
         self.portals.iter().copied().filter(takes)
@@ -144,7 +148,7 @@ impl<'a> Way<'a> {
         self.open().next().is_some()
     }
 
-    /// A way that is closed keeps the host away where it has no other one.
+    /// Reports the reachability. An unreachable presentation blocks access only where there is no other one.
     fn point(&self, is_reached: bool) -> Point {
         let PresentationRecord { lun, target, .. } = self.shown;
         if self.is_open() {
@@ -156,8 +160,9 @@ impl<'a> Way<'a> {
         Point { good: is_reached, ..Point::bad(sentence, self.remedy()) }
     }
 
-    /// What would open it.
+    /// Returns the action that would make it reachable.
     fn remedy(&self) -> String {
+        // Resuming a drained portal is the simplest remedy, so it is named first.
         let drained = self.portals.iter().find(|portal| portal.policy.drained && portal.state == PortalState::Open);
         match (drained, self.shown.groups.first()) {
             (Some(portal), _) => format!("blockyard portal resume {}", portal.address),
@@ -167,7 +172,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// The portal groups that the volume is shown through, where not all do.
+/// Names the portal groups that the presentation is limited to.
 fn groups_of(shown: &PresentationRecord) -> String {
     let tags: Vec<String> = shown.groups.iter().map(u16::to_string).collect();
     match tags.len() {
@@ -177,8 +182,9 @@ fn groups_of(shown: &PresentationRecord) -> String {
     }
 }
 
-/// Others that may write the volume.
+/// Notes other hosts that may write the volume.
 fn of_others(state: &State, host: &Name, volume: &VolumeName) -> Option<Point> {
+    // Hosts that can only read cannot corrupt it.
     let writes =
         |other: &&Name| *other != host && state.seen_by(other).any(|shown| shown.volume == *volume && !shown.read_only);
     let others: Vec<&str> = state.hosts.keys().filter(writes).map(Name::as_str).collect();
@@ -187,7 +193,7 @@ fn of_others(state: &State, host: &Name, volume: &VolumeName) -> Option<Point> {
     (!others.is_empty()).then(|| Point::note(sentence, remedy))
 }
 
-/// What the host is known by, and must prove.
+/// Reports initiators, networks and authentication of the host.
 fn of_proof(state: &State, host: &Name) -> Vec<Point> {
     let record = &state.hosts[host];
     let who = match record.initiators.as_slice() {
@@ -211,7 +217,8 @@ fn of_proof(state: &State, host: &Name) -> Vec<Point> {
     [Point::good(format!("host {host} is {who}, {from}")), proof].into_iter().chain(hash).collect()
 }
 
-/// Whether it is logged in where the volume is seen. Not to be is no fault of ours.
+/// Reports whether the host is logged in to a target with the volume. Not being logged in is a note, no fault
+/// of the array.
 fn of_sessions(host: &Name, shown: &[&PresentationRecord], state: &State, sessions: &[SessionReport]) -> Point {
     let iqns: Vec<String> = shown
         .iter()

@@ -1,4 +1,4 @@
-//! Groups of hosts that see the same volumes: made, joined, left, gone.
+//! Host groups: create, change, remove.
 
 use crate::access::{Access, Consent};
 use crate::change::hosts::unknown_host;
@@ -11,19 +11,20 @@ use model::{Name, Refusal, code};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Groups of hosts that see the same volumes.
+/// Host groups: hosts with the same mappings.
 pub struct HostGroups {
     pub(crate) core: Arc<Core>,
     pub(crate) access: Arc<Access>,
 }
 
 impl HostGroups {
-    /// There is a group of these hosts; it sees nothing yet.
+    /// Creates a group of these hosts; nothing is presented to it yet.
     ///
-    /// *Errors*: its name is taken, or a host is not known.
+    /// *Errors*: its name is taken, or a host is unknown.
     pub async fn add(&self, request: NewHostGroup) -> Result<HostGroupReport, Refusal> {
         let turn = self.core.turn().await;
         let (name, state) = (request.name, self.core.state());
+        // Hosts and groups share one name space, because a presentation names either.
         if state.is_taken(&name) {
             let message = format!("there is a host or a group {name} already");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
@@ -46,14 +47,15 @@ impl HostGroups {
         Ok(report)
     }
 
-    /// Hosts have come to the group and see what it sees, and others have left it.
+    /// Adds hosts to the group, which get its mappings, and removes others.
     ///
-    /// *Errors*: the group or a host is not known, a host that comes sees, or saw, another volume under a number of the
-    /// group's; or sessions of a host that leaves would lose something, and it was not forced.
+    /// *Errors*: the group or a host is unknown; a joining host has or had another volume under a LUN of the
+    /// group; or sessions of a leaving host would lose access, and `force` is not set.
     pub async fn change(&self, name: &Name, change: GroupChange) -> Result<HostGroupReport, Refusal> {
         let turn = self.core.turn().await;
         let state = self.core.state();
         let mut hosts = state.groups.get(name).cloned().ok_or_else(|| unknown_group(name))?;
+        // Removed before added, so that a host in both lists is in the group.
         for host in &change.leave {
             if !hosts.remove(host) {
                 let message = format!("host {host} is none of group {name}");
@@ -64,6 +66,7 @@ impl HostGroups {
             if !state.hosts.contains_key(host) {
                 return Err(unknown_host(host));
             }
+            // Members have the mappings of the group already.
             if !hosts.contains(host) {
                 admit_into(&state, name, host)?;
             }
@@ -77,9 +80,9 @@ impl HostGroups {
         self.report(name)
     }
 
-    /// The group is no more; its hosts stay.
+    /// Removes the group; its hosts stay.
     ///
-    /// *Errors*: there is none of this name; or volumes are presented to it, and it was not forced.
+    /// *Errors*: there is none of this name; or volumes are presented to it, and `force` is not set.
     pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         let state = self.core.state();
@@ -99,7 +102,7 @@ impl HostGroups {
         self.access.commit(&turn, Consent::forced(request.force), removal).await
     }
 
-    /// All groups of hosts.
+    /// Lists all host groups.
     #[must_use]
     pub fn list(&self) -> Vec<HostGroupReport> {
         let state = self.core.state();
@@ -109,7 +112,7 @@ impl HostGroups {
         state.groups.keys().map(|name| HostGroupReport::of(name, &state, shown(name))).collect()
     }
 
-    /// One group of hosts. *Errors*: there is none of this name.
+    /// Returns one host group. *Errors*: there is none of this name.
     pub fn report(&self, name: &Name) -> Result<HostGroupReport, Refusal> {
         let state = self.core.state();
         if !state.groups.contains_key(name) {
@@ -120,9 +123,10 @@ impl HostGroups {
     }
 }
 
-/// Admits a host that would see what the group sees, beside what it sees already.
+/// Admits a host whose own mappings do not collide with those of the group.
 fn admit_into(state: &State, group: &Name, host: &Name) -> Result<(), Refusal> {
     for shown in state.presentations.iter().filter(|record| record.host == *group) {
+        // Within a target, a host has each LUN and each volume once.
         let mut seen = state.seen_by(host).filter(|record| record.target == shown.target);
         let Some(other) = seen.find(|record| record.lun == shown.lun || record.volume == shown.volume) else {
             continue;

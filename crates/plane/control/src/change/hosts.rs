@@ -1,4 +1,4 @@
-//! Hosts: added, changed, removed.
+//! Hosts: add, change, remove.
 
 use crate::access::{Access, Consent};
 use crate::change::auth::{ProofChange, admit_proofs};
@@ -18,10 +18,11 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// The host is known and may log in; it sees nothing yet.
+    /// Adds a host, which may log in; nothing is presented to it yet.
     ///
-    /// *Errors*: its name or one of its initiators is taken, it has no initiator, its CHAP settings do not fit together; or sessions of
-    /// its initiators, which a host that takes any has let in, would lose something, and it was not forced.
+    /// *Errors*: its name or one of its initiators is taken, it has no initiator, its CHAP settings are
+    /// inconsistent; or sessions of its initiators, which a host for any initiator has admitted, would lose
+    /// access, and `force` is not set.
     pub async fn add(&self, request: NewHost) -> Result<HostReport, Refusal> {
         let turn = self.core.turn().await;
         let name = request.name.clone();
@@ -51,19 +52,21 @@ impl Hosts {
         self.report(&given)
     }
 
-    /// The host is as `change` says from now on. Sessions of initiators that it no longer has end; others stay, whatever
-    /// they will have to prove when they log in again.
+    /// Changes the host. Sessions of initiators that it no longer has end; others stay, whatever credentials
+    /// they will need at their next login.
     ///
-    /// *Errors*: there is none of this name, it would be none that could be added so; or sessions would end that see something, and it was
-    /// not forced.
+    /// *Errors*: there is none of this name, or the result could not be added as a host; or sessions with
+    /// mappings would end, and `force` is not set.
     pub async fn change(&self, name: &Name, change: HostChange) -> Result<HostReport, Refusal> {
         let turn = self.core.turn().await;
         let state = self.core.state();
         let mut record = state.hosts.get(name).cloned().ok_or_else(|| unknown_host(name))?;
+        // An initiator that the host does not have is most likely a typing error, so nothing is changed.
         if let Some(gone) = change.remove_initiators.iter().find(|gone| !record.initiators.contains(gone)) {
             let message = format!("host {name} has no initiator {gone}");
             return Err(Refusal::new(code::HOST_UNKNOWN, message, "see blockyard host list"));
         }
+        // Removed before added, so that an initiator in both lists stays.
         record.initiators.retain(|initiator| !change.remove_initiators.contains(initiator));
         record.networks = networks_after(name, record.networks, &change)?;
         record.initiators.extend(change.add_initiators);
@@ -80,9 +83,10 @@ impl Hosts {
         self.report(name)
     }
 
-    /// The host is no longer known, its sessions have ended, and the LUN numbers that it had are forgotten.
+    /// Removes the host: its sessions end, and its former LUNs are forgotten.
     ///
-    /// *Errors*: there is none of this name; or it sees volumes or is one of a group, and it was not forced.
+    /// *Errors*: there is none of this name; or volumes are presented to it or it is in a group, and `force` is
+    /// not set.
     pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         let state = self.core.state();
@@ -100,16 +104,17 @@ impl Hosts {
         self.access.commit(&turn, Consent::forced(request.force), removal).await
     }
 
-    /// All hosts.
+    /// Lists all hosts.
     #[must_use]
     pub fn list(&self) -> Vec<HostReport> {
         let state = self.core.state();
+        // Counted once for all hosts.
         let counts = state.seen_counts();
         let sees = |name: &Name| counts.get(name).copied().unwrap_or_default();
         state.hosts.iter().map(|(name, record)| HostReport::of(name, record, &state, sees(name))).collect()
     }
 
-    /// One host. *Errors*: there is none of this name.
+    /// Returns one host. *Errors*: there is none of this name.
     pub fn report(&self, name: &Name) -> Result<HostReport, Refusal> {
         let state = self.core.state();
         let record = state.hosts.get(name).ok_or_else(|| unknown_host(name))?;
@@ -117,7 +122,7 @@ impl Hosts {
     }
 }
 
-/// Why a host cannot be removed without losing something.
+/// Returns the reason why removing the host would take something away.
 fn host_in_use(state: &State, name: &Name) -> Option<Refusal> {
     if let Some((group, _)) = state.groups.iter().find(|(_, hosts)| hosts.contains(name)) {
         let (message, hint) =
@@ -130,8 +135,8 @@ fn host_in_use(state: &State, name: &Name) -> Option<Refusal> {
     Some(Refusal::new(code::HOST_IN_USE, message, hint))
 }
 
-/// Where the host `name` may come from after the change. Who may come from anywhere is not shut out by being let in
-/// somewhere, and who may come from one place alone is not let in everywhere when that goes.
+/// Computes the allowed networks of host `name` after the change. Adding a network to a host without
+/// restrictions must not restrict it, and removing the last network must not lift the restriction.
 fn networks_after(name: &Name, before: Vec<Network>, change: &HostChange) -> Result<Vec<Network>, Refusal> {
     let HostChange { networks, add_networks, remove_networks, .. } = change;
     let refused = |message: String, hint: &str| Err(Refusal::new(code::NETWORKS_INVALID, message, hint));
@@ -154,10 +159,11 @@ fn networks_after(name: &Name, before: Vec<Network>, change: &HostChange) -> Res
     Ok(after)
 }
 
-/// Admits a host as `record` says, beside the others.
+/// Admits the host as recorded, beside the other hosts.
 pub(crate) fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Result<(), Refusal> {
     admit_shape(name, record)?;
     let mut others = state.hosts.iter().filter(|(other, _)| *other != name);
+    // An initiator belongs to one host at most, and at most one host stands for any other initiator.
     let clashes = |other: &HostRecord| {
         record.any && other.any || record.initiators.iter().any(|iqn| other.initiators.contains(iqn))
     };
@@ -167,6 +173,7 @@ pub(crate) fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Res
             Some(iqn) => initiator_taken(iqn, other),
         });
     }
+    // CHAP secrets are compared across all hosts, so the check needs the complete state.
     let mut next = State::clone(state);
     next.hosts.insert(name.clone(), record.clone());
     admit_proofs(&next)
@@ -185,8 +192,9 @@ fn initiator_taken(iqn: &Iqn, owner: &Name) -> Refusal {
     Refusal::new(code::IQN_TAKEN, message, hint)
 }
 
-/// Admits all hosts of the state: each is something, and no initiator is two of them.
+/// Admits all hosts of the state: each has initiators, and no initiator belongs to two.
 pub(crate) fn admit_hosts(state: &State) -> Result<(), Refusal> {
+    // One pass over all hosts; comparing each with each would be quadratic.
     let (mut owners, mut any): (BTreeMap<&Iqn, &Name>, Option<&Name>) = Default::default();
     for (name, record) in &state.hosts {
         admit_shape(name, record)?;
@@ -205,6 +213,7 @@ pub(crate) fn admit_hosts(state: &State) -> Result<(), Refusal> {
 }
 
 fn admit_shape(name: &Name, record: &HostRecord) -> Result<(), Refusal> {
+    // Either named initiators or any: one host cannot be both.
     if record.any != record.initiators.is_empty() {
         return Err(Refusal::new(
             code::HOST_EMPTY,

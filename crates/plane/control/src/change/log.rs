@@ -1,16 +1,16 @@
-//! The log devices of pools: added, and taken away.
+//! Log devices of pools: add and remove.
 
 use crate::change::pools::Pools;
 use crate::request::{AddLog, NewGroup, RemoveLog};
 use model::{DiskName, Level, LogState, Name, Order, PoolReport, Refusal, code};
 
 impl Pools {
-    /// The pool has a log device of the disks, and its volumes may be written back; those that were to be and could not
-    /// are from now on.
+    /// Adds a log device to the pool, which allows write-back for its volumes; volumes that were configured for
+    /// write-back switch to it.
     ///
-    /// *Errors*: there is no pool of this name, it is not open or has a log already; a disk is unknown, missing, in use or named
-    /// twice; one disk is not confirmed for a pool that bears the loss of a disk; and what the data plane refuses. Nothing is
-    /// changed then.
+    /// *Errors*: there is no pool of this name, it is not open or has a log already; a disk is unknown,
+    /// missing, in use or named twice; a single disk for a redundant pool is not confirmed; or the refusal of
+    /// the data plane. Nothing is changed then.
     pub async fn add_log(&self, name: &Name, request: AddLog) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
@@ -20,9 +20,11 @@ impl Pools {
             let hint = format!("take it away first with blockyard pool remove-log {name}");
             return Err(Refusal::new(code::LOG_KNOWN, message, hint));
         }
+        // Several disks form a mirror; a single one has no redundancy.
         let level = if request.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
         let group = NewGroup { level, chunk: None, no_integrity: false, member_size: None, disks: request.disks };
         self.admit_groups(std::slice::from_ref(&group), request.force).await?;
+        // The log must survive as many failures as the data whose latest writes only it holds.
         let bears = pool.groups.iter().map(|group| group.level.tolerated(group.members.len())).min().unwrap_or(0);
         if let ([disk], false, 1..) = (&group.disks[..], request.confirmed, bears) {
             return Err(Refusal::new(
@@ -36,15 +38,17 @@ impl Pools {
         let order = Order::AddLog { pool: name.clone(), disks: group.disks, force: request.force };
         let pool = self.core.engine.pool(order).await?;
         self.core.commit(&turn, |state| state.learn(&pool))?;
+        // Volumes that are configured for write-back switch to the new log.
         self.volumes.apply_policies(&turn, name).await?;
         drop(turn);
         self.report(name).await
     }
 
-    /// The pool has no log device any more, and its disks are free.
+    /// Removes the log device from the pool and frees its disks.
     ///
-    /// *Errors*: there is no pool of this name, it is not open or has no log; a volume is written back through it, or waits for
-    /// what it holds and that is not given up; it is given up and can be read, or that is not confirmed. Nothing is changed then.
+    /// *Errors*: there is no pool of this name, it is not open or has no log; a volume uses it for write-back,
+    /// or waits for its content without giving that up; it is to be given up though it can be read, or without
+    /// confirmation. Nothing is changed then.
     pub async fn remove_log(&self, name: &Name, request: RemoveLog) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
@@ -60,7 +64,7 @@ impl Pools {
                 "repeat with --yes if that is wanted",
             ));
         }
-        // A label that is not there any more would make a disk look like another one.
+        // With its label erased, a disk with a recorded identity would look like another disk.
         let before = self.core.state();
         let disks: Vec<DiskName> = log.group.members.iter().filter_map(|member| member.disk.clone()).collect();
         self.core.commit(&turn, |state| {

@@ -1,4 +1,4 @@
-//! LUN numbers that hosts had: forgotten when an operator says so.
+//! Former LUNs: forgotten on request of an operator.
 
 use crate::access::Access;
 use crate::change::host_groups::{HostGroups, unknown_group};
@@ -8,7 +8,8 @@ use crate::view::FormerLun;
 use model::{EVERYONE, Iqn, Name, Refusal};
 
 impl Hosts {
-    /// The numbers that the host, or `everyone`, had are not remembered any more: other volumes may get them. These were they.
+    /// Forgets the former LUNs of the host, or of `everyone`, and returns them: other volumes may get them from
+    /// now on.
     ///
     /// *Errors*: there is none of this name.
     pub async fn forget_luns(&self, name: &Name) -> Result<Vec<FormerLun>, Refusal> {
@@ -18,7 +19,7 @@ impl Hosts {
 }
 
 impl HostGroups {
-    /// As [`Hosts::forget_luns`], of a group. Its hosts keep what they had besides.
+    /// Forgets the former LUNs of a group, as [`Hosts::forget_luns`] does. Its hosts keep their own.
     ///
     /// *Errors*: there is none of this name.
     pub async fn forget_luns(&self, name: &Name) -> Result<Vec<FormerLun>, Refusal> {

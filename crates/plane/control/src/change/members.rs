@@ -1,4 +1,4 @@
-//! Disks in their places in pools: failed by hand, and replaced.
+//! Members of pools: failed by an operator, and replaced.
 
 use crate::change::disks::{admit_former, admit_unused, missing, pool_of};
 use crate::change::pools::Pools;
@@ -7,9 +7,9 @@ use crate::system::now;
 use model::{DiskName, DiskReport, DiskState, FormerMember, Order, PoolReport, Refusal, code};
 
 impl Pools {
-    /// The disk is out of its pool, as if it had died.
+    /// Fails the disk in its pool, as if it had died.
     ///
-    /// *Errors*: it is not known or in no pool, has failed already, or the pool cannot do without it.
+    /// *Errors*: it is unknown or in no pool, has failed already, or the pool cannot spare it.
     pub async fn fail_disk(&self, name: &DiskName) -> Result<PoolReport, Refusal> {
         let _turn = self.core.turn().await;
         self.core.state().disk(name)?;
@@ -19,17 +19,17 @@ impl Pools {
         self.core.engine.pool(Order::FailDisk { disk: name.clone() }).await
     }
 
-    /// Another disk has the place of `name`, and the rebuild has begun. A disk that has failed may be
-    /// tried again in its own place.
+    /// Replaces the disk `name` by another one and starts the rebuild. A failed disk may be retried in its own
+    /// place.
     ///
-    /// *Errors*: one of them is not known, the first is healthy and that was not both forced and confirmed,
-    /// the second is missing, in use, too small or holds something that is not ours.
+    /// *Errors*: one of them is unknown, the first is healthy without both `force` and confirmation, the second
+    /// is missing, in use, too small or holds foreign data.
     pub async fn replace_disk(&self, name: &DiskName, request: Replace) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.core.state().disk(name)?;
         self.core.state().disk(&request.replacement)?;
         if self.disks.opened(&request.replacement).await?.is_none() {
-            // It may have been attached since it was missed.
+            // The replacement may have been attached after the start.
             self.disks.open_all(&turn).await?;
         }
         let Some(replacement) = self.disks.opened(&request.replacement).await? else {
@@ -41,6 +41,7 @@ impl Pools {
             admit_unused(&request.replacement, &replacement)?;
         }
         let opened = self.disks.opened(name).await?;
+        // A missing disk needs no confirmation, because it cannot be healthy.
         if let Some(disk) = &opened {
             admit_replaced(name, disk, &request)?;
         }
@@ -48,6 +49,7 @@ impl Pools {
             let known = self.core.state().disk(&request.replacement)?.former.clone();
             admit_former(&request.replacement, known.as_ref(), request.force)?;
         }
+        // Prepared before the order, because afterwards the old disk no longer counts as a member.
         let former = FormerMember {
             pool: name.clone(),
             failed: opened.is_none_or(|disk| disk.state != DiskState::InUse),
@@ -70,14 +72,14 @@ impl Pools {
             }
         })?;
         if in_its_place {
-            // It may be the log that is back, and volumes with it.
+            // It may be a disk of the log, so that volumes can return to write-back.
             self.volumes.apply_policies(&turn, &pool.name).await?;
         }
         Ok(pool)
     }
 }
 
-/// Admits a disk that has failed, or is whole, when it is to be replaced all the same and that was said twice.
+/// Admits the replacement of a failed disk; that of a healthy one needs both `force` and confirmation.
 fn admit_replaced(name: &DiskName, disk: &DiskReport, request: &Replace) -> Result<(), Refusal> {
     match (disk.state, request.force, request.confirmed) {
         (DiskState::InUse, false, _) => Err(Refusal::new(
@@ -94,7 +96,7 @@ fn admit_replaced(name: &DiskName, disk: &DiskReport, request: &Replace) -> Resu
     }
 }
 
-/// Admits a disk to its own place: one that has failed, and one that was missing and is back.
+/// Admits a disk to its own place: a failed one, or one that was missing and is back.
 fn admit_own_place(name: &DiskName, disk: &DiskReport) -> Result<(), Refusal> {
     match disk.state {
         DiskState::InUse => Err(Refusal::new(

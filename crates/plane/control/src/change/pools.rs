@@ -1,4 +1,7 @@
-//! Pools: made, found again, destroyed.
+//! Pools: create, expand, import, export, destroy.
+//!
+//! Called by the API, by the start and by the reconcile loop. Nothing here writes to a disk itself: the data
+//! plane does, and is ordered only after the checks.
 
 use crate::access::{Access, Consent};
 use crate::change::disks::{Disks, admit_former, admit_unused, missing};
@@ -19,7 +22,7 @@ use model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Bytes on one member before the next member's turn, unless told otherwise.
+/// Default chunk size of a disk group.
 const CHUNK: Size = Size::new(64 << 10);
 
 /// Pools, their groups and members.
@@ -28,17 +31,18 @@ pub struct Pools {
     pub(crate) access: Arc<Access>,
     pub(crate) disks: Arc<Disks>,
     pub(crate) volumes: Arc<Volumes>,
-    /// Held alone by who looks for disks, and together by imports: a disk that is looked at cannot be opened.
+    /// Held exclusively while disks are searched, and shared by imports: a disk that is being inspected cannot
+    /// be opened.
     pub(crate) opening: tokio::sync::RwLock<()>,
-    /// The spares that take the places of members which are still waited for.
+    /// Pending spare replacements of members that are still waited for.
     pub(crate) coming_spares: ComingSpares,
 }
 
 impl Pools {
-    /// The pool is made of the disks and open.
+    /// Creates a pool of the disks and opens it.
     ///
-    /// *Errors*: the name is taken, a group has too few disks, a disk is unknown, missing, in use or
-    /// named twice; and what the data plane refuses. Nothing is changed then.
+    /// *Errors*: the name is taken, a group has too few disks, a disk is unknown, missing, in use or named
+    /// twice; or the refusal of the data plane. Nothing is changed then.
     pub async fn create(&self, request: NewPool) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         if self.core.state().pools.contains_key(&request.name) {
@@ -48,6 +52,8 @@ impl Pools {
         self.admit_spares(&request.spares, &disks).await?;
         let groups = if request.spread { self.spread(request.groups).await? } else { request.groups };
         let id = PoolId::from_random(random()?);
+        // From here to the final commit the pending record names the disks to wipe, should the daemon end in
+        // between.
         let pending = PendingRecord { pool: request.name.clone(), disks };
         self.core.commit(&turn, |state| {
             state.pending.insert(id, pending);
@@ -55,6 +61,7 @@ impl Pools {
         let groups = groups.into_iter().map(spec).collect();
         let (name, force) = (request.name, request.force);
         let made = self.core.engine.pool(Order::CreatePool { pool: name.clone(), id, groups, force }).await;
+        // The commit point: the pool becomes known and the pending record goes, in one version of the state.
         let committed = self.core.commit(&turn, |state| {
             state.pending.remove(&id);
             if let Ok(pool) = &made {
@@ -67,33 +74,35 @@ impl Pools {
             }
         });
         if let (Ok(pool), Err(_)) = (&made, &committed) {
-            // The pending record is still there: whatever this leaves is wiped at the next start.
+            // The pending record is still there, so whatever this leaves behind is wiped at the next start.
             self.core.engine.done(Order::DestroyPool { pool: pool.name.clone() }).await?;
         }
         committed.and(made)?;
+        // Reporting needs no lock, and other changes may run meanwhile.
         drop(turn);
         self.report(&name).await
     }
 
-    /// The pool has one more group of the disks, and its volumes may lie on it.
+    /// Adds a disk group to the pool and makes its space available to volumes.
     ///
-    /// *Errors*: there is no pool of this name, or it is not open; the group has too few disks, a disk is unknown, missing, in
-    /// use or named twice; and what the data plane refuses. Nothing is changed then.
+    /// *Errors*: there is no pool of this name, or it is not open; the group has too few disks, a disk is
+    /// unknown, missing, in use or named twice; or the refusal of the data plane. Nothing is changed then.
     pub async fn add_group(&self, name: &Name, request: AddGroup) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
         self.admit_groups(std::slice::from_ref(&request.group), request.force).await?;
         let (group, force) = (spec(request.group), request.force);
+        // The pool's own commit is the commit point; the state only remembers the new members.
         let pool = self.core.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
         self.core.commit(&turn, |state| state.learn(&pool))?;
         drop(turn);
         self.report(name).await
     }
 
-    /// The disk is one more member of a group of the pool, which is being laid out over all of them.
+    /// Adds the disk to a group of the pool, which starts a reshape over all of its members.
     ///
-    /// *Errors*: there is no pool of this name, or it is not open; the disk is unknown, missing or in use; and what the data
-    /// plane refuses. Nothing is changed then.
+    /// *Errors*: there is no pool of this name, or it is not open; the disk is unknown, missing or in use; or
+    /// the refusal of the data plane. Nothing is changed then.
     pub async fn add_member(&self, name: &Name, request: AddMember) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
@@ -105,9 +114,11 @@ impl Pools {
         self.report(name).await
     }
 
-    /// A group of the pool, or every one that can, uses all of its disks, which were replaced by larger ones.
+    /// Expands one group of the pool, or every one that can, to the full size of disks that were replaced by
+    /// larger ones.
     ///
-    /// *Errors*: there is no pool of this name, or it is not open; and what the data plane refuses. Nothing is changed then.
+    /// *Errors*: there is no pool of this name, or it is not open; or the refusal of the data plane. Nothing is
+    /// changed then.
     pub async fn grow(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
@@ -123,8 +134,9 @@ impl Pools {
         self.report(name).await
     }
 
-    /// Admits the name of a pool that is open; how it is.
+    /// Admits the name of an open pool and returns its report.
     pub(crate) async fn admit_open(&self, name: &Name) -> Result<PoolReport, Refusal> {
+        // The record tells whether the pool belongs to this array; the data plane, whether it is open.
         let state = self.core.state();
         let record = state.pools.get(name).ok_or_else(|| unknown(name))?;
         let pools = self.core.engine.pools(Order::Pools).await?;
@@ -133,11 +145,11 @@ impl Pools {
         open.ok_or_else(|| not_open(name, record.read_only.is_some(), waiting.as_ref()))
     }
 
-    /// A pool that was found on its disks alone is one of ours and open, with its volumes.
+    /// Imports a pool that is known from its disks alone, and opens it with its volumes.
     ///
-    /// *Shape*: `force` when the operator says that the node that had it last is down; the key of a pool with encrypted volumes that another
-    /// node had. *Errors*: the key is another one, no disk of it is known, two pools
-    /// have the name, too many disks are missing, or another node has it or may have it.
+    /// *Shape*: `force` confirms that the previous owner is down; `key` is the pool key of that node, where
+    /// volumes are encrypted. *Errors*: the key is wrong, no disk of the pool is known, two pools have the
+    /// name, too many disks are missing, or another node owns it or may own it.
     pub async fn import(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
         let ImportPool { force, accept_log_loss, read_only, key, keep, confirmed } = request;
         let key = key.map(SecretText::secret).transpose().map_err(|refusal| {
@@ -150,20 +162,24 @@ impl Pools {
         };
         let record = key.clone().map(|secret| KeyRecord { secret });
         let record = read_only.then_some(ReadOnlyRecord { force, accept_log_loss, key: record });
+        // Keeps the search for disks out while the pool is opened.
         let _opening = self.opening.read().await;
         let turn = self.core.turn().await;
+        // Disks may have been attached since the start.
         self.disks.open_all(&turn).await?;
         let shown = self.close_to_import(name, read_only).await?;
         let known = self.core.state().pools.get(name).cloned();
+        // A known pool is opened by its identity; an unknown one is found by the labels of the disks.
         let id = match &known {
             Some(known) => known.id,
             None => self.labelled(name).await?,
         };
         if known.is_some() && read_only {
-            // Before it is opened: a daemon that ends meanwhile must not open it for writing when it starts again.
+            // Before the pool is opened: a daemon that ends in between must not open it for writing at its next
+            // start.
             self.core.commit(&turn, |state| state.set_read_only(name, record.clone()))?;
         }
-        // It may be watched for seconds whether another node has the pool: other changes have their turns meanwhile.
+        // Watching for another owner's heartbeat can take seconds; other changes run in the meantime.
         drop(turn);
         let pool = match self.core.engine.pool(order(id, confirmed || (known.is_some() && keep.is_none()))).await {
             Ok(pool) => pool,
@@ -177,9 +193,11 @@ impl Pools {
             state.learn(&pool);
             state.set_read_only(&pool.name, record);
         })?;
+        // Settings first, access last: hosts are admitted to volumes that already have their policies.
         self.apply_policy(&pool.name).await?;
         self.volumes.apply_policies(&turn, &pool.name).await?;
         self.access.absences.forget(&pool.name);
+        // Volumes may have been deleted while another node had the pool.
         self.access.drop_dangling(&turn).await?;
         self.volumes.learn_shapes(&turn).await?;
         self.access.apply().await?;
@@ -187,14 +205,15 @@ impl Pools {
         self.report(&pool.name).await
     }
 
-    /// The pool is closed, if it was open. True when it served its volumes for reading until then.
+    /// Closes the pool if it is open. Returns true when it served its volumes read-only until then.
     ///
-    /// *Errors*: it is open, and importing it would not change that.
+    /// *Errors*: it is open, and an import would change nothing.
     async fn close_to_import(&self, name: &Name, read_only: bool) -> Result<bool, Refusal> {
         let open = self.core.engine.pools(Order::Pools).await?.into_iter().find(|pool| pool.name == *name);
         let Some(pool) = open else { return Ok(false) };
         let is_imported_read_only = self.core.state().pools.get(name).is_some_and(|record| record.read_only.is_some());
         let may_be_reopened = match pool.read_only {
+            // A failed pool serves nothing, so reopening it cannot disturb anyone.
             _ if pool.state == PoolState::Failed => true,
             Some(_) => !(read_only && is_imported_read_only),
             None => false,
@@ -202,12 +221,13 @@ impl Pools {
         if !may_be_reopened {
             return Err(open_already(&pool, read_only));
         }
-        // What is presented stays so, and hosts find the volumes again.
+        // Presentations stay, so hosts find the volumes again afterwards.
         self.core.engine.done(Order::ClosePool { pool: name.clone() }).await?;
         Ok(pool.read_only.is_some())
     }
 
-    /// The pool is as it was `known` before an import that was refused; one that was `shown` read-only until then is open again.
+    /// Restores the `known` record after a refused import; a pool that was open read-only (`shown`) is opened
+    /// again.
     async fn give_up_import(
         &self,
         name: &Name,
@@ -215,6 +235,7 @@ impl Pools {
         shown: bool,
         refusal: &Refusal,
     ) -> Result<(), Refusal> {
+        // Only a refusal because of another owner is worth an event.
         if matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED) {
             let sentence = format!("pool {name} was not imported: {refusal}");
             self.core.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
@@ -230,7 +251,8 @@ impl Pools {
         Ok(())
     }
 
-    /// What wraps the keys of the encrypted volumes of a pool that is open: with it, they can be read elsewhere.
+    /// Returns the pool key, which wraps the keys of the pool's encrypted volumes: with it, they can be read
+    /// elsewhere.
     ///
     /// *Errors*: there is no pool of this name, or it is not open.
     pub async fn key(&self, name: &Name) -> Result<PoolKeyText, Refusal> {
@@ -241,9 +263,10 @@ impl Pools {
         }
     }
 
-    /// The pool is closed and no longer ours; another machine may have its disks.
+    /// Exports the pool: closes it and forgets it, so that another machine may import it.
     ///
-    /// *Errors*: there is none of this name, it is not open; or its volumes are presented, and it was not forced.
+    /// *Errors*: there is none of this name, it is not open; or its volumes are presented, and `force` is not
+    /// set.
     pub async fn export(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
@@ -259,8 +282,10 @@ impl Pools {
             }
         }
         let before = self.core.state();
+        // Forgotten before it is closed: after a crash in between this node does not open it again.
         self.core.commit(&turn, |state| state.forget_pool(name))?;
         let closed = self.core.engine.done(Order::ClosePool { pool: name.clone() }).await;
+        // Still open, so it stays one of ours.
         self.core.or_restore(&turn, closed, &before)?;
         self.core.raise(
             event::POOL_EXPORTED,
@@ -270,7 +295,7 @@ impl Pools {
         Ok(())
     }
 
-    /// The pool is gone, and its disks are free.
+    /// Destroys the pool and frees its disks.
     ///
     /// *Errors*: there is none of this name, it has volumes, or it is not open.
     pub async fn destroy(&self, name: &Name) -> Result<(), Refusal> {
@@ -286,7 +311,9 @@ impl Pools {
             ));
         }
         let disks: Vec<DiskName> = pool.members().filter_map(|member| member.disk.clone()).collect();
+        // The commit point: from here the pool is gone, and remaining labels are wiped at the next start.
         self.core.commit(&turn, |state| {
+            // The identities of the disks end with the pool.
             for disk in &disks {
                 if let Some(record) = state.disks.get_mut(disk) {
                     record.id = None;
@@ -302,7 +329,7 @@ impl Pools {
         })
     }
 
-    /// Admits groups of enough disks that are known, open, free and named once; these are the disks.
+    /// Admits groups of enough disks that are known, open, free and named once; returns the disks.
     pub(crate) async fn admit_groups(&self, groups: &[NewGroup], force: bool) -> Result<Vec<DiskName>, Refusal> {
         if groups.is_empty() {
             let hint = "name the disks of at least one group";
@@ -337,6 +364,7 @@ impl Pools {
                 let message = format!("disk {disk} is named twice");
                 return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
             }
+            // Two names may lead to one device, as with two links; redundancy across them would be none.
             let medium = Medium::at(&self.core.state().disk(disk)?.path);
             if let Some(other) = medium.and_then(|medium| media.insert(medium, disk)) {
                 return Err(one_disk(other, disk));
@@ -345,7 +373,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Admits blank disks that nothing uses, also not the pool that is to be made of `members`.
+    /// Admits blank, unused disks as spares, which are not among `members` of the new pool.
     async fn admit_spares(&self, spares: &[DiskName], members: &[DiskName]) -> Result<(), Refusal> {
         let mut seen: BTreeSet<&DiskName> = members.iter().collect();
         for spare in spares {
@@ -358,8 +386,9 @@ impl Pools {
         Ok(())
     }
 
-    /// The groups, with their disks shared out anew over enclosures.
+    /// Redistributes the disks of the groups over enclosures.
     async fn spread(&self, groups: Vec<NewGroup>) -> Result<Vec<NewGroup>, Refusal> {
+        // Only groups of one shape can be dealt out evenly.
         let like_first =
             |group: &NewGroup| group.level == groups[0].level && group.disks.len() == groups[0].disks.len();
         if !groups.iter().all(like_first) {
@@ -373,7 +402,7 @@ impl Pools {
         Ok(groups.into_iter().zip(spread).map(|(group, disks)| NewGroup { disks, ..group }).collect())
     }
 
-    /// The one pool that labels of open disks call `name`.
+    /// Returns the only pool called `name` by the labels of open disks.
     async fn labelled(&self, name: &Name) -> Result<PoolId, Refusal> {
         let disks = self.core.engine.disks(Order::Disks).await?;
         let pools = disks.iter().filter_map(|disk| disk.label.pool()).filter(|(_, label)| *label == name);
@@ -394,11 +423,12 @@ impl Pools {
         }
     }
 
-    /// All pools that are known, also those that are not open. Missing members have their names.
+    /// Lists all known pools, including those that are not open. Missing members have their names.
     pub async fn list(&self) -> Result<Vec<PoolReport>, Refusal> {
         let mut pools = self.core.engine.pools(Order::Pools).await?;
         let state = self.core.state();
         for member in pools.iter_mut().flat_map(PoolReport::all_groups_mut).flat_map(|group| &mut group.members) {
+            // The data plane knows a missing member by identity only; the state remembers its name.
             if member.disk.is_none() {
                 let known = state.disks.iter().find(|(_, record)| record.id == Some(member.id));
                 member.disk = known.map(|(name, _)| name.clone());
@@ -412,6 +442,7 @@ impl Pools {
             let Some(record) = state.pools.get(&pool.name) else { continue };
             pool.policy = record.policy.clone();
             pool.imported_read_only = record.read_only.is_some();
+            // The data plane knows the latest scrub; the stored one serves where it knows none.
             pool.scrub = pool.scrub.take().or_else(|| record.scrubs.last().cloned());
             pool.next_scrub = record.next_scrub();
             for member in pool.all_groups_mut().flat_map(|group| &mut group.members) {
@@ -420,6 +451,7 @@ impl Pools {
             }
         }
         let open: Vec<Name> = pools.iter().map(|pool| pool.name.clone()).collect();
+        // Closed pools are known from the state alone.
         let lost = state.pools.iter().filter(|(name, _)| !open.contains(name));
         pools.extend(lost.map(|(name, record)| PoolReport {
             name: name.clone(),
@@ -446,7 +478,7 @@ impl Pools {
         Ok(pools)
     }
 
-    /// One pool. *Errors*: there is none of this name.
+    /// Returns one pool. *Errors*: there is none of this name.
     pub async fn report(&self, name: &Name) -> Result<PoolReport, Refusal> {
         self.list().await?.into_iter().find(|pool| pool.name == *name).ok_or_else(|| unknown_pool(name))
     }
@@ -489,7 +521,7 @@ fn pool_name_taken(name: &Name) -> Refusal {
     Refusal::new(code::NAME_TAKEN, format!("there is a pool {name} already"), "choose another name")
 }
 
-/// The refusal to import a pool that is open, and what to do instead.
+/// Refusal to import an open pool, with the alternative.
 fn open_already(pool: &PoolReport, read_only: bool) -> Refusal {
     let name = &pool.name;
     let (message, hint) = match (&pool.read_only, read_only) {
@@ -508,10 +540,11 @@ fn open_already(pool: &PoolReport, read_only: bool) -> Refusal {
     Refusal::new(code::NAME_TAKEN, message, hint)
 }
 
-/// The enclosures without which some group of the pool would lose data.
+/// Returns the enclosures whose loss would cost some group of the pool its data.
 fn weak_enclosures(pool: &PoolReport, placed: &BTreeMap<DiskName, String>) -> Vec<String> {
     let of_group = |group: &GroupReport| {
         let place = |member: &MemberReport| {
+            // A member without a known disk has no enclosure; any name that no disk has will do for it.
             let disk = member.disk.clone().unwrap_or_else(|| pool.name.clone());
             let enclosure = placed.get(&disk).cloned();
             (disk, enclosure)

@@ -1,4 +1,4 @@
-//! Portal groups: how volumes are served through each.
+//! Portal groups, which are target port groups: ALUA state and preference.
 
 use crate::access::{Access, Consent};
 use crate::change::portals::Portals;
@@ -9,7 +9,7 @@ use model::{PortalGroupPolicy, PortalGroupReport, PortalGroupTag, PortalReport, 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Portal groups, and how volumes are served through each.
+/// Portal groups, and the ALUA state of volumes through each.
 pub struct PortalGroups {
     pub(crate) core: Arc<Core>,
     pub(crate) access: Arc<Access>,
@@ -17,7 +17,7 @@ pub struct PortalGroups {
 }
 
 impl PortalGroups {
-    /// The groups that there are portals of, and what is set for them.
+    /// Lists the groups that have portals, with their settings.
     pub async fn list(&self) -> Result<Vec<PortalGroupReport>, Refusal> {
         let mut groups: BTreeMap<u16, Vec<PortalReport>> = BTreeMap::new();
         for portal in self.portals.list().await? {
@@ -33,10 +33,11 @@ impl PortalGroups {
         Ok(groups.into_iter().map(report).collect())
     }
 
-    /// The group has these settings, now and after every start; hosts are told where that changes their access.
+    /// Changes the settings of the group, now and after every start; hosts are notified where their access
+    /// state changes.
     ///
-    /// *Errors*: no portal is of the group, a setting does not fit, no group would serve blocks any more; or sessions could neither read
-    /// nor write any more, and it was not forced.
+    /// *Errors*: no portal is in the group, a setting is invalid, no group would serve reads and writes any
+    /// more; or sessions could no longer read or write, and `force` is not set.
     pub async fn set(
         &self,
         PortalGroupTag(tag): PortalGroupTag,
@@ -47,6 +48,7 @@ impl PortalGroups {
         let group = groups.iter().find(|group| group.tag == tag).ok_or_else(|| unknown_portal_group(tag))?;
         let mut policy = group.policy;
         request.settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
+        // At least one group must keep serving, or no host could use any volume.
         let serves = |other: &PortalGroupReport| other.tag != tag && other.policy.access.serves_blocks();
         if group.policy.access.serves_blocks() && !policy.access.serves_blocks() && !groups.iter().any(serves) {
             let message = format!("no other portal group than {tag} serves blocks");
@@ -56,13 +58,14 @@ impl PortalGroups {
         self.access
             .commit(&turn, Consent::forced(request.force), |state| {
                 state.portal_groups.insert(tag, policy);
+                // Default settings need no record.
                 state.portal_groups.retain(|_, policy| *policy != PortalGroupPolicy::default());
             })
             .await?;
         Ok(PortalGroupReport { policy, ..group.clone() })
     }
 
-    /// One portal group. *Errors*: no portal is of it.
+    /// Returns one portal group. *Errors*: no portal is in it.
     pub async fn report(&self, PortalGroupTag(tag): PortalGroupTag) -> Result<PortalGroupReport, Refusal> {
         let groups = self.list().await?;
         groups.into_iter().find(|group| group.tag == tag).ok_or_else(|| unknown_portal_group(tag))

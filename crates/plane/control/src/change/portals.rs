@@ -1,4 +1,4 @@
-//! Portals: added, set, drained, removed.
+//! Portals: add, configure, drain, remove.
 
 use crate::access::{Access, Consent};
 use crate::core::Core;
@@ -22,9 +22,9 @@ pub struct Portals {
 }
 
 impl Portals {
-    /// Hosts can log in there too, now and after every start.
+    /// Opens a portal, now and after every start.
     ///
-    /// *Errors*: it is a portal already, it cannot be listened on, or a setting does not fit.
+    /// *Errors*: the address is a portal already, it cannot be opened, or a setting is invalid.
     pub async fn add(&self, request: NewPortal) -> Result<PortalReport, Refusal> {
         let turn = self.core.turn().await;
         let PortalAddress(address) = request.address;
@@ -33,8 +33,10 @@ impl Portals {
             let message = format!("{address} is a portal already");
             return Err(Refusal::new(code::PORTAL_TAKEN, message, "choose another address or port"));
         }
+        // Opened before it is recorded: port 0 is replaced by the port that the system assigned.
         let opened = self.core.engine.portal(Order::OpenPortal { address }).await?;
         let report = PortalReport { policy, ..opened };
+        // Before the commit, which tells the data plane which portals are open.
         self.access.remember(report.clone());
         let record = PortalRecord { added: true, policy: report.policy.clone() };
         let kept = self.access.commit(&turn, Consent::ALL, |state| {
@@ -48,12 +50,14 @@ impl Portals {
         kept.map(|()| report)
     }
 
-    /// Nobody logs in there any more.
+    /// Closes a portal and removes it.
     ///
-    /// *Errors*: it is none, the daemon was given it at its start, or hosts are logged in there and it is not forced.
+    /// *Errors*: there is no such portal, it was configured at the start of the daemon, or sessions use it and
+    /// `force` is not set.
     pub async fn remove(&self, address: PortalAddress, request: Removal) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         let PortalReport { address, state, .. } = self.report(address).await?;
+        // A portal of the configuration file would be back after the next start.
         if !self.core.state().portals.get(&address).is_some_and(|record| record.added) {
             let message = format!("portal {address} was given to the daemon at its start");
             let hint = "take it out of its configuration file or of its --portal arguments, and start it again";
@@ -66,6 +70,7 @@ impl Portals {
             let hint = format!("move them with blockyard portal drain {address}, or cut them off with --force");
             return Err(impact::listed(Refusal::new(code::PORTAL_IN_USE, message, hint), losses));
         }
+        // A portal that failed to open is unknown to the data plane.
         if !matches!(state, PortalState::Failed { .. }) {
             self.core.engine.done(Order::ClosePortal { address }).await?;
         }
@@ -77,7 +82,7 @@ impl Portals {
             .await
     }
 
-    /// The sessions with a connection through the portal.
+    /// Returns the sessions with a connection through the portal.
     async fn sessions_at(&self, portal: SocketAddr) -> Result<Vec<SessionLoss>, Refusal> {
         let is_at =
             |reached: SocketAddr| reached == portal || portal.ip().is_unspecified() && portal.port() == reached.port();
@@ -95,20 +100,22 @@ impl Portals {
         Ok(sessions.into_iter().map(loss).collect())
     }
 
-    /// The portal has these settings; sessions move where they should be now.
+    /// Changes the settings of the portal; sessions are rebalanced accordingly.
     ///
-    /// *Errors*: it is none, a setting does not fit, or sessions there would lose access and it is not forced.
+    /// *Errors*: there is no such portal, a setting is invalid, or sessions would lose access and `force` is
+    /// not set.
     pub async fn set(&self, address: PortalAddress, request: PortalSettings) -> Result<PortalReport, Refusal> {
         let consent = Consent::forced(request.force);
         self.change(address, consent, |address, policy, _| changed(address, policy, &request.settings)).await
     }
 
-    /// No session stays there: those that are there are asked to go to other portals, and new ones are sent there. Or it
-    /// takes sessions again.
+    /// Drains the portal: its sessions are asked to move to other portals, and new ones are redirected. Or
+    /// resumes it.
     ///
-    /// *Errors*: it is none, or there is no other portal to go to.
+    /// *Errors*: there is no such portal, or no other portal can take its sessions.
     pub async fn drain(&self, address: PortalAddress, drained: bool) -> Result<PortalReport, Refusal> {
         self.change(address, Consent::forced(false), |address, policy, others| {
+            // Only a portal of the same group offers the same target port group, so sessions keep their access.
             let takes =
                 |other: &PortalPolicy| !other.drained && other.role != PortalRole::Front && other.tag == policy.tag;
             if drained && !others.iter().any(takes) {
@@ -121,13 +128,13 @@ impl Portals {
         .await
     }
 
-    /// By what sessions are shared out.
+    /// Returns the criterion by which sessions are distributed.
     #[must_use]
     pub fn balance(&self) -> Balance {
         self.core.state().balance
     }
 
-    /// Sessions are shared out by this from now on.
+    /// Sets the criterion by which sessions are distributed.
     ///
     /// *Errors*: the state cannot be written.
     pub async fn set_balance(&self, request: SetBalance) -> Result<Balance, Refusal> {
@@ -136,7 +143,7 @@ impl Portals {
         Ok(request.by)
     }
 
-    /// `change` is given the address, what is set, and what is set for the others.
+    /// Changes the policy of a portal; `change` gets its address, its policy and the policies of the others.
     async fn change(
         &self,
         address: PortalAddress,
@@ -153,7 +160,7 @@ impl Portals {
         Ok(PortalReport { policy, ..report })
     }
 
-    /// One portal. *Errors*: there is none of this address.
+    /// Returns one portal. *Errors*: there is none of this address.
     pub async fn report(&self, PortalAddress(address): PortalAddress) -> Result<PortalReport, Refusal> {
         let portals = self.list().await?;
         portals.into_iter().find(|portal| portal.address == address).ok_or_else(|| {
@@ -162,7 +169,7 @@ impl Portals {
         })
     }
 
-    /// Where we listen, and where we should but cannot.
+    /// Lists the open portals and those that failed to open.
     pub async fn list(&self) -> Result<Vec<PortalReport>, Refusal> {
         let mut portals = self.core.engine.portals(Order::Portals).await?;
         portals.extend(self.access.portals().into_iter().filter(|portal| portal.state != PortalState::Open));
@@ -171,13 +178,14 @@ impl Portals {
     }
 }
 
-/// The policy with these settings.
+/// Applies settings to a policy.
 pub(crate) fn changed(
     address: SocketAddr,
     mut policy: PortalPolicy,
     settings: &BTreeMap<String, String>,
 ) -> Result<PortalPolicy, Refusal> {
     settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
+    // A redirected initiator needs a concrete address to connect to.
     if policy.role == PortalRole::Data && address.ip().is_unspecified() {
         let message = format!("sessions cannot be sent to {address}, which stands for every address");
         let hint = "add a portal for each address with blockyard portal add";
@@ -187,7 +195,7 @@ pub(crate) fn changed(
 }
 
 impl State {
-    /// Nothing is kept of a portal of the configuration file for which nothing is set.
+    /// Sets the policy of a portal. A portal of the configuration file with default settings needs no record.
     fn set_portal(&mut self, address: SocketAddr, policy: PortalPolicy) {
         let added = self.portals.get(&address).is_some_and(|record| record.added);
         self.portals.insert(address, PortalRecord { added, policy });

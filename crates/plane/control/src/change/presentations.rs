@@ -1,4 +1,4 @@
-//! Presentations: who sees what.
+//! Presentations: mapping of volumes to hosts, with LUNs.
 
 use crate::access::{Access, Consent};
 use crate::change::copies::admit_whole;
@@ -17,7 +17,7 @@ use model::{Name, Order, Refusal, VolumeId, VolumeName, code};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The largest logical unit number of the flat space method (SAM-5 §4.7.7.4).
+/// Highest LUN in flat space addressing (SAM-5 §4.7.7.4).
 const LUN_MAX: u16 = 16_383;
 
 /// Presentations: which volumes are mapped to which hosts, and the LUNs.
@@ -31,17 +31,20 @@ pub struct Presentations {
 }
 
 impl Presentations {
-    /// The host sees the volume.
+    /// Presents the volume to the host.
     ///
-    /// *Errors*: one of them is not known, the host sees it already, or the number is taken.
+    /// *Errors*: one of them is unknown, the volume is presented to the host already, or the LUN is taken.
     pub async fn present(&self, request: NewPresentation) -> Result<PresentationReport, Refusal> {
         let turn = self.core.turn().await;
         let volume = self.volumes.opened(&request.volume).await?.ok_or_else(|| volumes::unknown(&request.volume))?;
         admit_whole(&volume)?;
         let default = || DEFAULT_TARGET.parse().expect("the default target's name is a name");
         let target: Name = request.target.clone().unwrap_or_else(default);
+        // Only an explicit LUN can be forced; a LUN that is chosen here never conflicts.
         let consent = Consent { luns: request.force && request.lun.is_some(), ..Consent::forced(false) };
         let record = admit_presentation(&self.core.state(), request, volume.id, target)?;
+        // The shape is recorded with the presentation, so hosts see the LUN even if the pool fails to open next
+        // time.
         let shapes = self.volumes.core.engine.unit_shapes(Order::UnitShapes).await?;
         let add = |state: &mut State| {
             state.presentations.push(record.clone());
@@ -51,11 +54,12 @@ impl Presentations {
         Ok(self.report_of(&record))
     }
 
-    /// The host no longer sees the volume.
+    /// Ends a presentation.
     ///
-    /// *Errors*: it did not see it; or sessions see it, and it was not forced.
+    /// *Errors*: there is none; or sessions have it mapped, and `force` is not set.
     pub async fn unpresent(&self, request: &Unpresent) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
+        // Without a target, the presentations in all targets are ended.
         let is_it = |record: &PresentationRecord| {
             record.volume == request.volume
                 && record.host == request.host
@@ -72,7 +76,7 @@ impl Presentations {
         self.access.commit(&turn, consent, |state| state.presentations.retain(|record| !is_it(record))).await
     }
 
-    /// All presentations, by host and number.
+    /// Lists all presentations, by host, target and LUN.
     #[must_use]
     pub fn list(&self) -> Vec<PresentationReport> {
         let (state, portals) = (self.core.state(), self.access.portals());
@@ -87,7 +91,7 @@ impl Presentations {
     }
 }
 
-/// Admits a presentation that is new, of a host or a group and a target that are there.
+/// Admits a new presentation of an existing host or group in an existing target, and chooses its LUN.
 pub(crate) fn admit_presentation(
     state: &State,
     request: NewPresentation,
@@ -97,15 +101,15 @@ pub(crate) fn admit_presentation(
     Numbers::of(state, state).admit(state, request, volume_id, target)
 }
 
-/// What each host, and each group, sees by now. Many presentations are admitted one after the other: each costs what its own
-/// hosts see, and not what everybody does.
+/// LUNs in use, by host or group and target. Built once for many presentations: admitting one costs what its
+/// own hosts have mapped, not what all hosts have.
 pub(crate) struct Numbers<'a> {
     seen: BTreeMap<Name, BTreeMap<Name, Seen>>,
-    /// What everybody knew before all of this.
+    /// Current and former LUNs before the change.
     known: Known<'a>,
 }
 
-/// What one sees in one target.
+/// LUNs and volumes of one host in one target.
 #[derive(Default)]
 struct Seen {
     luns: BTreeMap<u16, VolumeName>,
@@ -120,7 +124,7 @@ impl<'a> Numbers<'a> {
     }
 
     fn learn(&mut self, state: &State, record: &PresentationRecord) {
-        // A group without hosts sees what it will.
+        // The group itself is recorded, too: hosts that join it later get its LUNs.
         let hosts = state.hosts_of(&record.host).filter(|host| **host != record.host);
         for who in hosts.chain([&record.host]) {
             let seen = self.seen.entry(who.clone()).or_default().entry(record.target.clone()).or_default();
@@ -129,7 +133,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// The presentation, which counts from now on.
+    /// Admits a presentation and records its LUN as used.
     pub(crate) fn admit(
         &mut self,
         state: &State,
@@ -140,6 +144,7 @@ impl<'a> Numbers<'a> {
         let lun = self.choose_lun(state, &request, volume_id, &target)?;
         let NewPresentation { volume, host, groups, read_only, .. } = request;
         let record = PresentationRecord { volume, volume_id, host, target, lun, groups, read_only };
+        // Counts for the next request of the same batch.
         self.learn(state, &record);
         Ok(record)
     }
@@ -156,6 +161,7 @@ impl<'a> Numbers<'a> {
             return Err(unknown_host(who));
         }
         let iqn = &state.targets.get(target).ok_or_else(|| unknown_target(target))?.iqn;
+        // Members before the group: a conflict is reported for the host that has it.
         let hosts: Vec<&Name> = state.hosts_of(who).filter(|host| *host != who).chain([who]).collect();
         let seen = hosts.iter().filter_map(|&host| Some((host, self.seen.get(host)?.get(target)?)));
         let seen: Vec<(&Name, &Seen)> = seen.collect();
@@ -168,10 +174,12 @@ impl<'a> Numbers<'a> {
             ));
         }
         let holds = |lun: u16| seen.iter().find_map(|(host, seen)| Some((*host, seen.luns.get(&lun)?)));
+        // A LUN that any of the hosts knows as another volume is not free.
         let is_known = |lun: u16| hosts.iter().any(|host| self.known.other(host, iqn, lun, volume_id).is_some());
         let is_free = |lun: &u16| holds(*lun).is_none() && !is_known(*lun);
-        // The number that it had, the one that was presented to and its hosts first.
+        // The LUN that the volume had before is reused; that of the group or host named in the request first.
         let old = || hosts.iter().rev().flat_map(|host| self.known.numbers_of(host, iqn, volume_id)).find(is_free);
+        // The lowest LUN that is neither in use nor remembered for another volume.
         let free = || old().or_else(|| (0..=LUN_MAX).find(is_free));
         let all_taken = || {
             let message = format!("no LUN is left for host {who}: each is in use, or was another volume's before");
@@ -185,6 +193,7 @@ impl<'a> Numbers<'a> {
             let message = format!("LUN {lun} cannot be addressed");
             return Err(Refusal::new(code::LUN_INVALID, message, format!("choose 0 to {LUN_MAX}")));
         }
+        // A conflict with a remembered LUN is found by the commit, where it can be confirmed.
         let Some((host, volume)) = holds(lun) else { return Ok(lun) };
         Err(Refusal::new(
             code::LUN_TAKEN,

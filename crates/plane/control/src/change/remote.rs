@@ -1,6 +1,6 @@
-//! Disks of other arrays: made known, and brought back to their pools when a path to them is available again.
+//! Remote disks: added, and returned to their pools when a path to them is available again.
 //!
-//! Called by [`Disks::add`] for addresses that begin with `iscsi://`, and by the steward in every round.
+//! Called by [`Disks::add`] for addresses that begin with `iscsi://`, and by the reconcile loop in every round.
 
 use crate::change::disks::Disks;
 use crate::change::pools::Pools;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// How often it is tried to bring back a remote disk that its pool goes on without.
+/// Interval between attempts to return a remote disk to its pool.
 const RETURN_INTERVAL: Duration = Duration::from_secs(15);
-/// How long it is waited for a remote disk that may be back.
+/// Time limit for inspecting a remote disk that may be back.
 const LOOK_LIMIT: Duration = Duration::from_secs(3);
 
-/// Disks of other arrays that were lost, and their return to their pools.
+/// Monitor that returns lost remote disks to their pools.
 pub(crate) struct RemoteDisks {
     pub(crate) core: Arc<Core>,
     pub(crate) disks: Arc<Disks>,
@@ -29,10 +29,11 @@ pub(crate) struct RemoteDisks {
 }
 
 impl RemoteRecord {
-    /// How the data plane logs in.
+    /// Returns the login parameters for the data plane.
     pub(crate) fn login(&self, force: bool) -> RemoteLogin {
         let chap = |record: &ChapRecord| Chap {
             user: record.user.clone(),
+            // Required in both directions: a target that skips mutual CHAP must not get data.
             secret: record.secret.clone(),
             demand: Demand::Required,
         };
@@ -42,13 +43,13 @@ impl RemoteRecord {
 }
 
 impl DiskRecord {
-    /// How the disk is reached, where nothing is logged in.
+    /// Reports the address of a remote disk that is not logged in.
     pub(crate) fn remote_report(&self) -> Option<RemoteReport> {
         let address: RemoteAddress = self.path.parse().ok()?;
         self.remote.as_ref().map(|remote| address.report(&remote.login(false)))
     }
 
-    /// The order that opens the disk as `name`.
+    /// Returns the order that opens the disk as `name`.
     pub(crate) fn order(&self, name: &DiskName) -> Order {
         let remote = self.remote.as_ref().map(|remote| Box::new(remote.login(false)));
         Order::OpenDisk { disk: name.clone(), path: self.path.clone(), remote }
@@ -56,10 +57,10 @@ impl DiskRecord {
 }
 
 impl Disks {
-    /// The disk of another array is open and known.
+    /// Logs in to a remote disk and adds it.
     ///
-    /// *Errors*: as of [`Disks::add`]; the address or the credentials cannot be used, no path logs in, or another
-    /// initiator has reserved the unit and that was not forced.
+    /// *Errors*: as of [`Disks::add`]; the address or the credentials are invalid, no path logs in, or another
+    /// initiator holds a reservation without `force`.
     pub(super) async fn add_remote(&self, request: NewDisk) -> Result<DiskReport, Refusal> {
         let turn = self.core.turn().await;
         let RemoteUrl { user, address } = request.path.parse()?;
@@ -68,23 +69,27 @@ impl Disks {
             return Err(Refusal::new(code::OPTIONS_CONFLICT, "a remote disk cannot be created here", hint));
         }
         let state = self.core.state();
+        // The normalized address, without the CHAP name.
         let path = address.to_string();
         let name = match &request.name {
             Some(name) if state.disks.contains_key(name) => return Err(super::disks::disk_name_taken(name)),
             Some(name) => name.clone(),
             None => super::disks::numbered_name(|name| state.disks.contains_key(name)),
         };
+        // Checked by address first, so that a duplicate is refused without a login.
         let same = |record: &DiskRecord| record.path.parse().is_ok_and(|known| is_same_unit(&known, &address));
         if let Some((known, _)) = state.disks.iter().find(|(_, record)| same(record)) {
             return Err(super::disks::disk_known(path.as_ref(), known));
         }
         let remote = remote_record(&self.core, user, &request)?;
+        // `force` preempts registrations of other initiators.
         let login = Some(Box::new(remote.login(request.force)));
         let order = Order::OpenDisk { disk: name.clone(), path: path.clone(), remote: login };
         let report = self.core.engine.disk(order).await?;
         let identity = report.identity.clone();
         let record =
             DiskRecord { path, id: report.label.disk(), spare: None, identity, former: None, remote: Some(remote) };
+        // The login is kept only if every check passes and the record is durable.
         let added = async {
             self.admit_remote(&record, &report, request.force).await?;
             self.core.commit(&turn, |state| {
@@ -98,9 +103,10 @@ impl Disks {
         Ok(report)
     }
 
-    /// Admits a unit that is no known disk under another address, and is empty or may be overwritten.
+    /// Admits a unit that is not known under another address, and is empty or may be overwritten.
     async fn admit_remote(&self, record: &DiskRecord, report: &DiskReport, force: bool) -> Result<(), Refusal> {
         let state = self.core.state();
+        // By its label, or by WWN where it carries none.
         let is_it = |other: &DiskRecord| {
             record.id.is_some() && record.id == other.id
                 || other.remote.is_some() && other.identity.wwn.is_some() && other.identity.wwn == record.identity.wwn
@@ -113,8 +119,8 @@ impl Disks {
 }
 
 impl RemoteDisks {
-    /// Remote disks that were lost take their places again once they can be reached: what they have missed is written to
-    /// them. At most one attempt per disk and [`RETURN_INTERVAL`].
+    /// Returns lost remote disks to their pools once they can be reached, which resynchronizes them. At most
+    /// one attempt per disk and [`RETURN_INTERVAL`].
     pub(crate) async fn return_lost(&self, tried: &mut BTreeMap<DiskName, Instant>) -> Result<(), Refusal> {
         if !self.core.state().disks.values().any(|record| record.remote.is_some()) {
             return Ok(());
@@ -124,6 +130,7 @@ impl RemoteDisks {
             let is_lost = matches!(disk.state, DiskState::Failed | DiskState::Missing);
             let record = self.core.state().disks.get(&name).cloned();
             let Some(record) = record.filter(|record| is_lost && record.remote.is_some()) else {
+                // In service: after a later loss the first attempt is made immediately.
                 tried.remove(&name);
                 continue;
             };
@@ -139,11 +146,11 @@ impl RemoteDisks {
         Ok(())
     }
 
-    /// True when the unit answers and bears the label of the member that it was.
+    /// Returns true when the unit answers and carries the label of the lost member.
     async fn can_return(&self, disk: &DiskReport, record: &DiskRecord) -> bool {
         let mut paths = disk.remote.iter().flat_map(|remote| &remote.paths);
         if paths.all(|path| path.state == DiskPathState::Down) {
-            // They log in again by themselves as soon as they can.
+            // Paths that are down log in again by themselves as soon as they can.
             return false;
         }
         let remote = record.remote.as_ref().map(|remote| Box::new(remote.login(false)));
@@ -156,14 +163,15 @@ impl RemoteDisks {
         let request = Replace { replacement: name.clone(), force: false, confirmed: false };
         match self.pools.replace_disk(name, request).await {
             Ok(pool) => tracing::info!(disk = %name, pool = %pool.name, "a remote disk is back in its place"),
+            // Refused for now; a later round tries again.
             Err(refusal) => tracing::info!(disk = %name, %refusal, "a remote disk that answers cannot return yet"),
         }
     }
 }
 
-/// What is kept of a login.
+/// Builds the login record of a remote disk.
 ///
-/// *Errors*: a CHAP name without a secret, or mutual CHAP alone.
+/// *Errors*: a CHAP name without a secret, mutual CHAP without CHAP, or one secret for both directions.
 fn remote_record(core: &Core, user: Option<String>, request: &NewDisk) -> Result<RemoteRecord, Refusal> {
     let node = core.settings.node.to_string();
     if user.is_some() && request.chap.is_none() {
@@ -187,7 +195,7 @@ fn remote_record(core: &Core, user: Option<String>, request: &NewDisk) -> Result
     Ok(RemoteRecord { chap: own, mutual_chap: mutual, digests: request.digests })
 }
 
-/// True when both name the same unit of one target over at least one common portal.
+/// Returns true when both addresses name the same unit of one target with at least one portal in common.
 fn is_same_unit(one: &RemoteAddress, other: &RemoteAddress) -> bool {
     let shares = one.portals.iter().any(|portal| other.portals.contains(portal));
     shares && one.target == other.target && one.lun == other.lun

@@ -1,8 +1,9 @@
-//! Pools that are not open: their disks are looked for in each round of the steward, and each pool is opened when enough of them are
-//! there. Members that were absent when their pool was opened are put back.
+//! Automatic opening of pools whose disks return. In each round of the reconcile loop the disks of closed pools
+//! are searched, and a pool is opened when enough of them are there. Members that were absent when their pool
+//! was opened are returned to it.
 //!
-//! What hosts are told meanwhile is in `docs/adr/0025-luns-without-a-device.md`. Nothing here takes a pool from another node,
-//! accepts a loss, or opens a pool that an operator has exported.
+//! The sense data of LUNs meanwhile is defined in `docs/adr/0025-luns-without-a-device.md`. Nothing here takes
+//! a pool from another node, accepts a loss of data, or opens a pool that an operator has exported.
 
 mod finding;
 mod wait;
@@ -23,12 +24,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait::{Attempt, Failures, Wait};
 
-/// How long disks that are absent are waited for before a pool opens without them, unless something else is set.
+/// Default time that a pool waits for absent disks before it opens degraded.
 const PATIENCE: Duration = Duration::from_millis(model::DISK_WAIT.millis());
-/// How often it is tried to put a member back.
+/// Interval between attempts to return a member.
 const RETURN_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Opens pools whose disks come, and closes those that have failed.
+/// Monitor that opens pools whose disks return, and closes failed ones.
 pub(crate) struct Returns {
     pub(crate) core: Arc<Core>,
     pub(crate) access: Arc<Access>,
@@ -37,13 +38,13 @@ pub(crate) struct Returns {
     pub(crate) volumes: Arc<Volumes>,
 }
 
-/// What was found in earlier rounds.
+/// Results of earlier rounds.
 pub(crate) struct Waits {
     began: Instant,
     pools: BTreeMap<Name, Wait>,
     failures: BTreeMap<Name, Failures>,
     finding: Finding,
-    /// Members that it was tried to put back, and when.
+    /// Members with an attempt to return them, and its time since the start.
     returned: BTreeMap<DiskId, Duration>,
 }
 
@@ -55,17 +56,18 @@ impl Default for Waits {
 }
 
 impl Returns {
-    /// True while something is waited for.
+    /// Returns true while a pool is not open.
     pub(crate) fn is_waiting(&self) -> bool {
         self.access.absences.is_waiting()
     }
 
-    /// One round.
+    /// Runs one round.
     ///
     /// *Errors*: the data plane is gone, or the state cannot be written.
     pub(crate) async fn look(&self, waits: &mut Waits) -> Result<(), Refusal> {
         let reports = self.core.engine.pools(Order::Pools).await?;
         let mut open: BTreeSet<Name> = reports.iter().map(|pool| pool.name.clone()).collect();
+        // Closing a failed pool comes first, so that this round can already try to open it again.
         for pool in reports.iter().filter(|pool| has_failed(pool)) {
             if self.close_failed(waits, pool).await? {
                 open.remove(&pool.name);
@@ -80,14 +82,17 @@ impl Returns {
         for pool in &reports {
             self.put_members_back(waits, pool).await?;
         }
+        // Volumes in files have no pool: their files may return as well.
         self.open_files().await?;
         self.volumes.note_shapes().await
     }
 
-    /// The pool, which serves nothing any more, is closed, so that it can be opened again; its presentations stay. False where it
-    /// cannot be closed.
+    /// Closes a pool that has failed, so that it can be opened again; its presentations stay. Returns false
+    /// where it cannot be closed.
     async fn close_failed(&self, waits: &mut Waits, pool: &PoolReport) -> Result<bool, Refusal> {
+        // The write lock keeps imports out while disks are inspected: an inspected disk cannot be opened.
         let _alone = self.pools.opening.write().await;
+        // A change in progress is not waited for; the next round tries again.
         let Some(turn) = self.core.turn_now() else { return Ok(false) };
         let name = &pool.name;
         if let Err(refusal) = self.core.engine.done(Order::ClosePool { pool: name.clone() }).await {
@@ -96,6 +101,7 @@ impl Returns {
         }
         drop(turn);
         tracing::warn!(pool = %name, "a pool that has failed is closed, and opened again when its disks are there");
+        // Back-off against flapping: each further failure within an hour delays the next attempt.
         let now = waits.began.elapsed();
         let not_before = waits.failures.entry(name.clone()).or_default().note(now);
         waits.pools.insert(name.clone(), Wait::since(now, not_before));
@@ -105,18 +111,20 @@ impl Returns {
         Ok(true)
     }
 
-    /// The pool is opened, if that is to be tried now.
+    /// Opens the pool if an attempt is due.
     async fn look_for_pool(&self, waits: &mut Waits, name: &Name, record: &PoolRecord) -> Result<(), Refusal> {
         let _alone = self.pools.opening.write().await;
         let present = self.find(&mut waits.finding, record).await?;
         let state = self.core.state();
         let (now, patience) = (waits.began.elapsed(), patience(record));
+        // First seen closed in this round: the waiting time starts now.
         let wait = waits.pools.entry(name.clone()).or_insert_with(|| Wait::since(now, now));
         let attempt = wait.judge(now, &present, patience);
         let ids: BTreeSet<DiskId> = present.iter().filter_map(|disk| state.disks.get(disk)?.id).collect();
         let members = state.disks.iter().filter(|(_, disk)| disk.id.is_some_and(|id| record.members.contains(&id)));
         let absent: Vec<DiskName> =
             members.filter(|(disk, _)| !present.contains(*disk)).map(|(disk, _)| disk.clone()).collect();
+        // Compared by identity, because a member without a known disk has no name here.
         let all_there = ids.len() >= record.members.len();
         let degraded_in_s = wait.degraded_in(now, patience).map(|left| left.as_secs());
         let refusal = match attempt {
@@ -138,20 +146,22 @@ impl Returns {
             (Some(refusal), _) if needs_operator(refusal.code, all_there) => {
                 (refusal.message.clone(), true, advice(&refusal, name))
             }
-            // What is missing beside disks that are absent, their names say less.
+            // A degraded attempt was refused: its reason says more than the names of absent disks.
             (Some(refusal), _) if attempt == Some(Attempt::Degraded) => (refusal.message, false, None),
+            // Same disks as in the last round: the reason of the last attempt still holds.
             (None, Some(before)) if before.disks == absent => (before.why, before.needs_operator, before.hint),
             _ => (waits_for(&absent), false, None),
         };
         self.note(name, PoolWaiting { why, needs_operator, hint, disks: absent, degraded_in_s }).await
     }
 
-    /// What was set for the pool, which is open again, and for its volumes, holds, and its hosts are let in.
+    /// Applies the settings of a pool that is open again, and of its volumes, and admits its hosts.
     async fn settle(&self, pool: &PoolReport) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         self.access.absences.forget(&pool.name);
         tracing::info!(pool = %pool.name, state = ?pool.state, "a pool is open again");
         self.pools.settle(&turn, pool).await?;
+        // Volumes may have been deleted while another node had the pool.
         self.access.drop_dangling(&turn).await?;
         self.volumes.learn_shapes(&turn).await?;
         self.access.apply().await
@@ -164,7 +174,7 @@ impl Returns {
         Ok(())
     }
 
-    /// Members that were absent when their pool was opened, and are there now, get what they have missed.
+    /// Returns members that were absent when their pool was opened; they are resynchronized by the data plane.
     async fn put_members_back(&self, waits: &mut Waits, pool: &PoolReport) -> Result<(), Refusal> {
         let state = self.core.state();
         let Some(record) = state.pools.get(&pool.name).filter(|_| may_get_members(pool)) else { return Ok(()) };
@@ -178,6 +188,7 @@ impl Returns {
         for disk in self.find(&mut waits.finding, &of_missing).await? {
             let Some(id) = state.disks.get(&disk).and_then(|disk| disk.id) else { continue };
             let now = waits.began.elapsed();
+            // A member that was refused is retried at this interval, not in each round.
             if waits.returned.get(&id).is_some_and(|last| now - *last < RETURN_INTERVAL) {
                 continue;
             }
@@ -190,7 +201,7 @@ impl Returns {
         Ok(())
     }
 
-    /// Volumes whose file or device could not be opened serve, if it can be now.
+    /// Opens volumes whose file or device could not be opened before.
     async fn open_files(&self) -> Result<(), Refusal> {
         let state = self.core.state();
         if !state.volumes.values().any(|record| matches!(record.backend, Backend::File { .. })) {
@@ -202,6 +213,7 @@ impl Returns {
         });
         for (name, record) in lost {
             let Some(_turn) = self.core.turn_now() else { return Ok(()) };
+            // The volume may have been deleted since the list was read.
             if !self.core.state().volumes.contains_key(name) {
                 continue;
             }
@@ -215,9 +227,10 @@ impl Returns {
 }
 
 impl Pools {
-    /// At a start, the pool is open as its record says. One whose disks are not all there waits for them.
+    /// Opens the pool at start as recorded. A pool with absent disks stays closed and waits for them.
     pub(crate) async fn open_at_start(&self, name: &Name, record: &PoolRecord) -> Option<PoolReport> {
         let mut opened = self.core.engine.pool(record.order(true)).await;
+        // With a waiting time of zero the policy says to open degraded immediately.
         if opened.as_ref().is_err_and(|refusal| refusal.code == code::POOL_WAITING) && patience(record).is_zero() {
             opened = self.core.engine.pool(record.order(false)).await;
         }
@@ -233,6 +246,7 @@ impl Pools {
             }
         };
         tracing::error!(pool = %name, "{sentence}");
+        // An event at start only; later attempts are not reported one by one.
         self.core.raise(event::POOL_UNOPENED, Subject::pool(name), sentence);
         let hint = advice(&refusal, name).filter(|_| needs_operator);
         let (why, disks) = (refusal.message, Vec::new());
@@ -245,19 +259,20 @@ fn patience(record: &PoolRecord) -> Duration {
     record.policy.wait.map_or(PATIENCE, |span| Duration::from_millis(span.millis()))
 }
 
-/// True for a pool that lost more members than it bears, and not to another owner.
+/// Returns true for a pool that lost more members than it tolerates, unless it is fenced or read-only.
 fn has_failed(pool: &PoolReport) -> bool {
     pool.state == PoolState::Failed && pool.fenced.is_none() && pool.read_only.is_none()
 }
 
 fn may_get_members(pool: &PoolReport) -> bool {
+    // A reshape has to finish before members can return.
     pool.state != PoolState::Failed
         && pool.read_only.is_none()
         && pool.groups.iter().all(|group| group.reshape.is_none())
 }
 
-/// True where a pool that was refused so does not open by itself, whatever disks come; with all of them there, too few is a riddle that
-/// no disk solves.
+/// Returns true where a pool refused with `code` cannot open by itself, whatever disks return. If all members
+/// are there and still too few are usable, no further disk helps.
 fn needs_operator(code: Code, all_there: bool) -> bool {
     match code {
         code::POOL_WAITING | code::POOL_OUTDATED | code::POOL_BUSY | code::DISK_UNREADABLE | code::POOL_FAILED => false,
@@ -266,7 +281,8 @@ fn needs_operator(code: Code, all_there: bool) -> bool {
     }
 }
 
-/// What an operator is to do about a pool that another node has, or that is in parts; the import says it of any other.
+/// Returns the advice for a pool that another node owns, or that is split; for other reasons the import gives
+/// it.
 fn advice(refusal: &Refusal, pool: &Name) -> Option<String> {
     match refusal.code {
         code::POOL_OWNED | code::POOL_NOT_RELEASED => Some(format!(

@@ -1,4 +1,4 @@
-//! Scrubs: begun by operators and by the clock, held outside of their hours, and remembered.
+//! Scrubs: started by operators or by the schedule, paused outside of their window, and recorded.
 
 use crate::change::pools::Pools;
 use crate::core::{Core, Turn};
@@ -11,25 +11,25 @@ use model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many scrubs of a pool are remembered.
+/// Scrub reports kept per pool.
 const SCRUBS_KEPT: usize = 12;
 
-/// A scrub may begin so many seconds before its time: the hour of the day must not wander.
+/// Tolerance in seconds by which a scheduled scrub may start early, so that its time of day does not drift.
 const EARLY: u64 = 3600;
 
-/// A day.
+/// A day in seconds.
 const DAY: u64 = 86_400;
 
-/// Scrubs of pools, begun by operators or by the clock.
+/// Scrubs of pools, started by operators or by the schedule.
 pub struct Scrubs {
     pub(crate) core: Arc<Core>,
     pub(crate) pools: Arc<Pools>,
 }
 
 impl Scrubs {
-    /// Everything that the pool's volumes hold is being read and compared.
+    /// Starts a scrub, which reads and verifies everything in the pool.
     ///
-    /// *Errors*: there is no such pool, it is not open or does not serve, or a scrub runs already.
+    /// *Errors*: there is no such pool, it is not open or has failed, or a scrub runs already.
     pub async fn start(&self, name: &Name, request: StartScrub) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.pools.admit_open(name).await?;
@@ -38,7 +38,7 @@ impl Scrubs {
         self.pools.report(name).await
     }
 
-    /// The scrub of the pool ends.
+    /// Stops the scrub of the pool.
     ///
     /// *Errors*: there is no such pool, or no scrub of it runs.
     pub async fn stop(&self, name: &Name) -> Result<(), Refusal> {
@@ -47,7 +47,7 @@ impl Scrubs {
         self.core.engine.pool(Order::StopScrub { pool: name.clone() }).await.map(|_| ())
     }
 
-    /// The scrubs of the pool that are remembered, and the one that runs, oldest first.
+    /// Lists the recorded scrubs of the pool and the running one, oldest first.
     ///
     /// *Errors*: there is no such pool.
     pub async fn list(&self, name: &Name) -> Result<Vec<ScrubReport>, Refusal> {
@@ -55,6 +55,7 @@ impl Scrubs {
         let state = self.core.state();
         let mut scrubs = state.pools.get(name).map(|record| record.scrubs.clone()).unwrap_or_default();
         if let Some(latest) = latest {
+            // The latest report may be recorded already; the one from the pool has the current progress.
             scrubs.retain(|scrub| scrub.started != latest.started);
             scrubs.push(latest);
         }
@@ -65,16 +66,19 @@ impl Scrubs {
         let pool = self.core.engine.pool(Order::StartScrub { pool: name.clone(), repairs }).await?;
         self.core.commit(turn, |state| {
             if let Some(record) = state.pools.get_mut(name) {
+                // Only a scheduled scrub is recorded here, so that the window applies to it alone.
                 record.clocked = pool.scrub.filter(|_| by_clock).map(|scrub| scrub.started);
             }
         })
     }
 
-    /// What scrubs have found is remembered, and those whose time has come are begun, held or let go on.
+    /// Records finished scrubs, and starts, pauses or resumes those that are due.
     ///
-    /// A pool that was not read whole for twice its interval is an event, once; `overdue` has those that were.
+    /// A pool without a complete scrub for twice its interval raises an event once; `overdue` holds the pools
+    /// with that event.
     pub(crate) async fn run_due(&self, now: Timestamp, overdue: &mut BTreeSet<Name>) -> Result<(), Refusal> {
         self.note_overdue(now, overdue);
+        // The common case ends here, without the change lock.
         if self.core.state().pools.values().all(PoolRecord::needs_no_scrub) && !self.any().await? {
             return Ok(());
         }
@@ -82,19 +86,24 @@ impl Scrubs {
         for pool in self.core.engine.pools(Order::Pools).await? {
             let state = self.core.state();
             let Some(record) = state.pools.get(&pool.name) else { continue };
+            // Finished since the last round, and not recorded yet.
             if let Some(ended) = pool.scrub.as_ref().filter(|scrub| !scrub.state.runs() && !record.remembers(scrub)) {
                 self.core.commit(&turn, |state| state.remember(&pool.name, ended))?;
             }
             let open = record.policy.scrub.window.is_none_or(|window| window.holds(now.second_of_day()));
             match pool.scrub.as_ref().map(|scrub| (scrub.state, record.clocked == Some(scrub.started))) {
+                // Only a scheduled scrub is paused by the window; an operator's scrub runs at any time.
                 Some((ScrubState::Running, true)) if !open => self.hold(&pool.name, true).await?,
                 Some((ScrubState::Waiting, _)) if open => self.hold(&pool.name, false).await?,
+                // Running, or paused with the window closed: nothing to do.
                 Some((state, _)) if state.runs() => {}
                 _ => {
-                    // One that the daemon's end cut short before the pool knew of it is begun anew.
+                    // `clocked` names a scrub that the pool has no report of: the daemon ended right after
+                    // starting it.
                     let latest = pool.scrub.as_ref().map(|scrub| scrub.started);
                     let cut_short = record.clocked.is_some() && record.clocked != latest;
                     if pool.state == PoolState::Healthy && open && (cut_short || record.is_due(now)) {
+                        // A pause left over from the last scrub would hold the new one from its start.
                         self.hold(&pool.name, false).await?;
                         self.begin(&turn, &pool.name, false, true).await?;
                     }
@@ -132,32 +141,35 @@ impl PoolRecord {
         self.scrubs.iter().any(|known| known.started == scrub.started)
     }
 
-    /// When the last scrub began that has read everything, or they were asked for; as `counts`.
+    /// Returns the start of the last complete scrub, or the time at which scrubs were configured, if later;
+    /// only times for which `counts` holds.
     fn last_scrub(&self, counts: impl Fn(Timestamp) -> bool) -> Option<Timestamp> {
+        // Scrubs that were stopped or failed do not count, because they have not read everything.
         let whole = self.scrubs.iter().rfind(|scrub| scrub.state == ScrubState::Done && counts(scrub.started));
         whole.map(|scrub| scrub.started).max(self.scrub_since.filter(|since| counts(*since)))
     }
 
-    /// Before this, none begins by itself: an operator has stopped the last one, or it failed, less than a day ago.
+    /// Returns the earliest time of an automatic start: a day after a scrub that was stopped or failed.
     fn not_before(&self) -> Option<Timestamp> {
         let last = self.scrubs.last().filter(|scrub| scrub.state != ScrubState::Done)?;
         Some(last.ended.unwrap_or(last.started).plus(DAY))
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
-        // One of the future began while the clock was wrong, and says nothing.
+        // A start in the future was recorded while the clock was wrong, and does not count.
         let last = self.last_scrub(|time| time <= now.plus(EARLY)).unwrap_or_default();
+        // The same for a stopped scrub: one in the future must not block the schedule for years.
         let rests = self.not_before().filter(|time| time.since(now) <= DAY + EARLY).is_some_and(|time| now < time);
         !rests && self.policy.scrub.every.seconds().is_some_and(|every| now.since(last) + EARLY >= every)
     }
 
-    /// When the next scrub begins by itself.
+    /// Returns the time of the next scheduled scrub.
     pub(crate) fn next_scrub(&self) -> Option<Timestamp> {
         next(&self.policy.scrub, self.last_scrub(|_| true)?)
             .max(self.not_before().filter(|_| self.policy.scrub.every != ScrubEvery::Off))
     }
 
-    /// Since when no scrub has read everything, where that is twice the interval or longer.
+    /// Returns the end of the last complete scrub, if that is at least twice the interval ago.
     pub(crate) fn overdue_since(&self, now: Timestamp) -> Option<Timestamp> {
         let every = self.policy.scrub.every.seconds()?;
         let whole = self.scrubs.iter().rfind(|scrub| scrub.state == ScrubState::Done).and_then(|scrub| scrub.ended);
@@ -178,7 +190,7 @@ impl crate::State {
     }
 }
 
-/// What it means that no scrub has finished since then.
+/// Describes an overdue scrub.
 pub(crate) fn overdue_sentence(pool: &Name, since: Timestamp) -> String {
     format!(
         "no scrub of pool {pool} has finished since {since}, which is twice its interval or more. Give it more time with \
@@ -186,7 +198,7 @@ pub(crate) fn overdue_sentence(pool: &Name, since: Timestamp) -> String {
     )
 }
 
-/// When a scrub begins by itself after the one at `last`: in the first of its hours then.
+/// Returns the time of the scheduled scrub after the one at `last`: the first due minute inside the window.
 fn next(policy: &ScrubPolicy, last: Timestamp) -> Option<Timestamp> {
     let due = last.plus(policy.every.seconds()?.saturating_sub(EARLY));
     let Some(window) = policy.window else { return Some(due) };
@@ -222,7 +234,7 @@ mod tests {
         record.scrub_since = Some(at("2026-11-01T00:00:00Z"));
         record.scrubs.push(scrub(ScrubState::Done, "2026-11-08T02:00:00Z", Some("2026-11-08T20:00:00Z")));
         assert!(!record.is_due(at("2026-11-15T00:00:00Z")) && record.is_due(at("2026-11-15T02:00:00Z")));
-        // Stopped by an operator: not again for a day, but then.
+        // Stopped by an operator: not started again for a day, but then.
         record.scrubs.push(scrub(ScrubState::Stopped, "2026-11-15T02:00:00Z", Some("2026-11-15T03:00:00Z")));
         assert!(!record.is_due(at("2026-11-15T04:00:00Z")) && record.is_due(at("2026-11-16T03:00:00Z")));
         assert_eq!(record.next_scrub(), Some(at("2026-11-16T03:00:00Z")));
@@ -244,7 +256,7 @@ mod tests {
         assert_eq!(next(&policy(ScrubEvery::Weekly, None), last), Some(at("2026-11-28T09:00:00Z")));
         assert_eq!(next(&policy(ScrubEvery::Weekly, Some("22:00-04:00")), last), Some(at("2026-11-28T22:00:00Z")));
         assert_eq!(next(&policy(ScrubEvery::Monthly, Some("08:00-12:00")), last), Some(at("2026-12-21T09:00:00Z")));
-        // The hour of the day does not wander, though each one begins a little late.
+        // The time of day does not drift, though each scrub starts a little late.
         let late = at("2026-11-28T22:00:30Z");
         assert_eq!(next(&policy(ScrubEvery::Weekly, Some("22:00-04:00")), late), Some(at("2026-12-05T22:00:30Z")));
     }

@@ -1,4 +1,4 @@
-//! Snapshots: made, locked, cloned, gone back to, deleted.
+//! Snapshots: create, lock, clone, roll back, delete.
 
 use crate::access::Access;
 use crate::change::volumes::Volumes;
@@ -21,12 +21,13 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Each of the volumes has a snapshot of this name, all of one instant.
+    /// Creates a snapshot of this name of each volume, all at the same instant (consistency group).
     ///
-    /// *Errors*: a volume is not there, is named twice, has a snapshot of this name or none at all; the volumes are not
-    /// of one pool; the lock ends before it begins. Nothing is changed then.
+    /// *Errors*: a volume does not exist, is named twice, has a snapshot of this name or cannot have snapshots;
+    /// the volumes are not in one pool; the lock ends in the past. Nothing is changed then.
     pub async fn create(&self, request: NewSnapshots) -> Result<Vec<SnapshotReport>, Refusal> {
         let _turn = self.core.turn().await;
+        // Durations count by the clock of the array, which also ends the lock.
         let lock = request.lock.at(crate::system::now());
         admit_lock(lock)?;
         let mut snapshots = Vec::new();
@@ -39,6 +40,7 @@ impl Snapshots {
             let name = SnapshotName::of(volume.clone(), request.name.clone());
             snapshots.push((name, SnapshotId::from_random(random()?)));
         }
+        // A snapshot that is being deleted has given up its name already.
         let taken =
             self.list().await?.into_iter().find(|known| {
                 known.state == SnapshotState::Whole && snapshots.iter().any(|(name, _)| *name == known.name)
@@ -50,14 +52,15 @@ impl Snapshots {
         self.core.engine.snapshots(Order::CreateSnapshots { snapshots, lock }).await
     }
 
-    /// The snapshot is gone; what only it held is given back in the background.
+    /// Deletes the snapshot; its exclusive space is freed in the background.
     ///
-    /// *Errors*: there is none of this name, it is locked, or a clone needs it.
+    /// *Errors*: there is none of this name, it is locked, or a clone depends on it.
     pub async fn delete(&self, name: &SnapshotName) -> Result<(), Refusal> {
         let _turn = self.core.turn().await;
         let snapshot = self.report(name).await?;
         let locked = match snapshot.lock {
             SnapshotLock::Open => None,
+            // A lock whose time has passed no longer counts.
             SnapshotLock::Until(time) => (time > crate::system::now()).then(|| format!("until {time}")),
             SnapshotLock::ForEver => Some("for ever".to_owned()),
         };
@@ -66,6 +69,7 @@ impl Snapshots {
             return Err(Refusal::new(code::SNAPSHOT_LOCKED, message, "nobody can delete it before"));
         }
         if snapshot.cloned {
+            // The name of the clone tells the operator what to delete first.
             let volumes = self.volumes.list().await?;
             let is_clone = |volume: &&VolumeReport| {
                 volume.space.as_ref().is_some_and(|space| space.clone_of.as_ref() == Some(name))
@@ -78,9 +82,9 @@ impl Snapshots {
         self.core.engine.done(Order::DeleteSnapshot { snapshot: name.clone() }).await
     }
 
-    /// The snapshot cannot be deleted before the lock ends.
+    /// Locks the snapshot against deletion until the given time.
     ///
-    /// *Errors*: there is none of this name, or it is locked for longer already.
+    /// *Errors*: there is none of this name, or its present lock lasts longer.
     pub async fn lock(&self, name: &SnapshotName, request: LockSnapshot) -> Result<SnapshotReport, Refusal> {
         let _turn = self.core.turn().await;
         self.report(name).await?;
@@ -91,9 +95,9 @@ impl Snapshots {
         self.report(name).await
     }
 
-    /// The clone is there, shows what the snapshot shows, and nobody sees it yet.
+    /// Creates a clone of the snapshot, which is not presented yet.
     ///
-    /// *Errors*: there is no such snapshot, the name is taken or in another pool, or there is no room.
+    /// *Errors*: there is no such snapshot, the name is taken or in another pool, or there is not enough space.
     pub async fn create_clone(&self, request: NewClone) -> Result<VolumeReport, Refusal> {
         let _turn = self.core.turn().await;
         self.report(&request.snapshot).await?;
@@ -114,9 +118,10 @@ impl Snapshots {
             .await
     }
 
-    /// The volume shows what its snapshot shows; what was written since is gone.
+    /// Rolls the volume back to its snapshot; later writes are lost.
     ///
-    /// *Errors*: there is no such snapshot; it was not confirmed; a session uses the volume, and it was not forced.
+    /// *Errors*: there is no such snapshot; it was not confirmed; a session uses the volume, and `force` is not
+    /// set.
     pub async fn roll_back(&self, request: RollBack) -> Result<VolumeReport, Refusal> {
         let _turn = self.core.turn().await;
         let RollBack { snapshot, force, confirmed } = request;
@@ -132,9 +137,10 @@ impl Snapshots {
         self.core.engine.volume(Order::RollBack { snapshot, in_use: force }).await
     }
 
-    /// Admits a roll-back that no session notices.
+    /// Admits a roll-back of a volume that no session has mapped.
     async fn admit_unused(&self, snapshot: &SnapshotName) -> Result<(), Refusal> {
         let (before, volume) = (self.core.state(), &snapshot.volume);
+        // Removing all of the volume's presentations shows by its losses which sessions have it mapped.
         let mut next = State::clone(&before);
         next.presentations.retain(|record| record.volume != *volume);
         let mut users = self.access.losses(&before, &next).await?;
@@ -148,12 +154,12 @@ impl Snapshots {
         Err(impact::listed(Refusal::new(code::VOLUME_BUSY, message, hint), users))
     }
 
-    /// All snapshots of open pools, the oldest of each volume first.
+    /// Lists all snapshots of open pools, the oldest of each volume first.
     pub async fn list(&self) -> Result<Vec<SnapshotReport>, Refusal> {
         self.core.engine.snapshots(Order::Snapshots).await
     }
 
-    /// Those snapshots that are asked for, the oldest of each volume first.
+    /// Lists the selected snapshots, the oldest of each volume first.
     ///
     /// *Errors*: there is no such volume.
     pub async fn list_of(&self, asked: SnapshotsOf) -> Result<Vec<SnapshotReport>, Refusal> {
@@ -164,7 +170,7 @@ impl Snapshots {
         Ok(snapshots)
     }
 
-    /// One snapshot. *Errors*: there is none of this name.
+    /// Returns one snapshot. *Errors*: there is none of this name.
     pub async fn report(&self, name: &SnapshotName) -> Result<SnapshotReport, Refusal> {
         self.volumes.admit_mapped(&name.volume).await?;
         let mut snapshots = self.list().await?.into_iter();
@@ -172,7 +178,7 @@ impl Snapshots {
     }
 }
 
-/// Admits a lock that ends later than now.
+/// Admits a lock that ends in the future.
 fn admit_lock(lock: SnapshotLock) -> Result<(), Refusal> {
     match lock {
         SnapshotLock::Until(time) if time <= crate::system::now() => {

@@ -1,4 +1,4 @@
-//! Spares: named, taken away, and put into the places of lost members without being asked.
+//! Hot spares: assigned and removed by operators, and placed automatically for lost or failing members.
 
 use crate::change::disks::{Disks, missing};
 use crate::change::pools::Pools;
@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a member that was not found, or does not answer, is waited for: a shelf may be slower than we are.
+/// Time to wait for a member that is missing or does not answer: an enclosure may start more slowly than the
+/// array.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How long a member is left alone that could not be copied, or taken out.
+/// Back-off after an attempt to copy or fail a member.
 const COPY_AGAIN: Duration = Duration::from_secs(300);
 
 /// A spare that is ready.
@@ -26,9 +27,9 @@ const COPY_AGAIN: Duration = Duration::from_secs(300);
 struct Spare {
     disk: DiskName,
     size: Size,
-    /// The pool that it is for; any when absent.
+    /// The pool that it is assigned to; every pool when absent.
     pool: Option<Name>,
-    /// True when what it holds may be overwritten.
+    /// True when its content may be overwritten.
     force: bool,
 }
 
@@ -40,10 +41,10 @@ pub struct Spares {
 }
 
 impl Spares {
-    /// The disk is a spare.
+    /// Makes the disk a hot spare.
     ///
-    /// *Errors*: it is not known, missing, in use, not blank or a spare already, or the pool is not there or
-    /// has no place that it fits.
+    /// *Errors*: it is unknown, missing, in use, not blank or a spare already, or the pool does not exist or
+    /// has no member that it could replace.
     pub async fn add(&self, name: &DiskName, request: NewSpare) -> Result<DiskReport, Refusal> {
         let turn = self.core.turn().await;
         let disk = self.disks.admit_spare(name, request.force).await?;
@@ -51,9 +52,11 @@ impl Spares {
             let pool = self.pools.report(pool).await?;
             admit_size(name, disk.size, &pool)?;
         }
+        // Adding the spare and replenishing the pool are one commit.
         self.core.commit(&turn, |state| {
             let spare = SpareRecord { pool: request.pool.clone(), force: request.force };
-            // The place of a spare that was used is filled again.
+            // A new spare replenishes the pool: one replacement of the same assignment no longer counts as a
+            // spare in use.
             let taken = state.pools.values_mut().map(|pool| &mut pool.taken);
             for taken in taken {
                 if let Some(at) = taken.iter().position(|taken| taken.pool == request.pool) {
@@ -70,9 +73,9 @@ impl Spares {
         self.disks.report(name).await
     }
 
-    /// The disk is a spare no more, and stays known.
+    /// Removes the spare assignment; the disk stays known.
     ///
-    /// *Errors*: it is not known, or no spare.
+    /// *Errors*: it is unknown, or no spare.
     pub async fn remove(&self, name: &DiskName) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         if self.core.state().disk(name)?.spare.is_none() {
@@ -86,21 +89,24 @@ impl Spares {
         })
     }
 
-    /// Each lost member that a spare fits has one in its place, and is being filled.
+    /// Replaces each lost member by a fitting spare, and starts copies of failing members.
     pub(crate) async fn place(&self, vigil: &mut Vigil) -> Result<(), Refusal> {
         let pools = self.pools.list().await?;
+        // Waiting times run from the first round in which a member was missing.
         vigil.watch(&pools);
         self.announce(vigil, &pools).await?;
         let is_wanted = |pool: &PoolReport| lost(pool).next().is_some() || sick(pool).next().is_some();
+        // The common case ends here, without the change lock.
         if !pools.iter().any(|pool| is_wanted(pool) || self.arrived(pool).next().is_some()) {
             return Ok(());
         }
         let turn = self.core.turn().await;
         self.enter_arrived(&turn, &pools)?;
-        // Somebody may have replaced a disk meanwhile.
+        // The list is read again under the lock: an operator may have replaced a disk since.
+        // A failed pool cannot rebuild, and a read-only one must not be written.
         let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
         for pool in self.pools.list().await?.iter().filter(may_be_filled) {
-            // A group that is laid out anew gets its spares after that.
+            // A group in reshape gets its spares when the reshape has finished.
             for (group, member) in lost(pool).filter(|(group, _)| group.reshape.is_none()) {
                 if vigil.is_due(member) {
                     self.place_one(&turn, vigil, pool, group, member).await?;
@@ -115,7 +121,8 @@ impl Spares {
         Ok(())
     }
 
-    /// Which spares take the places of members that are still waited for, and when, is known to all who show the pools.
+    /// Publishes the pending replacements of members that are still waited for, and raises an event for new
+    /// ones.
     async fn announce(&self, vigil: &Vigil, pools: &[PoolReport]) -> Result<(), Refusal> {
         let is_waited_for = |pool: &PoolReport| lost(pool).any(|(_, member)| member.state != MemberState::Failed);
         let coming = match pools.iter().any(is_waited_for) {
@@ -142,6 +149,7 @@ impl Spares {
         group: &GroupReport,
         member: &MemberReport,
     ) -> Result<(), Refusal> {
+        // Read for each member, because the one before may have used a spare.
         let spares = self.ready().await?;
         let of = member.disk.as_ref().map_or_else(|| member.id.to_string(), ToString::to_string);
         for spare in fitting(&spares, &pool.name, group.member_size) {
@@ -154,6 +162,7 @@ impl Spares {
             match self.core.engine.pool(order).await {
                 Ok(report) => {
                     let taken = TakenRecord { spare: spare.disk.clone(), of: of.clone(), pool: spare.pool.clone() };
+                    // The pool has committed the replacement; the state only follows it.
                     self.core.commit(turn, |state| {
                         state.learn(&report);
                         if let Some(disk) = &member.disk {
@@ -169,6 +178,7 @@ impl Spares {
                     return Ok(());
                 }
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
+                // The next fitting spare is tried: this one may be defective.
                 Err(refusal) => {
                     let sentence = format!(
                         "spare {} could not take the place of disk {of} in pool {}: {refusal}",
@@ -178,6 +188,7 @@ impl Spares {
                 }
             }
         }
+        // Reported once for each number of spares, not in each round.
         if !spares.is_empty() && vigil.in_vain.insert(member.id, spares.len()) != Some(spares.len()) {
             let sentence = format!("no spare fits the place of disk {of} in pool {}", pool.name);
             self.core.raise(event::SPARE_NONE, Subject::pool(&pool.name), sentence);
@@ -185,8 +196,8 @@ impl Spares {
         Ok(())
     }
 
-    /// A member that errs more than it may, or is slow for too long, begins to be copied to a spare that fits. Without one a member
-    /// that is useless is taken out, where its group is whole but for that.
+    /// Starts the copy of a member with too many errors, or that is slow for too long, to a fitting spare.
+    /// Without a spare, a useless member is failed, if all other members of its group are in sync.
     async fn relieve(
         &self,
         vigil: &mut Vigil,
@@ -197,6 +208,7 @@ impl Spares {
         let Some(disk) = &member.disk else { return Ok(()) };
         let spares = self.ready().await?;
         for spare in fitting(&spares, &pool.name, group.member_size) {
+            // Recorded before the attempt, so that a refusal backs off as well.
             vigil.copied.insert(member.id, Instant::now());
             let order = Order::CopyMember { disk: disk.clone(), replacement: spare.disk.clone(), force: spare.force };
             match self.core.engine.pool(order).await {
@@ -211,6 +223,7 @@ impl Spares {
                 }
             }
         }
+        // Failing a member is safe only while the redundancy of its group is complete.
         let others_serve = group.members.iter().all(|other| other.state == MemberState::InSync);
         if member.fitness != MemberFitness::Useless || !others_serve || group.level == Level::Raid0 {
             return Ok(());
@@ -233,7 +246,7 @@ impl Spares {
         }
     }
 
-    /// The spares that a member was copied to, and that have its place: the spare, and what is to be known of it.
+    /// Returns the spares that have replaced a copied member, with the record for each.
     fn arrived<'a>(&self, pool: &'a PoolReport) -> impl Iterator<Item = (&'a DiskName, TakenRecord)> + use<'a> {
         let state = self.core.state();
         pool.members().filter(|member| member.state == MemberState::InSync).filter_map(move |member| {
@@ -243,7 +256,7 @@ impl Spares {
         })
     }
 
-    /// Spares whose copies have ended are members from now on.
+    /// Records spares whose copies have finished as members.
     fn enter_arrived(&self, turn: &Turn<'_>, pools: &[PoolReport]) -> Result<(), Refusal> {
         for pool in pools {
             let taken: Vec<(&DiskName, TakenRecord)> = self.arrived(pool).collect();
@@ -253,6 +266,7 @@ impl Spares {
             self.core.commit(turn, |state| {
                 state.learn(pool);
                 for (spare, TakenRecord { of, .. }) in &taken {
+                    // `of` may be the identity of a member without a name, which is no disk name.
                     if let Ok(disk) = of.parse() {
                         state.let_go(&disk, former(pool, spare, true));
                     }
@@ -269,7 +283,7 @@ impl Spares {
         Ok(())
     }
 
-    /// The spares that are there and free.
+    /// Returns the spares that are present and free.
     async fn ready(&self) -> Result<Vec<Spare>, Refusal> {
         let state = self.core.state();
         let ready = self
@@ -289,7 +303,7 @@ impl Spares {
 }
 
 impl Disks {
-    /// Admits a known disk that nothing uses, and that is blank unless `force` says that it need not be.
+    /// Admits a known, unused disk, which must be blank unless `force` is set.
     pub(crate) async fn admit_spare(&self, name: &DiskName, force: bool) -> Result<DiskReport, Refusal> {
         let state = self.core.state();
         if state.disk(name)?.spare.is_some() {
@@ -316,19 +330,19 @@ impl Disks {
     }
 }
 
-/// Lost members that a spare was sought for.
+/// Progress of the search for spares, by member.
 #[derive(Default)]
 pub(crate) struct Vigil {
-    /// Since when members were not found, or did not answer.
+    /// Time since which a member is missing or does not answer.
     missing: BTreeMap<DiskId, Instant>,
-    /// Members for which it was told that no spare fits, and how many spares there were then.
+    /// Members for which the lack of a spare was reported, with the number of spares at that time.
     in_vain: BTreeMap<DiskId, usize>,
-    /// Members in service that were to be copied or taken out, and when.
+    /// Members in service with an attempt to copy or fail them, and its time.
     copied: BTreeMap<DiskId, Instant>,
 }
 
 impl Vigil {
-    /// Goes by how the members are now.
+    /// Updates the waiting times to the current members.
     fn watch(&mut self, pools: &[PoolReport]) {
         let is_lost = |id: &DiskId| pools.iter().flat_map(lost).any(|(_, member)| member.id == *id);
         self.missing.retain(|id, _| is_lost(id));
@@ -338,12 +352,12 @@ impl Vigil {
         }
     }
 
-    /// True when it was not tried a short while ago to copy the member.
+    /// Returns true when the last attempt to copy the member is long enough ago.
     fn may_copy(&self, member: &MemberReport) -> bool {
         self.copied.get(&member.id).is_none_or(|tried| tried.elapsed() >= COPY_AGAIN)
     }
 
-    /// The spares that take the places of members that are waited for, by member, and when; each spare is one member's.
+    /// Assigns spares to waited-for members by due time; each spare is assigned once.
     fn coming(&self, pools: &[PoolReport], mut spares: Vec<Spare>) -> BTreeMap<DiskId, (DiskName, Instant)> {
         let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
         let places = pools.iter().filter(may_be_filled).flat_map(|pool| lost(pool).map(move |place| (pool, place)));
@@ -352,6 +366,7 @@ impl Vigil {
             (_, Some(since)) => Some(*since + PATIENCE),
         };
         let mut places: Vec<_> = places.map(|(pool, (group, member))| (due(member), pool, group, member)).collect();
+        // Failed members, which have no due time, sort first: they take their spares without waiting.
         places.sort_by_key(|(due, ..)| *due);
         let mut coming = BTreeMap::new();
         for (due, pool, group, member) in places {
@@ -359,6 +374,7 @@ impl Vigil {
             else {
                 continue;
             };
+            // A spare is assigned to one member only.
             spares.retain(|other| other.disk != spare);
             if let Some(due) = due {
                 coming.insert(member.id, (spare, due));
@@ -367,28 +383,28 @@ impl Vigil {
         coming
     }
 
-    /// True when the member is not waited for any more, and no spare was sought in vain that was not there before.
+    /// Returns true when the member is no longer waited for.
     fn is_due(&self, member: &MemberReport) -> bool {
         member.state == MemberState::Failed
             || self.missing.get(&member.id).is_some_and(|since| since.elapsed() >= PATIENCE)
     }
 }
 
-/// Members that have failed or were not found, with their groups.
+/// Returns failed, missing and unresponsive members, with their groups.
 fn lost(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)> {
     let of_group = |group| -> Vec<_> { GroupReport::lost(group).map(|member| (group, member)).collect() };
     pool.kept_groups().flat_map(of_group)
 }
 
-/// Members in service that the pool's policy says are to be copied to a spare, with their groups; none of a group that copies
-/// one already, or is laid out anew.
+/// Returns members in service that the policy says to copy to a spare, with their groups; none of a group that
+/// already copies one, or that is in reshape.
 fn sick(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)> {
     let is_sick = |member: &&MemberReport| {
         member.state == MemberState::InSync && member.fitness != MemberFitness::Fit && member.copy.is_none()
     };
     let is_free =
         |group: &&GroupReport| group.reshape.is_none() && group.members.iter().all(|member| member.copy.is_none());
-    // The worst first.
+    // One copy per group at a time, and the member in the worst condition first.
     let of_group = move |group| Some((group, worst(group, is_sick)?));
     pool.kept_groups().filter(is_free).filter_map(of_group)
 }
@@ -397,15 +413,17 @@ fn worst<'a>(group: &'a GroupReport, is_sick: impl Fn(&&'a MemberReport) -> bool
     group.members.iter().filter(is_sick).max_by_key(|member| member.fitness)
 }
 
-/// The spares that fit, the best first: those of the pool before those of all pools, the smallest first.
+/// Returns the fitting spares, the best first: those assigned to the pool before global ones, the smallest
+/// first.
 fn fitting<'a>(spares: &'a [Spare], pool: &Name, needed: Size) -> Vec<&'a Spare> {
     let may = |spare: &&Spare| spare.size >= needed && spare.pool.as_ref().is_none_or(|own| own == pool);
     let mut fitting: Vec<&Spare> = spares.iter().filter(may).collect();
+    // Small spares first, so that large ones stay available for large members.
     fitting.sort_by_key(|spare| (spare.pool.is_none(), spare.size, &spare.disk));
     fitting
 }
 
-/// Admits a disk that fits at least one place of the pool.
+/// Admits a disk that could replace at least one member of the pool.
 pub(crate) fn admit_size(disk: &DiskName, size: Size, pool: &PoolReport) -> Result<(), Refusal> {
     match pool.kept_groups().map(|group| group.member_size).min() {
         Some(needed) if size < needed => Err(Refusal::new(
@@ -425,12 +443,12 @@ pub(crate) fn admit_size(disk: &DiskName, size: Size, pool: &PoolReport) -> Resu
     }
 }
 
-/// What a disk is from now on whose place in the pool a spare has.
+/// Builds the record of a replaced member.
 fn former(pool: &PoolReport, spare: &DiskName, failed: bool) -> FormerMember {
     FormerMember { pool: pool.name.clone(), failed, replaced_by: Some(spare.clone()), since: Some(now()) }
 }
 
-/// A name that no disk has been given: the identity says which member is meant.
+/// Builds a placeholder name; the order identifies the member by its identity.
 fn unnamed(id: DiskId) -> DiskName {
     format!("unknown.{id}").parse().expect("these characters make a name")
 }

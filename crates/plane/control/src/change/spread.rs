@@ -1,4 +1,4 @@
-//! Presentations through several targets at once: several sessions, where one is the bottleneck.
+//! Presentation through several targets: a host gets several sessions where a single one is the bottleneck.
 
 use crate::access::Consent;
 use crate::change::copies::admit_whole;
@@ -10,14 +10,14 @@ use crate::view::PresentationReport;
 use model::{Name, Refusal, code};
 use std::collections::BTreeMap;
 
-/// The most targets that volumes are spread over: each is a session of every host.
+/// Limit on targets per request: each is one more session of every host.
 const TARGETS_MAX: u16 = 32;
 
 impl Presentations {
-    /// The host sees one volume through each of so many targets, or several volumes shared out to them. Targets that are missing are
-    /// served from now on. All of it or nothing.
+    /// Maps one volume to the host through each of the given number of targets, or distributes several volumes
+    /// over them. Missing targets are created. The change is atomic.
     ///
-    /// *Errors*: as [`Presentations::present`], or so many targets are not possible.
+    /// *Errors*: as [`Presentations::present`], or the number of targets is out of range.
     pub async fn spread(&self, request: Spread) -> Result<Vec<PresentationReport>, Refusal> {
         let turn = self.core.turn().await;
         if !(1..=TARGETS_MAX).contains(&request.targets) {
@@ -30,11 +30,13 @@ impl Presentations {
             admit_whole(&volume)?;
             ids.insert(name.clone(), volume.id);
         }
+        // Built on a copy of the state, which is committed as a whole or not at all.
         let mut next = State::clone(&self.core.state());
         let targets: Vec<Name> =
             (1..=request.targets).map(|n| self.spread_target(&mut next, n)).collect::<Result<_, _>>()?;
         let pairs: Vec<_> = match request.volumes.as_slice() {
             [] => return Err(Refusal::new(code::VALUE_MISSING, "no volume is named", "name at least one")),
+            // One volume in every target is multipathing; several are dealt round-robin.
             [one] => targets.iter().map(|target| (one, target)).collect(),
             several => several.iter().zip(targets.iter().cycle()).collect(),
         };
@@ -57,7 +59,7 @@ impl Presentations {
         Ok(records.iter().map(|record| self.report_of(record)).collect())
     }
 
-    /// The target of this number among those that are spread over: the first is the default one.
+    /// Returns the target of this number, creating it if missing; number 1 is the default target.
     fn spread_target(&self, state: &mut State, number: u16) -> Result<Name, Refusal> {
         let name = if number == 1 { DEFAULT_TARGET.to_owned() } else { format!("{DEFAULT_TARGET}-{number}") };
         let name: Name = name.parse()?;

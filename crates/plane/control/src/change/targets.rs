@@ -1,4 +1,4 @@
-//! Targets: added, removed.
+//! iSCSI targets: add, remove.
 
 use crate::access::{Access, Consent};
 use crate::core::Core;
@@ -17,7 +17,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// All targets.
+    /// Lists all targets.
     #[must_use]
     pub fn list(&self) -> Vec<TargetReport> {
         let state = self.core.state();
@@ -32,7 +32,7 @@ impl Targets {
         state.targets.iter().map(report).collect()
     }
 
-    /// One target. *Errors*: there is none of this name.
+    /// Returns one target. *Errors*: there is none of this name.
     pub fn report(&self, name: &Name) -> Result<TargetReport, Refusal> {
         let state = self.core.state();
         let record = state.targets.get(name).ok_or_else(|| unknown_target(name))?;
@@ -40,7 +40,7 @@ impl Targets {
         Ok(TargetReport { name: name.clone(), iqn: record.iqn.clone(), presentations: count(presentations) })
     }
 
-    /// The target is served.
+    /// Adds a target.
     ///
     /// *Errors*: its name or its iSCSI name is taken.
     pub async fn add(&self, request: NewTarget) -> Result<TargetReport, Refusal> {
@@ -54,6 +54,7 @@ impl Targets {
         if state.targets.contains_key(&request.name) {
             return taken(format!("there is a target {} already", request.name));
         }
+        // Hosts know a target by its iSCSI name alone, so that has to be unique as well.
         if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
             return taken(format!("target {other} has the iSCSI name {iqn}"));
         }
@@ -66,9 +67,10 @@ impl Targets {
         Ok(report)
     }
 
-    /// The target is served no more.
+    /// Removes a target.
     ///
-    /// *Errors*: there is none of this name, it is the last one; or volumes are presented through it, and it was not forced.
+    /// *Errors*: there is none of this name, it is the last one; or volumes are presented in it, and `force` is
+    /// not set.
     pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         let state = self.core.state();

@@ -1,4 +1,5 @@
-//! Settings and deletions of volumes, of one or of many: the state is written once for all of them, and not once for each.
+//! Batch changes of volumes (settings, deletion): one commit of the state for all of them instead of one for
+//! each.
 
 use crate::access::Consent;
 use crate::change::copies::admit_whole;
@@ -8,26 +9,26 @@ use crate::state::{PolicyRecord, State};
 use model::{Order, Refusal, VolumeName, VolumePolicy, VolumeReport, code};
 use std::collections::BTreeMap;
 
-/// What is set for a volume.
+/// Settings requested for a volume.
 pub(crate) type SettingsOf = (VolumeName, BTreeMap<String, String>);
 
-/// A volume whose settings hold, and what they were.
+/// A volume whose settings were changed, with the policy before.
 pub(crate) struct SetVolume {
     pub report: VolumeReport,
     pub before: VolumePolicy,
 }
 
 impl Volumes {
-    /// The settings hold for the volume, at once and after every restart.
+    /// Changes settings of the volume, immediately and after every restart.
     ///
-    /// *Errors*: there is no such volume or setting, a value is none for its setting, or writes cannot be acknowledged
-    /// so. Nothing is changed then.
+    /// *Errors*: there is no such volume or setting, a value is invalid, or the write policy is impossible.
+    /// Nothing is changed then.
     pub async fn set(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
         let mut set = self.set_all(&[(name.clone(), request.settings)]).await?;
         Ok(set.remove(0).report)
     }
 
-    /// The settings hold for each of these volumes, or for none; as [`Self::set`]. They are remembered together.
+    /// Changes the settings of all of these volumes, or of none, as [`Self::set`] does, with a single commit.
     pub(crate) async fn set_all(&self, wanted: &[SettingsOf]) -> Result<Vec<SetVolume>, Refusal> {
         let turn = self.core.turn().await;
         let mut changes = Vec::new();
@@ -35,6 +36,7 @@ impl Volumes {
             changes.push(self.admit_settings(name, settings).await?);
         }
         let state = self.core.state();
+        // Committed before it is applied: after a crash the next start applies the rest.
         self.core.commit(&turn, |state| {
             state.policies.extend(changes.iter().map(|(_, name, record)| (name.clone(), *record)));
             state.policies.retain(|_, record| record.policy != VolumePolicy::default());
@@ -45,7 +47,7 @@ impl Volumes {
             match self.core.engine.volume(order).await {
                 Ok(report) => set.push(SetVolume { report, before: *before }),
                 Err(refusal) => {
-                    // Of the one that was refused everything but the way of writing holds already.
+                    // The refused one is undone as well: everything but its write policy was applied.
                     for (before, name, _) in changes[..=at].iter().rev() {
                         let undo = Order::SetVolumePolicy { volume: name.clone(), policy: *before };
                         if let Err(refusal) = self.core.engine.volume(undo).await {
@@ -60,7 +62,7 @@ impl Volumes {
         Ok(set)
     }
 
-    /// What the volume's policy is, and what it would be.
+    /// Returns the volume's policy before and after the settings.
     async fn admit_settings(
         &self,
         name: &VolumeName,
@@ -77,9 +79,9 @@ impl Volumes {
         Ok((before, name.clone(), PolicyRecord { volume_id: volume.id, policy }))
     }
 
-    /// The volume and what was on it are gone. A file or a block device below it stays as it is.
+    /// Deletes the volume and its data. A file or block device below it stays as it is.
     ///
-    /// *Errors*: there is none of this name; or it is presented, and it was not forced.
+    /// *Errors*: there is none of this name; or it is presented, and `force` is not set.
     pub async fn delete(&self, name: &VolumeName, request: Removal) -> Result<(), Refusal> {
         self.delete_all(std::slice::from_ref(name), request.force)
             .await
@@ -87,7 +89,8 @@ impl Volumes {
             .map_or(Ok(()), |(_, refusal)| Err(refusal))
     }
 
-    /// These volumes are gone, as [`Self::delete`], but for those that are told with the reason. They are forgotten together.
+    /// Deletes these volumes as [`Self::delete`] does, with a single commit, and returns those that could not
+    /// be deleted, with the reasons.
     pub(crate) async fn delete_all(&self, names: &[VolumeName], force: bool) -> Vec<(VolumeName, Refusal)> {
         let turn = self.core.turn().await;
         let before = self.core.state();
@@ -100,6 +103,7 @@ impl Volumes {
         }
         let all =
             |refusal: &Refusal| going.iter().map(|(name, _)| ((*name).clone(), refusal.clone())).collect::<Vec<_>>();
+        // Presentations first, while the volumes still exist: hosts lose the LUN before its data is gone.
         let unpresented = |state: &mut State| {
             state.presentations.retain(|record| going.iter().all(|(name, _)| record.volume != **name));
         };
@@ -107,6 +111,8 @@ impl Volumes {
             left.extend(all(&refusal));
             return left;
         }
+        // Records of volumes without a pool go before the volumes do: a crash in between leaves nothing to
+        // reopen.
         let forgotten =
             self.core.commit(&turn, |state| going.iter().for_each(|(name, _)| _ = state.volumes.remove(*name)));
         if let Err(refusal) = forgotten {
@@ -114,11 +120,13 @@ impl Volumes {
             return left;
         }
         let mut kept = Vec::new();
+        // A record without an open volume is gone with the commit above.
         for (name, _) in going.iter().filter(|(_, is_open)| *is_open) {
             if let Err(refusal) = self.core.engine.done(Order::DeleteVolume { volume: (*name).clone() }).await {
                 kept.push(((*name).clone(), refusal));
             }
         }
+        // Volumes that the data plane kept get their records back; policies of the deleted ones go.
         let settled = self.core.commit(&turn, |state| {
             for (name, is_open) in &going {
                 if kept.iter().any(|(kept, _)| kept == *name) {
@@ -134,7 +142,7 @@ impl Volumes {
         left
     }
 
-    /// True when the volume is open; false when it is known alone.
+    /// Admits the deletion; returns true when the volume is open, false when only its record exists.
     async fn admit_deletion(&self, name: &VolumeName, state: &State, force: bool) -> Result<bool, Refusal> {
         let volume = self.opened(name).await?;
         volume.iter().try_for_each(admit_whole)?;

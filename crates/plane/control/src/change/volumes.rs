@@ -1,4 +1,6 @@
-//! Volumes: made, grown, deleted.
+//! Volumes: create, resize, list; with or without a pool.
+//!
+//! Volumes in pools are recorded by the pool itself; the state records volumes without one, and the policies.
 
 use crate::access::Access;
 use crate::change::disks::{admit_not_own, admit_path, create_file, remove_created};
@@ -19,22 +21,23 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a logical block, unless told otherwise: every host takes it.
+/// Default logical block size in bytes, which every host accepts.
 const BLOCK_BYTES: u32 = 512;
-/// Volumes have a whole number of these: a size in decimal units seldom is one, and is rounded up.
+/// Volume sizes are rounded up to a multiple of this: a size in decimal units seldom is one.
 const WHOLE_BYTES: u64 = 4096;
 
-/// Volumes in memory have one part in so many of the memory limit together; as much is left to buffers, the read cache and everything else.
+/// Divisor of the memory limit that gives the limit of all RAM volumes together; the rest is for buffers, the
+/// read cache and everything else.
 const RAM_PART: u64 = 2;
 
-/// The size that a volume has when this one is asked for.
+/// Rounds a requested size up to whole blocks.
 pub(crate) fn whole(size: Size) -> Size {
     size.up_to_whole(WHOLE_BYTES)
 }
 
-/// Admits a new volume of this size.
+/// Admits the size of a new volume.
 ///
-/// *Errors*: it is smaller than volumes are.
+/// *Errors*: it is below the minimum.
 pub(crate) fn admit_size(name: &VolumeName, size: Size) -> Result<(), Refusal> {
     if size >= VOLUME_SIZE_MIN {
         return Ok(());
@@ -52,23 +55,26 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// The volume is there, empty (or as the file is), and nobody sees it yet. Its size is rounded up to whole blocks.
+    /// Creates an empty volume (or one with the content of its file), which is not presented yet. Its size is
+    /// rounded up to whole blocks.
     ///
-    /// *Errors*: the name is taken, there is no such pool, the size or the block size is not possible,
-    /// the file is in use; and what the data plane refuses.
+    /// *Errors*: the name is taken, there is no such pool, the size or the block size is out of range, the file
+    /// is in use; or the refusal of the data plane.
     pub async fn create(&self, request: NewVolume) -> Result<VolumeReport, Refusal> {
         let mut made = self.create_all(vec![request]).await?;
         Ok(made.remove(0))
     }
 
-    /// All of these volumes are there, or none; as [`Self::create`]. They are remembered together.
+    /// Creates all of these volumes, or none, as [`Self::create`] does, with a single commit.
     pub(crate) async fn create_all(&self, requests: Vec<NewVolume>) -> Result<Vec<VolumeReport>, Refusal> {
         let turn = self.core.turn().await;
         let mut next = State::clone(&self.core.state());
+        // All names, those of pools included: the data plane is asked once, not for each volume.
         let mut taken: BTreeSet<VolumeName> = next.volumes.keys().cloned().collect();
         taken.extend(self.core.engine.volume_names(Order::VolumeNames).await?);
         let mut made = Vec::new();
         for request in requests {
+            // Claimed names include those earlier in this batch.
             let one = if taken.insert(request.name.clone()) {
                 self.make(&request, &mut next).await
             } else {
@@ -80,15 +86,16 @@ impl Volumes {
                 Err(refusal) => return Err(self.unmake(made, refusal).await),
             }
         }
+        // Volumes in pools are committed by their pools; this commit records the others.
         match self.core.commit(&turn, |state| state.volumes = next.volumes) {
             Ok(()) => Ok(made.into_iter().map(|one| one.report).collect()),
             Err(refusal) => Err(self.unmake(made, refusal).await),
         }
     }
 
-    /// The volume has the new size, rounded up to whole blocks, and its initiators are told.
+    /// Resizes the volume, rounded up to whole blocks, and notifies its initiators.
     ///
-    /// *Errors*: there is none of this name, it would shrink, or there is no room.
+    /// *Errors*: there is none of this name, it would shrink, or there is not enough space.
     pub async fn resize(&self, name: &VolumeName, request: Resize) -> Result<VolumeReport, Refusal> {
         let turn = self.core.turn().await;
         let volume = self.opened(name).await?.ok_or_else(|| unknown(name))?;
@@ -104,8 +111,10 @@ impl Volumes {
             self.admit_ram(&self.core.state(), name, size)?;
         }
         let order = Order::ResizeVolume { volume: name.clone(), size };
+        // The data plane first: the recorded size is the one that it has reached.
         let grown = self.core.engine.volume(order).await?;
         self.core.commit(&turn, |state| {
+            // A volume in a pool has no record here.
             if let Some(record) = state.volumes.get_mut(name) {
                 record.size = grown.size;
             }
@@ -113,10 +122,11 @@ impl Volumes {
         Ok(grown)
     }
 
-    /// These volumes have these sizes, which are larger than they were, and their initiators are told. None is looked at for that, and
-    /// the state is written once: what is not in a pool is memory or nothing, and is gone with the daemon.
+    /// Resizes these volumes and notifies their initiators. They are not looked up first, and the state is
+    /// written once at the end: a volume without a pool that grows is memory or nothing, and ends with the
+    /// daemon.
     ///
-    /// *Errors*: one cannot grow so, and which have grown before it; they stay so.
+    /// *Errors*: the refusal for one volume, with those before it, which stay grown.
     pub(crate) async fn grow_all<'a>(
         &self,
         wanted: &'a [(VolumeName, Size)],
@@ -124,6 +134,7 @@ impl Volumes {
         let turn = self.core.turn().await;
         let mut sizes = BTreeMap::new();
         let mut done = Ok(());
+        // `next` carries the sizes granted so far, so that RAM volumes are judged together.
         let mut next = State::clone(&self.core.state());
         for (at, (name, size)) in wanted.iter().enumerate() {
             let is_ram = next.volumes.get(name).is_some_and(|record| record.backend == Backend::Ram);
@@ -143,6 +154,7 @@ impl Volumes {
                 }
             }
         }
+        // Volumes in pools are recorded by their pools.
         sizes.retain(|name, _| self.core.state().volumes.contains_key(*name));
         if !sizes.is_empty() {
             let kept = self.core.commit(&turn, |state| {
@@ -155,16 +167,16 @@ impl Volumes {
         done
     }
 
-    /// No host has reserved the volume or is registered any more, and those that were are told.
+    /// Removes all reservations and registrations of the volume and notifies their holders (unit attention).
     ///
-    /// *Errors*: there is no such volume, or it does not serve.
+    /// *Errors*: there is no such volume, or it is offline.
     pub async fn clear_reservations(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
         let _turn = self.core.turn().await;
         self.opened(name).await?.ok_or_else(|| unknown(name))?;
         self.core.engine.volume(Order::ClearReservations { volume: name.clone() }).await
     }
 
-    /// The volumes of open pools have the policies that were set for them; of those that are gone nothing is known.
+    /// Applies the recorded policies to the volumes of an open pool; policies of deleted volumes are dropped.
     pub(crate) async fn apply_policies(&self, turn: &Turn<'_>, pool: &Name) -> Result<(), Refusal> {
         let volumes = self.core.engine.volumes(Order::Volumes).await?;
         let own: Vec<(VolumeName, PolicyRecord)> = self
@@ -176,6 +188,7 @@ impl Volumes {
             .map(|(name, record)| (name.clone(), *record))
             .collect();
         for (name, PolicyRecord { volume_id, policy }) in own {
+            // Compared by identity: a new volume of the same name does not inherit the policy.
             if !volumes.iter().any(|volume| volume.name == name && volume.id == volume_id) {
                 self.core.commit(turn, |state| {
                     state.policies.remove(&name);
@@ -185,6 +198,7 @@ impl Volumes {
             if volumes.iter().any(|volume| volume.name == name && volume.state != VolumeState::Online) {
                 continue;
             }
+            // Refused, as without a log for write-back: the volume stays online and writes through.
             if let Err(refusal) = self.core.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await
             {
                 let subject = Subject::new(SubjectKind::Volume, &name);
@@ -195,8 +209,9 @@ impl Volumes {
         Ok(())
     }
 
-    /// The state knows what hosts are told of presented volumes, for the time in which these are not open.
+    /// Records the shapes of presented volumes, for the time in which they are not open.
     pub(crate) async fn learn_shapes(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        // Spares an order to the data plane where nothing is presented.
         if self.core.state().presentations.is_empty() && self.core.state().shapes.is_empty() {
             return Ok(());
         }
@@ -205,10 +220,11 @@ impl Volumes {
             return Ok(());
         }
         self.core.commit(turn, |state| state.learn_shapes(&shapes))?;
+        // The data plane answers for absent volumes from these shapes.
         self.access.apply().await
     }
 
-    /// As [`Volumes::learn_shapes`], where that changes something and no other change is under way.
+    /// Calls [`Volumes::learn_shapes`] if a shape has changed and no other change is in progress.
     pub(crate) async fn note_shapes(&self) -> Result<(), Refusal> {
         if self.core.state().presentations.is_empty() && self.core.state().shapes.is_empty() {
             return Ok(());
@@ -220,7 +236,7 @@ impl Volumes {
         }
     }
 
-    /// The presented volumes of pools that are not open.
+    /// Returns the presented volumes of pools that are not open.
     fn missing(&self, open: &BTreeSet<VolumeName>) -> Vec<VolumeReport> {
         let state = self.core.state();
         let closed = state.pools.keys().filter_map(|pool| Some((pool, self.access.absences.of(pool)?)));
@@ -231,20 +247,21 @@ impl Volumes {
         away.filter(|volume| !open.contains(&volume.name)).collect()
     }
 
-    /// The volume as the data plane sees it; none when it is not open.
+    /// Returns the volume as the data plane reports it; `None` when it is not open.
     pub(crate) async fn opened(&self, name: &VolumeName) -> Result<Option<VolumeReport>, Refusal> {
         Ok(self.core.engine.volumes(Order::Volume { volume: name.clone() }).await?.pop())
     }
 
-    /// The size that the volume gets, and the file that was created for it, if one was.
+    /// Returns the size of the new volume, and the file that was created for it, if any.
     async fn size_of(&self, request: &NewVolume, backend: &Backend) -> Result<(Size, Option<String>), Refusal> {
         let name = &request.name;
         request.size.map_or(Ok(()), |size| admit_size(name, size))?;
         match (backend, request.size.map(whole)) {
+            // An existing file or device determines the size.
             (Backend::File { path }, None) => {
                 let held =
                     self.core.engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await?.size.bytes();
-                // What lies behind the last whole block is not part of the volume.
+                // A partial block at the end of the file is not part of the volume.
                 let size = Size::new(held - held % 4096);
                 admit_size(name, size).map(|()| (size, None))
             }
@@ -260,9 +277,10 @@ impl Volumes {
         }
     }
 
-    /// Admits a volume in memory of this size beside the others of the state: they have half of the memory limit together, or the kernel would
-    /// end the daemon once they are full, and with it every volume.
+    /// Admits a RAM volume of this size beside the other ones: together they may use half of the memory limit.
+    /// Beyond it the kernel would kill the daemon once they fill, and with it every volume.
     fn admit_ram(&self, state: &State, name: &VolumeName, size: Size) -> Result<(), Refusal> {
+        // No report before the first check of the memory monitor.
         let Some(memory) = self.memory.report() else { return Ok(()) };
         let others = state.volumes.iter().filter(|(other, record)| *other != name && record.backend == Backend::Ram);
         let others = others.map(|(_, record)| record.size.bytes()).fold(0, u64::saturating_add);
@@ -279,7 +297,7 @@ impl Volumes {
         Err(Refusal::new(code::LIMIT_REACHED, message, "make it smaller, or keep it in a pool or a file"))
     }
 
-    /// Makes the volume in the data plane; `state` has it when it has no pool that remembers it.
+    /// Creates the volume in the data plane, and adds it to `state` if it has no pool that records it.
     async fn make(&self, request: &NewVolume, state: &mut State) -> Result<MadeVolume, Refusal> {
         let name = &request.name;
         let backend = admit_backend(state, request)?;
@@ -296,9 +314,11 @@ impl Volumes {
             self.admit_ram(state, name, size)?;
         }
         let made = async {
+            // The identity, not the name, ties presentations and policies to the volume.
             let record = VolumeRecord { id: VolumeId::from_random(random()?), size, block_bytes, backend };
             let spec: VolumeSpec = record.spec(name);
             let report = self.core.engine.volume(Order::CreateVolume(spec)).await?;
+            // The data plane may round the size; the record has what it granted.
             Ok((VolumeRecord { size: report.size, ..record }, report))
         };
         match made.await {
@@ -315,8 +335,9 @@ impl Volumes {
         }
     }
 
-    /// These volumes are gone again; the refusal.
+    /// Deletes the volumes that were just created, and returns the refusal.
     async fn unmake(&self, made: Vec<MadeVolume>, refusal: Refusal) -> Refusal {
+        // In reverse order, and a file only after its volume has let go of it.
         for MadeVolume { report, file } in made.into_iter().rev() {
             let gone = self.core.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
             match gone {
@@ -327,7 +348,7 @@ impl Volumes {
         refusal
     }
 
-    /// All volumes that are known, also those whose file was not found.
+    /// Lists all known volumes, including those whose backend is missing.
     pub async fn list(&self) -> Result<Vec<VolumeReport>, Refusal> {
         let mut volumes = self.core.engine.volumes(Order::Volumes).await?;
         let open: BTreeSet<VolumeName> = volumes.iter().map(|volume| volume.name.clone()).collect();
@@ -339,8 +360,8 @@ impl Volumes {
         Ok(volumes)
     }
 
-    /// The volumes that do not serve: those whose file was not found, and those of open pools that are held back. `open` are the names
-    /// of all that the data plane knows, sorted.
+    /// Returns the volumes that are offline: those whose backend is missing, and those of open pools that
+    /// cannot be opened. `open` are all names in the data plane, sorted.
     pub(crate) async fn away(&self, open: &[VolumeName]) -> Result<Vec<VolumeReport>, Refusal> {
         let state = self.core.state();
         let lost = state.volumes.iter().filter(|(name, _)| open.binary_search(name).is_err());
@@ -349,7 +370,7 @@ impl Volumes {
         Ok(away)
     }
 
-    /// One volume. *Errors*: there is none of this name.
+    /// Returns one volume. *Errors*: there is none of this name.
     pub async fn report(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
         let open = self.opened(name).await?;
         let lost = || self.core.state().volumes.get_key_value(name).map(lost_volume);
@@ -357,7 +378,7 @@ impl Volumes {
         open.or_else(lost).or_else(missing).ok_or_else(|| unknown_volume(name))
     }
 
-    /// How long commands of the volume took since it was opened.
+    /// Returns the latency of the volume's commands since it was opened.
     ///
     /// *Errors*: there is none of this name, or it is not open.
     pub async fn latencies(&self, volume: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {
@@ -365,7 +386,7 @@ impl Volumes {
     }
 }
 
-/// A volume that was just made, and the file that was created for it.
+/// A volume that was just created, and the file that was created for it.
 struct MadeVolume {
     report: VolumeReport,
     file: Option<String>,
@@ -377,7 +398,7 @@ fn remove_file(core: &Core, path: &str) {
     }
 }
 
-/// What holds the volume's data, by its name and by what was asked for.
+/// Determines the back end of a new volume from its name and options.
 fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal> {
     let name = &request.name;
     match (name.pool(), &request.backend) {
@@ -412,9 +433,10 @@ fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal>
     }
 }
 
-/// Admits a path that no disk of ours and no other volume is at.
+/// Admits a path that is neither a disk nor the file of another volume.
 fn admit_file(state: &State, text: &str) -> Result<Backend, Refusal> {
     let path = admit_path(text)?;
+    // Links are followed, so that two names of one file are recognized.
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let same = |other: &str| real(Path::new(other)) == real(&path);
     let taken = |what: String| Refusal::new(code::DISK_IN_USE, format!("{text} is {what}"), "choose another path");
@@ -428,9 +450,10 @@ fn admit_file(state: &State, text: &str) -> Result<Backend, Refusal> {
     Ok(Backend::File { path: text.to_owned() })
 }
 
-/// How a volume in a pool takes its space, as far as its parts fit together.
+/// Determines the provisioning of a volume in a pool, and checks that its options are compatible.
 fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
     let NewVolume { stripe_unit, granule, zero_detection, encrypted, .. } = *request;
+    // A stripe unit only makes sense with segments, so it selects them.
     let provision = match (request.provision, stripe_unit) {
         (None, Some(_)) => Provision::Segments,
         (provision, _) => provision.unwrap_or_default(),
@@ -448,7 +471,7 @@ fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
     }
 }
 
-/// A volume that the state knows, and whose file was not found.
+/// Report of a recorded volume whose file is missing.
 fn lost_volume((name, record): (&VolumeName, &VolumeRecord)) -> VolumeReport {
     let VolumeRecord { id, size, block_bytes, backend } = record;
     let state = (VolumeState::Missing, None);

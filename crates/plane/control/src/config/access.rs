@@ -1,4 +1,4 @@
-//! Who sees what, as a document wants it.
+//! Access rules as a document defines them. Pure: it computes the next state and commits nothing.
 
 use super::{AuthEntry, ChapEntry, Document, FormerLunEntry, HostEntry, PresentEntry};
 use crate::Settings;
@@ -15,10 +15,11 @@ use crate::state::{
 use model::{Name, PortalAddress, PortalGroupPolicy, Refusal, VolumeId, VolumeName, code};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The state as it would be: `before`, with what the document says of hosts, groups, targets, presentations and portals, and
-/// without what it does not name when the rest is pruned.
+/// Computes the next state: `before`, with the hosts, groups, targets, presentations and portals of the
+/// document; when pruning, without those that it does not name.
 ///
-/// *Errors*: the document contradicts itself, names what is not there, or asks for what could not be set one by one.
+/// *Errors*: the document contradicts itself, names missing objects, or contains settings that would be refused
+/// one by one.
 pub(crate) fn after(
     before: &State,
     document: &Document,
@@ -27,6 +28,7 @@ pub(crate) fn after(
     prune: bool,
 ) -> Result<State, Refusal> {
     let mut next = before.clone();
+    // Pruned first, so that the names of removed objects are free for new ones.
     if prune {
         prune_to(&mut next, document);
     }
@@ -44,7 +46,8 @@ pub(crate) fn after(
     }
     let mut known = before.clone();
     former_luns(&mut known, &next, document)?;
-    // An initiator that becomes another host's brings the numbers that it knows: none of them is chosen for another volume.
+    // An initiator that changes hosts brings its known LUNs along, and none of them may be chosen for another
+    // volume.
     let mut brought = known.clone();
     next.remember_initiators(before, &mut brought.luns);
     presentations(&mut next, &brought, document, volumes)?;
@@ -53,6 +56,7 @@ pub(crate) fn after(
         let policy = portals::changed(address, next.portal_policy(address), &entry.settings)?;
         next.portals.entry(address).or_default().policy = policy;
     }
+    // Portals with default settings need no record.
     next.portals.retain(|_, record| *record != PortalRecord::default());
     next.balance = document.balance.unwrap_or(next.balance);
     next.isns = document.isns.or(next.isns);
@@ -62,19 +66,22 @@ pub(crate) fn after(
     }
     if let Some(entry) = &document.auth {
         next.auth = auth(before, entry, settings)?;
+        // Secrets are compared across hosts and discovery, so only after both are set.
         admit_proofs(&next)?;
     }
     Ok(next)
 }
 
-/// What the document does not name goes, as far as nothing is lost with it.
+/// Removes hosts, groups, targets and presentations that the document does not name. No data is lost by it.
 fn prune_to(next: &mut State, document: &Document) {
     let named: BTreeSet<(&VolumeName, &Name, Name)> =
         document.present.iter().map(|entry| (&entry.volume, &entry.host, target_of(entry.target.as_ref()))).collect();
     next.presentations.retain(|record| named.contains(&(&record.volume, &record.host, record.target.clone())));
     next.groups.retain(|name, _| document.group.contains_key(name));
     next.hosts.retain(|name, _| document.host.contains_key(name));
+    // Removed hosts leave the groups that stay.
     next.groups.values_mut().for_each(|hosts| hosts.retain(|host| document.host.contains_key(host)));
+    // The default target stays: it is the one that presentations without a target use.
     let default = target_of(None);
     next.targets.retain(|name, _| *name == default || document.target.contains_key(name));
 }
@@ -92,6 +99,7 @@ fn targets(next: &mut State, document: &Document, settings: &Settings) -> Result
         };
         next.targets.insert(name.clone(), TargetRecord { iqn });
     }
+    // Two targets with one iSCSI name are one target to a host.
     let mut seen = BTreeMap::new();
     for (name, record) in &next.targets {
         if let Some(other) = seen.insert(&record.iqn, name) {
@@ -131,9 +139,10 @@ fn auth(before: &State, entry: &AuthEntry, settings: &Settings) -> Result<AuthRe
     Ok(AuthRecord { weakest: entry.weakest, discovery: discovery.transpose()? })
 }
 
-/// Admits an entry of CHAP whose secret comes with the document or is known here; `table` is where it stands in the document.
+/// Admits a CHAP entry whose secret comes with the document or is known here; `table` is its place in the
+/// document.
 ///
-/// The refusal names what a document has: options of the command line that set a secret are no help there.
+/// The hint refers to the document, because command-line options that set a secret are no help there.
 pub(super) fn admit_secret(table: &str, entry: Option<&ChapEntry>, known: Option<&ChapRecord>) -> Result<(), Refusal> {
     if known.is_some() || entry.is_none_or(|entry| entry.secret.is_some()) {
         return Ok(());
@@ -179,14 +188,15 @@ fn presentations(
     let places: BTreeMap<_, usize> = (0..).zip(&before).map(|(at, record)| (key(record), at)).collect();
     let named: Vec<(&PresentEntry, Name)> =
         document.present.iter().map(|entry| (entry, target_of(entry.target.as_ref()))).collect();
-    // All of them are taken away first, so that two may change places.
+    // All named presentations are removed first, so that two can swap their LUNs.
     let those: BTreeSet<_> = named.iter().map(|(entry, target)| (&entry.volume, &entry.host, target)).collect();
     next.presentations = before.iter().filter(|record| !those.contains(&key(record))).cloned().collect();
     let mut numbers = Numbers::of(next, known);
-    // Those whose number is given have it, before others take what is free.
+    // Explicit LUNs are assigned before free ones are chosen.
     let (given, free): (Vec<_>, Vec<_>) = named.iter().partition(|(entry, _)| entry.lun.is_some());
     for (entry, target) in given.into_iter().chain(free) {
         let volume_id = *volumes.get(&entry.volume).ok_or_else(|| volumes::unknown(&entry.volume))?;
+        // The present LUN is kept if it is still the same volume.
         let was = places.get(&(&entry.volume, &entry.host, target)).map(|&at| &before[at]);
         let request = NewPresentation {
             volume: entry.volume.clone(),
@@ -199,12 +209,12 @@ fn presentations(
         };
         next.presentations.push(numbers.admit(next, request, volume_id, target.clone())?);
     }
-    // Those that were there keep their place, so that what is the same looks the same.
+    // Existing presentations keep their position, so that an unchanged state compares as equal.
     next.presentations.sort_by_key(|record| places.get(&key(record)).copied().unwrap_or(usize::MAX));
     Ok(())
 }
 
-/// What the document says that hosts had is remembered, but for numbers that are presented to the same hosts just now.
+/// Adds the former LUNs of the document, except LUNs that are presented to the same hosts now.
 fn former_luns(known: &mut State, next: &State, document: &Document) -> Result<(), Refusal> {
     for FormerLunEntry { host, target, lun, volume, volume_id } in &document.former_lun {
         if !next.is_taken(host) {

@@ -1,4 +1,4 @@
-//! What a document holds beside the state: users and receivers of alerts, which the doors of the array keep.
+//! Sections of a document outside the state: users and alert receivers, which the front ends keep.
 
 use super::Document;
 use super::plan::{Step, StepKind};
@@ -7,111 +7,113 @@ use model::{EventSeverity, MailTls, Refusal, Role, Span, WebhookForm};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A user. What it proves itself with stands in no document: one that is made has no password until an admin gives it a link.
+/// A user. Credentials are in no document: a new user has no password until an admin hands over a login link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserEntry {
-    /// What it may do.
+    /// Role of the user.
     pub role: Role,
 }
 
-/// A receiver of alerts: by mail where `to` and `smtp` are given, by an HTTP request where `url` is. Secrets are never exported:
-/// without one the secret that is there stays.
+/// An alert receiver: by mail with `to` and `smtp`, by HTTP request with `url`. Secrets are never exported: an
+/// absent secret leaves the present one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReceiverEntry {
-    /// To whom mail goes.
+    /// Mail addresses of the recipients.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
-    /// From whom; `blockyard@` and the node's name when absent.
+    /// Sender address; `blockyard@` and the node's name when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The server that takes the mail.
+    /// SMTP server, as host and port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smtp: Option<String>,
-    /// How the connection to it is kept from others; `starttls` when absent.
+    /// TLS mode of the connection to it; `starttls` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<MailTls>,
-    /// As whom to log in there, which takes a password.
+    /// User name for the SMTP login, which requires a password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The password of that user.
+    /// Password of that user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretText>,
-    /// A file that holds the password alone, beside whoever applies the document; the daemon does not read it.
+    /// Path of a file that holds the password alone, on the machine where the document is applied; the daemon
+    /// does not read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<String>,
-    /// Where a webhook is.
+    /// URL of a webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// In which form it is told; `generic` when absent.
+    /// Message format of the webhook; `generic` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form: Option<WebhookForm>,
-    /// True when its messages are signed: one that is made takes a secret then.
+    /// True to sign messages; a new receiver needs a secret for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub signed: bool,
-    /// What its messages are signed with.
+    /// Secret that messages are signed with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
-    /// A file that holds the secret alone, beside whoever applies the document; the daemon does not read it.
+    /// Path of a file that holds the secret alone, on the machine where the document is applied; the daemon
+    /// does not read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<String>,
-    /// A file of the node with the authorities to believe; the system's when absent.
+    /// Path of a file on the node with the trusted CA certificates; those of the system when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
-    /// The key to believe, whatever its certificate says.
+    /// Pinned certificate key, which is trusted whatever its certificate says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<String>,
-    /// It is told of what is as bad or worse; `warning` when absent.
+    /// Lowest severity that is reported; `warning` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<EventSeverity>,
-    /// For how long what happens together is gathered; 10 seconds when absent.
+    /// Time for which simultaneous alerts are gathered into one message; 10 seconds when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gather: Option<Span>,
-    /// After how long it is told again of what is still so; a day when absent, never when zero.
+    /// Interval of reminders while a condition lasts; a day when absent, none when zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remind: Option<Span>,
 }
 
-/// Whoever keeps users and receivers, for the one who asks.
+/// Keeper of users and receivers, acting for one caller.
 pub trait Annex: Send + Sync {
-    /// What there is of it stands in the document, as far as whoever asks may see it.
+    /// Adds its sections to the document, as far as the caller may see them.
     fn export(&self, document: &mut Document);
 
-    /// What the document would change.
+    /// Plans the changes of the document.
     ///
-    /// *Errors*: it could not be, or whoever asks may not ask for it.
+    /// *Errors*: they are impossible, or the caller is not permitted to make them.
     fn plan(&self, document: &Document, prune: bool) -> Result<AnnexPlan, Refusal>;
 
-    /// It is what the document says, until it is known whether that stays.
+    /// Applies the changes of the document provisionally.
     ///
-    /// *Errors*: as of a plan, or it could not be written; it is then as it was.
+    /// *Errors*: as for a plan, or they could not be written; nothing is changed then.
     fn commit(&self, document: &Document, prune: bool) -> Result<Box<dyn Pending>, Refusal>;
 }
 
-/// What was changed with the rest of a document, and may have to go back with it.
+/// Provisional changes, to be kept or rolled back with the rest of a document.
 pub trait Pending: Send {
-    /// It stays, and who loses something by it loses it now.
+    /// Keeps the changes; access that they remove ends now.
     fn keep(self: Box<Self>);
 
-    /// It is as it was.
+    /// Rolls the changes back.
     ///
-    /// *Errors*: it could not be written.
+    /// *Errors*: that could not be written.
     fn take_back(self: Box<Self>) -> Result<(), Refusal>;
 }
 
-/// What a document would change of it.
+/// Plan of the changes outside the state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnexPlan {
-    /// What would be done.
+    /// The changes, in order.
     pub steps: Vec<Step>,
-    /// What is there, is not in the section that the document has, and stays.
+    /// Objects that the document's section does not name, and that stay.
     pub kept: Vec<String>,
-    /// What tells how it was when this was said; the same as long as it is so.
+    /// Fingerprint of users and receivers at the time of the plan; equal as long as they have not changed.
     pub seen: String,
 }
 
-/// Nobody keeps any of it.
+/// No users and receivers, for callers without them.
 impl Annex for () {
     fn export(&self, _: &mut Document) {}
 
@@ -133,7 +135,7 @@ impl Pending for () {
 }
 
 impl Step {
-    /// A step that no session of a host notices.
+    /// Returns a step without effect on sessions of hosts.
     pub fn unnoticed(kind: StepKind, subject: String, change: String) -> Self {
         Self { kind, subject, change, sessions: 0, effect: None }
     }

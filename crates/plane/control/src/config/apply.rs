@@ -1,4 +1,4 @@
-//! The change to what a document says, whole or not at all; and back to what once was.
+//! Application of a document, all or nothing; and restoring an earlier configuration.
 
 use super::makes::Makes;
 use super::plan::{Plan, Step};
@@ -18,78 +18,80 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Volumes that are made or set in one turn: others wait for theirs, and each turn is remembered once.
+/// Volumes created or set under one hold of the change lock: others get it in between, and each batch is one
+/// commit.
 const VOLUMES_AT_ONCE: usize = 256;
 
-/// Make the array what a document says.
+/// Apply a configuration document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyConfig {
-    /// What it is to be.
+    /// The document.
     pub document: Document,
-    /// True when hosts, groups, targets and presentations go that are not in it. Disks, pools and volumes never do.
+    /// True to remove hosts, groups, targets and presentations that it does not name. Disks, pools and volumes
+    /// always stay.
     #[serde(default)]
     pub prune: bool,
-    /// The plan's fingerprint, when the array must be as it was then.
+    /// Fingerprint of the plan; refused when the array has changed since.
     #[serde(default)]
     pub fingerprint: Option<String>,
-    /// Initiators that must be logged in afterwards; who sees what is as before when one is not, in time.
+    /// Initiators that must log in again afterwards; the change is rolled back when one does not in time.
     #[serde(default)]
     pub initiators: Vec<Iqn>,
-    /// How long they may take; a minute when absent.
+    /// Time limit for them; one minute when absent.
     #[serde(default)]
     pub within: Option<Span>,
-    /// True though sessions end or lose access.
+    /// True to apply it although sessions end or lose access.
     #[serde(default)]
     pub allow_disruption: bool,
-    /// True when LUNs that the document states may be other volumes than hosts knew under them.
+    /// True to allow LUNs in the document that hosts know as other volumes.
     #[serde(default)]
     pub reuse_luns: bool,
-    /// Add disks and make pools of them although they are not empty: what they hold is overwritten.
+    /// Adds disks and creates pools on them although they are not empty: their content is overwritten.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Go back to an earlier configuration.
+/// Restore an earlier configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RestoreConfig {
-    /// True though sessions end or lose access.
+    /// True to restore it although sessions end or lose access.
     pub allow_disruption: bool,
-    /// True when LUNs may be other volumes than hosts know under them by now.
+    /// True to allow LUNs that hosts know as other volumes by now.
     pub reuse_luns: bool,
-    /// The fingerprint that came with the steps, when the array must be as it was then.
+    /// Fingerprint that came with the steps; refused when the array has changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
 }
 
-/// What was done.
+/// Result of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Applied {
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// Who saw what, once.
+/// An earlier configuration of access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PastConfig {
-    /// The number of its version.
+    /// Number of its version.
     pub version: u64,
-    /// Since when it was so.
+    /// Time at which it came into force.
     pub time: Timestamp,
-    /// True for what is now.
+    /// True for the present configuration.
     pub present: bool,
-    /// What would be done to be there again.
+    /// Steps that would restore it.
     pub steps: Vec<Step>,
-    /// How many sessions would end, or lose something that they see; each once.
+    /// Sessions that would end or lose access, each counted once.
     #[serde(default)]
     pub sessions: u32,
-    /// Of the array that the steps begin with.
+    /// Fingerprint of the array that the steps start from.
     #[serde(default)]
     pub fingerprint: String,
 }
 
-/// What was made, to be taken back in turn.
+/// Objects and settings to be rolled back, in reverse order.
 enum Made {
     Disk(DiskName),
     Pool(Name),
@@ -101,16 +103,18 @@ enum Made {
 }
 
 impl Configuration {
-    /// The array is what the document says. When a part of that is refused, what was made is taken back; only volumes that have
-    /// grown stay so, and the refusal names them.
+    /// Applies the document. When a part is refused, everything is rolled back; only volumes that have grown
+    /// stay so, and the refusal names them.
     ///
-    /// *Errors*: the document could not be applied, the array is another than it was planned for, sessions would lose something and that
-    /// was not allowed, or an initiator that was asked for has not come back in time.
+    /// *Errors*: the document is invalid, the array has changed since the plan, sessions would lose access
+    /// without permission, or a given initiator has not logged in again in time.
     pub async fn apply(&self, request: ApplyConfig, annex: &dyn Annex) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
+        // Planned under the lock, so that the plan and its execution see the same array.
         let (Plan { steps, losses, fingerprint: present, .. }, makes) = self.plan_makes(&request, annex).await?;
         let consent = consent(request.allow_disruption, request.reuse_luns);
         let ApplyConfig { document, prune, fingerprint, initiators, within, force, .. } = request;
+        // Checked under `applying`, so no other document is applied between the check and the change.
         if fingerprint.is_some_and(|wanted| wanted != present) {
             let message = "the array was changed since this was planned";
             return Err(Refusal::new(code::CHANGED_MEANWHILE, message, "look at blockyard diff again, and apply then"));
@@ -121,6 +125,7 @@ impl Configuration {
         if !losses.is_empty() && !consent.disruption {
             return Err(disrupts(losses, consent.option));
         }
+        // The access rules to return to; recorded before anything is created.
         let before = self.core.state();
         let awaited = self.awaited(&initiators).await?;
         let mut made = Vec::new();
@@ -139,6 +144,7 @@ impl Configuration {
             );
             return Err(refusal);
         }
+        // Only now do the changes of users and receivers become final.
         pending.into_iter().for_each(Pending::keep);
         let sentence = format!("a configuration was applied: {} steps", steps.len());
         self.core.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.core.settings().node), sentence);
@@ -153,6 +159,8 @@ impl Configuration {
         annex: &dyn Annex,
         (made, pending): (&mut Vec<Made>, &mut Option<Box<dyn Pending>>),
     ) -> Result<(), Refusal> {
+        // In order of dependence: disks, pools on them, spares, volumes, portals; settings after the objects
+        // they belong to.
         for name in makes.disks {
             self.disks.add(document.disk[&name].new_disk(&name, force)).await?;
             made.push(Made::Disk(name));
@@ -164,6 +172,7 @@ impl Configuration {
         }
         for name in makes.spares {
             let pool = document.disk[&name].spare.as_ref().and_then(|spare| spare.pool.clone());
+            // A document never lets a spare overwrite data.
             self.spares.add(&name, NewSpare { pool, force: false }).await?;
             made.push(Made::Spare(name));
         }
@@ -183,12 +192,16 @@ impl Configuration {
             made.push(Made::VolumeSettings(before));
         }
         for (name, settings) in makes.pool_settings {
+            // Read before the change, for the rollback.
             let policy = self.core.state().pools.get(&name).map(|record| record.policy.clone()).unwrap_or_default();
             self.pools.set(&name, PoolSettings { settings }).await?;
             made.push(Made::PoolSettings(name, owned(&policy.settings())));
         }
+        // Users and receivers come before the access rules, and stay provisional until everything has
+        // succeeded.
         *pending = Some(annex.commit(document, prune)?);
         self.commit_document(document, prune, consent).await?;
+        // Last, because a volume that has grown cannot be rolled back.
         self.volumes.grow_all(&makes.grown).await.map_err(|(grown, refusal)| match grown {
             [] => refusal,
             grown => {
@@ -200,6 +213,7 @@ impl Configuration {
     }
 
     async fn commit_document(&self, document: &Document, prune: bool, consent: Consent) -> Result<(), Refusal> {
+        // Read again, because volumes that were just created have their identities only now.
         let volumes: BTreeMap<VolumeName, VolumeId> =
             self.volumes.list().await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
         let turn = self.core.turn().await;
@@ -209,7 +223,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Who sees what is as `before`, and what was made is gone; the refusal, with what could not be taken back.
+    /// Restores the access rules of `before` and removes what was created; returns the refusal, with what could
+    /// not be rolled back.
     async fn take_back(
         &self,
         made: Vec<Made>,
@@ -217,6 +232,7 @@ impl Configuration {
         before: &State,
         refusal: Refusal,
     ) -> Refusal {
+        // Access first: hosts lose the volumes before these are deleted.
         let mut left = Vec::new();
         let turn = self.core.turn().await;
         if let Err(failed) = self
@@ -230,9 +246,11 @@ impl Configuration {
             left.push(format!("who sees what: {failed}"));
         }
         drop(turn);
+        // A step of the rollback that fails does not stop the others.
         if let Some(Err(failed)) = pending.map(Pending::take_back) {
             left.push(format!("users and receivers: {failed}"));
         }
+        // In reverse order, because pools stand on disks and volumes on pools.
         for made in made.into_iter().rev() {
             left.extend(self.undo(made).await);
         }
@@ -243,7 +261,7 @@ impl Configuration {
         Refusal::new(refusal.code, message, refusal.hint)
     }
 
-    /// What was made is gone, and what was set is as before; what could not be taken back, and why.
+    /// Removes an object or resets settings; returns what could not be rolled back, and why.
     async fn undo(&self, made: Made) -> Vec<String> {
         let (what, undone) = match made {
             Made::Volumes(names) => {
@@ -254,6 +272,7 @@ impl Configuration {
             Made::Disk(name) => (format!("disk {name}"), self.disks.remove(&name).await),
             Made::Pool(name) => (format!("pool {name}"), self.pools.destroy(&name).await),
             Made::Spare(name) => (format!("spare {name}"), self.spares.remove(&name).await),
+            // Hosts may have logged in through the new portal in the meantime.
             Made::Portal(at) => (format!("portal {}", at.0), self.portals.remove(at, Removal { force: true }).await),
             Made::PoolSettings(name, settings) => {
                 (format!("settings of pool {name}"), self.pools.set(&name, PoolSettings { settings }).await.map(drop))
@@ -262,7 +281,8 @@ impl Configuration {
         undone.err().map(|failed| format!("{what}: {failed}")).into_iter().collect()
     }
 
-    /// These volumes have the settings that they had; where one cannot, the others all the same.
+    /// Resets the settings of these volumes; one at a time where the batch is refused, so that one failure does
+    /// not keep the others.
     async fn reset_volumes(&self, before: Vec<SettingsOf>) -> Vec<String> {
         let mut left = Vec::new();
         if self.volumes.set_all(&before).await.is_ok() {
@@ -275,12 +295,12 @@ impl Configuration {
         left
     }
 
-    /// Who saw what, the latest ten and more, the present one first.
+    /// Lists the kept configurations of access, the present one first.
     ///
-    /// *Errors*: the file cannot be read.
+    /// *Errors*: a file cannot be read.
     pub async fn past(&self) -> Result<Vec<PastConfig>, Refusal> {
         let sessions = self.sessions.list().await?;
-        // Before the state is read: what is committed in between makes it another array.
+        // Read before the state: a commit in between makes the fingerprint outdated, never wrong.
         let fingerprint = self.core.store.version().to_string();
         let state = self.core.state();
         let past = |version: u64, time: Timestamp, then: &State| {
@@ -290,22 +310,24 @@ impl Configuration {
             PastConfig { version, time, present, steps: told.steps, sessions, fingerprint: fingerprint.clone() }
         };
         let mut told = Vec::new();
+        // One version at a time: each holds all secrets.
         for (version, time) in self.core.store.configs().into_iter().rev() {
             told.extend(self.core.store.config(version)?.map(|then| past(version, time, &then)));
         }
         Ok(told)
     }
 
-    /// Hosts, groups, targets, presentations, portals' settings and proofs are as they were in this version, as far as the
-    /// volumes and portals are still there.
+    /// Restores hosts, groups, targets, presentations, settings of portals and credentials of this version, as
+    /// far as volumes and portals still exist.
     ///
-    /// *Errors*: it is not kept; the array is another than the steps were worked out for; or sessions would lose something, or hosts would find other volumes under numbers that they know, and
-    /// that was not allowed.
+    /// *Errors*: the version is not kept; the array has changed since the steps were computed; or, without
+    /// permission, sessions would lose access or hosts would find other volumes under LUNs that they know.
     pub async fn restore(&self, version: u64, request: RestoreConfig) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
         let sessions = self.sessions.list().await?;
         let volumes: BTreeSet<VolumeId> = self.volumes.list().await?.into_iter().map(|volume| volume.id).collect();
         let turn = self.core.turn().await;
+        // Only versions that changed the access of hosts are offered as restore points.
         let is_kept = self.core.store.configs().iter().any(|(number, _)| *number == version);
         let then = if is_kept { self.core.store.config(version)? } else { None };
         let then = then.ok_or_else(|| {
@@ -319,6 +341,7 @@ impl Configuration {
         }
         let state = self.core.state();
         let mut next = state.with_access_of(&then);
+        // A volume that was deleted since cannot be presented again.
         next.presentations.retain(|record| volumes.contains(&record.volume_id));
         let steps = access_steps(&state, &next, &sessions).steps;
         let consent = consent(request.allow_disruption, request.reuse_luns);
@@ -339,12 +362,12 @@ fn owned<const N: usize>(settings: &[(&'static str, String); N]) -> BTreeMap<Str
 }
 
 impl State {
-    /// Who sees what, alone.
+    /// Returns the access rules alone, for comparison.
     pub(crate) fn access_part(&self) -> Self {
         Self::default().with_access_of(self).with_portals_of(self)
     }
 
-    /// This state, where everybody sees what they saw `then`; portals that are not there any more are left out.
+    /// Returns this state with the access rules of `then`; portals that no longer exist are left out.
     pub(super) fn with_access_of(&self, then: &Self) -> Self {
         let mut next = self.clone();
         next.take_access_of(then);
@@ -359,9 +382,11 @@ impl State {
         self.presentations.clone_from(&then.presentations);
         self.portal_groups.clone_from(&then.portal_groups);
         self.balance = then.balance;
+        // Portals that were added since stay, with the settings that they had then.
         for (address, record) in &mut self.portals {
             record.policy = then.portal_policy(*address);
         }
+        // Settings of portals from the configuration file, which have no record unless they were changed.
         let set = then.portals.iter().filter(|(_, record)| !record.added);
         self.portals.extend(set.map(|(address, record)| (*address, record.clone())));
         self.portals.retain(|_, record| *record != crate::state::PortalRecord::default());

@@ -1,4 +1,5 @@
-//! Whether those who were asked for are back after a change, with all that they saw before.
+//! Check after a change: whether given initiators are logged in again, with all volumes that they had mapped
+//! before.
 
 use crate::config::Configuration;
 use crate::state::State;
@@ -7,19 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How often we look whether initiators are back.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long they may take where nobody said so.
+/// Default time limit for the initiators to log in again.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// An initiator that must be logged in, and the volumes that it must see.
+/// An initiator that must be logged in, and the volumes that it must have mapped.
 pub(super) struct Awaited {
     initiator: Iqn,
     saw: BTreeMap<VolumeId, VolumeName>,
 }
 
 impl Configuration {
-    /// What these initiators see now.
+    /// Records the volumes that these initiators have mapped now.
     pub(super) async fn awaited(&self, initiators: &[Iqn]) -> Result<Vec<Awaited>, Refusal> {
         if initiators.is_empty() {
             return Ok(Vec::new());
@@ -30,9 +31,10 @@ impl Configuration {
         Ok(initiators.iter().map(seen).collect())
     }
 
-    /// Every one of them is logged in and sees at least what it saw, at the latest after so long.
+    /// Waits until each initiator is logged in with at least its recorded volumes, up to the time limit.
     ///
-    /// *Errors*: one is not; at once where it was shut out of a volume, which no login mends.
+    /// *Errors*: an initiator is missing; immediately where the change has taken a volume from it, which no
+    /// login brings back.
     pub(super) async fn are_back(&self, awaited: &[Awaited], within: Option<Span>) -> Result<(), Refusal> {
         let until = Instant::now() + within.map_or(WITHIN, |span| Duration::from_millis(span.millis()));
         loop {
@@ -42,6 +44,8 @@ impl Configuration {
             if lack.for_good || Instant::now() >= until {
                 let message = format!("initiator {} {}", one.initiator, lack.what);
                 let hint = "everything is as it was before; see blockyard host explain, and its own log";
+                // Distinct codes: a later attempt may succeed with a late initiator, but not with one that lost
+                // its mapping.
                 let code = if lack.for_good { code::INITIATOR_AWAY } else { code::INITIATOR_LATE };
                 return Err(Refusal::new(code, message, hint));
             }
@@ -52,12 +56,13 @@ impl Configuration {
 
 struct Lack {
     what: String,
-    /// True when waiting does not help.
+    /// True when waiting cannot help.
     for_good: bool,
 }
 
 impl Awaited {
     fn lacks(&self, state: &State, sessions: &[SessionReport]) -> Option<Lack> {
+        // An initiator that no host names belongs to the host for any initiator.
         let presented: BTreeSet<VolumeId> = state
             .hosts
             .iter()
@@ -65,6 +70,7 @@ impl Awaited {
             .or_else(|| state.hosts.iter().find(|(_, host)| host.any))
             .map(|(name, _)| state.seen_by(name).map(|record| record.volume_id).collect())
             .unwrap_or_default();
+        // Decided by the state alone, without waiting for a login.
         let lost = self.saw.iter().find(|(id, _)| !presented.contains(id));
         if let Some((_, volume)) = lost {
             return Some(Lack { what: format!("would not see volume {volume} any more"), for_good: true });
@@ -84,11 +90,12 @@ fn of<'a>(initiator: &'a Iqn, sessions: &'a [SessionReport]) -> impl Iterator<It
     sessions.iter().filter(is_it)
 }
 
-/// The volumes that the initiator sees in all of its sessions together.
+/// Returns the volumes that the initiator has mapped in all of its sessions together.
 fn seen_by(initiator: &Iqn, state: &State, sessions: &[SessionReport]) -> BTreeMap<VolumeId, VolumeName> {
     let mut seen = BTreeMap::new();
     for session in of(initiator, sessions) {
         let Some(host) = &session.host else { continue };
+        // The LUNs of the session as the data plane reports them count, not only those that the state maps.
         let shown = state.seen_by(host).filter(|record| {
             let target = state.targets.get(&record.target).map(|target| target.iqn.as_str());
             session.target.as_deref() == target && session.luns.contains(&record.lun)

@@ -1,4 +1,4 @@
-//! What stands in a document.
+//! Schema of the configuration document.
 
 use super::annex::{ReceiverEntry, UserEntry};
 use crate::request::{NewBackend, NewChap, NewDisk, NewGroup, NewVolume, SecretText};
@@ -10,18 +10,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The form of documents that this version writes and reads.
+/// Version of the document schema that is written and read.
 pub(super) const FORM: u32 = 1;
 
-/// The largest document that is read, as a file and as a request: 10,000 volumes with all of their settings and 16,384 presentations to
-/// 4,096 hosts, with names as long as names may be, have half of it.
+/// Size limit of a document in bytes, as a file and as a request: twice what 10,000 volumes with all of their
+/// settings and 16,384 presentations to 4,096 hosts take, with names of the maximum length.
 pub const DOCUMENT_BYTES_MAX: usize = 32 << 20;
 
-/// An array, as somebody wants it. What is not named stays as it is.
+/// Desired configuration of an array. Objects that are not named stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Document {
-    /// The form of the document: 1.
+    /// Version of the document schema: 1.
     pub schema: u32,
     /// Disks, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -41,31 +41,32 @@ pub struct Document {
     /// Groups of hosts, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub group: BTreeMap<Name, GroupEntry>,
-    /// Who sees what.
+    /// Presentations of volumes to hosts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub present: Vec<PresentEntry>,
-    /// LUN numbers that hosts had: no other volume gets them by itself. They are added to those that are remembered, never removed.
+    /// Former LUNs, which are never assigned to another volume automatically. They are added to those on
+    /// record; none is removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub former_lun: Vec<FormerLunEntry>,
     /// Portals, by address.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub portal: BTreeMap<PortalAddress, PortalEntry>,
-    /// How sessions are shared out over data portals.
+    /// Distribution of sessions over data portals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<Balance>,
-    /// The server that targets are registered with.
+    /// iSNS server that targets are registered with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isns: Option<IsnsServer>,
-    /// What holds for the logins of all hosts.
+    /// Authentication policy for all hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthEntry>,
-    /// How portal groups serve, where that was set.
+    /// Settings of portal groups, where they were changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub portal_group: Vec<PortalGroupEntry>,
-    /// Users, by name. They are left alone when the section is absent, also when the rest is pruned.
+    /// Users, by name. An absent section leaves them alone, even when the rest is pruned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<BTreeMap<Name, UserEntry>>,
-    /// Receivers of alerts, by name. They are left alone when the section is absent, also when the rest is pruned.
+    /// Alert receivers, by name. An absent section leaves them alone, even when the rest is pruned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver: Option<BTreeMap<Name, ReceiverEntry>>,
 }
@@ -74,25 +75,25 @@ pub struct Document {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskEntry {
-    /// A block device or a regular file, as an absolute path, or the address of a remote disk. A disk that is known already
-    /// must be there.
+    /// Absolute path of a block device or regular file, or the address of a remote disk. A disk that is known
+    /// already must be there.
     pub path: String,
-    /// What authenticates this array to a remote disk.
+    /// CHAP credentials of this array for a remote disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<ChapEntry>,
-    /// What authenticates the target of a remote disk.
+    /// CHAP credentials of the target of a remote disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_chap: Option<ChapEntry>,
-    /// Require header and data digests of a remote disk.
+    /// Requires header and data digests from a remote disk.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub digests: bool,
-    /// What it is a spare for; what it is stays when absent.
+    /// Hot-spare assignment; unchanged when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare: Option<SpareEntry>,
 }
 
 impl DiskEntry {
-    /// The request that adds the disk.
+    /// Returns the request that adds the disk.
     pub(super) fn new_disk(&self, name: &DiskName, force: bool) -> NewDisk {
         let chap = |entry: &ChapEntry| NewChap { user: entry.user.clone(), secret: entry.secret.clone(), demand: None };
         NewDisk {
@@ -107,48 +108,48 @@ impl DiskEntry {
     }
 }
 
-/// What a disk is a spare for.
+/// Hot-spare assignment of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpareEntry {
-    /// The pool; any when absent.
+    /// The pool; every pool when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<Name>,
 }
 
-/// What holds for the logins of all hosts.
+/// Authentication policy for all hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthEntry {
-    /// The weakest hash function of CHAP that is spoken.
+    /// Weakest CHAP hash function that is accepted.
     pub weakest: ChapAlgorithm,
-    /// What discovery sessions prove; what their host proves otherwise when absent.
+    /// Credentials for discovery sessions; those of the host apply when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryEntry>,
 }
 
-/// What discovery sessions prove; nothing when it is empty.
+/// Credentials for discovery sessions; no authentication when empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiscoveryEntry {
-    /// What the initiator proves.
+    /// CHAP credentials of the initiator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chap: Option<ChapEntry>,
-    /// What we prove to it.
+    /// CHAP credentials of this array (mutual CHAP).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mutual_chap: Option<ChapEntry>,
 }
 
-/// How volumes are served through the portals of a group.
+/// Settings of a portal group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortalGroupEntry {
-    /// The group's tag.
+    /// Portal group tag.
     pub tag: u16,
-    /// How well.
+    /// ALUA access state.
     #[serde(default)]
     pub access: GroupAccess,
-    /// True when hosts should choose it before others with the same access.
+    /// True to mark it as preferred among groups of the same access state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub preferred: bool,
 }
@@ -157,12 +158,13 @@ pub struct PortalGroupEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolEntry {
-    /// Its disk groups. Those of a pool that is there already must be so; a spare stands for the disk whose place it has.
+    /// Disk groups. Those of an existing pool must match; a spare stands for the disk that it replaced.
     pub groups: Vec<NewGroup>,
-    /// Its settings, as `pool set` takes them.
+    /// Settings, as for `pool set`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// True when it was imported read-only. A pool must be so already, where this is given: an import changes it.
+    /// True when it was imported read-only. An existing pool must match where this is given: only an import
+    /// changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
 }
@@ -171,31 +173,31 @@ pub struct PoolEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VolumeEntry {
-    /// Its size; a volume grows to it, and never becomes smaller.
+    /// Capacity; a volume grows to it and never shrinks.
     pub size: Option<Size>,
-    /// Bytes of a logical block, 512 or 4096; 512 when absent. This and what follows hold for a volume that is made; of one that
-    /// is there already it must be so.
+    /// Logical block size in bytes, 512 or 4096; 512 when absent. This and the following apply to a volume that
+    /// is created; an existing one must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_bytes: Option<u32>,
-    /// How it takes its space; all of it is kept when absent.
+    /// Provisioning; thick when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provision: Option<Provision>,
-    /// The unit in which space is given and shared.
+    /// Allocation unit (granule), which snapshots share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub granule: Option<Size>,
-    /// Bytes in one disk group before the next group's turn, for a volume in segments.
+    /// Bytes per disk group before the next group, for a volume in segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stripe_unit: Option<Size>,
-    /// True when whole granules of zeros shall take no space.
+    /// True to store no granules that are all zeros.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub zero_detection: bool,
-    /// True when what it holds shall be encrypted on the disks.
+    /// True to encrypt the content on the disks.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub encrypted: bool,
-    /// What holds the data of a volume without a pool.
+    /// Backend of a volume without a pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<NewBackend>,
-    /// Its settings, as `volume set` takes them.
+    /// Settings, as for `volume set`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
 }
@@ -204,7 +206,7 @@ pub struct VolumeEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TargetEntry {
-    /// Its iSCSI name; made from its name when absent.
+    /// iSCSI name; derived from the target's name when absent.
     pub iqn: Option<Iqn>,
 }
 
@@ -215,33 +217,34 @@ pub struct HostEntry {
     /// True when it stands for every initiator that no other host names.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub any: bool,
-    /// Its initiators.
+    /// iSCSI names of its initiators.
     pub initiators: Vec<Iqn>,
-    /// Where it may come from; anywhere when empty.
+    /// Networks that it may log in from; every address when empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Network>,
-    /// What it proves with CHAP; nothing when absent.
+    /// CHAP credentials of the host; none when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chap: Option<ChapEntry>,
-    /// What we prove to it.
+    /// CHAP credentials of this array for the host (mutual CHAP).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mutual_chap: Option<ChapEntry>,
 }
 
-/// One direction of CHAP. Secrets are never exported: without one the secret that is there stays.
+/// Credentials of one CHAP direction. Secrets are never exported: an absent secret leaves the present one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChapEntry {
-    /// CHAP_N; the host's name when absent (the node's for what we prove).
+    /// CHAP name (`CHAP_N`); the host's name when absent (the node's for mutual CHAP).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The secret.
+    /// CHAP secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
-    /// A file that holds the secret alone, beside whoever applies the document; the daemon does not read it.
+    /// Path of a file that holds the secret alone, on the machine where the document is applied; the daemon
+    /// does not read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<String>,
-    /// Whether a login goes without.
+    /// Authentication demand: `required` denies a login without it, `offered` accepts one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demand: Option<Demand>,
 }
@@ -250,45 +253,45 @@ pub struct ChapEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GroupEntry {
-    /// Its hosts.
+    /// Names of its hosts.
     pub hosts: Vec<Name>,
 }
 
-/// A volume that a host sees.
+/// A presentation of a volume to a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PresentEntry {
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// The host, a group of hosts, or `everyone`.
+    /// Name of the host or group, or `everyone`.
     pub host: Name,
-    /// Through which target; the first one when absent.
+    /// Name of the target; `default` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Name>,
-    /// Under which number; the one that it has, or the lowest that is free.
+    /// LUN; when absent the present one, or the lowest free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lun: Option<u16>,
-    /// Through portals of which groups; through all when empty.
+    /// Portal groups through which it is mapped; all when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<u16>,
-    /// True when the host may not write.
+    /// True to reject write commands.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
 }
 
-/// A LUN number that a host, a group or `everyone` had for a volume, and has no more.
+/// A former LUN of a host, a group or `everyone`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FormerLunEntry {
-    /// The host, the group, or `everyone`.
+    /// Name of the host or group, or `everyone`.
     pub host: Name,
-    /// The iSCSI name of the target.
+    /// iSCSI name of the target.
     pub target: Iqn,
-    /// The number.
+    /// LUN within the target.
     pub lun: u16,
-    /// What the volume was called.
+    /// Name of the volume at that time.
     pub volume: VolumeName,
-    /// Which volume it was. It may be gone.
+    /// Identity of the volume, which may have been deleted.
     pub volume_id: VolumeId,
 }
 
@@ -296,13 +299,13 @@ pub struct FormerLunEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PortalEntry {
-    /// Its settings, as `portal set` takes them.
+    /// Settings, as for `portal set`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
 }
 
 impl VolumeEntry {
-    /// The request that makes it.
+    /// Returns the request that creates the volume.
     pub(super) fn new_volume(&self, name: &VolumeName) -> NewVolume {
         NewVolume {
             name: name.clone(),

@@ -1,4 +1,4 @@
-//! What there is, as a document.
+//! Export of the present configuration as a document.
 
 use super::document::FORM;
 use super::{
@@ -15,23 +15,26 @@ use model::{
 use std::collections::BTreeMap;
 
 impl Configuration {
-    /// The array as it is, without secrets. Applied to it, it changes nothing.
+    /// Exports the array without secrets. Applying the result changes nothing.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn export(&self, annex: &dyn Annex) -> Result<Document, Refusal> {
         let state = self.core.state();
         let mut document = of_state(&state);
+        // Pools and volumes are recorded by the pools' own disks; the state lacks them.
         let pools = self.pools.list().await?;
         document.pool = pools.iter().map(|pool| (pool.name.clone(), pool_entry(pool, &state))).collect();
         document.volume = self.volumes.list().await?.iter().map(|v| (v.name.clone(), volume_entry(v))).collect();
         let portal = |address| (PortalAddress(address), portal_entry(&state.portal_policy(address)));
+        // All portals, including those of the configuration file, which the state does not list.
         document.portal = self.access.portals().iter().map(|known| portal(known.address)).collect();
+        // Users and receivers are added by the front ends, as far as the caller may see them.
         annex.export(&mut document);
         Ok(document)
     }
 }
 
-/// What the state itself knows: everything but pools, volumes, and portals for which nothing is set.
+/// Exports the content of the state: everything but pools, volumes, and portals with default settings.
 pub(crate) fn of_state(state: &State) -> Document {
     let spare = |record: &SpareRecord| SpareEntry { pool: record.pool.clone() };
     let disk = state.disks.iter().map(|(name, disk)| {
@@ -76,6 +79,7 @@ fn auth_entry(auth: &AuthRecord) -> AuthEntry {
 
 fn chap(record: &Option<ChapRecord>) -> Option<ChapEntry> {
     let entry = |record: &ChapRecord| ChapEntry {
+        // The secret is left out; a document without one leaves the present secret.
         user: Some(record.user.clone()),
         demand: record.demand,
         ..ChapEntry::default()
@@ -123,6 +127,7 @@ fn pool_entry(pool: &PoolReport, state: &State) -> PoolEntry {
         level: group.level,
         chunk: Some(group.chunk),
         no_integrity: !group.integrity,
+        // The size in use rather than `rounded`, so that the document matches this pool exactly.
         member_size: Some(MemberSize::Bytes(group.member_size)),
         disks: group.members.iter().filter_map(|member| member.disk.clone()).collect(),
     };
@@ -138,6 +143,7 @@ fn volume_entry(volume: &VolumeReport) -> VolumeEntry {
     let settings = volume.policy.unwrap_or_default().settings();
     let entry = VolumeEntry {
         size: Some(volume.size),
+        // Defaults are left out, so that a document shows what was chosen.
         block_bytes: Some(volume.block_bytes).filter(|&bytes| bytes != 512),
         settings: different(&settings, &VolumePolicy::default().settings()),
         ..VolumeEntry::default()
@@ -157,7 +163,7 @@ fn volume_entry(volume: &VolumeReport) -> VolumeEntry {
     }
 }
 
-/// The settings that are not what they are when nobody sets them.
+/// Returns the settings that differ from their defaults.
 fn different<const N: usize>(
     settings: &[(&'static str, String); N],
     usual: &[(&'static str, String); N],

@@ -1,5 +1,5 @@
-//! What a document wants of disks, pools, volumes and portals: made where it is missing, and refused where it is there and
-//! otherwise than it can be made.
+//! Reconciliation of disks, pools, volumes and portals with a document: created where missing, and refused
+//! where they exist in a form that cannot be changed.
 
 use super::Document;
 use super::document::{DiskEntry, PoolEntry, VolumeEntry};
@@ -14,7 +14,7 @@ use model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is made, set and grown apart from the state.
+/// Objects to create, set and grow outside the access rules.
 #[derive(Debug, Default)]
 pub(super) struct Makes {
     pub disks: Vec<DiskName>,
@@ -27,7 +27,7 @@ pub(super) struct Makes {
     pub pool_settings: Vec<(Name, BTreeMap<String, String>)>,
 }
 
-/// What there is, by name.
+/// Existing objects by name.
 pub(super) struct Known<'a> {
     state: &'a State,
     pools: BTreeMap<&'a Name, &'a PoolReport>,
@@ -41,23 +41,25 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What is to be done, as it is found.
+/// Plan under construction.
 #[derive(Default)]
 struct Draft {
     makes: Makes,
     steps: Vec<Step>,
-    /// How many volumes are made, by pool; those without one, too.
+    /// New volumes by pool; those without a pool under `None`.
     made: BTreeMap<Option<Name>, usize>,
-    /// What volumes want to keep for themselves, by pool that is there.
+    /// Space that volumes need reserved, by existing pool.
     wanted: BTreeMap<Name, Vec<(VolumeName, u64)>>,
 }
 
 impl Configuration {
     pub(super) fn makes(&self, document: &Document, known: &Known<'_>) -> Result<(Makes, Vec<Step>), Refusal> {
         let mut draft = Draft::default();
+        // Dependencies first, so that the steps read in the order in which they are carried out.
         document.disk.iter().try_for_each(|(name, entry)| draft.disk(name, entry, known))?;
         document.pool.iter().try_for_each(|(name, entry)| draft.pool(name, entry, known))?;
         document.volume.iter().try_for_each(|(name, entry)| draft.volume(name, entry, known))?;
+        // Limits and space are judged for the document as a whole, before anything is created.
         draft.admit_count(known)?;
         draft.admit_room(known)?;
         let open: BTreeSet<_> = self.access.portals().iter().map(|portal| portal.address).collect();
@@ -79,6 +81,7 @@ impl Draft {
         match record {
             None => {
                 for (table, chap) in [("chap", &entry.chap), ("mutual_chap", &entry.mutual_chap)] {
+                    // A new remote disk needs its secrets in the document.
                     super::access::admit_secret(&format!("disk.{name}.{table}"), chap.as_ref(), None)?;
                 }
                 self.step(StepKind::Make, format!("disk {name}"), entry.path.clone());
@@ -92,6 +95,7 @@ impl Draft {
         }
         let Some(wanted) = &entry.spare else { return Ok(()) };
         let is = record.and_then(|record| record.spare.as_ref());
+        // A spare that was used is a member now; a repeated document does not make it a spare again.
         let has_taken = || known.state.pools.values().any(|pool| pool.taken.iter().any(|taken| taken.spare == *name));
         match is {
             Some(spare) if spare.pool == wanted.pool => {}
@@ -122,6 +126,7 @@ impl Draft {
         }
         let policy = known.state.pools.get(name).map(|record| record.policy.clone()).unwrap_or_default();
         let mut wanted = policy.clone();
+        // Applied to a copy, so that an invalid setting is refused in the plan.
         entry.settings.iter().try_for_each(|(key, value)| wanted.set(key, value))?;
         if let Some(change) = changes(&policy.settings(), &wanted.settings()) {
             self.step(StepKind::Change, format!("pool {name}"), change);
@@ -141,6 +146,7 @@ impl Draft {
                 self.step(StepKind::Make, format!("volume {name}"), told);
                 self.makes.volumes.push(name.clone());
                 *self.made.entry(name.pool().cloned()).or_default() += 1;
+                // A thin volume reserves nothing.
                 size.filter(|_| !is_thin).map(Size::bytes)
             }
             Some(volume) => {
@@ -150,6 +156,7 @@ impl Draft {
                     self.step(StepKind::Change, format!("volume {name}"), format!("{} → {size}", volume.size));
                     self.makes.grown.push((name.clone(), size));
                 }
+                // Only the growth needs space: the present size is reserved already.
                 larger.filter(|_| !is_thin).map(|size| size.bytes() - volume.size.bytes())
             }
         };
@@ -166,7 +173,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Admits so many volumes more, in each pool and in the array.
+    /// Admits the new volumes against the limits of each pool and of the array.
     fn admit_count(&self, known: &Known<'_>) -> Result<(), Refusal> {
         let refuse = |whose: String, most: usize, are: usize, made: usize| {
             let message = format!("{whose} takes {most} volumes; it has {are}, and the document has {made} more");
@@ -182,8 +189,8 @@ impl Draft {
         if are + made > VOLUMES_MAX { refuse("the array".to_owned(), VOLUMES_MAX, are, made) } else { Ok(()) }
     }
 
-    /// Admits what the volumes keep for themselves together, in pools that are there: of one that is made nobody knows yet how
-    /// large it will be.
+    /// Admits the reserved space of the volumes together, in existing pools. The size of a new pool is not
+    /// known yet.
     fn admit_room(&self, known: &Known<'_>) -> Result<(), Refusal> {
         for (name, wanted) in &self.wanted {
             let Some(pool) = known.pools.get(name) else { continue };
@@ -212,7 +219,7 @@ fn otherwise(message: String, hint: impl Into<String>) -> Refusal {
     Refusal::new(code::DOCUMENT_CONFLICT, message, hint.into())
 }
 
-/// True for two names of one file or device.
+/// Returns true when both paths lead to one file, device or remote disk.
 fn is_same_place(one: &str, other: &str) -> bool {
     let real = |path: &str| std::fs::canonicalize(path).ok();
     let remote = |path: &str| path.parse::<model::RemoteUrl>().ok().map(|url| url.address);
@@ -225,10 +232,10 @@ fn said_of_group(group: &NewGroup) -> String {
     format!("{} of {} disks", group.level, group.disks.len())
 }
 
-/// Admits an entry of a pool that is there: what its groups are made of does not change here.
+/// Admits an entry of an existing pool: a document does not change its groups.
 fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(), Refusal> {
     let name = &pool.name;
-    // A spare stands for the disk whose place it has.
+    // A spare stands for the disk that it replaced, so an export from before the failure still matches.
     let stands_for: BTreeMap<&DiskName, &str> = state
         .pools
         .get(name)
@@ -241,12 +248,13 @@ fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(),
             group.members.iter().any(|member| member.disk.as_ref().is_some_and(named))
         };
         let strange = wanted.disks.iter().filter(|disk| !is_member(disk)).count();
-        // Those that are lost have no name, and may be called as they were.
+        // Lost members have no name here, so the document may name as many disks that are unknown.
         let lost = group.members.iter().filter(|member| member.disk.is_none()).count();
         let chunk = wanted.chunk.is_none_or(|chunk| chunk == group.chunk);
         let used = match wanted.member_size {
             Some(MemberSize::Bytes(size)) => size.bytes() >> 20 == group.member_size.bytes() >> 20,
-            // What the disks were when it was made is not known any more.
+            // The sizes of the disks at the creation of the group are no longer known, so these two always
+            // match.
             Some(MemberSize::Rounded | MemberSize::Exact) | None => true,
         };
         let members = strange <= lost && wanted.disks.len() + lost >= group.members.len();
@@ -271,7 +279,7 @@ fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(),
     Err(otherwise(message, "write what it is; blockyard pool add-group and disk replace change it"))
 }
 
-/// Admits what an entry says of writing to the pool: that changes with an import alone, which may lose hosts their access.
+/// Admits the read-only flag of an entry: only an import changes it, because hosts may lose access.
 fn admit_read_only(name: &Name, entry: &PoolEntry, known: &Known<'_>) -> Result<(), Refusal> {
     let is = known.state.pools.get(name).is_some_and(|record| record.read_only.is_some());
     match entry.read_only {
@@ -289,7 +297,7 @@ fn admit_read_only(name: &Name, entry: &PoolEntry, known: &Known<'_>) -> Result<
     }
 }
 
-/// Admits an entry of a volume that is there: how it was made does not change.
+/// Admits an entry of an existing volume: the options of its creation cannot change.
 fn admit_volume(volume: &VolumeReport, entry: &VolumeEntry) -> Result<(), Refusal> {
     let name = &volume.name;
     if entry.size.is_some_and(|size| whole(size) < volume.size) {
@@ -297,6 +305,7 @@ fn admit_volume(volume: &VolumeReport, entry: &VolumeEntry) -> Result<(), Refusa
             format!("volume {name} is {} and the document says {}", volume.size, entry.size.unwrap_or_default());
         return Err(otherwise(message, "volumes do not become smaller: write its size, or more"));
     }
+    // All differences are reported at once, rather than one per attempt.
     let mut differs: Vec<String> = Vec::new();
     let mut differ = |what: &str, is: String, wanted: String| {
         if is != wanted {
@@ -307,17 +316,20 @@ fn admit_volume(volume: &VolumeReport, entry: &VolumeEntry) -> Result<(), Refusa
     differ("its block size", volume.block_bytes.to_string(), entry.block_bytes.unwrap_or(512).to_string());
     match &volume.backend {
         Backend::Pool { stripe_unit, provision, granule, zero_detection, encrypted } => {
+            // The same default as at creation.
             let usual = if entry.stripe_unit.is_some() { Provision::Segments } else { Provision::Thick };
             let wanted = entry.provision.unwrap_or(usual);
             differ("its provisioning", provision.as_str().to_owned(), wanted.as_str().to_owned());
             differ("its zero detection", on(*zero_detection), on(entry.zero_detection));
             differ("its encryption", on(*encrypted), on(entry.encrypted));
+            // Compared only where the document states it; otherwise the pool may choose.
             entry.granule.iter().for_each(|&wanted| differ("its granule", granule_of(*granule), wanted.iec()));
             entry.stripe_unit.iter().for_each(|&wanted| differ("its stripe unit", size(*stripe_unit), wanted.iec()));
             differ("its backend", "its pool".to_owned(), entry.backend.as_ref().map_or("its pool".to_owned(), backend));
         }
         own => {
             let is = backend_of(own);
+            // An absent backend leaves the present one.
             differ("its backend", is.clone(), entry.backend.as_ref().map_or(is, backend));
         }
     }

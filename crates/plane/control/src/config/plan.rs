@@ -1,4 +1,4 @@
-//! What would change, step by step, and what each does to those who are logged in.
+//! Plan of a document: the steps that it takes, and the effect of each on sessions.
 
 use super::makes::{Known, Makes};
 use super::steps::{Steps, access_steps};
@@ -12,48 +12,48 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a document would change.
+/// Plan of a configuration document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
-    /// What would be done, in order; empty when everything is so already.
+    /// Steps in order; empty when nothing would change.
     pub steps: Vec<Step>,
-    /// What is there, is not in the document, and stays.
+    /// Objects that the document does not name, and that stay.
     pub kept: Vec<String>,
-    /// How many sessions end, or lose something that they see; each once, however many steps touch it.
+    /// Sessions that end or lose access, each counted once, however many steps affect it.
     #[serde(default)]
     pub sessions: u32,
-    /// The sessions that end or lose access, and what they lose: `apply` is refused unless that is allowed.
+    /// Sessions that end or lose access, with what they lose: `apply` is refused unless that is allowed.
     #[serde(default)]
     pub losses: Vec<SessionLoss>,
-    /// What the array was like when this was said: `apply` is refused when it is another by then.
+    /// Fingerprint of the array: `apply` is refused when it has changed since.
     pub fingerprint: String,
 }
 
-/// One thing that would be done.
+/// One step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// Made, changed or removed.
+    /// Creation, change or removal.
     pub kind: StepKind,
-    /// What it is about: `host web`.
+    /// Object of the step: `host web`.
     pub subject: String,
-    /// What is different then; empty where the kind says it all.
+    /// Description of the change; empty where the kind says it all.
     pub change: String,
-    /// How many sessions end, or lose something that they see.
+    /// Sessions that end or lose access.
     pub sessions: u32,
-    /// What becomes of them, and for how long where that is known.
+    /// Effect on these sessions, with its duration where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
 }
 
-/// What is done.
+/// Kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
-    /// It is made.
+    /// The object is created.
     Make,
-    /// It is changed.
+    /// The object is changed.
     Change,
-    /// It goes.
+    /// The object is removed.
     Remove,
 }
 
@@ -77,13 +77,13 @@ impl fmt::Display for Step {
     }
 }
 
-/// The volume of a document that is not made yet, in a plan.
+/// Placeholder identity of a volume that the document creates.
 const NOT_MADE: VolumeId = VolumeId::from_bytes([0; 16]);
 
 impl Configuration {
-    /// What the document would change.
+    /// Plans the changes of a document.
     ///
-    /// *Errors*: it could not be applied.
+    /// *Errors*: it cannot be applied.
     pub async fn plan(&self, request: &ApplyConfig, annex: &dyn Annex) -> Result<Plan, Refusal> {
         self.plan_makes(request, annex).await.map(|(plan, _)| plan)
     }
@@ -102,14 +102,17 @@ impl Configuration {
         let known = Known::of(&state, &pools, &volumes);
         let (makes, mut steps) = self.makes(document, &known)?;
         let mut ids: BTreeMap<VolumeName, VolumeId> = volumes.iter().map(|v| (v.name.clone(), v.id)).collect();
+        // Volumes to be created take part under a placeholder identity.
         ids.extend(makes.volumes.iter().map(|name| (name.clone(), NOT_MADE)));
         let after = access::after(&state, document, &ids, &self.core.settings, prune)?;
+        // LUN conflicts are found here, before any disk, pool or volume is created.
         if !reuse_luns {
             after.admit_luns(&state).map_err(|refusal| {
                 let hint = "give another LUN in the document, or apply it with --reuse-luns if no host uses the old number any more";
                 Refusal::new(refusal.code, refusal.message, hint)
             })?;
         }
+        // Losses are computed against the complete next state, exactly as the commit does.
         let losses = losses(&state, &after, &sessions);
         let Steps { steps: of_access, sessions } = access_steps(&state, &after, &sessions);
         steps.extend(of_access);
@@ -117,20 +120,21 @@ impl Configuration {
         steps.extend(beside.steps);
         let mut kept = kept(document, &after, &pools, &volumes);
         kept.extend(beside.kept);
+        // State version and the part outside the state: either change makes the plan outdated.
         let fingerprint = format!("{}{}", self.core.store.version(), beside.seen);
         let sessions = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
         Ok((Plan { steps, kept, sessions, losses, fingerprint }, makes))
     }
 }
 
-/// What is set otherwise, in words.
+/// Describes the settings that differ.
 pub fn changes<const N: usize>(is: &[(&str, String); N], wanted: &[(&str, String); N]) -> Option<String> {
     let different = is.iter().zip(wanted).filter(|(is, wanted)| is != wanted);
     let each: Vec<String> = different.map(|((key, is), (_, wanted))| format!("{key} {is} → {wanted}")).collect();
     (!each.is_empty()).then(|| each.join(", "))
 }
 
-/// What is there and not in the document.
+/// Lists the objects that exist and that the document does not name.
 fn kept(document: &Document, after: &State, pools: &[PoolReport], volumes: &[VolumeReport]) -> Vec<String> {
     let disks = after.disks.keys().filter(|name| !document.disk.contains_key(*name)).map(|name| format!("disk {name}"));
     let pools =

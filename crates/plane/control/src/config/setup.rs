@@ -1,7 +1,8 @@
-//! From disks to a volume that a host uses: a small document, applied like any other, whole or not at all.
+//! First setup: from disks to a volume that a host uses. It builds a small document and applies it, all or
+//! nothing.
 //!
-//! `blockyard up` and the first-run form of the console send it. It adds and presents; it never changes what is there, but for a volume
-//! that grows to its size where it need not be new.
+//! `blockyard up` and the first-run form of the console call it. It adds and presents; the only existing object
+//! that it changes is a volume that grows to its size, where it need not be new.
 
 use super::{
     Annex, Applied, ApplyConfig, ChapEntry, DiskEntry, Document, HostEntry, PoolEntry, PresentEntry, Step, VolumeEntry,
@@ -14,18 +15,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What was done, and how the host reaches the volume.
+/// Result of a setup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetupReport {
-    /// The steps, in order; empty when everything was so already.
+    /// Steps in order; empty when nothing had to change.
     pub steps: Vec<Step>,
-    /// The volume as the host sees it; none where that was undone in the meantime.
+    /// The presentation of the volume to the host; null where it was ended in the meantime.
     pub presentation: Option<PresentationReport>,
 }
 
 impl Configuration {
-    /// There is a pool of these disks with this volume, which is presented to this host. When a part is refused, what was made is taken
-    /// back.
+    /// Creates a pool of these disks with this volume, and presents it to this host. When a part is refused,
+    /// everything is rolled back.
     ///
     /// *Errors*: a part is refused, or a name is taken that must be new.
     pub async fn set_up(&self, asked: NewSetup, annex: &dyn Annex) -> Result<SetupReport, Refusal> {
@@ -34,14 +35,16 @@ impl Configuration {
         let (volume, host) = (asked.volume.clone(), asked.host.clone());
         let (force, allow_disruption) = (asked.force, asked.allow_disruption);
         let document = document(asked, is_known)?;
+        // Never pruned: only the objects that the document names are touched.
         let request = ApplyConfig { document, force, allow_disruption, ..ApplyConfig::default() };
         let Applied { steps } = self.apply(request, annex).await?;
+        // Read again: the presentation may have been ended since.
         let presentation =
             self.presentations.list().into_iter().find(|seen| seen.volume == volume && seen.host == host);
         Ok(SetupReport { steps, presentation })
     }
 
-    /// True for a host that is there and stays as it is.
+    /// Returns true for an existing host, which stays as it is.
     fn admit_setup_host(&self, asked: &NewSetup) -> Result<bool, Refusal> {
         let name = &asked.host;
         let state = self.core.state();
@@ -54,13 +57,14 @@ impl Configuration {
         if asked.must_be_new && !asked.initiators.is_empty() {
             return Err(taken(format!("host {name} is there already"), "choose another name, or present to that host"));
         }
+        // An existing host may have more initiators than are named, but must have these.
         let is_new = |iqn: &&Iqn| !known.initiators.contains(iqn);
         let Some(new) = asked.initiators.iter().find(is_new) else { return Ok(true) };
         let hint = "add it with blockyard host change --add-initiator, or call this one otherwise with --host";
         Err(taken(format!("host {name} is there already, without initiator {new}"), hint))
     }
 
-    /// Disks are for a pool that is new; and the volume is new, where it must be.
+    /// Admits disks only for a new pool; and the volume's name, where it must be new.
     async fn admit_setup_names(&self, asked: &NewSetup) -> Result<(), Refusal> {
         let (volume, pool) = (&asked.volume, asked.volume.pool());
         if pool.is_none() && !asked.disks.is_empty() {
@@ -83,10 +87,11 @@ fn taken(message: String, hint: &str) -> Refusal {
     Refusal::new(code::NAME_TAKEN, message, hint)
 }
 
-/// The document that says it.
+/// Builds the document.
 fn document(asked: NewSetup, is_known: bool) -> Result<Document, Refusal> {
     let NewSetup { volume, size, provision, disks, level, host, initiators, chap, .. } = asked;
     let mut document = Document { schema: super::document::FORM, ..Document::default() };
+    // Without disks the pool has to exist, and the document does not name it.
     if let Some(pool) = pool_of(&volume, disks.is_empty()) {
         let names = disks.iter().map(|disk| disk.name.clone()).collect();
         let level = level.unwrap_or_else(|| usual_level(disks.len()));
@@ -102,6 +107,7 @@ fn document(asked: NewSetup, is_known: bool) -> Result<Document, Refusal> {
         }
     }
     document.volume.insert(volume.clone(), VolumeEntry { size: Some(size), provision, ..VolumeEntry::default() });
+    // An existing host stays out of the document, which would otherwise reset its settings.
     if !is_known {
         let chap =
             chap.map(|chap| ChapEntry { user: chap.user, secret: chap.secret, secret_file: None, demand: chap.demand });
@@ -115,7 +121,7 @@ fn pool_of(volume: &VolumeName, is_there: bool) -> Option<Name> {
     volume.pool().filter(|_| !is_there).cloned()
 }
 
-/// The level that bears the loss of as many disks as so few can.
+/// Returns the RAID level that survives the loss of most disks with so few.
 const fn usual_level(disks: usize) -> Level {
     match disks {
         0 | 1 => Level::Raid0,

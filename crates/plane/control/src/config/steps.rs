@@ -1,4 +1,4 @@
-//! Who sees what, step by step from one state to another, and what each step does to those who are logged in.
+//! Steps between two states of the access rules, with the effect of each on sessions.
 
 use super::plan::{Step, StepKind, changes};
 use crate::state::owners::Owners;
@@ -6,17 +6,17 @@ use crate::state::{HostRecord, PresentationRecord, State, TargetRecord};
 use model::{IsnsServer, Name, PortalGroupPolicy, SessionReport, VolumeName, is_shown_in};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The steps, and the sessions that they touch: each once, however much it loses.
+/// Steps, and the sessions that they affect, each once.
 pub(super) struct Steps {
     pub steps: Vec<Step>,
     pub sessions: BTreeSet<u32>,
 }
 
-/// What a step does to sessions.
+/// Sessions that a step affects.
 #[derive(Default)]
 struct Hit {
     sessions: BTreeSet<u32>,
-    /// What becomes of them.
+    /// Effect on these sessions.
     effect: &'static str,
 }
 
@@ -27,7 +27,7 @@ const OTHER_HOST: &str = "sees what another host sees";
 const MOVES: &str = "asked to move: about half a second";
 const MAY_MOVE: &str = "may be asked to move: about half a second";
 
-/// The difference of two states in who sees what.
+/// Computes the steps between two states.
 pub(super) fn access_steps(before: &State, after: &State, sessions: &[SessionReport]) -> Steps {
     let view = View::of(before, after, sessions);
     let told = |was: Option<String>, is: Option<String>| was.into_iter().chain(is).collect::<Vec<_>>().join(" → ");
@@ -51,6 +51,7 @@ pub(super) fn access_steps(before: &State, after: &State, sessions: &[SessionRep
         let change = if is.is_some() { told(was.map(names), is.map(names)) } else { String::new() };
         (format!("group {name}"), change, view.of_group(name, was, is))
     }));
+    // Keyed by volume, host and target, so that another LUN is one change rather than a removal and a creation.
     let (was, is) = (by_place(before), by_place(after));
     all.extend(compared(&was, &is, |&(volume, host, _), was, is| {
         let seen_as = |record: &&PresentationRecord| seen_as(record);
@@ -59,18 +60,19 @@ pub(super) fn access_steps(before: &State, after: &State, sessions: &[SessionRep
     }));
     all.extend(former_lun_steps(before, after));
     all.extend(portal_steps(&view));
+    // A session that several steps affect counts once.
     let touched = all.iter().flat_map(|(_, hit)| hit.sessions.iter().copied()).collect();
     Steps { steps: all.into_iter().map(|(step, _)| step).collect(), sessions: touched }
 }
 
-/// Both states, and the sessions by what they are looked for.
+/// Both states, with the sessions indexed.
 struct View<'a> {
     before: &'a State,
     after: &'a State,
     sessions: &'a [SessionReport],
     by_host: BTreeMap<&'a str, Vec<&'a SessionReport>>,
     by_target: BTreeMap<&'a str, Vec<&'a SessionReport>>,
-    /// Of sessions that are another host's afterwards, or nobody's: whose.
+    /// Sessions that belong to another host afterwards, or to none (`None`).
     moved: BTreeMap<u32, Option<&'a Name>>,
 }
 
@@ -85,10 +87,12 @@ impl<'a> View<'a> {
             moved: BTreeMap::new(),
         };
         let owners = Owners::of(after);
+        // Indexed once, because every step looks up sessions.
         for session in sessions {
             let was = session.host.as_ref();
             was.iter().for_each(|host| view.by_host.entry(host.as_str()).or_default().push(session));
             session.target.iter().for_each(|iqn| view.by_target.entry(iqn).or_default().push(session));
+            // Decided as a login would be: a session whose host changes sees another host's volumes.
             let is = owners.host_of(session);
             if is != was {
                 view.moved.insert(session.id, is);
@@ -102,16 +106,17 @@ impl<'a> View<'a> {
         Hit { sessions: sessions.map(|session| session.id).collect(), effect: ENDS }
     }
 
-    /// Those who are this host's no more, or become it.
+    /// Returns the sessions that leave this host or come to it.
     fn of_host(&self, name: &Name) -> Hit {
         let own = self.by_host.get(name.as_str()).into_iter().flatten().map(|session| session.id);
         let left: BTreeSet<u32> = own.filter(|id| self.moved.contains_key(id)).collect();
+        // One session that ends is the more severe effect, so it names the step.
         let ends = left.iter().any(|id| self.moved[id].is_none());
         let came = self.moved.iter().filter(|(_, is)| **is == Some(name)).map(|(id, _)| *id);
         Hit { effect: if ends { ENDS } else { OTHER_HOST }, sessions: left.into_iter().chain(came).collect() }
     }
 
-    /// Those who leave a group to which something is presented.
+    /// Returns the sessions that lose presentations to a group, because their host leaves it.
     fn of_group(&self, name: &Name, was: Option<&BTreeSet<Name>>, is: Option<&BTreeSet<Name>>) -> Hit {
         let shows: Vec<&PresentationRecord> =
             self.before.presentations.iter().filter(|record| record.host == *name).collect();
@@ -129,15 +134,16 @@ impl<'a> View<'a> {
         Hit { sessions: sessions.collect(), effect: if still { OTHERWISE } else { LOSES } }
     }
 
-    /// True when the session, whose host it is, came in where it is shown.
+    /// Returns true when the session, of the given host, uses a target and portal group with the presentation.
     fn sees(&self, session: &SessionReport, record: &PresentationRecord) -> bool {
         let target = self.before.targets.get(&record.target).map(|target| target.iqn.as_str());
+        // A presentation limited to portal groups is visible through their portals only.
         let tag = self.before.portal_policy(session.portal).tag;
         session.target.as_deref() == target && is_shown_in(&record.groups, tag)
     }
 }
 
-/// What is made, changed and removed from one map to the other; `say` gives subject, change and who is touched.
+/// Lists creations, changes and removals between two maps; `say` returns subject, change and affected sessions.
 fn compared<K: Ord, V: PartialEq>(
     before: &BTreeMap<K, V>,
     after: &BTreeMap<K, V>,
@@ -164,7 +170,7 @@ fn stepped(kind: StepKind, subject: String, change: String, hit: Hit) -> (Step, 
     (Step { kind, subject, change, sessions, effect }, hit)
 }
 
-/// LUN numbers that are remembered besides: nobody notices that.
+/// Steps for additional former LUNs, which affect no session.
 fn former_lun_steps(before: &State, after: &State) -> Vec<(Step, Hit)> {
     let step = |who: &Name| {
         let known: BTreeSet<_> = before.luns.of(who).collect();
@@ -198,7 +204,7 @@ fn portal_steps(view: &View<'_>) -> Vec<(Step, Hit)> {
     steps
 }
 
-/// What holds for all: how portal groups serve, what logins prove at least, the server that targets are registered with.
+/// Steps for global settings: portal groups, authentication policy, iSNS server.
 fn steps_for_all(before: &State, after: &State) -> Vec<(Step, Hit)> {
     let tags: BTreeSet<u16> = before.portal_groups.keys().chain(after.portal_groups.keys()).copied().collect();
     let policy = |state: &State, tag| state.portal_groups.get(&tag).copied().unwrap_or_default();
@@ -211,6 +217,7 @@ fn steps_for_all(before: &State, after: &State) -> Vec<(Step, Hit)> {
     differs.retain(|(_, was, is)| was != is);
     let mut changes: Vec<(String, String)> =
         differs.into_iter().map(|(subject, was, is)| (subject, format!("{was} → {is}"))).collect();
+    // Credentials are never printed, not even as a difference.
     if was.discovery != is.discovery {
         changes.push(("discovery".to_owned(), "what is proven at its logins".to_owned()));
     }
@@ -250,6 +257,7 @@ fn host_change(was: &HostRecord, is: &HostRecord) -> String {
     if was.networks != is.networks {
         changes.push("where it may come from".to_owned());
     }
+    // Credentials are never printed, not even as a difference.
     if was.proof != is.proof {
         changes.push("what is proven at its logins".to_owned());
     }

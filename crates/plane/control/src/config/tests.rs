@@ -1,4 +1,4 @@
-//! Documents, from what there is and back.
+//! Tests of documents: export, plan and apply.
 
 mod large;
 mod made;
@@ -10,7 +10,7 @@ use crate::tests::{Array, new_disk};
 use model::{Size, code};
 use std::collections::BTreeMap;
 
-/// The array that [`Array::furnish`] makes, as somebody would write it down.
+/// Document of the array that [`Array::furnish`] creates, as an operator would write it.
 fn furnished(array: &Array) -> Document {
     let disk = |n: usize| {
         let path = array.folder().join(format!("d{n}.img")).to_string_lossy().into_owned();
@@ -29,7 +29,7 @@ fn furnished(array: &Array) -> Document {
 async fn empty_with_disks() -> Array {
     let array = Array::new().await;
     for n in 0..4 {
-        // The files are there, and the daemon does not know them.
+        // The files exist, and the daemon does not know them.
         let made = new_disk(&array.folder(), &format!("d{n}"), Size::mib(512));
         array.control.disks.add(made).await.expect("a disk");
         array.control.disks.remove(&format!("d{n}").parse().expect("a name")).await.expect("forgotten");
@@ -141,7 +141,7 @@ async fn pruning_takes_what_is_not_named_but_never_data() {
 async fn configuration_goes_back_when_initiators_stay_away_and_when_it_is_restored() {
     let array = empty_with_disks().await;
     array.control.config.apply(apply(&furnished(&array)), &()).await.expect("is applied");
-    // The report of a volume names its granule once the pool was opened.
+    // The report of a volume names its granule only after the pool was opened again.
     let array = array.restarted().await;
     let mut document = furnished(&array);
     document.host.get_mut(&"db".parse().expect("a name")).expect("is there").initiators =

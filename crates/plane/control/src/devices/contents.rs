@@ -1,7 +1,8 @@
-//! Whether a disk can be added: large enough, in nobody's use, and empty.
+//! Admission of disks: large enough, unused, and empty.
 //!
-//! What the data plane has read of it counts first (its labels, and what `volume::signature` knows); then what the kernel says
-//! of the device; then what `wipefs` or `blkid` recognise, where one is installed. Nothing here writes.
+//! The findings of the data plane come first (labels, and the signatures that `volume::signature` knows), then
+//! the device information of the kernel, then the signatures that `wipefs` or `blkid` detect, where one is
+//! installed. Nothing is written to the disk.
 
 use crate::core::Core;
 use crate::devices::{Devices, Found, SIZE_MIN};
@@ -18,18 +19,19 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long a program may take to look at a disk.
+/// Time limit of an inspection program.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most of what it says that is read.
+/// Output limit of an inspection program in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
-/// Where programs are that are often not in the path of those who are not root.
+/// Directories of programs that are often not in the search path of users other than root.
 const PLACES: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
 impl Devices {
-    /// Admits a device that neither the machine nor another array of disks uses.
+    /// Admits a device that is not in use by mounts, swap, LVM, md or the like.
     ///
-    /// *Errors*: `DISK_IN_USE`, which nothing overrides.
+    /// *Errors*: `DISK_IN_USE`, which `--force` does not override.
     pub(crate) async fn admit_unused(&self, path: &Path) -> Result<(), Refusal> {
+        // A regular file, or a device that the kernel does not list.
         let Some(device) = self.at(path).await else { return Ok(()) };
         if let Some(how) = device.uses.first() {
             let message = format!("{} is in use: {how}", path.display());
@@ -43,9 +45,11 @@ impl Devices {
         Ok(())
     }
 
-    /// Admits a disk that is large enough and empty, or was a member of a pool; one that is not empty when that is forced.
+    /// Admits a disk that is large enough and empty, or was a member of a pool; with `force` also one that
+    /// holds data.
     ///
-    /// *Errors*: `DISK_TOO_SMALL`, which nothing overrides; `DISK_FOREIGN`, with all that was found.
+    /// *Errors*: `DISK_TOO_SMALL`, which `force` does not override; `DISK_FOREIGN`, with everything that was
+    /// found.
     pub(crate) async fn admit_contents(&self, path: &Path, disk: &DiskReport, force: bool) -> Result<(), Refusal> {
         if disk.size < SIZE_MIN {
             let message = format!("{} has {} and is too small", path.display(), disk.size.iec_rounded(false));
@@ -55,6 +59,7 @@ impl Devices {
         if force || matches!(disk.label, Label::Ours { .. }) {
             return Ok(());
         }
+        // Everything that is found is listed, so that `--force` is an informed decision.
         let mut found = BTreeSet::new();
         match &disk.label {
             Label::Foreign { what } => drop(found.insert(what.clone())),
@@ -66,12 +71,12 @@ impl Devices {
             let count = device.parts.len();
             found.extend((count > 0).then(|| format!("{count} partitions")));
         }
-        // Nothing was ever written to a file that has no blocks, and no program of this machine reaches a disk of another array.
+        // A file without allocated blocks was never written, and no local program can open a remote disk.
         let is_out_of_reach = path.to_str().is_some_and(RemoteAddress::is_remote);
         let recognised =
             if is_out_of_reach || Medium::is_hole(path) { Vec::new() } else { recognised(&self.core, path).await };
         if !recognised.is_empty() {
-            // A name is better than that there is something.
+            // A named signature is more useful than "unknown data".
             found.remove(UNKNOWN_DATA);
         }
         found.extend(recognised);
@@ -92,7 +97,8 @@ impl Devices {
     }
 }
 
-/// What `wipefs`, else `blkid`, recognise at `path`; nothing where neither is installed or the disk cannot be read.
+/// Returns the signatures that `wipefs`, or else `blkid`, detects; none where neither is installed or the disk
+/// cannot be read.
 async fn recognised(core: &Core, path: &Path) -> Vec<String> {
     match printed(core, Program::Wipefs, path).await {
         Some(json) => of_wipefs(&json),
@@ -100,7 +106,7 @@ async fn recognised(core: &Core, path: &Path) -> Vec<String> {
     }
 }
 
-/// What the program prints, run by the helper or by this process.
+/// Returns the output of the program, run by the helper or by this process.
 async fn printed(core: &Core, program: Program, path: &Path) -> Option<Vec<u8>> {
     if let Some(helper) = core.privileged() {
         return Some(crate::privileged::run(helper, program, path).await.ok()?.output);
@@ -136,13 +142,13 @@ struct Signature {
     r#type: String,
 }
 
-/// *Source*: wipefs(8), `--json`.
+/// Parses the output of `wipefs`. *Source*: wipefs(8), `--json`.
 fn of_wipefs(json: &[u8]) -> Vec<String> {
     let told = serde_json::from_slice::<Wipefs>(json).map_or(Vec::new(), |told| told.signatures);
     told.iter().map(|one| format!("{} (at {})", printable(&one.r#type), printable(&one.offset))).collect()
 }
 
-/// *Source*: blkid(8), `--output export`.
+/// Parses the output of `blkid`. *Source*: blkid(8), `--output export`.
 fn of_blkid(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
     let kinds = text.lines().filter_map(|line| line.strip_prefix("TYPE=").or_else(|| line.strip_prefix("PTTYPE=")));

@@ -1,4 +1,4 @@
-//! Machines laid out in a folder.
+//! Tests on simulated machines, laid out as files in a folder.
 
 use crate::change::disks::Disks;
 use crate::devices::Devices;
@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The folder that stands for the root of a machine.
+/// Folder that stands for the root of a machine.
 struct Laid(PathBuf);
 
 impl Laid {
@@ -29,7 +29,7 @@ impl Laid {
         self
     }
 
-    /// A disk that the kernel reaches by `bus`, with a node.
+    /// Adds a disk on the given bus, with a device node.
     fn disk(&self, name: &str, number: &str, bus: &str) -> &Self {
         let folder = format!("sys/devices/{bus}/block/{name}");
         let sectors = (Size::mib(128).bytes() / 512).to_string();
@@ -133,7 +133,7 @@ async fn disk_that_holds_something_is_not_free() {
     crate::tests::make_foreign(laid.dev("sdb"));
     laid.put("run/udev/data/b8:32", "E:ID_FS_TYPE=zfs_member\nE:ID_FS_USAGE=raid\n");
     laid.part("sdd", "sdd1", "8:49");
-    // The pool of another array.
+    // A disk of another array's pool.
     let other = Array::new().await;
     other.add_disks(&["x0", "x1"]).await;
     other.control.pools.create(new_pool("old", Level::Raid1, &["x0", "x1"])).await.expect("a pool");

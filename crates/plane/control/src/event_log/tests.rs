@@ -68,7 +68,8 @@ fn event_log_tells_an_event_again_after_another_one_of_its_subject() {
     );
 }
 
-/// Fault 26: a disk that fails every read raised one event a second, each with other figures, and half an hour of that was the list.
+/// Fault 26: a disk that failed every read raised one event a second, each with other figures, and filled the
+/// log in half an hour.
 #[test]
 fn event_log_has_one_event_an_hour_for_each_cause_and_disk() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -77,7 +78,7 @@ fn event_log_has_one_event_an_hour_for_each_cause_and_disk() {
     log.add(&store, vec![raised(0, event::DISK_FAILED, "d9")]).expect("kept");
     let of_second = |second| {
         let of = |code, name, figure: u64| Raised { sentence: format!("{figure} KiB"), ..raised(second, code, name) };
-        // What else happens, also to the same disk, does not part them.
+        // Other events, even of the same disk, do not separate recurring ones.
         let metadata = of(event::METADATA_REPAIRED, "d0", second);
         [of(event::BLOCKS_HEALED, "d0", 4 * second), metadata, of(event::BLOCKS_HEALED, "d1", 4)]
     };

@@ -1,4 +1,4 @@
-//! What is made of smartctl's answers. The answers are shortened ones of disks of each kind.
+//! Tests with shortened `smartctl` output of disks of each kind.
 
 use super::*;
 use crate::tests::Array;
@@ -74,7 +74,7 @@ async fn program_that_talks_without_end_is_killed() {
     }
 }
 
-/// A program that says `json` and ends with `status`.
+/// Installs a program that prints `json` and exits with `status`.
 fn program(folder: &Path, json: &str, status: u8) -> PathBuf {
     let path = folder.join("smartctl");
     fs::write(&path, format!("#!/bin/sh\ncat <<'EOF'\n{json}\nEOF\nexit {status}\n")).expect("writes");
@@ -86,7 +86,7 @@ fn program(folder: &Path, json: &str, status: u8) -> PathBuf {
 async fn disk_is_asked_and_one_that_sleeps_is_left_alone() {
     let dir = tempfile::tempdir().expect("a folder");
     let device = Path::new("/dev/sdz");
-    // Bits of the status above the lowest two are about the disk and not about the question.
+    // Status bits above the lowest two report on the disk, not on the call.
     let health = ask(&program(dir.path(), ATA, 0x40), device).await.expect("an answer").expect("awake");
     assert_eq!(health.pending_sectors, Some(2));
     assert_eq!(ask(&program(dir.path(), ASLEEP, 2), device).await, Ok(None));

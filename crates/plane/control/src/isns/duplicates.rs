@@ -1,8 +1,8 @@
-//! Target names of ours that the iSNS server has for another array: hosts take two targets of one name for one, and write to the disks
-//! of one what is meant for the other.
+//! Detection of target names that the iSNS server also lists for another array: hosts take two targets of one
+//! name for one, and write to the disks of one what is meant for the other.
 //!
-//! A storage node's name is unique in an iSNS database, so the array that registers second is refused or takes the name over; either
-//! way the server names portals that are not ours.
+//! A storage node name is unique in an iSNS database, so the array that registers second is refused or takes
+//! the name over; either way the server lists portals that are not ours.
 
 use super::{Registrar, exchange, resolved};
 use crate::isns::IsnsRegistration;
@@ -12,14 +12,14 @@ use model::{IsnsServer, PortalReport, Problem, Refusal, Severity, Subject, Subje
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// What to do about a target name that another array has, too.
+/// Advice for a target name that another array uses as well.
 pub const RENAME_TARGET: &str =
     "add a target with another name here (blockyard target add), present the volumes by it, and remove this one";
 
-/// How many names a sentence lists.
+/// Limit on the names in one sentence.
 const LISTED_MAX: usize = 3;
 
-/// A target name of ours, and a portal that is not ours through which it is reached.
+/// A target name of ours with a portal of another array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Duplicate {
     name: String,
@@ -27,10 +27,10 @@ struct Duplicate {
     entity: Option<String>,
 }
 
-/// The portals through which this array is reached.
+/// Portals through which this array is reached.
 struct Own {
     portals: BTreeSet<SocketAddr>,
-    /// The ports of portals that listen on every address of this machine.
+    /// Ports of portals that listen on every address of this machine.
     wildcards: BTreeSet<u16>,
 }
 
@@ -43,25 +43,28 @@ impl Own {
     }
 
     fn has(&self, portal: SocketAddr) -> bool {
+        // A wildcard portal is reached through every address of this machine.
         self.portals.contains(&portal) || (self.wildcards.contains(&portal.port()) && is_of_this_machine(portal.ip()))
     }
 }
 
-/// True of an address that a socket of this machine can have.
+/// Returns true for an address that a socket of this machine can bind.
 fn is_of_this_machine(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
 impl Registrar {
-    /// The server is asked for the names of all targets that show something to somebody. A name that another array has is a problem of
-    /// the status until the server has it no more; while the server does not answer that stays as it was.
+    /// Looks up the names of all targets with presentations. A name that another array has is a problem of the
+    /// status until the server no longer lists it; while the server does not answer, the problem stays as it
+    /// was.
     pub(super) async fn look_for_duplicates(&self, server: IsnsServer) {
         let isns = &self.isns;
         let (names, portals) = match isns.names_and_portals().await {
             Ok(found) => found,
-            // The data plane is gone, and we are soon.
+            // The data plane is gone, so the daemon ends as well.
             Err(_) => return,
         };
+        // Addresses that were registered count as ours, even if a portal has changed since.
         let registered = self.known.iter().flat_map(|(_, entity)| entity.portals.iter().map(|portal| portal.address));
         let own = Own::of(&portals, registered);
         let asker = self.known.as_ref().and_then(|(_, entity)| entity.targets.first()).map(|target| &*target.name);
@@ -81,7 +84,7 @@ impl Registrar {
 }
 
 impl IsnsRegistration {
-    /// No server is asked for other targets of our names any more, so nothing is known of them.
+    /// Ends the problem when no server is configured any more.
     pub(super) fn forget_duplicates(&self) {
         let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
         let sentence = "no iSNS server is asked for target names of this array any more";
@@ -96,10 +99,10 @@ impl IsnsRegistration {
     }
 }
 
-/// The names that the server has at portals that are not ours. A server that answers only whom it knows is asked in the name of a target
-/// that is registered there, `asker`, or of the target itself.
+/// Returns the names that the server lists at portals that are not ours. A server may answer known nodes only,
+/// so the query names a registered target, `asker`, or else the target itself as its source.
 ///
-/// *Errors*: why nothing was found out, in words.
+/// *Errors*: the reason of the failure, in words.
 async fn find(
     server: SocketAddr,
     asker: Option<&str>,
@@ -114,6 +117,7 @@ async fn find(
     let local = server.local_address();
     for name in names {
         let answer = server.ask(Request::Locate { asker: asker.unwrap_or(name), name }).await?;
+        // The server does not know the name at all.
         if answer.status == Status::NO_SUCH_ENTRY {
             continue;
         }

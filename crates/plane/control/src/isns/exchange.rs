@@ -1,4 +1,4 @@
-//! One connection to an iSNS server: a question, and its answer.
+//! Connection to an iSNS server: one request at a time, and its answer.
 
 use isns::{Answer, Answers, Request};
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long the server may take for anything.
+/// Time limit for connecting and for each exchange.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A server that can be asked.
+/// An open connection to a server.
 pub(super) struct Server {
     stream: TcpStream,
     local: SocketAddr,
@@ -18,9 +18,9 @@ pub(super) struct Server {
     transaction: u16,
 }
 
-/// A connection to the server.
+/// Connects to the server.
 ///
-/// *Errors*: why there is none, in words.
+/// *Errors*: the reason of the failure, in words.
 pub(super) async fn connect(server: SocketAddr) -> Result<Server, String> {
     let connected = timeout(PATIENCE, TcpStream::connect(server)).await;
     let stream = connected.map_err(|_| silent())?.map_err(|error| format!("it cannot be reached: {error}"))?;
@@ -29,14 +29,14 @@ pub(super) async fn connect(server: SocketAddr) -> Result<Server, String> {
 }
 
 impl Server {
-    /// Our address as the server sees it.
+    /// Returns our address on this connection, as the server sees it.
     pub(super) fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// The answer to the request.
+    /// Sends the request and returns its answer.
     ///
-    /// *Errors*: why there is none, in words.
+    /// *Errors*: the reason of the failure, in words.
     pub(super) async fn ask(&mut self, request: Request<'_>) -> Result<Answer, String> {
         self.transaction += 1;
         timeout(PATIENCE, self.exchange(request)).await.map_err(|_| silent())?
@@ -48,7 +48,7 @@ impl Server {
         let mut bytes = [0; 4096];
         loop {
             while let Some(answer) = self.answers.poll().map_err(|violation| violation.to_string())? {
-                // It may ask something of its own meanwhile, which we need not know.
+                // The server may send requests of its own on the connection; they are skipped.
                 if (answer.transaction, answer.function) == (self.transaction, request.function().answer()) {
                     return Ok(answer);
                 }

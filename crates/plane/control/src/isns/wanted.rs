@@ -1,4 +1,4 @@
-//! What should be registered.
+//! Desired iSNS registration, derived from the state and the open portals.
 
 use super::resolved;
 use crate::isns::IsnsRegistration;
@@ -7,7 +7,7 @@ use model::{IsnsServer, PortalPolicy, PortalState, Refusal, is_shown_in, only_fr
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Which portals and targets should be registered where.
+/// Desired registration with one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) server: IsnsServer,
@@ -17,7 +17,7 @@ pub(super) struct Wanted {
 }
 
 impl IsnsRegistration {
-    /// What the server knows us as: the node's name, and what stays of it under another name.
+    /// Returns the entity identifier: the node's name, and the first part of its UUID, which survives a rename.
     pub(super) fn entity_identifier(&self) -> String {
         let name = &self.core.settings.node;
         let id = self.core.state().node.map(|id| id.to_string()).unwrap_or_default();
@@ -27,12 +27,14 @@ impl IsnsRegistration {
         }
     }
 
-    /// The targets that show something to somebody, and the portals that hosts are told of and see something through. Which host may learn of which target is
-    /// for the server's discovery domains to say; what it sees there is for us.
+    /// Returns the targets with presentations, and the portals that are announced to hosts and lead to one of
+    /// these targets. Which host may discover which target is decided by the server's discovery domains; what
+    /// it sees there, by this array.
     pub(super) async fn wanted(&self, server: IsnsServer) -> Result<Wanted, Refusal> {
         let open = self.portals.list().await?.into_iter();
         let open = open.filter(|portal| portal.state == PortalState::Open && !portal.policy.drained);
         let mut portals: Vec<(SocketAddr, PortalPolicy)> = open.map(|portal| (portal.address, portal.policy)).collect();
+        // Where front portals exist, only these are announced; they redirect sessions to the others.
         only_fronts(&mut portals);
         let mut portals: Vec<Portal> =
             portals.into_iter().filter_map(|(listens, policy)| portal_of(listens, &policy)).collect();
@@ -44,14 +46,14 @@ impl IsnsRegistration {
             (!tags.is_empty()).then(|| Target { name: record.iqn.to_string(), tags })
         });
         let targets: Vec<Target> = targets.collect();
-        // One that shows nothing would only mislead.
+        // A portal without any target would only mislead hosts.
         portals.retain(|portal| targets.iter().any(|target| target.tags.contains(&portal.tag)));
         Ok(Wanted { server, identifier: self.entity_identifier(), portals, targets })
     }
 }
 
-/// The portal as hosts reach it. One that is advertised by a DNS name has no place there: iSNS knows IP addresses alone
-/// (RFC 4171 §6.3.1).
+/// Returns the portal as hosts reach it; `None` for one advertised by a DNS name, because iSNS knows IP
+/// addresses alone (RFC 4171 §6.3.1).
 fn portal_of(listens: SocketAddr, policy: &PortalPolicy) -> Option<Portal> {
     let address = match &policy.advertise {
         Some(advertise) => advertise.socket_address(listens)?,
@@ -61,15 +63,16 @@ fn portal_of(listens: SocketAddr, policy: &PortalPolicy) -> Option<Portal> {
 }
 
 impl Wanted {
-    /// True when there is nothing to register.
+    /// Returns true when there is nothing to register.
     pub(super) fn is_empty(&self) -> bool {
         self.portals.is_empty() || self.targets.is_empty()
     }
 
-    /// The entity, for a server that is reached from `local`.
+    /// Returns the entity for a server that is reached from `local`.
     pub(super) fn entity(&self, local: SocketAddr, period: Duration) -> Entity {
         let resolve = |portal: &Portal| Portal { address: resolved(portal.address, local), ..*portal };
         let mut portals: Vec<Portal> = self.portals.iter().map(resolve).collect();
+        // A wildcard resolves to the local address, which may be a portal of its own as well.
         portals.sort_by_key(|portal| (portal.address, portal.tag));
         portals.dedup_by_key(|portal| portal.address);
         Entity { identifier: self.identifier.clone(), period, portals, targets: self.targets.clone() }

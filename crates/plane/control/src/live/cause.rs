@@ -1,4 +1,4 @@
-//! Where the time of a volume's commands goes, as far as the figures of one second tell it.
+//! Bottleneck analysis: where the time of a volume's commands goes, judged by the rates of one second.
 
 use super::{DiskRates, Rates};
 use model::{DiskName, MemberState, Name, PoolReport, Size, VolumePolicy};
@@ -6,62 +6,64 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A volume that does so much of what it may is held back by that.
+/// Share of a limit from which it counts as the bottleneck.
 const OF_LIMIT: f64 = 0.9;
-/// Below this nobody waits for anything but the command itself; microseconds.
+/// Latency up to which there is no bottleneck beyond the command itself, in microseconds.
 const QUICK_US: u64 = 200;
-/// A disk that takes so much of a command's time is what it waits for.
+/// Share of a command's latency from which the slowest disk counts as the bottleneck.
 const OF_COMMAND: f64 = 0.4;
 
-/// What most of the time goes into.
+/// Bottleneck of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Cause {
-    /// The volume may do no more commands in a second.
+    /// IOPS limit of the volume.
     IopsLimit {
-        /// How many.
+        /// The limit in commands per second.
         iops: u64,
     },
-    /// The volume may move no more bytes in a second.
+    /// Bandwidth limit of the volume.
     BandwidthLimit {
-        /// How many.
+        /// The limit in bytes per second.
         bandwidth: Size,
     },
-    /// A disk under it takes long.
+    /// Slow disk below the volume.
     Disk {
-        /// Which.
+        /// Name of the disk.
         disk: DiskName,
-        /// How long an operation takes there on average; microseconds.
+        /// Mean latency of its operations in microseconds.
         mean_us: f64,
-        /// In how much of the time at least one was under way, of one.
+        /// Share of the time in which at least one operation was in flight, 0 to 1.
         busy: f64,
     },
-    /// A member of its pool is being filled.
+    /// Rebuild in the pool of the volume.
     Rebuild {
-        /// The pool.
+        /// Name of the pool.
         pool: Name,
     },
-    /// A member of its pool is lost, and what it held is worked out from the others.
+    /// Degraded pool: reads of a lost member are reconstructed from the others.
     Lost {
-        /// The pool.
+        /// Name of the pool.
         pool: Name,
     },
 }
 
-/// What `pool` and its disks have to do with how long commands of a volume took; none where they were quick, or where nothing
-/// here tells it.
+/// Returns the bottleneck of a volume's commands; `None` where latency is low, or where the rates do not tell
+/// it.
 pub(super) fn cause(
     rates: &Rates,
     policy: &VolumePolicy,
     pool: Option<&PoolReport>,
     disks: &[DiskRates],
 ) -> Option<Cause> {
+    // A limit applies whatever the disks do, so it is checked first.
     if let Some(limit) = limit(rates, policy) {
         return Some(limit);
     }
     let pool = pool.filter(|_| rates.p99_us > QUICK_US)?;
     let of_pool = |disk: &&DiskRates| pool.members().any(|member| member.disk.as_ref() == Some(&disk.disk));
     let slowest = disks.iter().filter(of_pool).max_by(|a, b| a.mean_us.total_cmp(&b.mean_us));
+    // A rebuild explains slow disks, so it is named before any of them.
     let is = |state| pool.members().any(|member| member.state == state);
     if is(MemberState::Rebuilding) {
         return Some(Cause::Rebuild { pool: pool.name.clone() });
@@ -70,6 +72,7 @@ pub(super) fn cause(
     let slowest = slowest.filter(|disk| disk.mean_us >= rates.p50_us as f64 * OF_COMMAND);
     match slowest {
         Some(disk) => Some(Cause::Disk { disk: disk.disk.clone(), mean_us: disk.mean_us, busy: disk.busy }),
+        // A degraded pool is named only where no disk stands out.
         None if [MemberState::Failed, MemberState::Missing, MemberState::Behind].into_iter().any(is) => {
             Some(Cause::Lost { pool: pool.name.clone() })
         }

@@ -1,4 +1,4 @@
-//! The difference of two looks, as rates.
+//! Rates computed from the difference of two samples.
 
 use super::cause::{Cause, cause};
 use model::histogram::ROWS;
@@ -13,143 +13,143 @@ use std::hash::Hash;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What has happened between two looks. What stood still is not in the lists.
+/// Rates between two samples. Idle objects are left out of the lists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moment {
-    /// When the later look was.
+    /// Time of the later sample.
     pub time: Timestamp,
-    /// How long after the earlier one.
+    /// Interval between the samples in milliseconds.
     pub span_ms: u64,
-    /// What hosts did with all volumes.
+    /// Rates of all volumes together.
     pub total: Rates,
-    /// What hosts did, by volume; the slowest first.
+    /// Rates of hosts' commands by volume; the slowest first.
     pub volumes: Vec<VolumeRates>,
-    /// What was done, by host; the busiest first.
+    /// Rates by host; the busiest first.
     pub hosts: Vec<HostRates>,
-    /// What was done, by session; the busiest first.
+    /// Rates by session; the busiest first.
     pub sessions: Vec<SessionRates>,
-    /// What went through each portal.
+    /// Rates by portal.
     pub portals: Vec<PortalRates>,
-    /// What disks did; the slowest first.
+    /// Rates by disk; the slowest first.
     pub disks: Vec<DiskRates>,
 }
 
-/// How much of one thing was done in a second.
+/// Rates and latencies of one object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
-    /// Commands that read, each second.
+    /// Read commands per second.
     pub reads: f64,
-    /// Commands that wrote, each second.
+    /// Write commands per second.
     pub writes: f64,
-    /// Other commands, each second.
+    /// Other commands per second.
     pub others: f64,
-    /// Bytes read, each second.
+    /// Bytes read per second.
     pub read_bytes: f64,
-    /// Bytes written, each second.
+    /// Bytes written per second.
     pub written_bytes: f64,
-    /// Half of the commands took no longer; microseconds.
+    /// Median latency in microseconds.
     pub p50_us: u64,
-    /// 99 of 100 took no longer; microseconds.
+    /// 99th percentile of the latency in microseconds.
     pub p99_us: u64,
-    /// 999 of 1000 took no longer; microseconds.
+    /// 99.9th percentile of the latency in microseconds.
     pub p999_us: u64,
-    /// How many commands took less than 8 µs, from there less than 16 µs, and so on, each doubling by itself: a column of a heat map.
+    /// Latency histogram for a heat map: commands below 8 µs, below 16 µs, and so on, doubling with each row.
     pub rows: [u64; ROWS],
 }
 
-/// What hosts did with a volume.
+/// Rates of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeRates {
-    /// Which.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// How much.
+    /// Rates and latencies.
     #[serde(flatten)]
     pub rates: Rates,
-    /// Commands that failed by a medium or hardware error.
+    /// Commands that failed with a medium or hardware error.
     pub errors: u64,
-    /// What the cache did, where it lies in a pool.
+    /// Read cache, for a volume in a pool.
     pub cache: Option<CacheRates>,
-    /// What most of the time goes into, where that can be told.
+    /// Bottleneck, where the figures tell it.
     pub cause: Option<Cause>,
 }
 
-/// What the cache did for a volume.
+/// Read cache rates of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheRates {
-    /// Bytes that readers found in memory, each second.
+    /// Cache hits in bytes per second.
     pub hits: f64,
-    /// Bytes that readers waited for, each second.
+    /// Cache misses in bytes per second.
     pub misses: f64,
 }
 
-/// What a host did, in all of its sessions.
+/// Rates of a host over all of its sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRates {
-    /// Which; none for initiators that no host names.
+    /// Name of the host; null for unknown initiators.
     pub host: Option<Name>,
-    /// How much, and how long it took as its connections saw it.
+    /// Rates, and latencies as measured by its connections.
     #[serde(flatten)]
     pub rates: Rates,
-    /// In how many sessions.
+    /// Number of sessions with commands.
     pub sessions: u32,
 }
 
-/// What was done in a session.
+/// Rates of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionRates {
-    /// Which: its TSIH.
+    /// Session number (TSIH).
     pub id: u32,
-    /// The initiator's iSCSI name.
+    /// iSCSI name of the initiator.
     pub initiator: String,
-    /// The host that it is.
+    /// Name of the host; null for unknown initiators.
     pub host: Option<Name>,
-    /// The portal that it reached.
+    /// Portal that the session uses.
     pub portal: SocketAddr,
-    /// How much.
+    /// Rates and latencies.
     #[serde(flatten)]
     pub rates: Rates,
 }
 
-/// What went through a portal.
+/// Rates of a portal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PortalRates {
-    /// Which.
+    /// Address of the portal.
     pub portal: SocketAddr,
-    /// Bytes read through it, each second.
+    /// Bytes read through it per second.
     pub read_bytes: f64,
-    /// Bytes written through it, each second.
+    /// Bytes written through it per second.
     pub written_bytes: f64,
-    /// Commands through it, each second.
+    /// Commands through it per second.
     pub commands: f64,
-    /// Sessions that live on it, also those that are silent.
+    /// Sessions on it, idle ones included.
     pub sessions: u32,
 }
 
-/// What a disk did.
+/// Rates of a disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskRates {
-    /// Which.
+    /// Name of the disk.
     pub disk: DiskName,
-    /// Reads, each second.
+    /// Reads per second.
     pub reads: f64,
-    /// Writes, each second.
+    /// Writes per second.
     pub writes: f64,
-    /// Bytes read, each second.
+    /// Bytes read per second.
     pub read_bytes: f64,
-    /// Bytes written, each second.
+    /// Bytes written per second.
     pub written_bytes: f64,
-    /// How long an operation took on average; microseconds.
+    /// Mean latency of an operation in microseconds.
     pub mean_us: f64,
-    /// In how much of the time at least one was under way, of one.
+    /// Share of the time in which at least one operation was in flight, 0 to 1.
     pub busy: f64,
-    /// How many were under way on average while there was one.
+    /// Mean queue depth while the disk was busy.
     pub depth: f64,
     /// Operations that failed.
     pub errors: u64,
 }
 
 impl Moment {
-    /// What was done after the first activity, up to the second, which is `span` later; `pools` are as they were then.
+    /// Computes the rates between two samples that are `span` apart; `pools` is the state at the second one.
     #[must_use]
     pub fn between(
         time: Timestamp,
@@ -157,17 +157,20 @@ impl Moment {
         (before, now): (&Activity, &Activity),
         pools: &[PoolReport],
     ) -> Self {
+        // At least 1 ms, so that no rate is divided by zero.
         let each = Each(span.as_secs_f64().max(1e-3));
         let volumes_before = by(&before.volumes, |volume| volume.id);
         let mut took = Histogram::default();
         let mut total = Rates::default();
         let mut volumes: Vec<VolumeRates> = Vec::new();
         for volume in &now.volumes {
+            // A volume that has appeared since the first sample counts from zero.
             let since =
                 volume.took.since(&volumes_before.get(&volume.id).map_or_else(Took::default, |v| v.took.clone()));
             let rates = each.volume(volume, volumes_before.get(&volume.id).copied(), since, &mut took, &mut total);
             volumes.extend(rates);
         }
+        // Percentiles do not add up, so the histograms of all volumes are merged and evaluated once.
         total.spread_over(&took);
         let (sessions, hosts) = each.sessions(before, now);
         let disks_before: BTreeMap<&DiskName, DiskCounters> =
@@ -178,6 +181,7 @@ impl Moment {
         volumes.sort_by_key(|volume| std::cmp::Reverse(volume.rates.p99_us));
         let policies: BTreeMap<&VolumeName, &VolumePolicy> =
             now.volumes.iter().map(|volume| (&volume.name, &volume.policy)).collect();
+        // Needs the rates of the disks, so after all of them.
         for volume in &mut volumes {
             let pool = pools.iter().find(|pool| volume.volume.pool() == Some(&pool.name));
             volume.cause = policies.get(&volume.volume).and_then(|policy| cause(&volume.rates, policy, pool, &disks));
@@ -189,7 +193,7 @@ impl Moment {
 }
 
 impl Rates {
-    /// Commands of all kinds, each second.
+    /// Returns commands of all kinds per second.
     #[must_use]
     pub fn commands(&self) -> f64 {
         self.reads + self.writes + self.others
@@ -209,13 +213,13 @@ impl Rates {
     }
 }
 
-/// Makes rates of differences; the seconds between the looks.
+/// Divides differences by the seconds between the samples.
 struct Each(f64);
 
 impl Each {
     #[allow(clippy::cast_precision_loss, reason = "a rate of 2^53 commands a second is not met")]
     fn rate(&self, now: u64, before: u64) -> f64 {
-        // What began anew counts from nothing.
+        // A counter that has decreased was reset, so all of it is new.
         let done = if now < before { now } else { now - before };
         done as f64 / self.0
     }
@@ -245,6 +249,7 @@ impl Each {
         let counted = before.map_or_else(VolumeCounters::default, |before| before.counters);
         let all = since.all();
         let errors = now.counters.errors.saturating_sub(counted.errors);
+        // Idle: left out, so that it costs nothing to send.
         if all.commands() == 0 && errors == 0 {
             return None;
         }
@@ -261,7 +266,7 @@ impl Each {
     }
 
     fn sessions(&self, before: &Activity, now: &Activity) -> (Vec<SessionRates>, Vec<HostRates>) {
-        // A TSIH is used again; by another initiator, or from another place, it is another session.
+        // A TSIH is reused; with another initiator or address it is another session.
         let key = |session: &SessionActivity| (session.id, session.initiator.clone(), session.address);
         let before = by(&before.sessions, key);
         let mut hosts: BTreeMap<Option<Name>, (Rates, Histogram, u32)> = BTreeMap::new();
@@ -270,6 +275,7 @@ impl Each {
             let earlier = before.get(&key(session)).copied();
             let took = earlier.map_or_else(|| session.took.clone(), |earlier| session.took.since(&earlier.took));
             let all = took.all();
+            // Idle sessions are left out here; `portals` counts them separately.
             if all.commands() == 0 {
                 continue;
             }
@@ -294,6 +300,7 @@ impl Each {
 
     #[allow(clippy::cast_precision_loss, reason = "of a second of nanoseconds nothing is lost")]
     fn disk(&self, name: &DiskName, now: &DiskCounters, before: Option<&DiskCounters>) -> Option<DiskRates> {
+        // Fewer reads than before: the disk was closed and opened again, and its counters restarted.
         let before = before.copied().filter(|before| before.reads <= now.reads).unwrap_or_default();
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let operations =
@@ -309,7 +316,10 @@ impl Each {
             writes: self.rate(now.writes, before.writes),
             read_bytes: self.rate(now.read_bytes, before.read_bytes),
             written_bytes: self.rate(now.written_bytes, before.written_bytes),
+            // Total waiting time over operations is the mean latency; over busy time it is the mean queue depth
+            // (Little's law).
             mean_us: waited_ns as f64 / 1e3 / operations.max(1) as f64,
+            // Timer jitter can make the busy time exceed the interval.
             busy: (busy_ns as f64 / 1e9 / self.0).min(1.0),
             depth: waited_ns as f64 / busy_ns.max(1) as f64,
             errors,
@@ -318,6 +328,7 @@ impl Each {
 }
 
 fn portals(now: &Activity, rates: &[SessionRates]) -> Vec<PortalRates> {
+    // Idle sessions count as well; the rates of busy ones are added below.
     let mut portals: BTreeMap<SocketAddr, PortalRates> = BTreeMap::new();
     for session in &now.sessions {
         let portal = session.portal;

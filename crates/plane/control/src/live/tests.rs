@@ -1,4 +1,4 @@
-//! What is told of two looks.
+//! Tests of rates computed from two samples.
 
 use super::*;
 use crate::tests::Array;

@@ -1,4 +1,4 @@
-//! Looking for everybody who watches: one task, as long as somebody does.
+//! Sampling task of the live rates, which runs while any client watches.
 
 use super::{LOOK, Live, Moment, Told, Watching};
 use model::{Activity, Order, PoolReport, Refusal};
@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// What was done up to an instant.
+/// One sample of the counters.
 struct Look {
     at: Instant,
     activity: Activity,
@@ -14,12 +14,14 @@ struct Look {
 }
 
 impl Live {
-    /// Watches from now on; the first moment comes after [`LOOK`], or at once when others watch too.
+    /// Subscribes to the rates. The first arrive after [`LOOK`], or immediately while another client watches.
     #[must_use]
     pub fn watch(self: &Arc<Self>) -> Watching {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        // An error means that the task has ended and dropped its sender.
         if let Some(receiver) = watched.as_ref().filter(|receiver| receiver.has_changed().is_ok()) {
             let mut receiver = receiver.clone();
+            // The latest rates count as unseen, so the new client gets them immediately.
             receiver.mark_changed();
             return Watching(receiver);
         }
@@ -29,7 +31,7 @@ impl Live {
         Watching(receiver)
     }
 
-    /// What was done up to now, in figures that only grow.
+    /// Returns the counters since the start, which only grow.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn activity(&self) -> Result<Activity, Refusal> {
@@ -42,9 +44,10 @@ impl Live {
         Ok(Look { at: Instant::now(), activity, pools })
     }
 
-    /// Looks every second until nobody watches any more.
+    /// Samples every second until no client watches any more.
     async fn look_on(self: Arc<Self>, sender: watch::Sender<Told>) {
         let mut ticks = interval(LOOK);
+        // A late sample shifts the following ones; catching up would divide by intervals that are too short.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopping = self.core.stopping.subscribe();
         let mut before: Option<Look> = None;
@@ -53,9 +56,11 @@ impl Live {
                 _ = ticks.tick() => {}
                 () = crate::system::stopped(&mut stopping) => return,
             }
-            // One receiver is ours, kept for those to come.
+            // One receiver is held by `Live` for later clients.
             if sender.receiver_count() <= 1 && before.is_some() {
                 let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+                // Checked again under the lock: `watch` clones the receiver under it, so no client subscribes
+                // to a task that ends.
                 if sender.receiver_count() <= 1 {
                     *watched = None;
                     return;
@@ -63,6 +68,7 @@ impl Live {
             }
             match self.look().await {
                 Ok(now) => {
+                    // The first sample has no predecessor, so nothing is sent yet.
                     if let Some(before) = &before {
                         let looks = (&before.activity, &now.activity);
                         let moment = Moment::between(crate::system::now(), now.at - before.at, looks, &now.pools);
@@ -71,6 +77,7 @@ impl Live {
                     before = Some(now);
                 }
                 Err(refusal) => {
+                    // The client sees the error, and the next `watch` starts a new task.
                     sender.send_replace(Some(Err(refusal)));
                     return;
                 }

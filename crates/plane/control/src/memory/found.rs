@@ -1,30 +1,32 @@
-//! What the machine, control groups and resource limits leave to the daemon.
+//! Memory limits of the machine, the control groups and the resource limits.
 //!
-//! *Source*: Linux, Documentation/admin-guide/cgroup-v2.rst ("Memory Interface Files"), cgroup-v1/memory.rst, proc(5), getrlimit(2).
+//! *Source*: Linux, Documentation/admin-guide/cgroup-v2.rst ("Memory Interface Files"), cgroup-v1/memory.rst,
+//! proc(5), getrlimit(2).
 
 use std::path::{Path, PathBuf};
 
-/// Longer than any file of `/proc` that is read here.
+/// Read limit of files in `/proc` in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What a machine is taken to have that does not tell.
+/// Assumed memory of a machine that does not report it, in bytes.
 const UNKNOWN: u64 = 1 << 30;
 
-/// Where the daemon's memory is limited.
+/// Memory limits of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The memory of the machine; [`UNKNOWN`] where it does not tell.
+    /// Memory of the machine in bytes; [`UNKNOWN`] where it is not reported.
     pub machine: u64,
-    /// Limits below that, each with what it is.
+    /// Limits below that in bytes, each with its source.
     limits: Vec<(String, u64)>,
-    /// The control groups of the daemon that account for memory, its own first.
+    /// Control groups of the daemon that account for memory, its own first.
     pub(super) groups: Vec<PathBuf>,
-    /// `/`, or a folder that stands for it.
+    /// Root of `/proc` and `/sys`: `/`, or another directory in tests.
     pub(super) root: PathBuf,
 }
 
 impl Found {
-    /// What `proc` and the mounted control groups below `root` tell of this process. What they do not tell limits nothing.
+    /// Reads the limits of this process from `proc` and the control groups below `root`. A source that cannot
+    /// be read sets no limit.
     #[must_use]
     pub fn look(root: &Path) -> Self {
         let machine = read(&root.join("proc/meminfo"))
@@ -32,14 +34,17 @@ impl Found {
             .unwrap_or(UNKNOWN);
         let groups = groups(root);
         let of_groups = groups.iter().flat_map(|group| {
+            // The first two are files of cgroup v2, the last one of v1.
             ["memory.max", "memory.high", "memory.limit_in_bytes"].into_iter().filter_map(|file| {
                 let path = group.join(file);
+                // `max` is no number, and means no limit.
                 let bytes = read(&path)?.trim().parse().ok()?;
                 let shown = path.strip_prefix(root).unwrap_or(&path);
                 Some((format!("/{}", shown.display()), bytes))
             })
         });
         let limits = read(&root.join("proc/self/limits")).unwrap_or_default();
+        // The soft limit is the one in force.
         let of_resources = [("Max address space", "RLIMIT_AS"), ("Max data size", "RLIMIT_DATA")];
         let of_resources = of_resources.into_iter().filter_map(|(begin, name)| {
             let soft = limits.lines().find_map(|line| line.strip_prefix(begin)?.split_whitespace().next())?;
@@ -49,7 +54,7 @@ impl Found {
         Self { machine, limits, groups, root: root.to_owned() }
     }
 
-    /// The smallest limit, and what it is.
+    /// Returns the smallest limit and its source.
     #[must_use]
     pub fn smallest(&self) -> (&str, u64) {
         let smallest = self.limits.iter().min_by_key(|(_, bytes)| *bytes);
@@ -57,7 +62,8 @@ impl Found {
     }
 }
 
-/// The folders of the control groups of this process, from its own up to the root of each hierarchy that accounts for memory.
+/// Returns the control groups of this process with memory accounting, from its own up to the root of each
+/// hierarchy.
 fn groups(root: &Path) -> Vec<PathBuf> {
     let (own, mounts) = (read(&root.join("proc/self/cgroup")), read(&root.join("proc/self/mountinfo")));
     let mounts: Vec<Mount<'_>> = mounts.as_deref().unwrap_or_default().lines().filter_map(Mount::parse).collect();
@@ -65,16 +71,18 @@ fn groups(root: &Path) -> Vec<PathBuf> {
     for line in own.as_deref().unwrap_or_default().lines() {
         let mut parts = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
-        // A line without controllers is of the second version.
+        // cgroup v2: the controller list is empty (cgroups(7)).
         let is_second = controllers.is_empty();
         if !is_second && !controllers.split(',').any(|name| name == "memory") {
             continue;
         }
         let Some(mount) = mounts.iter().find(|mount| mount.is_second == is_second) else { continue };
         let top = root.join(mount.point.trim_start_matches('/'));
-        // In a container the path may be of the world outside, of which only the part below the mount's root is there.
+        // In a container the path may be that of the host, of which only the part below the mount's root is
+        // visible.
         let inside = path.strip_prefix(mount.root.trim_end_matches('/')).unwrap_or("");
         let mut group = top.join(inside.trim_start_matches('/'));
+        // Limits of all enclosing groups apply as well.
         while group.starts_with(&top) {
             groups.push(group.clone());
             if !group.pop() {
@@ -85,7 +93,7 @@ fn groups(root: &Path) -> Vec<PathBuf> {
     groups
 }
 
-/// A mounted hierarchy of control groups that accounts for memory.
+/// A mounted control group hierarchy with memory accounting.
 struct Mount<'a> {
     root: &'a str,
     point: &'a str,

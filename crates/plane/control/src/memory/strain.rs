@@ -1,40 +1,41 @@
-//! Whether memory is short: tasks wait for it, or a control group is nearly full of what cannot be dropped.
+//! Memory pressure: stall time (PSI), and the share of a control group's limit that cannot be reclaimed.
 //!
-//! *Source*: Linux, Documentation/accounting/psi.rst, admin-guide/cgroup-v2.rst (`memory.current`, `memory.stat`).
+//! *Source*: Linux, Documentation/accounting/psi.rst, admin-guide/cgroup-v2.rst (`memory.current`,
+//! `memory.stat`).
 
 use super::found::{Found, read};
 use std::fmt;
 use std::path::Path;
 
-/// Memory is short while tasks wait for it for so much of the time, and enough again below the second figure; in percent.
+/// Stall time in percent from which memory is short, and below which there is enough again.
 const WAITING_PERCENT: (u32, u32) = (10, 1);
-/// The same for how full a control group is.
+/// Use of a control group in percent from which memory is short, and below which there is enough again.
 const FULL_PERCENT: (u32, u32) = (90, 75);
 
-/// How short memory is.
+/// Memory pressure at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Strain {
-    /// The share of the last 10 seconds in which some task waited for memory.
+    /// Share of the last 10 seconds in which some task stalled on memory, in percent.
     pub(super) waiting_percent: Option<u32>,
-    /// How much of the fullest control group with a limit cannot be dropped.
+    /// Unreclaimable share of the fullest limited control group, in percent.
     pub(super) full_percent: Option<u32>,
 }
 
 impl Strain {
     pub(super) fn look(found: &Found) -> Self {
-        // The daemon's own group knows better than the machine whether it waits.
+        // Pressure of the daemon's own group is more specific than that of the machine.
         let of_group = found.groups.iter().find_map(|group| waiting_percent(&group.join("memory.pressure")));
         let waiting_percent = of_group.or_else(|| waiting_percent(&found.root.join("proc/pressure/memory")));
         Self { waiting_percent, full_percent: found.groups.iter().filter_map(|group| full_percent(group)).max() }
     }
 
-    /// True while something must be given back.
+    /// Returns true while memory must be released.
     pub(super) fn is_short(self) -> bool {
         let over = |percent: Option<u32>, (from, _): (u32, u32)| percent.is_some_and(|percent| percent >= from);
         over(self.waiting_percent, WAITING_PERCENT) || over(self.full_percent, FULL_PERCENT)
     }
 
-    /// True when there is enough, with a distance to being short.
+    /// Returns true when there is enough memory, with a margin to the shortage (hysteresis).
     pub(super) fn is_gone(self) -> bool {
         let below = |percent: Option<u32>, (_, to): (u32, u32)| percent.is_none_or(|percent| percent < to);
         below(self.waiting_percent, WAITING_PERCENT) && below(self.full_percent, FULL_PERCENT)
@@ -49,7 +50,7 @@ impl fmt::Display for Strain {
     }
 }
 
-/// `avg10` of the line `some`.
+/// Reads `avg10` of the line `some` (PSI).
 fn waiting_percent(path: &Path) -> Option<u32> {
     let text = read(path)?;
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
@@ -57,10 +58,10 @@ fn waiting_percent(path: &Path) -> Option<u32> {
     average.split('.').next()?.parse().ok()
 }
 
-/// What a group uses of its limit, without the pages of files that the kernel drops by itself.
+/// Returns the share of a group's limit in use, without the page cache that the kernel can reclaim.
 fn full_percent(group: &Path) -> Option<u32> {
     let number = |file: &str| read(&group.join(file))?.trim().parse::<u64>().ok();
-    // Above memory.high the kernel holds up every task of the group, long before memory.max.
+    // Above `memory.high` the kernel throttles every task of the group, long before `memory.max` is reached.
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"];
     let limit = limits.iter().filter_map(|file| number(file)).min()?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
@@ -69,7 +70,7 @@ fn full_percent(group: &Path) -> Option<u32> {
         let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|value| value.parse::<u64>().ok())
     };
-    // The first version counts a group alone, and with those below it under these names.
+    // cgroup v1: the plain names exclude child groups, and the `total_` names include them.
     let files = ["active_file", "inactive_file"]
         .iter()
         .filter_map(|name| of_stat(&format!("total_{name}")).or_else(|| of_stat(name)))

@@ -1,4 +1,4 @@
-//! Memory as pictures of machines tell it.
+//! Tests of memory limits and pressure on simulated machines.
 
 use super::*;
 use crate::tests::Array;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 const GIB: u64 = 1 << 30;
 
-/// A machine of 16 GiB whose files are these.
+/// Lays out a machine of 16 GiB with these files.
 fn machine(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\n");
@@ -38,7 +38,7 @@ fn smallest_limit_of_machine_control_groups_and_resources_is_found() {
     assert_eq!(found(&[]), ("machine".to_owned(), 16 * GIB));
     let none = "sys/fs/cgroup/system.slice/blockyard.service/memory.max";
     assert_eq!(found(&[SECOND[0], SECOND[1], (none, "max\n")]).0, "machine");
-    // The limit of a slice above the service counts as well, and the smaller one wins.
+    // The limit of an enclosing slice counts as well, and the smaller one wins.
     let (slice, own) =
         ("sys/fs/cgroup/system.slice/memory.max", "sys/fs/cgroup/system.slice/blockyard.service/memory.high");
     let both = [SECOND[0], SECOND[1], (slice, "1073741824\n"), (own, "2147483648\n")];
@@ -60,12 +60,12 @@ fn limits_are_found_under_the_first_version_and_in_a_container() {
     let above = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
     let name = "/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned();
     assert_eq!(found(&[first[0], first[1], own, above]), (name.clone(), GIB / 2));
-    // A path of the world outside, which is not below what is mounted here.
+    // A path of the host, outside of the visible mount.
     let outside = ("proc/self/cgroup", "4:memory:/docker/0123\n");
     assert_eq!(found(&[outside, first[1], above]), (name, GIB / 2));
 }
 
-/// The first version accounts for memory, the second is mounted beside it without that controller.
+/// Hybrid setup: cgroup v1 accounts for memory, and v2 is mounted beside it without that controller.
 #[test]
 fn limit_of_the_first_version_counts_where_both_are_mounted() {
     let both = [
@@ -80,7 +80,7 @@ fn limit_of_the_first_version_counts_where_both_are_mounted() {
     assert_eq!(found(&both), ("/sys/fs/cgroup/memory/job/memory.limit_in_bytes".to_owned(), GIB / 2));
 }
 
-/// What the second version tells of the daemon's group and of the slice above it.
+/// Files of cgroup v2 for the daemon's group and the slice above it.
 #[test]
 fn second_version_tells_limits_use_and_pressure_of_each_group() {
     let (slice, own) = ("sys/fs/cgroup/system.slice", "sys/fs/cgroup/system.slice/blockyard.service");
@@ -158,7 +158,7 @@ async fn read_cache_shrinks_while_memory_is_short_and_grows_back() {
     assert_eq!((count(event::MEMORY_SHORT), count(event::MEMORY_ENOUGH)), (1, 1));
 }
 
-/// They were taken, whatever their size, and the kernel ended the daemon once they were full.
+/// Regression: RAM volumes of any size were accepted, and the kernel killed the daemon once they were full.
 #[tokio::test]
 async fn volumes_in_memory_have_half_of_the_limit_together() {
     let array = Array::new().await;

@@ -1,4 +1,5 @@
-//! A pcapng file of TCP connections, as a sniffer would have written it: the payload is what was sent, the headers are made for it.
+//! Writer of pcapng files of TCP connections. The payload is what was sent; the headers are synthesized around
+//! it.
 //!
 //! *Source*: draft-ietf-opsawg-pcapng; link type 1 is Ethernet.
 
@@ -18,9 +19,9 @@ const TIME_RESOLUTION: u16 = 9;
 const PACKETS_RECEIVED: u16 = 4;
 const PACKETS_DROPPED: u16 = 5;
 
-/// The most payload of one packet: an IP packet has 65,535 bytes.
+/// Payload limit of one packet: an IP packet has at most 65,535 bytes.
 const PAYLOAD_BYTES_MAX: usize = 32 << 10;
-/// Addresses that nobody has, of the initiator and of ours.
+/// Locally administered MAC addresses of the initiator and of the array.
 const MAC: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 const HOPS: u8 = 64;
 const WINDOW: u16 = u16::MAX;
@@ -28,24 +29,24 @@ const WINDOW: u16 = u16::MAX;
 const WHAT_IT_IS: &str = "The payload of TCP connections as the target received and sent it; Ethernet, IP and TCP headers were \
                           made for it. The digits of CHAP responses are zeros.";
 
-/// Makes the blocks of one file.
+/// Generator of the blocks of one file.
 pub(super) struct Pcapng {
-    /// Of each connection the next sequence numbers, of the initiator and ours.
+    /// Next TCP sequence numbers of each connection, of the initiator and of the array.
     connections: BTreeMap<(SocketAddr, SocketAddr), [u32; 2]>,
     packets: u64,
     bytes_left: u64,
 }
 
-/// What the end of a file says.
+/// Statistics from the end of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Packets in the file.
     pub packets: u64,
-    /// Receives and sends that are not in it, because nobody took them in time.
+    /// Receives and sends that are missing because they were not read in time.
     pub lost: u64,
 }
 
-/// One direction of a connection.
+/// Direction of a packet: from or to the initiator.
 #[derive(Clone, Copy)]
 enum Way {
     In = 0,
@@ -53,16 +54,18 @@ enum Way {
 }
 
 impl Summary {
-    /// The bytes of the last block of a file.
+    /// Length of the last block of a file in bytes.
     pub const BYTES: usize = 52;
 
-    /// What a file says that ends with these bytes; nothing when it was cut short.
+    /// Parses the statistics at the end of a file; `None` when it was cut short.
     #[must_use]
     pub fn of(end: &[u8]) -> Option<Self> {
         let block = end.last_chunk::<{ Self::BYTES }>()?;
         let number = |at: usize| Some(u64::from_le_bytes(block.get(at..at + 8)?.try_into().ok()?));
+        // Offsets of the counters: 20 bytes of header and time, then 4 bytes of header before each option
+        // value.
         let summary = Self { packets: number(24)?, lost: number(36)? };
-        // The time is not known, and is no matter.
+        // The time is unknown and irrelevant, so the block is compared without it.
         let mut same = summary.block(0);
         same[12..20].copy_from_slice(&block[12..20]);
         (same == block).then_some(summary)
@@ -78,29 +81,33 @@ impl Summary {
 }
 
 impl Pcapng {
-    /// A file of so many bytes at most, and its first blocks.
+    /// Starts a file of at most `bytes_max`, and returns its first blocks.
     pub(super) fn begin(bytes_max: u64) -> (Self, Vec<u8>) {
+        // Byte-order magic, version 1.0, unknown section length (-1).
         let mut section = 0x1a2b_3c4du32.to_le_bytes().to_vec();
         section.extend([1, 0, 0, 0]);
         section.extend((-1i64).to_le_bytes());
         option(&mut section, COMMENT, WHAT_IT_IS.as_bytes());
         option(&mut section, APPLICATION, concat!("Blockyard ", env!("CARGO_PKG_VERSION")).as_bytes());
+        // Link type 1 (Ethernet), packets of any length.
         let mut interface = vec![1, 0, 0, 0, 0, 0, 0, 0];
-        // Ten to the power of minus nine.
+        // Timestamps count in units of 10^-9 s.
         option(&mut interface, TIME_RESOLUTION, &[9]);
         let mut blocks = block(SECTION_HEADER, section);
         blocks.extend(block(INTERFACE_DESCRIPTION, interface));
+        // Room for the last block is reserved, so a full file still ends with its statistics.
         let bytes_left = bytes_max.saturating_sub((blocks.len() + Summary::BYTES) as u64);
         (Self { connections: BTreeMap::new(), packets: 0, bytes_left }, blocks)
     }
 
-    /// The blocks for what was recorded; none when the file would become too long.
+    /// Returns the blocks for a recorded piece; `None` when the file would exceed its limit.
     pub(super) fn blocks(&mut self, recorded: &Recorded) -> Option<Vec<u8>> {
         let packets = self.packets;
         let blocks = self.make(recorded);
         match self.bytes_left.checked_sub(blocks.len() as u64) {
             Some(left) => self.bytes_left = left,
             None => {
+                // The packets of a refused piece are not in the file.
                 self.packets = packets;
                 return None;
             }
@@ -115,6 +122,7 @@ impl Pcapng {
         let mut blocks = Vec::new();
         match &recorded.what {
             Wire::Opened => {
+                // Only payload is recorded, so the three-way handshake is synthesized.
                 *next = [1, 1];
                 line.packet(&mut blocks, Way::In, [0, 0], &[], |tcp| tcp.syn());
                 line.packet(&mut blocks, Way::Out, [1, 0], &[], |tcp| tcp.syn().ack(1));
@@ -124,7 +132,7 @@ impl Pcapng {
             Wire::Moved { from_initiator, bytes_lost, bytes } => {
                 let way = if *from_initiator { Way::In } else { Way::Out };
                 let here = way as usize;
-                // Sequence numbers wrap.
+                // Lost bytes advance the sequence number, so Wireshark reports a gap. Sequence numbers wrap.
                 next[here] = next[here].wrapping_add(*bytes_lost as u32);
                 for payload in bytes.chunks(PAYLOAD_BYTES_MAX) {
                     let acknowledged = next[1 - here];
@@ -143,13 +151,13 @@ impl Pcapng {
         blocks
     }
 
-    /// The last block.
+    /// Returns the last block of the file.
     pub(super) fn end(&self, at_ns: u64, lost: u64) -> Vec<u8> {
         Summary { packets: self.packets, lost }.block(at_ns)
     }
 }
 
-/// The ends of a packet, and its time.
+/// Endpoints of a packet, and its time.
 struct Line {
     initiator: SocketAddr,
     portal: SocketAddr,
@@ -157,7 +165,7 @@ struct Line {
 }
 
 impl Line {
-    /// Adds a packet with the next sequence numbers `next`.
+    /// Appends a packet with the next sequence numbers `next`.
     fn packet(
         &self,
         blocks: &mut Vec<u8>,
@@ -172,6 +180,7 @@ impl Line {
         };
         let here = way as usize;
         let ethernet = PacketBuilder::ethernet2(MAC[here], MAC[1 - here]);
+        // Where only one side is IPv4, both are written as IPv6.
         let ip = match (from.ip(), to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => ethernet.ipv4(from.octets(), to.octets(), HOPS),
             (from, to) => ethernet.ipv6(wide(from).octets(), wide(to).octets(), HOPS),
@@ -196,7 +205,7 @@ fn wide(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// A time as blocks have it: the higher half first.
+/// Encodes a timestamp as pcapng does: the upper half first.
 fn time(at_ns: u64) -> [u8; 8] {
     at_ns.rotate_left(32).to_le_bytes()
 }
@@ -213,9 +222,10 @@ fn pad(body: &mut Vec<u8>) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// The block; options, where it has some, end.
+/// Frames a block; every block but a packet has options, which are terminated here.
 fn block(kind: u32, mut body: Vec<u8>) -> Vec<u8> {
     if kind != ENHANCED_PACKET {
+        // Option code 0 with length 0 ends the options.
         body.extend([0; 4]);
     }
     let len = u32::try_from(body.len() + 12).expect("blocks are short").to_le_bytes();

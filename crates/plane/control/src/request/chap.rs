@@ -1,72 +1,73 @@
-//! What logins have to prove, as it is asked for.
+//! Request bodies for CHAP credentials and secrets.
 
 use model::{ChapAlgorithm, Demand, Refusal, Secret, code};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A CHAP name and secret.
+/// CHAP credentials.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewChap {
-    /// CHAP_N; when absent the one that there is, or the host's name (the node's name for what we prove).
+    /// CHAP name (`CHAP_N`); when absent the present one, or the host's name (the node's name for mutual CHAP).
     #[serde(default)]
     pub user: Option<String>,
-    /// The secret; when absent the one that there is.
+    /// CHAP secret; the present one when absent.
     #[serde(default)]
     pub secret: Option<SecretText>,
-    /// Whether a login goes without; when absent as it was, or required of a host and offered by us.
+    /// Authentication demand: `required` denies a login without it, `offered` accepts one; when absent as
+    /// before, or `required` of a host and `offered` by the array.
     #[serde(default)]
     pub demand: Option<Demand>,
 }
 
-/// Change what holds for the logins of all hosts.
+/// Change the authentication policy for all hosts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SetAuth {
-    /// The weakest hash function of CHAP that is spoken.
+    /// Weakest CHAP hash function to accept.
     pub weakest: Option<ChapAlgorithm>,
-    /// What discovery sessions prove.
+    /// Authentication of discovery sessions.
     pub discovery: Option<SetDiscovery>,
 }
 
-/// What discovery sessions prove.
+/// Authentication of discovery sessions.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SetDiscovery {
-    /// What their host proves for other sessions.
+    /// As for other sessions of the host.
     Host {},
-    /// Nothing: whoever has the name of a host's initiator hears of its targets.
+    /// None: an initiator with the name of a host's initiator can list its targets.
     Open {},
-    /// Something of their own, the same for every host.
+    /// Credentials of their own, the same for every host.
     Own {
-        /// What the initiator proves.
+        /// CHAP credentials of the initiator.
         #[serde(default)]
         chap: Option<NewChap>,
-        /// What we prove.
+        /// CHAP credentials of this array (mutual CHAP).
         #[serde(default)]
         mutual_chap: Option<NewChap>,
-        /// True when we do not prove anything any more.
+        /// True to remove mutual CHAP.
         #[serde(default)]
         no_mutual_chap: bool,
     },
 }
 
-/// A secret on its way to the daemon: as text, or as `{"hex": "…"}` when it is no text.
+/// A secret in a request: a string, or `{"hex": "…"}` when it is not text.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SecretText {
-    /// The secret's bytes are this text's.
+    /// The bytes of this string.
     Text(String),
-    /// The secret's bytes in hexadecimal.
+    /// The bytes in hexadecimal.
     Hex {
-        /// Two digits a byte.
+        /// Two digits per byte.
         hex: String,
     },
 }
 
 impl SecretText {
-    /// The form in which these bytes travel.
+    /// Encodes the bytes as text if possible, or else in hexadecimal.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
@@ -75,15 +76,15 @@ impl SecretText {
         }
     }
 
-    /// The form in which these bytes travel where they are no text.
+    /// Encodes the bytes in hexadecimal.
     #[must_use]
     pub fn hex(bytes: &[u8]) -> Self {
         Self::Hex { hex: to_hex(bytes) }
     }
 
-    /// The secret.
+    /// Decodes the secret.
     ///
-    /// *Errors*: too short, too long, or no hexadecimal.
+    /// *Errors*: it is too short, too long, or not hexadecimal.
     pub fn secret(self) -> Result<Secret, Refusal> {
         let bytes = match self {
             Self::Text(text) => text.into_bytes(),
@@ -96,18 +97,19 @@ impl SecretText {
 }
 
 impl fmt::Debug for SecretText {
+    // Never printed, not even in logs of requests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretText(…)")
     }
 }
 
-/// Two digits for each byte.
+/// Encodes bytes as hexadecimal, two digits each.
 #[must_use]
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of two digits each; none where they are none.
+/// Decodes hexadecimal, two digits per byte; `None` where it is not hexadecimal.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u32>> = text.chars().map(|c| c.to_digit(16)).collect();

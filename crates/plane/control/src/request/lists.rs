@@ -1,32 +1,32 @@
-//! What of a list is asked for, beside what every list takes.
+//! Filters of list requests, in addition to those that every list has.
 
 use model::{EventSeverity, Timestamp, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which events.
+/// Filter of an event list.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Events {
-    /// Only those with a higher number.
+    /// Lowest event number, exclusive.
     #[serde(default)]
     pub after: Option<u64>,
-    /// Only those that happened then or later.
+    /// Earliest time, inclusive.
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// Only those that are as bad or worse.
+    /// Lowest severity.
     #[serde(default)]
     pub severity: Option<EventSeverity>,
-    /// Only so many, the latest.
+    /// Maximum number of events; the latest are returned.
     #[serde(default)]
     pub last: Option<usize>,
 }
 
-/// Which snapshots are asked for.
+/// Filter of a snapshot list.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotsOf {
-    /// Only those of this volume; all when absent.
+    /// Volume of the snapshots; all volumes when absent.
     #[serde(default)]
     pub volume: Option<VolumeName>,
 }

@@ -1,64 +1,64 @@
-//! What a host is shown, and no more.
+//! Request bodies for presentations.
 
 use model::{Name, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Show a volume to a host.
+/// Present a volume to a host.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPresentation {
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// The host.
+    /// Name of the host or group, or `everyone`.
     pub host: Name,
-    /// The target; `default` when absent.
+    /// Name of the target; `default` when absent.
     #[serde(default)]
     pub target: Option<Name>,
-    /// The logical unit number; when absent, the one that the volume had for this host, or the lowest that no other volume had.
+    /// LUN; when absent, the one that the volume had for this host, or the lowest that no other volume had.
     #[serde(default)]
     pub lun: Option<u16>,
-    /// True to take this number though the host knew another volume under it.
+    /// True to take this LUN although the host knew another volume under it.
     #[serde(default)]
     pub force: bool,
-    /// True when the host may not write.
+    /// True to reject write commands.
     #[serde(default)]
     pub read_only: bool,
-    /// Through portals of which groups; through all when empty.
+    /// Portal groups through which it is mapped; all when empty.
     #[serde(default)]
     pub groups: Vec<u16>,
 }
 
-/// Show a host one volume through several targets, or several volumes shared out to them.
+/// Present one volume through several targets, or distribute several volumes over them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
-    /// The volumes.
+    /// Names of the volumes.
     pub volumes: Vec<VolumeName>,
-    /// The host.
+    /// Name of the host or group, or `everyone`.
     pub host: Name,
-    /// Over how many targets.
+    /// Number of targets.
     pub targets: u16,
-    /// True when the host may not write.
+    /// True to reject write commands.
     #[serde(default)]
     pub read_only: bool,
-    /// Through portals of which groups; through all when empty.
+    /// Portal groups through which they are mapped; all when empty.
     #[serde(default)]
     pub groups: Vec<u16>,
 }
 
-/// Which presentation to end.
+/// End a presentation.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unpresent {
-    /// The volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// The host.
+    /// Name of the host or group, or `everyone`.
     pub host: Name,
-    /// Only through this target; through every target when absent.
+    /// Name of the target; every target when absent.
     #[serde(default)]
     pub target: Option<Name>,
-    /// True though sessions lose the volume.
+    /// True to end it although sessions lose the volume.
     #[serde(default)]
     pub force: bool,
 }

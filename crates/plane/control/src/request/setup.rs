@@ -1,42 +1,44 @@
-//! From disks to a volume that a host uses, as one request.
+//! Request body of the first setup: from disks to a volume that a host uses.
 
 use super::NewChap;
 use model::{DiskName, Iqn, Level, Name, Provision, Size, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Make a pool, a volume in it and a host, and present the volume to the host: all of it, or nothing.
+/// Create a pool, a volume in it and a host, and present the volume to the host, all or nothing.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSetup {
-    /// The volume, as `pool/volume`.
+    /// Name of the volume, as `pool/volume`.
     pub volume: VolumeName,
-    /// Its size.
+    /// Capacity of the volume.
     pub size: Size,
-    /// How it takes its space; all of it is kept when absent.
+    /// Provisioning; thick when absent.
     #[serde(default)]
     pub provision: Option<Provision>,
-    /// The disks of a new pool, which has the name that the volume begins with; empty where the pool is there.
+    /// Disks of a new pool, which is called like the first part of the volume's name; empty where the pool
+    /// exists.
     #[serde(default)]
     pub disks: Vec<SetupDisk>,
-    /// The RAID level of the new pool; the one that bears the loss of most disks when absent.
+    /// RAID level of the new pool; the one that survives the loss of most disks when absent.
     #[serde(default)]
     pub level: Option<Level>,
-    /// Make the pool although disks are not empty: what they hold is overwritten.
+    /// Creates the pool although disks are not empty: their content is overwritten.
     #[serde(default)]
     pub force: bool,
-    /// The host.
+    /// Name of the host.
     pub host: Name,
-    /// The initiators of a host that is added; empty where the host is there.
+    /// Initiators of a host to add; empty where the host exists.
     #[serde(default)]
     pub initiators: Vec<Iqn>,
-    /// The CHAP credentials of a host that is added; none when absent.
+    /// CHAP credentials of a host to add; none when absent.
     #[serde(default)]
     pub chap: Option<NewChap>,
-    /// Refuse a volume or a host of these names that is there already. Without it, what is so already stays.
+    /// Refuses a volume or host of these names that exists already. Without it, existing ones are used as they
+    /// are.
     #[serde(default)]
     pub must_be_new: bool,
-    /// True though sessions end or lose access.
+    /// True to proceed although sessions end or lose access.
     #[serde(default)]
     pub allow_disruption: bool,
 }
@@ -45,7 +47,7 @@ pub struct NewSetup {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetupDisk {
-    /// Its name; one that is not known yet is added under it.
+    /// Name of the disk; an unknown one is added under it.
     pub name: DiskName,
     /// A block device or a regular file, as an absolute path.
     pub path: String,

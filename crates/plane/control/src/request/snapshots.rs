@@ -1,40 +1,40 @@
-//! What is asked of snapshots.
+//! Request bodies for snapshots.
 
 use model::{Name, SnapshotLock, Span, Timestamp, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Make snapshots, all of one instant.
+/// Create snapshots of several volumes at one instant.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSnapshots {
-    /// Of which volumes, all of one pool.
+    /// Names of the volumes, all of one pool.
     pub volumes: Vec<VolumeName>,
-    /// What to call the snapshot of each.
+    /// Name of the snapshot of each.
     pub name: Name,
-    /// Until when they cannot be deleted.
+    /// Lock against deletion.
     #[serde(default)]
     pub lock: LockWish,
 }
 
-/// Until when a snapshot shall be kept from being deleted.
+/// Requested lock of a snapshot against deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LockWish {
-    /// It can be deleted.
+    /// No lock.
     #[default]
     Open,
-    /// Not before this time.
+    /// Locked until this time.
     Until(Timestamp),
-    /// Not for so long, by the array's clock: that of who asks may be another.
-    // The description has no example here: one of a single form would be taken for one of the whole.
+    /// Locked for this duration by the array's clock, which may differ from the client's.
+    // No example in the description: schemars would take one of a single variant for one of the whole type.
     For(#[schemars(with = "String", extend("pattern" = "^ *[0-9]{1,6} *(w|d|h|min|m|s) *$"))] Span),
-    /// Never.
+    /// Locked without end.
     ForEver,
 }
 
 impl LockWish {
-    /// The lock that is wished for at `now`.
+    /// Returns the lock that the request means at `now`.
     #[must_use]
     pub fn at(self, now: Timestamp) -> SnapshotLock {
         match self {
@@ -56,10 +56,10 @@ impl From<SnapshotLock> for LockWish {
     }
 }
 
-/// Keep a snapshot from being deleted.
+/// Lock a snapshot against deletion.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LockSnapshot {
-    /// Until when.
+    /// End of the lock.
     pub lock: LockWish,
 }

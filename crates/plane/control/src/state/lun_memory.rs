@@ -1,12 +1,14 @@
-//! LUN numbers that hosts have known, so that none is given to another volume by itself.
+//! Former LUNs of hosts, recorded so that none is assigned to another volume automatically.
 //!
-//! A host addresses a volume by target and LUN alone: when a LUN that it has open becomes another volume, it writes into that one. What
-//! is presented now stands in the presentations; this keeps what was presented before, also while the host is away and over restarts.
-//! It is kept by the iSCSI name of the target, because that is what hosts know: a target that is removed and added again is the same
-//! one. A host knows its own numbers, those of its groups and those of `everyone`.
+//! A host addresses a volume by target and LUN alone: when a LUN that it has open becomes another volume, it
+//! writes into that one. Current LUNs stand in the presentations; this keeps former ones, across restarts and
+//! while the host is not logged in. They are recorded by the iSCSI name of the target, which is what hosts
+//! know: a target that is removed and added again is the same one. The LUNs of a host are its own, those of its
+//! groups and those of `everyone`.
 //!
-//! [`State::remember_luns`] is called by [`Core::commit`](crate::core::Core::commit) with every change, whoever asked for it, and adds what the change takes
-//! away. [`State::admit_luns`] refuses what would give a known number to another volume.
+//! [`State::remember_luns`] is called by [`Core::commit`](crate::core::Core::commit) with every change,
+//! whatever its origin, and adds the LUNs that the change removes. [`State::admit_luns`] refuses a change that
+//! would assign a known LUN to another volume.
 
 mod known;
 
@@ -18,52 +20,53 @@ use model::{EVERYONE, Iqn, Name, Refusal, VolumeId, VolumeName, code};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most numbers that are remembered: four times the presentations of the largest array that is served.
+/// Limit on recorded LUNs: four times the presentations of the largest supported array.
 const FORMER_MAX: usize = 65_536;
 
-/// Numbers by the iSCSI name of the target.
+/// Former LUNs by the iSCSI name of the target.
 pub(crate) type Numbers = BTreeMap<Iqn, BTreeSet<Former>>;
 
-/// Numbers that are not presented so any more.
+/// LUNs that are no longer presented.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LunMemory {
-    /// Of hosts, of groups and of `everyone`.
+    /// Former LUNs of hosts, of groups and of `everyone`.
     pub of: BTreeMap<Name, Numbers>,
-    /// Of initiators that were taken from a host. The host that gets one of them knows them as well.
+    /// Former LUNs of initiators that were removed from a host. The host that one is added to inherits them.
     pub detached: BTreeMap<Iqn, Detached>,
 }
 
-/// A number, and the volume that was presented under it.
+/// A LUN, and the volume that was presented under it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Former {
-    /// The number.
+    /// LUN within the target.
     pub lun: u16,
-    /// What the volume was called.
+    /// Name of the volume at that time.
     pub volume: VolumeName,
-    /// Which volume it was.
+    /// Identity of the volume.
     pub volume_id: VolumeId,
 }
 
-/// What an initiator knew as the host that it was taken from.
+/// LUNs that an initiator knew through the host that it was removed from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detached {
-    /// That host; when it is removed or forgets its numbers this is forgotten, too.
+    /// The former host; when it is removed or forgets its LUNs, this entry is dropped.
     pub from: Name,
-    /// The numbers.
+    /// The LUNs.
     pub luns: Numbers,
 }
 
 impl State {
-    /// What this state takes away from what `before` presented is remembered, as far as those who saw it are still there.
+    /// Records the LUNs that this state removes compared with `before`, for hosts and groups that still exist.
     ///
-    /// *Errors*: more would have to be remembered than is possible.
+    /// *Errors*: the limit on recorded LUNs is reached.
     pub(crate) fn remember_luns(&mut self, before: &Self) -> Result<(), Refusal> {
+        // Most commits change no mapping.
         if self.same_views(before) {
             return Ok(());
         }
         let mut luns = std::mem::take(&mut self.luns);
         let present: BTreeSet<_> = places(&self.presentations, self).collect();
-        // A number that is another volume's now was given to it with consent, and is known as that one from now on.
+        // A LUN that another volume has now was assigned with consent, and counts as that volume from now on.
         let given: BTreeSet<_> = present.iter().map(|(who, target, former)| (*who, *target, former.lun)).collect();
         for place in places(&before.presentations, before).filter(|place| !present.contains(place)) {
             let (who, target, former) = place;
@@ -73,12 +76,14 @@ impl State {
         }
         self.remember_leavers(before, &mut luns);
         self.remember_initiators(before, &mut luns);
+        // A host that was removed and added anew starts without former LUNs.
         let is_here =
             |who: &Name| self.hosts.contains_key(who) || self.groups.contains_key(who) || who.as_str() == EVERYONE;
         luns.of.retain(|who, _| is_here(who));
         luns.detached.retain(|_, detached| self.hosts.contains_key(&detached.from));
-        // What is presented again stands there.
+        // A LUN that is presented again is current, no longer former.
         for (who, target, former) in places(&self.presentations, self) {
+            // For the hosts of a group as well as for the group itself.
             for who in self.hosts_of(who).chain([who]) {
                 luns.remove(who, target, &former);
             }
@@ -86,6 +91,7 @@ impl State {
         luns.drop_empty();
         self.luns = luns;
         let count = self.luns.count();
+        // A state that is over the limit already may still change, as long as it records no more.
         if count > FORMER_MAX && count > before.luns.count() {
             let message =
                 format!("the array remembers {FORMER_MAX} LUN numbers that hosts had, and no more are possible");
@@ -95,11 +101,12 @@ impl State {
         Ok(())
     }
 
-    /// Hosts that have left a group know its numbers themselves from now on.
+    /// Copies the LUNs of a group to the hosts that have left it.
     fn remember_leavers(&self, before: &Self, luns: &mut LunMemory) {
         for (group, hosts) in &before.groups {
             let stayed = self.groups.get(group);
             let mut left = hosts.iter().filter(|host| stayed.is_none_or(|now| !now.contains(*host))).peekable();
+            // Collecting the LUNs of a group is costly, so only groups that lost a host are considered.
             if left.peek().is_none() {
                 continue;
             }
@@ -108,13 +115,14 @@ impl State {
         }
     }
 
-    /// Initiators that are another host's now have brought what they knew with them.
+    /// Moves the LUNs of initiators that changed hosts: to the new host, or to `detached` while there is none.
     pub(crate) fn remember_initiators(&self, before: &Self, luns: &mut LunMemory) {
         if self.hosts == before.hosts {
             return;
         }
         let (was, is) = (Owners::of(before), Owners::of(self));
         for iqn in was.named_initiators().filter(|iqn| is.named(iqn).is_none()) {
+            // An initiator whose host was removed leaves nothing behind: its host's LUNs go with the host.
             let Some(from) = was.named(iqn).filter(|from| self.hosts.contains_key(*from)) else { continue };
             luns.detached.insert(iqn.clone(), Detached { from: from.clone(), luns: before.numbers_of(from) });
         }
@@ -130,7 +138,7 @@ impl State {
         }
     }
 
-    /// True when everybody sees what they saw.
+    /// Returns true when no mapping of any host can have changed.
     fn same_views(&self, before: &Self) -> bool {
         let same = self.presentations == before.presentations && self.targets == before.targets;
         same && self.hosts == before.hosts && self.groups == before.groups
@@ -141,7 +149,7 @@ impl State {
         own.filter_map(|record| Some((record, &self.targets.get(&record.target)?.iqn))).collect()
     }
 
-    /// What is, and was, presented to exactly this name.
+    /// Returns the current and former LUNs of exactly this name.
     fn own_numbers(&self, who: &Name) -> Numbers {
         let mut numbers = self.luns.of.get(who).cloned().unwrap_or_default();
         for (record, target) in self.shown_to(who) {
@@ -150,7 +158,7 @@ impl State {
         numbers
     }
 
-    /// What the host knows: its own numbers, those of its groups, and those of everyone.
+    /// Returns all LUNs that the host knows: its own, and those of its groups.
     fn numbers_of(&self, host: &Name) -> Numbers {
         let mut numbers = self.own_numbers(host);
         let groups = self.groups.iter().filter(|(_, hosts)| hosts.contains(host)).map(|(group, _)| group);
@@ -160,18 +168,18 @@ impl State {
 }
 
 impl LunMemory {
-    /// How many numbers are remembered.
+    /// Returns the number of recorded LUNs.
     pub(crate) fn count(&self) -> usize {
         let of = self.of.values().chain(self.detached.values().map(|detached| &detached.luns));
         of.flat_map(BTreeMap::values).map(BTreeSet::len).sum()
     }
 
-    /// What this host, or group, or everyone had and has no more, by target.
+    /// Returns the former LUNs of this host, group or `everyone`, by target.
     pub(crate) fn of(&self, who: &Name) -> impl Iterator<Item = (&Iqn, &Former)> {
         self.of.get(who).into_iter().flatten().flat_map(|(target, all)| all.iter().map(move |one| (target, one)))
     }
 
-    /// What this host, or group, or everyone had is not known any more, nor what initiators know that were taken from it.
+    /// Forgets the former LUNs of this host, group or `everyone`, and those of initiators removed from it.
     pub(crate) fn forget(&mut self, who: &Name) {
         self.of.remove(who);
         self.detached.retain(|_, detached| detached.from != *who);
@@ -190,7 +198,7 @@ impl LunMemory {
     fn remove(&mut self, who: &Name, target: &Iqn, former: &Former) {
         let Some(numbers) = self.of.get_mut(who) else { return };
         if let Some(all) = numbers.get_mut(target) {
-            // A volume may have another name by now.
+            // Compared by identity: the volume may have been renamed since.
             all.retain(|one| (one.lun, one.volume_id) != (former.lun, former.volume_id));
         }
     }
@@ -220,7 +228,7 @@ fn merge(into: &mut Numbers, from: &Numbers) {
     }
 }
 
-/// Who is shown what where.
+/// Returns each presentation as name, target and LUN; those of missing targets are left out.
 fn places<'a>(
     records: &'a [PresentationRecord],
     state: &'a State,

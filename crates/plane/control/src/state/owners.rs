@@ -1,11 +1,11 @@
-//! Whose a login is, as the data path decides it.
+//! Assignment of logins to hosts, by the same rules as the data path.
 
 use crate::state::{HostRecord, State};
 use model::{Iqn, Name, SessionReport};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The hosts of a state by their initiators.
+/// Index of the hosts of a state by initiator.
 pub(crate) struct Owners<'a> {
     named: BTreeMap<&'a Iqn, (&'a Name, &'a HostRecord)>,
     any: Option<(&'a Name, &'a HostRecord)>,
@@ -18,11 +18,13 @@ impl<'a> Owners<'a> {
         let named = hosts().flat_map(|(name, host)| host.initiators.iter().map(move |iqn| (iqn, (name, host))));
         let any = hosts().find(|(_, host)| host.any);
         let open = state.presentations.iter().map(|record| &record.host).find(|who| state.is_everyone(who));
+        // A host for any initiator takes precedence over `everyone`.
         Self { named: named.collect(), any, stranger: open.filter(|_| any.is_none()) }
     }
 
-    /// The host that the session is, or `everyone`; none when it would not be let in.
+    /// Returns the host of the session, or `everyone`; `None` when its login would be denied.
     pub(crate) fn host_of(&self, session: &SessionReport) -> Option<&'a Name> {
+        // IPv4 clients of a dual-stack portal appear with mapped IPv6 addresses.
         let from = session.address.ip().to_canonical();
         let named = session.initiator.parse().ok().and_then(|iqn: Iqn| self.named.get(&iqn).copied());
         match named.or(self.any) {
@@ -31,22 +33,22 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// The host that names the initiator.
+    /// Returns the host that names the initiator.
     pub(crate) fn named(&self, iqn: &Iqn) -> Option<&'a Name> {
         self.named.get(iqn).map(|(name, _)| *name)
     }
 
-    /// The host that the initiator is, wherever it comes from, or `everyone`.
+    /// Returns the host of the initiator from any address, or `everyone`.
     pub(crate) fn owner_of(&self, iqn: &Iqn) -> Option<&'a Name> {
         self.named(iqn).or_else(|| self.any.map(|(name, _)| name)).or(self.stranger)
     }
 
-    /// The initiators that hosts name.
+    /// Returns the initiators that hosts name.
     pub(crate) fn named_initiators(&self) -> impl Iterator<Item = &'a Iqn> {
         self.named.keys().copied()
     }
 
-    /// The initiators that hosts name, with the host.
+    /// Returns the initiators that hosts name, each with its host.
     pub(crate) fn all_named(&self) -> impl Iterator<Item = (&'a Iqn, &'a Name)> {
         self.named.iter().map(|(iqn, (name, _))| (*iqn, *name))
     }

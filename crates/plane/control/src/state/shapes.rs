@@ -1,21 +1,21 @@
-//! What the state knows of presented volumes for the time in which they are not open.
+//! Shapes of presented volumes: what hosts are told while the volumes are not open.
 
 use super::State;
 use model::{AbsentVolume, Name, ShapeOfUnit, UnitShape, VolumeId, VolumeName, VolumeReport, VolumeState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What hosts are told of a volume.
+/// Shape of a volume's logical unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShapeRecord {
-    /// Which volume of that name.
+    /// Identity of the volume; a shape never applies to another volume of the same name.
     pub volume_id: VolumeId,
-    /// As its unit was when it was open last.
+    /// Shape of the unit when it was open last.
     pub shape: UnitShape,
 }
 
 impl State {
-    /// The open volumes are of these shapes: those that are presented are remembered, others are not.
+    /// Records the shapes of open volumes that are presented; other volumes are dropped.
     pub(crate) fn learn_shapes(&mut self, shapes: &[ShapeOfUnit]) {
         let open: BTreeMap<(&VolumeName, VolumeId), &UnitShape> =
             shapes.iter().map(|(id, name, shape)| ((name, *id), shape)).collect();
@@ -23,6 +23,7 @@ impl State {
         for record in &self.presentations {
             let now = open.get(&(&record.volume, record.volume_id)).map(|shape| (*shape).clone());
             let before = known.remove(&record.volume).filter(|before| before.volume_id == record.volume_id);
+            // The open unit is authoritative; while it is closed, its last known shape stays.
             if let Some(shape) = now.or(before.map(|before| before.shape)) {
                 let record_of = ShapeRecord { volume_id: record.volume_id, shape };
                 self.shapes.entry(record.volume.clone()).or_insert(record_of);
@@ -30,15 +31,16 @@ impl State {
         }
     }
 
-    /// True when [`State::learn_shapes`] would change something.
+    /// Returns true when [`State::learn_shapes`] would change the state.
     pub(crate) fn lacks_shapes(&self, shapes: &[ShapeOfUnit]) -> bool {
+        // A dry run on copies of the two parts that are read and written.
         let mut next =
             Self { presentations: self.presentations.clone(), shapes: self.shapes.clone(), ..Self::default() };
         next.learn_shapes(shapes);
         next.shapes != self.shapes
     }
 
-    /// What hosts are told of presented volumes that are not open.
+    /// Returns the presented volumes with their shapes. Hosts see them while they are not open.
     pub(super) fn absent(&self) -> BTreeMap<VolumeId, AbsentVolume> {
         let is_presented = |name: &VolumeName| self.presentations.iter().any(|record| record.volume == *name);
         let shapes = self.shapes.iter().filter(|(name, _)| is_presented(name));
@@ -47,7 +49,7 @@ impl State {
             .collect()
     }
 
-    /// The presented volumes of a pool that is not open, which `why` says.
+    /// Reports the presented volumes of a pool that is not open, with `why` as the reason.
     pub(crate) fn away_with<'a>(&'a self, pool: &'a Name, why: &'a str) -> impl Iterator<Item = VolumeReport> + 'a {
         let of_pool = self.shapes.iter().filter(move |(name, _)| name.pool() == Some(pool));
         of_pool.map(move |(name, ShapeRecord { volume_id, shape })| {

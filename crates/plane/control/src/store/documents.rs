@@ -1,19 +1,19 @@
-//! What is kept beside the state: one document each, in no version of it. A state that is restored leaves them as they are.
+//! Documents beside the state: one each, outside its versions. Restoring a state leaves them as they are.
 //!
-//! All of them are read and verified at start, so that a disk that decays later changes nothing that is in use.
+//! All of them are read and verified at start, so that later decay of the disk changes nothing that is in use.
 
 use super::{STATE, Store, unwritable};
 use model::Refusal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// How many versions of a document are kept.
+/// Versions kept of each document.
 const KEPT: u64 = 4;
 
-/// Documents without which nothing is lost but history: an older one is used without being asked.
+/// Documents that hold only history: an older copy is used without asking the operator.
 pub(super) const DISPOSABLE: [&str; 1] = ["refused-logins"];
 
-/// Documents by name: the number of the latest version, and the document with its secrets sealed.
+/// Documents by name: the number of the latest version, and the content with its secrets sealed.
 #[derive(Default)]
 pub(super) struct Documents(BTreeMap<String, (u64, Value)>);
 
@@ -22,7 +22,7 @@ impl Documents {
         self.0.insert(name.to_owned(), (number, document));
     }
 
-    /// The numbers of the latest versions.
+    /// Returns the numbers of the latest versions.
     pub(super) fn numbers(&self) -> BTreeMap<String, u64> {
         self.0.iter().map(|(name, (number, _))| (name.clone(), *number)).collect()
     }
@@ -33,27 +33,30 @@ impl Documents {
 }
 
 impl Store {
-    /// The document of this name, with its secrets in plain; none when there is none.
+    /// Returns the document of this name with its secrets in plain text; `None` when there is none.
     ///
     /// *Errors*: the secrets are sealed with another key.
     pub(crate) fn document(&self, name: &str) -> Result<Option<Value>, Refusal> {
         let found = self.current().documents.0.get(name).cloned();
-        // One that was lost, which an operator has accepted, is null.
+        // `rewrite_documents` writes null for a document that was lost, once an operator has accepted the loss.
         let Some((_, document)) = found.filter(|(_, document)| !document.is_null()) else { return Ok(None) };
+        // The name is the root of the secret's place, which the seal authenticates.
         let mut placed = json!({ name: document });
         self.vault.open_all(&mut placed, self.forget)?;
         Ok(placed.get_mut(name).map(Value::take))
     }
 
-    /// The document is this one. What stands under the key `secret` is sealed, as in the state.
+    /// Stores the document. Strings under the key `secret` are sealed, as in the state.
     ///
-    /// *Errors*: it could not be written, and is as it was. *Durability*: it survives power loss, except while the store is held.
+    /// *Errors*: it could not be written, and the previous one stays. *Durability*: it survives power loss,
+    /// except while the store is held.
     pub(crate) fn keep_document(&self, name: &str, document: Value) -> Result<(), Refusal> {
         let mut placed = json!({ name: document });
         self.vault.seal(&mut placed)?;
         let sealed = placed[name].take();
         let held = self.current().hold.is_some();
         let number = self.current().documents.number(name);
+        // Held: keep the number, because no file is written under a new one.
         if held {
             self.current().documents.insert(name, number, sealed);
             return Ok(());
@@ -61,15 +64,18 @@ impl Store {
         self.write_document(name, number + 1, sealed)
     }
 
-    /// Each document has a version that is later than what is damaged or missing of it, sealed with the present key.
+    /// Rewrites each document under a number above every damaged or missing version of it, sealed with the
+    /// current key.
     pub(super) fn rewrite_documents(&self, damaged: &[(String, u64)]) -> Result<(), Refusal> {
         let lost = damaged.iter().filter(|(name, _)| name != STATE).map(|(name, _)| (name.clone(), 0));
-        // Those of which nothing is left, and those that are there.
+        // Documents of which no copy is left are included, so that their loss is recorded as null.
         let numbers: BTreeMap<String, u64> = lost.chain(self.current().documents.numbers()).collect();
         for (name, number) in numbers {
             let lost = damaged.iter().filter(|(of, _)| *of == name).map(|(_, number)| *number).max();
+            // Opened and sealed again, so that it ends up under the current key.
             let mut placed = json!({ name.as_str(): self.document(&name)? });
             self.vault.seal(&mut placed)?;
+            // Above every version that a header names, so that the next start reports none as missing.
             self.write_document(&name, number.max(lost.unwrap_or(0)) + 1, placed[name.as_str()].take())?;
         }
         Ok(())

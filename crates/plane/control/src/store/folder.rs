@@ -1,6 +1,7 @@
-//! The folder of the state: its files, the lock, and whether it is still the folder that was opened.
+//! Folder of the state: its files, the lock, and the check that it is still the folder that was opened.
 //!
-//! Every file is written beside its place, flushed, renamed and made durable with its folder. Nothing here knows what a body means.
+//! Every file is written under a temporary name, flushed, renamed and made durable with its folder. The meaning
+//! of a body is not known here.
 
 use super::sheet::{self, FORMAT, Header};
 use super::{locked, unwritable};
@@ -12,44 +13,44 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The file whose lock is held while a daemon uses the folder.
+/// Lock file, locked while a daemon uses the folder.
 const LOCK: &str = "lock";
-/// The folder of the versions.
+/// Subfolder of the versions.
 pub(super) const VERSIONS: &str = "state";
-/// What a file is called while it is written.
+/// Temporary name of a file that is being written.
 const BESIDE: &str = "new";
-/// What is put behind the name of a file that is damaged and not used any more.
+/// Suffix of a damaged file that is no longer used.
 const ASIDE: &str = ".damaged";
-/// Digits of the number of a version in the name of its file.
+/// Digits of the version number in a file name.
 const NUMBER_DIGITS: usize = 12;
-/// More than the state of the largest array: a file that is longer is none of ours.
+/// Size limit of a file, above the state of the largest array.
 const FILE_BYTES_MAX: u64 = 512 << 20;
 
-/// The folder, held by this daemon alone.
+/// The folder, locked by this daemon.
 pub(super) struct Folder {
     dir: PathBuf,
     versions: PathBuf,
     lock: File,
-    /// The device and inode of the folder, the folder of the versions and the lock, as they were opened.
+    /// Device and inode of the folder, of the subfolder of the versions and of the lock file, as opened.
     opened: [(u64, u64); 3],
 }
 
-/// ENOMEM, ENFILE and EMFILE.
+/// Errors of resource shortage (`ENOMEM`, `ENFILE`, `EMFILE`): the file itself may be whole.
 const SHORTAGES: [i32; 3] = [12, 23, 24];
 
-/// A file that is there.
+/// Result of reading a file.
 pub(super) enum Found {
-    /// It is as it was written.
+    /// The checksum matches.
     Whole(Header, Vec<u8>),
-    /// It is not, and why.
+    /// The file is damaged; the reason.
     Damaged(String),
 }
 
-/// The numbers of the versions of each document that there is a file of.
+/// Version numbers by document, ascending.
 pub(super) type Listed = BTreeMap<String, Vec<u64>>;
 
 impl Folder {
-    /// The folder is there, readable by its owner alone, and held.
+    /// Creates the folder if needed, readable by its owner alone, and locks it.
     ///
     /// *Errors*: another daemon holds it, or the operating system refuses.
     pub(super) fn open(dir: &Path) -> Result<Self, Refusal> {
@@ -58,8 +59,10 @@ impl Folder {
         make(dir).and_then(|()| make(&versions)).map_err(|error| unwritable(dir, &error))?;
         let path = dir.join(LOCK);
         let open = || -> io::Result<File> {
+            // Never truncated, because another daemon may hold the lock.
             let lock =
                 OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            // A lock file that already existed keeps its old mode unless it is set here.
             lock.set_permissions(fs::Permissions::from_mode(0o600))?;
             Ok(lock)
         };
@@ -68,27 +71,30 @@ impl Folder {
             fs::TryLockError::WouldBlock => locked(dir),
             fs::TryLockError::Error(error) => unwritable(&path, &error),
         })?;
+        // Entries that were just created must survive power loss before anything is written below them.
         sync_dir(dir).map_err(|error| unwritable(dir, &error))?;
         let opened = identities(dir, &versions, &path).map_err(|error| unwritable(dir, &error))?;
         Ok(Self { dir: dir.to_owned(), versions, lock, opened })
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// The device and inode of the lock: on one machine no other daemon has them at the same time.
+    /// Returns the device and inode of the lock file, which no other daemon on this machine has at the same
+    /// time.
     pub(super) fn lock_identity(&self) -> (u64, u64) {
         self.opened[2]
     }
 
-    /// What is written goes to the folder that was opened.
+    /// Verifies that the path still leads to the folder that was opened.
     ///
-    /// *Errors*: it was deleted, moved or replaced: what is written there would be lost, or would be another array's.
+    /// *Errors*: it was deleted, moved or replaced: a write there would be lost, or would reach another array's
+    /// folder.
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let now = identities(&self.dir, &self.versions, &self.dir.join(LOCK));
-        // A lock file without a name is one that somebody has removed.
+        // A link count of 0 means that the lock file was deleted, so a second daemon could lock a new one.
         let linked = self.lock.metadata().is_ok_and(|meta| meta.nlink() > 0);
         if linked && now.is_ok_and(|now| now == self.opened) {
             return Ok(());
@@ -103,13 +109,14 @@ impl Folder {
         ))
     }
 
-    /// Which files there are.
+    /// Lists the files by document.
     ///
     /// *Errors*: the folder cannot be read.
     pub(super) fn list(&self) -> Result<Listed, Refusal> {
         let mut listed = Listed::new();
         for entry in fs::read_dir(&self.versions).map_err(|error| unwritable(&self.versions, &error))? {
             let name = entry.map_err(|error| unwritable(&self.versions, &error))?.file_name();
+            // Other names, such as those of damaged files that were put aside, are ignored.
             let parts = name.to_str().and_then(|name| name.rsplit_once('.'));
             if let Some((name, Some(number))) = parts.map(|(name, number)| (name, number_of(number))) {
                 listed.entry(name.to_owned()).or_default().push(number);
@@ -119,20 +126,24 @@ impl Folder {
         Ok(listed)
     }
 
-    /// The version of the document.
+    /// Reads and verifies one version of a document.
     ///
-    /// *Errors*: a newer program wrote it, or the daemon may not read it. What a disk cannot read is damaged.
+    /// *Errors*: a newer program wrote it, permission is denied, or the system lacks memory or descriptors. A
+    /// read error of the disk counts as damage.
     pub(super) fn read(&self, name: &str, number: u64) -> Result<Found, Refusal> {
         let path = self.file(name, number);
         let mut bytes = Vec::new();
+        // Bounded: a file beyond the limit is cut off, fails its checksum and counts as damaged.
         let read = File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
         match read {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(unwritable(&path, &error)),
-            // The system is short of something; the file may be whole.
+            // A shortage of memory or descriptors says nothing about the file; counting it as damaged would
+            // hold a healthy state.
             Err(error) if SHORTAGES.contains(&error.raw_os_error().unwrap_or_default()) => {
                 let message = format!("{} cannot be read: {error}", path.display());
                 return Err(Refusal::new(code::IO_FAILED, message, "free memory and close files, then try again"));
             }
+            // An error of the medium, such as `EIO`: the content is lost, as after a failed checksum.
             Err(error) => return Ok(Found::Damaged(format!("it cannot be read: {error}"))),
             Ok(_) => {}
         }
@@ -140,6 +151,7 @@ impl Folder {
             Ok(parsed) => parsed,
             Err(why) => return Ok(Found::Damaged(why)),
         };
+        // Checked after the checksum: a flipped bit in the format must not look like a newer version.
         if header.format > FORMAT {
             return Err(Refusal::new(
                 code::STATE_NEWER,
@@ -147,21 +159,25 @@ impl Folder {
                 "start the version that wrote it, or a newer one",
             ));
         }
+        // The header names the file: a copy under another file name is not that version.
         if (header.name.as_str(), header.number) != (name, number) {
             return Ok(Found::Damaged(format!("it is version {} of {}", header.number, header.name)));
         }
         Ok(Found::Whole(header, body.to_vec()))
     }
 
-    /// The version of the document is in its file. *Durability*: it survives power loss.
+    /// Writes a version of a document under its final name. *Durability*: it survives power loss.
     ///
-    /// *Errors*: the folder is another one, or it could not be written; there is no such version then.
+    /// *Errors*: the folder was replaced, or the write failed; then no new version exists.
     pub(super) fn write(&self, header: &Header, body: &[u8]) -> Result<(), Refusal> {
         self.check()?;
         let (beside, path) = (self.versions.join(BESIDE), self.file(&header.name, header.number));
         let bytes = sheet::emit(header, body).map_err(|error| unwritable(&path, &error))?;
+        // Event files are replaced under their number, and their former content must survive a failed write.
         let is_new = !path.exists();
         let write = || -> io::Result<()> {
+            // Flush the content before the rename and the folder after it: a crash leaves the old file or the
+            // whole new one.
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
@@ -171,14 +187,14 @@ impl Folder {
         write().map_err(|error| {
             let _ = fs::remove_file(&beside);
             if is_new {
-                // Who asked is told that it was not written, so no later start may find it.
+                // The caller reports a failure, so no later start may find this version.
                 let _ = fs::remove_file(&path);
             }
             unwritable(&path, &error)
         })
     }
 
-    /// The file is gone. One that stays is deleted with a later version.
+    /// Deletes a file. A file that cannot be deleted is logged, and stays until a later version is removed.
     pub(super) fn remove(&self, name: &str, number: u64) {
         let path = self.file(name, number);
         if let Err(error) = fs::remove_file(&path).or_else(|error| missing_is_fine(&error)) {
@@ -186,14 +202,14 @@ impl Folder {
         }
     }
 
-    /// No version of anything is there.
+    /// Deletes all versions of everything.
     pub(super) fn clear(&self) {
         for (name, numbers) in self.list().unwrap_or_default() {
             numbers.into_iter().for_each(|number| self.remove(&name, number));
         }
     }
 
-    /// A damaged file keeps what it holds, under a name that nothing reads.
+    /// Renames a damaged file to a name that nothing reads, and so keeps its content.
     ///
     /// *Errors*: it cannot be renamed.
     pub(super) fn put_aside(&self, name: &str, number: u64) -> Result<(), Refusal> {
@@ -209,9 +225,10 @@ impl Folder {
     }
 }
 
-/// The lock is held. It is tried for a second: a child process that was just started has a copy of every descriptor of its
-/// parent until it executes its program, also of the lock that the parent has given up meanwhile.
+/// Locks the file, trying for one second. A forked child inherits every descriptor until it executes its
+/// program, so a lock that its parent has released can stay locked for a moment.
 fn take(lock: &File) -> Result<(), fs::TryLockError> {
+    // 20 attempts, 50 ms apart.
     for _ in 0..20 {
         match lock.try_lock() {
             Err(fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(50)),
@@ -221,7 +238,7 @@ fn take(lock: &File) -> Result<(), fs::TryLockError> {
     lock.try_lock()
 }
 
-/// The number of a version as it stands in the name of its file; none for a name that no file of ours has.
+/// Parses the version number in a file name; `None` for a name that is not ours.
 fn number_of(digits: &str) -> Option<u64> {
     let is_ours = digits.len() == NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| is_ours)
@@ -236,7 +253,7 @@ fn identities(dir: &Path, versions: &Path, lock: &Path) -> io::Result<[(u64, u64
     Ok([of(dir)?, of(versions)?, of(lock)?])
 }
 
-/// The names in `dir` survive power loss.
+/// Flushes the directory `dir`, so that its entries survive power loss.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

@@ -1,6 +1,7 @@
-//! When nothing may be changed: an older version of the state is served, or the folder is not the one that was opened.
+//! Hold on changes: an older version of the state is served, or the folder is not the one that was opened.
 //!
-//! Volumes are served all the while. What the daemon notes by itself meanwhile, such as where a disk was found, is so in memory alone.
+//! Volumes stay online. Facts that the daemon records by itself, such as the path of a disk, change in memory
+//! only.
 
 use super::Store;
 use crate::State;
@@ -8,31 +9,32 @@ use model::{Refusal, code};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why an older version is served.
+/// Reason for serving an older version.
 pub(super) struct Hold {
-    /// What is damaged or missing, and what is used in its place.
+    /// Sentences that name what is damaged or missing, and what is used instead.
     pub sentences: Vec<String>,
-    /// The files that are damaged.
+    /// The damaged files.
     pub damaged: Vec<(String, u64)>,
-    /// The highest version that is known to have been.
+    /// The highest version number that any file names, whether it is readable or not.
     pub version_max: u64,
 }
 
-/// The state that is served, and whether it may be changed.
+/// The version of the state that is served, and whether changes are accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateReport {
-    /// The number of its version.
+    /// Version number of the state.
     pub version: u64,
-    /// The versions that are kept, oldest first.
+    /// Versions kept, oldest first.
     pub kept: Vec<u64>,
-    /// Why changes are refused; null where they are not.
+    /// Reason why changes are refused; null while they are accepted.
     pub held: Option<String>,
 }
 
 impl Store {
-    /// Why nothing may be changed; none where everything may.
+    /// Returns the reason why nothing may be changed; `None` where changes are accepted.
     #[must_use]
     pub fn hold(&self) -> Option<Refusal> {
+        // Checked at each call: the folder can be replaced while the daemon runs.
         if let Err(refusal) = self.folder.check() {
             return Some(refusal);
         }
@@ -45,24 +47,27 @@ impl Store {
         ))
     }
 
-    /// True where an older version is served and was not accepted.
+    /// Returns true while an older version is served and not yet accepted.
     pub(crate) fn serves_older(&self) -> bool {
         self.current().hold.is_some()
     }
 
-    /// What is served is the latest version from now on, with what was noted since the start. Damaged files keep their content under
-    /// names that nothing reads. *Durability*: it survives power loss.
+    /// Makes the served state the latest version, with everything recorded since the start. Damaged files are
+    /// renamed and kept. *Durability*: it survives power loss.
     ///
-    /// *Errors*: it could not be written; it is not accepted then.
+    /// *Errors*: it could not be written; the hold stays.
     pub fn accept(&self) -> Result<(), Refusal> {
         self.folder.check()?;
         let mut current = self.current();
         let Some(hold) = current.hold.take() else { return Ok(()) };
         let before = current.version;
+        // The new version must be numbered above the lost one, or the next start would serve an older version
+        // again.
         current.version = hold.version_max.max(current.version);
         drop(current);
         let written = self.write_accepted(&hold);
         if written.is_err() {
+            // Put back, so that changes stay refused.
             let mut current = self.current();
             (current.version, current.hold) = (before, Some(hold));
         }
@@ -70,6 +75,7 @@ impl Store {
     }
 
     fn write_accepted(&self, hold: &Hold) -> Result<(), Refusal> {
+        // The state is written last: it is the commit point, and its header names the documents.
         self.rewrite_documents(&hold.damaged)?;
         self.write_version(State::clone(&self.state()))?;
         for (name, number) in &hold.damaged {

@@ -1,4 +1,4 @@
-//! Reading the folder of the state at start: the latest whole version of everything, and what is missing.
+//! Start-up read of the state folder: the latest whole version of everything, and what is missing.
 
 use super::documents::{DISPOSABLE, Documents};
 use super::events::EVENTS;
@@ -10,32 +10,32 @@ use model::{EventCode, Refusal, Timestamp, event};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the folder holds.
+/// Content of the folder.
 #[derive(Default)]
 pub(super) struct Read {
-    /// The number of the latest whole version; 0 when there is none.
+    /// Number of the latest whole version; 0 when there is none.
     pub version: u64,
     /// The latest whole version, its secrets sealed; null when there is none.
     pub state: Value,
-    /// The versions in files that are whole.
+    /// Whole versions on disk: write time, and whether the version changed the access of hosts.
     pub kept: BTreeMap<u64, (Timestamp, bool)>,
     pub documents: Documents,
-    /// The key that the latest version was sealed with; without a version those that anything else names.
+    /// ID of the key that the latest version is sealed with; without a version, the IDs that other files name.
     pub keys: BTreeSet<String>,
     pub audit: AuditHead,
     pub findings: Vec<(EventCode, String)>,
-    /// What is served though something later was lost, and the files that are damaged.
+    /// Sentences about lost newer versions that force a hold, and the files that are damaged.
     older: Vec<String>,
     damaged: Vec<(String, u64)>,
-    /// The highest version that any file tells of; and of the documents.
+    /// The highest version number that any header names; likewise for each document.
     told: u64,
     told_documents: BTreeMap<String, u64>,
-    /// What files say of the keys that they were sealed with: the ID, and the check.
+    /// Keys that headers name: the ID and the check value.
     checks: BTreeSet<(String, String)>,
     is_empty: bool,
 }
 
-/// What is whole in the folder.
+/// Reads and verifies everything in the folder.
 ///
 /// *Errors*: it cannot be read, a newer program wrote it, or there are versions of the state and none is whole.
 pub(super) fn all(folder: &Folder) -> Result<Read, Refusal> {
@@ -48,24 +48,27 @@ pub(super) fn all(folder: &Folder) -> Result<Read, Refusal> {
             read.document(folder, name, &listed[name])?;
         }
     }
+    // After the documents: their headers tell the highest version of the state that ever was.
     read.versions(folder, &listed)?;
     read.missing_documents();
     Ok(read)
 }
 
 impl Read {
-    /// True where there is no file at all.
+    /// Returns true where there is no file at all.
     pub(super) fn is_empty(&self) -> bool {
         self.is_empty
     }
 
-    /// True for the key of this ID that files were sealed with, as far as they tell.
+    /// Returns true if `check` matches the check values recorded for the key `id`; true also where files record
+    /// none.
     pub(super) fn is_key(&self, id: &str, check: &str) -> bool {
         let mut told = self.checks.iter().filter(|(key, _)| key == id).map(|(_, told)| told).peekable();
+        // Files of versions without a check value record none: the ID alone has to do.
         told.peek().is_none() || told.any(|told| told == check)
     }
 
-    /// Why nothing may be written for now; none where everything is the latest.
+    /// Returns the hold on writing; `None` where everything is the latest version.
     pub(super) fn hold(&self) -> Option<Hold> {
         (!self.older.is_empty()).then(|| Hold {
             sentences: self.older.clone(),
@@ -93,6 +96,7 @@ impl Read {
                     self.damaged.push((STATE.to_owned(), number));
                     let sentence = format!("version {number} of the state is damaged: {why}");
                     if found.is_none() {
+                        // The newest damaged one counts; the loop runs from the newest down.
                         lost.get_or_insert((number, sentence));
                     } else {
                         self.findings.push((event::STATE_COPY_DAMAGED, sentence + "; it is not the latest one"));
@@ -101,17 +105,20 @@ impl Read {
             }
         }
         if let Some(header) = found {
+            // Exactly this key opens the version that is served; other files may have been sealed with an
+            // earlier one.
             self.keys = [header.key.clone()].into();
             let missing = (self.told > self.version).then(|| format!("version {} of the state is missing", self.told));
             if let Some(why) = lost.as_ref().map(|(_, why)| why.clone()).or(missing) {
                 self.older.push(format!("{why}; version {} of {} is served", self.version, header.time));
             }
+            // Accepting must write above the damaged number, too.
             self.told = self.told.max(lost.map_or(0, |(number, _)| number));
             return Ok(());
         }
         match lost {
             Some((_, why)) => Err(damaged(folder.path(), &format!("no version of it is whole: {why}"))),
-            // A document or an event was written, and no version is left of the state that it belonged to.
+            // A document or event file exists, so a state existed as well, and none of its versions is left.
             None if self.told > 0 => Err(damaged(folder.path(), &"no version of it is there")),
             None => Ok(()),
         }
@@ -133,6 +140,7 @@ impl Read {
                 Found::Damaged(why) => {
                     let sentence = format!("the latest {name} of the array are damaged: {why}");
                     self.damaged.push((name.to_owned(), number));
+                    // History only: reported, but no reason to hold changes.
                     if DISPOSABLE.contains(&name) {
                         self.findings.push((event::STATE_COPY_DAMAGED, sentence));
                     } else {
@@ -145,9 +153,11 @@ impl Read {
         Ok(())
     }
 
-    /// A document that is gone has no checksum that fails: what was written after it tells.
+    /// Finds documents whose latest version is missing. A deleted file fails no checksum, so the headers
+    /// written after it are compared.
     fn missing_documents(&mut self) {
         for (name, told) in std::mem::take(&mut self.told_documents) {
+            // Reported as damaged already.
             let is_named = self.damaged.iter().any(|(damaged, number)| *damaged == name && *number >= told);
             let number = self.documents.number(&name);
             if number >= told || is_named || DISPOSABLE.contains(&name.as_str()) {
@@ -158,11 +168,12 @@ impl Read {
                 number => format!("version {number} is used"),
             };
             self.older.push(format!("version {told} of the {name} of the array is missing; {instead}"));
+            // Listed as damaged, so that accepting writes above the missing version.
             self.damaged.push((name, told));
         }
     }
 
-    /// Takes from files whose content is read elsewhere what their headers tell.
+    /// Learns from the headers of files whose content is read elsewhere.
     fn headers_of(&mut self, folder: &Folder, name: &str, numbers: &[u64]) -> Result<(), Refusal> {
         for &number in numbers {
             if let Found::Whole(header, _) = folder.read(name, number)? {
@@ -182,6 +193,7 @@ impl Read {
             let told = self.told_documents.entry(name.clone()).or_default();
             *told = (*told).max(*number);
         }
+        // Audit records are numbered in order, so the highest number is the latest.
         if header.audit.number > self.audit.number {
             self.audit = header.audit.clone();
         }

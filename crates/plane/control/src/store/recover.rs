@@ -1,4 +1,5 @@
-//! Copies of the state outside of its folder: written to the disks of pools, listed and taken by an operator, never by themselves.
+//! Copies of the state outside its folder: written to the disks of pools, listed and restored by an operator,
+//! never automatically.
 
 use super::events::EVENTS;
 use super::folder::{Folder, Found};
@@ -9,23 +10,23 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A copy that is whole.
+/// A copy whose checksum matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copy {
-    /// Which version of the state it is.
+    /// Version number of the state.
     pub version: u64,
-    /// When it was written.
+    /// Time at which it was written.
     pub time: Timestamp,
-    /// The identity of the node that wrote it.
+    /// Identity of the node that wrote it.
     pub node: String,
-    /// The key that its secrets are sealed with.
+    /// ID of the key that its secrets are sealed with.
     pub key: String,
     state: Value,
     header: Header,
 }
 
 impl Copy {
-    /// The copy that `bytes` are, where they are as they were written.
+    /// Parses a copy; `None` where its checksum or format does not match.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (header, body) =
@@ -35,7 +36,7 @@ impl Copy {
         Some(Self { version, time, node, key, state, header })
     }
 
-    /// In what it differs from `other`, part by part; empty where both say the same.
+    /// Describes the differences from `other`, part by part; empty where both are equal.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let parts = |copy: &Self| copy.state.as_object().cloned().unwrap_or_default();
@@ -60,11 +61,12 @@ fn difference(part: &str, own: &Value, other: &Value) -> String {
     format!("{part}: {}", all.join(" "))
 }
 
-/// The latest whole version in the folder; none where there is none.
+/// Returns the latest whole version in the folder; `None` where there is none.
 ///
-/// *Errors*: a daemon has the folder, or it cannot be read.
+/// *Errors*: a daemon holds the folder, or it cannot be read.
 pub fn present(dir: &Path) -> Result<Option<Copy>, Refusal> {
     let folder = Folder::open(dir)?;
+    // From the newest version down.
     for number in folder.list()?.remove(STATE).unwrap_or_default().into_iter().rev() {
         if let Found::Whole(header, body) = folder.read(STATE, number)? {
             let bytes = sheet::emit(&header, &body).map_err(|error| damaged(dir, &error))?;
@@ -74,20 +76,22 @@ pub fn present(dir: &Path) -> Result<Option<Copy>, Refusal> {
     Ok(None)
 }
 
-/// The copy is the latest version of the state in the folder; its number there. Damaged versions keep their content under names that nothing
-/// reads. *Durability*: it survives power loss.
+/// Restores the copy as the latest version of the state in the folder and returns its number. Damaged versions
+/// are renamed and kept. *Durability*: it survives power loss.
 ///
-/// *Errors*: a daemon has the folder, or it cannot be written.
+/// *Errors*: a daemon holds the folder, or it cannot be written.
 pub fn take(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
     let folder = Folder::open(dir)?;
     let (mut last, mut lost, mut documents) = (copy.version, Vec::new(), BTreeMap::new());
     for (name, numbers) in folder.list()? {
         if !matches!(name.as_str(), STATE | EVENTS) {
-            // The folder's own: copies have none of them.
+            // Numbers of the documents in this folder: the copy carries none of them, and its own numbers would
+            // report them as missing.
             documents.extend(numbers.last().map(|number| (name.clone(), *number)));
         }
         for number in numbers {
             match folder.read(&name, number)? {
+                // Documents and events name the state version of their time, so their headers count as well.
                 Found::Whole(header, _) => last = last.max(header.state),
                 Found::Damaged(_) if name == STATE => {
                     last = last.max(number);
@@ -97,19 +101,24 @@ pub fn take(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
             }
         }
     }
+    // Above every version that any file names, so that the next start takes it for the latest.
     let number = last + 1;
     let time = crate::system::now();
+    // Marked as a change of access, because hosts may be admitted by it that were not before.
     let header = Header { number, state: number, time, access: true, documents, ..copy.header.clone() };
     let body = serde_json::to_vec(&copy.state).map_err(|error| damaged(dir, &error))?;
     folder.write(&header, &body)?;
+    // Only after the copy is durable.
     lost.into_iter().try_for_each(|number| folder.put_aside(STATE, number))?;
     Ok(number)
 }
 
 impl Store {
-    /// The file of the present version, for who keeps a copy of it; none while an older version is served, and where it cannot be read.
+    /// Returns the file of the current version, to be copied to pool disks; `None` while an older version is
+    /// served, and where it cannot be read.
     pub(crate) fn file_of_present(&self) -> Option<(u64, Vec<u8>)> {
         let current = self.current();
+        // An older version must not replace the copies of the lost one on the pool disks.
         if current.hold.is_some() {
             return None;
         }

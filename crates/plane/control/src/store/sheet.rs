@@ -1,64 +1,68 @@
-//! The form of a file of the state folder: one version of one document under a checksum.
+//! Format of a file of the state folder: one version of one document under a checksum.
 //!
-//! A file is a line of JSON (the [`Header`]), the body, and a line with the SHA3-256 of everything before it. A file has its final name
-//! only after it is on disk in full, so one that does not match its checksum was damaged, never torn. The header repeats the name and the
-//! number that the file name says: a file that was renamed or copied over another one does not match either.
+//! A file is a line of JSON (the [`Header`]), the body, and a line with the SHA3-256 of everything before it. A
+//! file gets its final name only after it is on disk in full, so a checksum mismatch means damage, never a torn
+//! write. The header repeats the name and the number of the file name, so a file that was renamed or copied
+//! over another one does not match either.
 //!
-//! Nothing here may panic on what a file holds.
+//! Parsing never panics, whatever a file holds.
 
 use model::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha3::{Digest, Sha3_256};
 use std::collections::BTreeMap;
 
-/// The form of the files. Raised when an older daemon would misread them.
+/// Version of the file format. Raised when an older daemon would misread the files.
 pub(crate) const FORMAT: u64 = 3;
 
-/// The bytes of the last line: 64 hexadecimal digits and a line break.
+/// Length in bytes of the checksum line: 64 hexadecimal digits and a line break.
 const SUM_BYTES: usize = 65;
 
-/// What a file says of itself.
+/// Header of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
-    /// The form of the file.
+    /// Version of the file format.
     pub format: u64,
-    /// The document: `state`, `events` or one that another part of the daemon keeps.
+    /// Name of the document: `state`, `events` or one that another part of the daemon keeps.
     pub name: String,
-    /// The number of this version.
+    /// Number of this version.
     pub number: u64,
-    /// When it was written.
+    /// Time at which it was written.
     pub time: Timestamp,
-    /// The name of the node that wrote it.
+    /// Identity of the node that wrote it; empty before the node has one.
     #[serde(default)]
     pub node: String,
-    /// The key that its secrets are sealed with.
+    /// ID of the key that its secrets are sealed with.
     pub key: String,
-    /// The version of the state that was the latest one when this was written: tells that a later version of it was lost.
+    /// Latest version of the state when this was written; reveals that a later version than the one found was
+    /// lost.
     pub state: u64,
-    /// The last record of the audit that was known when this was written.
+    /// Last known audit record when this was written.
     #[serde(default)]
     pub audit: AuditHead,
-    /// True where hosts may see something else than in the version before.
+    /// True where this version changed the access of hosts.
     #[serde(default)]
     pub access: bool,
-    /// The latest version of each document beside the state when this was written: tells that a later version of it was lost.
+    /// Latest version of each document when this was written; reveals that a later version than the one found
+    /// was lost.
     #[serde(default)]
     pub documents: BTreeMap<String, u64>,
-    /// What tells the key from one of which a bit has changed; empty in files of versions that did not know it.
+    /// Check value that tells the key from one with a flipped bit; empty in files of versions that did not have
+    /// it.
     #[serde(default)]
     pub key_check: String,
 }
 
-/// The last record of the audit: records that were cut off behind it are noticed.
+/// Last record of the audit log, kept to detect a log that was truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditHead {
-    /// Its number; 0 for none.
+    /// Record number; 0 for none.
     pub number: u64,
-    /// Its hash, in hexadecimal.
+    /// Hash of the record, in hexadecimal.
     pub hash: String,
 }
 
-/// The file that has this header and this body.
+/// Emits the file of this header and body.
 pub(crate) fn emit(header: &Header, body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = serde_json::to_vec(header)?;
     bytes.push(b'\n');
@@ -69,18 +73,20 @@ pub(crate) fn emit(header: &Header, body: &[u8]) -> Result<Vec<u8>, serde_json::
     Ok(bytes)
 }
 
-/// The header and the body of a file that is as it was written.
+/// Parses a file and verifies its checksum.
 ///
-/// *Errors*: what is wrong with it.
+/// *Errors*: the reason why it is damaged.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     let at = bytes.len().checked_sub(SUM_BYTES).ok_or("it is too short")?;
     let (content, said) = bytes.split_at_checked(at).ok_or("it is too short")?;
+    // Nothing is parsed before the checksum is verified.
     if sum(content).as_bytes() != said {
         return Err("its checksum does not match".to_owned());
     }
     let end = content.iter().position(|byte| *byte == b'\n').ok_or("it has no header")?;
     let (header, body) = content.split_at_checked(end).ok_or("it has no header")?;
     let header = serde_json::from_slice(header).map_err(|error| format!("its header cannot be read: {error}"))?;
+    // The line breaks around the body belong to the format.
     Ok((header, body.trim_ascii()))
 }
 

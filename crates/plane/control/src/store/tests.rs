@@ -21,7 +21,7 @@ fn state_with_disks(count: usize) -> State {
     State { disks: (0..count).map(record).collect(), ..State::default() }
 }
 
-/// The files of the store in `from` are in `to`, too.
+/// Copies the files of the store in `from` to `to`.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to.join(folder::VERSIONS)).expect("a folder");
     for entry in fs::read_dir(from.join(folder::VERSIONS)).expect("a folder") {
@@ -31,7 +31,7 @@ fn copy(from: &Path, to: &Path) {
     fs::copy(from.join(KEY_FILE), to.join(KEY_FILE)).expect("copies");
 }
 
-/// The file of a version of a document.
+/// Path of the file of a version of a document.
 fn file(dir: &Path, name: &str, number: u64) -> PathBuf {
     dir.join(folder::VERSIONS).join(format!("{name}.{number:012}"))
 }
@@ -101,7 +101,8 @@ fn store_keeps_the_latest_versions_and_those_that_hosts_notice_and_drops_older_o
     assert_eq!(store.config(2).expect("reads"), Some(state_with_secret(PLAIN)));
 }
 
-/// A bit of the file of the latest version is flipped: an older version is served, whole, and nothing is written until it is accepted.
+/// With any bit flipped in the latest version, the one before is served unchanged, and nothing is written until
+/// that is accepted.
 #[test]
 fn any_flipped_bit_of_the_latest_version_gives_the_version_before_and_holds_changes() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -153,7 +154,7 @@ fn older_version_that_is_accepted_is_the_state_with_all_that_was_noted_since() {
     );
 }
 
-/// A file that is gone has no checksum that fails: what was written after it tells.
+/// A deleted file fails no checksum; the headers of later files reveal it.
 #[test]
 fn latest_version_that_is_missing_is_noticed_by_what_was_written_after_it() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -183,7 +184,7 @@ fn damaged_version_that_is_not_the_latest_is_a_finding_and_nothing_else() {
     assert_eq!(store.versions(), [1, 2, 4, 5]);
 }
 
-/// An older version under the name of the latest one is a whole file with a right checksum.
+/// An older version under the file name of the latest has a valid checksum.
 #[test]
 fn version_under_the_name_of_another_is_damaged() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -212,7 +213,7 @@ fn store_without_a_whole_version_is_refused_and_left_as_it_is() {
     }
 }
 
-/// Hosts would lose their disks to an array that begins anew by itself.
+/// An array that starts anew by itself would take the disks away from its hosts.
 #[test]
 fn empty_state_beside_a_key_or_an_audit_is_begun_only_when_that_is_asked_for() {
     let new = Opening { new: true, ..Opening::default() };
@@ -289,7 +290,7 @@ fn audit_head_is_known_again_from_whatever_was_written_last() {
     assert_eq!(Store::open(dir.path()).expect("opens").audit_head(), head);
 }
 
-/// A state with a host that proves `secret`.
+/// A state with a host whose CHAP secret is `secret`.
 fn state_with_secret(secret: &[u8]) -> State {
     let secret = model::Secret::new(secret.to_vec()).expect("long enough");
     let chap = crate::state::ChapRecord { user: "web".to_owned(), secret, demand: None };
@@ -300,7 +301,7 @@ fn state_with_secret(secret: &[u8]) -> State {
 
 const PLAIN: &[u8] = b"a secret that is easy to find";
 
-/// True when a file of the state holds the secret, as it is or in hexadecimal.
+/// Returns true when a file of the state contains the secret, as bytes or in hexadecimal.
 fn tells(dir: &Path) -> bool {
     let files =
         fs::read_dir(dir.join(folder::VERSIONS)).expect("a folder").map(|entry| entry.expect("an entry").path());
@@ -361,7 +362,7 @@ fn secrets_without_their_key_are_refused_and_can_be_forgotten() {
     assert_eq!(Store::open(dir.path()).expect("opens as usual").state(), now);
 }
 
-/// A state without a secret hangs on the key as well: what pools' keys are made of is the node's key.
+/// A state without secrets depends on the key as well, because pool keys are derived from it.
 #[test]
 fn state_that_knows_a_key_starts_with_no_other_and_makes_none() {
     let dir = tempfile::tempdir().expect("a folder");

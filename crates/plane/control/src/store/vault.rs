@@ -1,8 +1,8 @@
-//! Secrets at rest: each is sealed by itself with the node's key, which lies in a file of its own.
+//! Secrets at rest: each is sealed separately with the node key, which lies in a file of its own.
 //!
-//! In the JSON of a state a secret is the one string under the key `secret`: hexadecimal while the state is in memory,
-//! `sealed:KEY:NONCE:BOX` on disk. The place of the secret in the state is authenticated with it, so that one
-//! cannot be moved to another host.
+//! In the JSON of a state a secret is the one string under the key `secret`: hexadecimal while the state is in
+//! memory, `sealed:KEY:NONCE:BOX` on disk. The seal authenticates the place of the secret in the state, so that
+//! a secret cannot be moved to another host.
 
 use crate::request::{from_hex, to_hex};
 use crate::system::random;
@@ -18,33 +18,33 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::{Zeroize, Zeroizing};
 
-/// What the line of a key file begins with.
+/// First word of a key file.
 const MAGIC: &str = "blockyard-node-key-1";
-/// What a sealed secret begins with. No hexadecimal text does.
+/// Prefix of a sealed secret. No hexadecimal text begins with it.
 const SEALED: &str = "sealed:";
-/// What is hashed before the node's key for what the keys of pools are made of.
+/// Domain separator of the hash that pool keys are derived from.
 const FOR_POOLS: &[u8] = b"blockyard node key, for pools\0";
-/// And before it for what tells it from another one.
+/// Domain separator of the hash that the check value is taken from.
 const FOR_CHECK: &[u8] = b"blockyard node key, its check\0";
-/// More than a key file has.
+/// Read limit of a key file, above its true length.
 const FILE_BYTES_MAX: u64 = 256;
 
-/// The node's key.
+/// The node key, with the values derived from it.
 pub(crate) struct Vault {
-    /// Which key it is, for people: no part of the key.
+    /// Key ID for display; no part of the key.
     id: String,
     key: Secret,
-    /// What the keys of pools are made of.
+    /// Secret that pool keys are derived from.
     pools: Secret,
-    /// What tells it from another key of this ID: 32 bits of a hash.
+    /// Check value: 32 bits of a hash that tell keys of one ID apart.
     check: String,
     path: PathBuf,
 }
 
 impl Vault {
-    /// The key that the file holds; none when there is no file.
+    /// Loads the key from its file; `None` when there is no file.
     ///
-    /// *Errors*: it is no key, others than its owner can read it, or the operating system refuses.
+    /// *Errors*: it is not a key, others than its owner can read it, or the operating system refuses.
     pub(crate) fn load(path: &Path) -> Result<Option<Self>, Refusal> {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -61,26 +61,28 @@ impl Vault {
         Self::parse(&text, path).ok_or_else(|| unusable(path, &"it is cut short or no key")).map(Some)
     }
 
-    /// The key that the text of a key file is.
+    /// Parses the text of a key file.
     pub(crate) fn parse(text: &str, path: &Path) -> Option<Self> {
         let parts: Vec<&str> = text.split_whitespace().collect();
         let [MAGIC, id, key] = parts[..] else { return None };
         Self::of(id.to_owned(), &Zeroizing::new(from_hex(key)?), path)
     }
 
-    /// A new key is in the file, where none was. *Durability*: it survives power loss.
+    /// Creates a new random key in a file that does not exist yet. *Durability*: it survives power loss.
     ///
-    /// *Errors*: there is one, or it cannot be written.
+    /// *Errors*: the file exists, or it cannot be written.
     pub(crate) fn make(path: &Path) -> Result<Self, Refusal> {
         let (id, key) = (to_hex(&random::<4>()?), Zeroizing::new(random::<32>()?));
         let line = Zeroizing::new(format!("{MAGIC} {id} {}\n", *Zeroizing::new(to_hex(key.as_slice()))));
         let write = || -> std::io::Result<()> {
-            // Whole or not there: half a key would keep the daemon from starting.
+            // The key file appears whole or not at all: half a key would keep the daemon from starting.
             let beside = path.with_extension("new");
+            // A leftover of a crash in this function.
             let _ = std::fs::remove_file(&beside);
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
             file.write_all(line.as_bytes())?;
             file.sync_all()?;
+            // A hard link fails where the file exists; a rename would replace the only copy of a key.
             std::fs::hard_link(&beside, path)?;
             std::fs::remove_file(&beside)?;
             super::sync_dir(path.parent().unwrap_or(Path::new("/")))
@@ -89,8 +91,9 @@ impl Vault {
         Ok(Self::of(id, key.as_slice(), path).expect("the key has the cipher's length"))
     }
 
-    /// None for a key of another length.
+    /// Builds the key and its derived values; `None` where the length is wrong.
     pub(crate) fn of(id: String, key: &[u8], path: &Path) -> Option<Self> {
+        // Verifies the length once, so that `cipher` cannot fail.
         XChaCha20Poly1305::new_from_slice(key).ok()?;
         let pools = Sha3_256::new().chain_update(FOR_POOLS).chain_update(key).finalize();
         let check = Sha3_256::new().chain_update(FOR_CHECK).chain_update(key).finalize();
@@ -108,46 +111,52 @@ impl Vault {
         XChaCha20Poly1305::new_from_slice(self.key.expose()).expect("its length was looked at")
     }
 
-    /// Which key it is, for people: no part of the key.
+    /// Returns the key ID for display; no part of the key.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The file that holds it.
+    /// Returns the path of the key file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the keys of pools are made of: says nothing about the node's key, and is the same every time.
+    /// Returns the secret that pool keys are derived from. It is deterministic and reveals nothing about the
+    /// node key.
     pub(crate) fn pools(&self) -> &Secret {
         &self.pools
     }
 
-    /// What tells the key from another one of its ID.
+    /// Returns the check value of the key.
     pub(crate) fn check(&self) -> &str {
         &self.check
     }
 
-    /// No secret of the state can be read in it any more.
+    /// Seals every secret of the state in place.
     ///
-    /// *Errors*: the system gives nothing that nobody can predict.
+    /// *Errors*: the system gives no random numbers.
     pub(crate) fn seal(&self, state: &mut Value) -> Result<(), Refusal> {
         each_secret(state, &mut |place, text| {
             if text.starts_with(SEALED) {
                 return Ok(());
             }
+            // 24 random bytes: XChaCha20 nonces are long enough to be drawn at random without a counter.
             let nonce = random::<24>()?;
+            // The place is authenticated data: a secret that was moved to another host does not open there.
             let payload = Payload { msg: text.as_bytes(), aad: place.as_bytes() };
             let sealed = self.cipher().encrypt(&nonce.into(), payload).expect("a secret is short");
+            // The plain text must not stay behind in freed memory.
             text.zeroize();
             *text = format!("{SEALED}{}:{}:{}", self.id, to_hex(&nonce), to_hex(&sealed));
             Ok(())
         })
     }
 
-    /// All secrets are there in plain. Those that cannot be opened are forgotten, where that is asked for.
+    /// Opens every secret of the state in place. With `forget`, secrets that cannot be opened are replaced by
+    /// random ones.
     ///
-    /// *Errors*: one was sealed with another key, or is not what was sealed there; or the system gives no random numbers.
+    /// *Errors*: one was sealed with another key, or does not authenticate in its place; or the system gives no
+    /// random numbers.
     pub(crate) fn open_all(&self, state: &mut Value, forget: bool) -> Result<(), Refusal> {
         if !forget {
             return self.open(state);
@@ -158,9 +167,9 @@ impl Vault {
         Ok(())
     }
 
-    /// All secrets of the state are there in plain.
+    /// Opens every secret of the state in place.
     ///
-    /// *Errors*: one was sealed with another key, or is not what was sealed there.
+    /// *Errors*: one was sealed with another key, or does not authenticate in its place.
     pub(crate) fn open(&self, state: &mut Value) -> Result<(), Refusal> {
         each_secret(state, &mut |place, text| self.open_one(place, text))
     }
@@ -169,6 +178,7 @@ impl Vault {
         let Some(sealed) = text.strip_prefix(SEALED) else { return Ok(()) };
         let mut parts = sealed.splitn(3, ':');
         let (id, nonce, sealed) = (parts.next(), parts.next().and_then(from_hex), parts.next().and_then(from_hex));
+        // Compared before decryption, to report the wrong key rather than damage.
         if id.is_some_and(|id| id != self.id) {
             return Err(wrong(&self.id, id.unwrap_or_default(), &self.path));
         }
@@ -185,14 +195,15 @@ impl Vault {
         Ok(())
     }
 
-    /// Each secret that cannot be opened is one that nobody knows: whoever should prove it stays outside until it is set anew.
-    /// These are their places.
+    /// Replaces each secret that cannot be opened by a random one, and returns their places. Its host cannot
+    /// log in until a new secret is set.
     ///
-    /// *Errors*: the system gives nothing that nobody can predict.
+    /// *Errors*: the system gives no random numbers.
     pub(crate) fn forget(&self, state: &mut Value) -> Result<Vec<String>, Refusal> {
         let mut forgotten = Vec::new();
         each_secret(state, &mut |place, text| {
             if self.open_one(place, text).is_err() {
+                // A random secret is known to no host, so logins are denied rather than let in.
                 *text = to_hex(&random::<32>()?);
                 forgotten.push(place.to_owned());
             }
@@ -202,7 +213,7 @@ impl Vault {
     }
 }
 
-/// The keys that secrets of the state are sealed with.
+/// Returns the IDs of the keys that secrets of the state are sealed with.
 pub(crate) fn keys_of(state: &mut Value) -> Result<BTreeSet<String>, Refusal> {
     let mut keys = BTreeSet::new();
     each_secret(state, &mut |_, text| {
@@ -212,7 +223,8 @@ pub(crate) fn keys_of(state: &mut Value) -> Result<BTreeSet<String>, Refusal> {
     Ok(keys)
 }
 
-/// Shows each secret of the state and its place, such as `hosts/web/chap`. Names are keys of objects, too, but never of strings.
+/// Calls `act` for each secret of the state with its place, such as `hosts/web/chap`. A host may be called
+/// `secret`, but its value is an object, never a string.
 fn each_secret(
     state: &mut Value,
     act: &mut dyn FnMut(&str, &mut String) -> Result<(), Refusal>,
@@ -235,7 +247,7 @@ fn each_secret(
     walk(state, "", act)
 }
 
-/// The file holds another key than the one that is wanted.
+/// Refusal: the file holds another key than the required one.
 pub(crate) fn wrong(id: &str, wanted: &str, path: &Path) -> Refusal {
     Refusal::new(
         code::KEY_WRONG,
@@ -246,7 +258,7 @@ pub(crate) fn wrong(id: &str, wanted: &str, path: &Path) -> Refusal {
     )
 }
 
-/// The file holds another key than the one that the state was written with, though it has its ID.
+/// Refusal: the key has the ID that the state names, but another check value.
 pub(crate) fn changed(path: &Path) -> Refusal {
     unusable(
         path,

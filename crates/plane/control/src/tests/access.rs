@@ -1,4 +1,4 @@
-//! What the data plane is told about who may see what.
+//! Tests of the access rules that the data plane receives.
 
 use super::{Array, new_host, new_presentation};
 use crate::Store;
@@ -78,7 +78,7 @@ async fn target_names_of_machines_with_one_name_differ_and_a_name_that_is_there_
     let name_of = async |dir: &std::path::Path| {
         let control = super::boot(dir, Testbed::default()).await;
         let fast = NewTarget { name: "fast".parse().expect("a name"), iqn: None };
-        // It is there after the first start.
+        // The default target exists from the first start on.
         let _ = control.targets.add(fast).await;
         control.targets.list().into_iter().map(|target| target.iqn.to_string()).collect::<Vec<_>>()
     };

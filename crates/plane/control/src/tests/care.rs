@@ -1,4 +1,4 @@
-//! Settings of pools, and scrubs by hand and by the clock.
+//! Tests of pool settings, and of manual and scheduled scrubs.
 
 use super::{Array, new_disk, new_pool};
 use crate::State;
@@ -21,7 +21,7 @@ async fn furnished(pairs: &[(&str, &str)]) -> Array {
     let array = Array::new().await;
     array.add_disks(&["d0", "d1"]).await;
     array.create_pool("tank", Level::Raid1, &["d0", "d1"]).await.expect("a pool");
-    // A scrub has something to read.
+    // Gives the scrub something to read.
     array.create_volume("tank/data", Size::mib(16)).await.expect("a volume");
     array.control.pools.set(&name("tank"), settings(pairs)).await.expect("settings");
     array
@@ -31,12 +31,12 @@ async fn scrubs(array: &Array) -> Vec<ScrubReport> {
     array.control.scrubs.list(&name("tank")).await.expect("scrubs")
 }
 
-/// What the steward does about scrubs when it is `time`.
+/// Runs one scheduling round of scrubs at `time`.
 async fn round_at(array: &Array, time: Timestamp) {
     array.control.scrubs.run_due(time, &mut BTreeSet::new()).await.expect("seen to");
 }
 
-/// The steward's rounds until no scrub runs.
+/// Runs rounds of the reconcile loop until no scrub runs.
 async fn until_scrubbed(array: &Array) {
     loop {
         round_at(array, now()).await;
@@ -46,7 +46,7 @@ async fn until_scrubbed(array: &Array) {
     }
 }
 
-/// The next `hour` o'clock after `time`.
+/// Returns the next `hour` o'clock after `time`.
 fn next_hour(time: Timestamp, hour: u64) -> Timestamp {
     time.plus((hour * 3600 + DAY - time.second_of_day()) % DAY)
 }
@@ -205,13 +205,13 @@ async fn group_gets_a_free_disk_as_one_more_member() {
     assert_eq!(control.pools.report(&name("tank")).await.expect("is there"), before);
     let pool = add("d3").await.expect("added");
     assert_eq!(pool.groups[0].members.len(), 4);
-    // Its data is spread over the new member first; whole slabs of 16 MiB count.
+    // Data is spread over the new member first; whole slabs of 16 MiB count.
     let wanted = before.size.bytes() / 2 * 3 - (16 << 20);
     while control.pools.report(&name("tank")).await.expect("is there").size.bytes() < wanted {}
     assert!(control.core.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
 }
 
-/// A scrub that has seen a part of a group begins that group anew when its blocks lie in other stripes: it goes back in its work.
+/// A reshape moves the blocks of a group to other stripes, so a scrub of it would have to start over.
 #[tokio::test]
 async fn scrub_of_a_group_that_is_laid_out_anew_meanwhile_ends() {
     let array = Array::new().await;

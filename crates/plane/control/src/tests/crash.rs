@@ -1,6 +1,7 @@
-//! A crash at any instant leaves the old state or the new.
+//! Crash tests: a crash at any instant leaves the old state or the new one.
 //!
-//! Before and after each order, and at each flush of a disk, the whole folder is copied. Each copy is then started as if the daemon had died there.
+//! The whole folder is copied before and after each order, and at each flush of a disk. Each copy is then
+//! started as if the daemon had died there.
 
 use super::{Array, boot, disks, new_disk, new_host, new_pool, new_volume};
 use crate::Control;
@@ -12,7 +13,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use testbed::{Testbed, Watch};
 
-/// What an operator can see of the array, without what may differ from start to start.
+/// Returns the state that an operator can see, without what may differ from start to start.
 async fn seen(control: &Control) -> String {
     let state = control.core.state();
     let pools = control.pools.list().await.expect("pools");
@@ -37,13 +38,13 @@ async fn seen(control: &Control) -> String {
     format!("{disks:?} {pools:?} {volumes:?} {:?} {presentations:?}", state.hosts.keys())
 }
 
-/// A copy in which holes stay holes: disks are mostly that.
+/// Copies a folder, keeping holes of sparse files: disks consist mostly of those.
 fn copy_all(from: &Path, to: &Path) {
     let copied = Command::new("cp").args(["--archive", "--sparse=auto"]).args([from, to]).status();
     assert!(copied.expect("cp runs").success(), "the array is copied");
 }
 
-/// Runs `change` on a furnished array and starts every crash image that it leaves on its way.
+/// Runs `change` on a furnished array and starts every crash image that it leaves.
 async fn old_or_new<F>(change: impl FnOnce(Arc<Control>, PathBuf) -> F)
 where
     F: Future<Output = Result<(), Refusal>>,
@@ -63,7 +64,7 @@ where
     for folder in [&root, &images] {
         fs::create_dir(folder).expect("a folder");
     }
-    // The array moves into a folder of its own, so that its images are not in each other's way.
+    // The array moves into a folder of its own, so that its images do not collide.
     for part in ["state", "disks"] {
         fs::rename(dir.path().join(part), root.join(part)).expect("moves");
     }
@@ -102,12 +103,12 @@ where
     }
 }
 
-/// A volume without a pool and without data.
+/// Request for a volume without a pool and without data.
 fn null(name: &str) -> NewVolume {
     NewVolume { backend: Some(NewBackend::Null {}), ..new_volume(name, Some(Size::mib(4))) }
 }
 
-/// The disks that were under `from` are known where they are now, under `to`.
+/// Rewrites the recorded paths of disks from below `from` to below `to`.
 async fn rehome(from: &Path, to: &Path) {
     let store = crate::Store::open(&to.join("state")).expect("a store");
     let mut state = crate::State::clone(&store.state());

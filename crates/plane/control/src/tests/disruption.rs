@@ -1,4 +1,5 @@
-//! What takes something away from a logged-in host is refused with the list of sessions, unless it is forced.
+//! Tests that changes by which logged-in hosts lose access are refused with the list of sessions, unless
+//! forced.
 
 use super::hosts::{iqn, name, names};
 use super::{Array, new_host};
@@ -9,7 +10,7 @@ use crate::request::{
 };
 use model::{PortalGroupTag, Refusal, code};
 
-/// The refusal lists the session of host web, and says so.
+/// Asserts that the refusal lists the session of host web with this loss.
 fn lists<T: std::fmt::Debug>(result: Result<T, Refusal>, loses: &str) -> Refusal {
     let refusal = result.expect_err("a session would lose something");
     assert_eq!(refusal.sessions.len(), 1, "{refusal:?}");

@@ -1,4 +1,4 @@
-//! What stands between a host and a volume, said in advance.
+//! Tests of the access diagnosis.
 
 use super::hosts::{code_of, furnished, iqn, name, names};
 use super::{Array, new_host, new_presentation, new_volume};
@@ -73,7 +73,7 @@ async fn volume_with_one_open_way_is_seen_whatever_the_others_are() {
     assert!(note.good, "it keeps nobody away");
 }
 
-/// What is told of `host` and volume `a`, presented to it, over `testbed`.
+/// Returns the diagnosis of `host` for volume `a`, presented to it, over `testbed`.
 async fn explained(testbed: Testbed, host: &str, access: &str) -> Explanation {
     let array = Array::on(tempfile::tempdir().expect("a folder"), testbed).await;
     let control = &array.control;

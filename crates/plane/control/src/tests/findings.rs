@@ -1,4 +1,4 @@
-//! What will hurt, as `findings` tells it.
+//! Tests of the findings of `doctor`.
 
 use super::{Array, new_pool};
 use crate::request::{NewSpare, PoolSettings};

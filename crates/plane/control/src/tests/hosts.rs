@@ -1,4 +1,4 @@
-//! Hosts that change, groups of them, and what stands between a host and a volume.
+//! Tests of changes of hosts and host groups, and of the access diagnosis.
 
 use super::{Array, new_host, new_presentation, new_volume};
 use crate::request::{
@@ -19,7 +19,7 @@ pub(super) fn iqn(host: &str) -> Iqn {
     format!("iqn.2001-04.com.example:{host}").parse().expect("an iSCSI name")
 }
 
-/// Three hosts, and volumes without a pool.
+/// Creates three hosts, and volumes without a pool.
 pub(super) async fn furnished(volumes: &[&str]) -> Array {
     let array = Array::new().await;
     for host in ["web", "db", "mail"] {
@@ -32,7 +32,7 @@ pub(super) async fn furnished(volumes: &[&str]) -> Array {
     array
 }
 
-/// Who sees what under which number, as the data plane was told.
+/// Returns the presentations in the data plane: host, volume and LUN.
 fn seen(array: &Array) -> Vec<(String, String, u16)> {
     let seen = array.access().presentations.into_iter();
     let mut all: Vec<_> = seen.map(|one| (one.host.to_string(), one.volume.to_string(), one.lun)).collect();

@@ -1,4 +1,4 @@
-//! A LUN number that a host knew as one volume is not given to another by itself.
+//! Tests that a LUN that a host knew as one volume is never assigned to another automatically.
 
 use super::hosts::{code_of, furnished, iqn, name, names};
 use super::{Array, new_host, new_presentation, new_volume};
@@ -110,7 +110,7 @@ async fn host_that_leaves_a_group_takes_its_numbers_along() {
     let leave = GroupChange { leave: names(&["web"]), ..GroupChange::default() };
     control.host_groups.change(&name("cluster"), leave).await.expect("has left");
     assert_eq!(present(control, "b", "web").await, 1, "LUN 0 was volume a, through the group");
-    // Who comes to a group finds no other volume there than it knew.
+    // A host that joins a group finds no other volume under a LUN that it knew.
     unpresent(control, "a", "cluster").await;
     control.host_groups.forget_luns(&name("cluster")).await.expect("a group");
     assert_eq!(present(control, "c", "cluster").await, 0, "and db, which is in it, has no memory of its own");
@@ -202,7 +202,7 @@ async fn document_gives_no_number_to_another_volume_unless_it_may() {
     assert!(control.config.apply(forced, &()).await.expect("is so already").steps.is_empty());
 }
 
-/// It was refused, though the document states no number.
+/// Regression: the document was refused, though it states no LUN.
 #[tokio::test]
 async fn document_chooses_a_number_that_no_initiator_of_a_new_host_knows() {
     let array = furnished(&["a", "b"]).await;

@@ -1,4 +1,4 @@
-//! What the status says beside what is wrong.
+//! Tests of notices, which the status shows beside the problems.
 
 use super::{Array, new_host, new_presentation};
 use crate::request::{NewHost, NewPortal, SetIsns};
@@ -24,7 +24,7 @@ async fn registration_that_fails_is_a_warning() {
     let array = Array::new().await;
     array.furnish().await;
     let control = &array.control;
-    // Nobody listens there.
+    // No server listens there.
     let server = Some("127.0.0.1:1".parse().expect("an address"));
     control.isns.set(SetIsns { server }).await.expect("set");
     let keeps = tokio::spawn(control.isns.clone().keep_registered());

@@ -1,4 +1,4 @@
-//! Long work, seen from above.
+//! Tests of long-running operations.
 
 use super::Array;
 use crate::request::{Replace, StartScrub};
@@ -21,7 +21,7 @@ async fn operations_are_seen_whoever_began_them_and_cancelled_where_that_can_be(
     assert!(scrub.cancellable && scrub.begun.is_some(), "{scrub:?}");
     assert_eq!(scrub.sentence, "the scrub of pool tank");
     array.control.operations.cancel(&scrub.id).await.expect("cancelled");
-    // It ends at its next step.
+    // The operation ends at its next step.
     let gone = loop {
         match array.control.operations.cancel(&scrub.id).await {
             Err(gone) if gone.code != code::SCRUB_UNKNOWN => break gone,

@@ -1,4 +1,4 @@
-//! Which piece of hardware a disk is, and where it sits.
+//! Tests of the hardware identity of disks, and of their enclosures and slots.
 
 use super::{Array, new_disk, new_pool};
 use crate::request::{Locate, NewPool, NewSpare};
@@ -10,7 +10,8 @@ fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 
-/// Disks `r0`… of `array`, three to an enclosure; `moved` says under which file a disk is found.
+/// Testbed with disks `r0`… of `array`, three per enclosure; `moved` gives the file under which a disk is
+/// found.
 fn racked(array: &Array, moved: &[(&str, &str)]) -> Testbed {
     let mut testbed = Testbed::default();
     for n in 0..6 {
@@ -40,7 +41,7 @@ async fn furnished() -> Array {
 async fn disk_without_a_label_is_found_by_its_serial_number() {
     let array = furnished().await;
     array.control.spares.add(&name("r0"), NewSpare::default()).await.expect("a spare");
-    // Two blank disks have changed places, as kernel names do.
+    // Two blank disks have swapped paths, as kernel names may.
     let folder = array.folder();
     for (from, to) in [("r0", "x"), ("r1", "r0"), ("x", "r1")] {
         fs::rename(folder.join(format!("{from}.img")), folder.join(format!("{to}.img"))).expect("renames");

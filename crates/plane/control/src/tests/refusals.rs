@@ -1,4 +1,4 @@
-//! Each bad wish gets its sentence and changes nothing.
+//! Tests that each invalid request gets its message and changes nothing.
 
 use super::{Array, new_host, new_pool, new_presentation, new_volume};
 use crate::request::{
@@ -8,7 +8,7 @@ use model::{Code, Level, MemberState, Refusal, Size, code};
 use std::fmt::Debug;
 use std::fs;
 
-/// The outcome is a refusal with this code and one full sentence.
+/// Asserts that the outcome is a refusal with this code and one full sentence.
 #[track_caller]
 fn refused<T: Debug>(outcome: Result<T, Refusal>, code: Code) -> Refusal {
     let refusal = refused_by_the_pool(outcome, code);
@@ -16,7 +16,7 @@ fn refused<T: Debug>(outcome: Result<T, Refusal>, code: Code) -> Refusal {
     refusal
 }
 
-/// As [`refused`], of what only the pool itself knows: its sentence says what would be right.
+/// Asserts as [`refused`] does, for refusals by the pool, whose sentence contains the remedy.
 fn refused_by_the_pool<T: Debug>(outcome: Result<T, Refusal>, code: Code) -> Refusal {
     let refusal = outcome.expect_err("is refused");
     assert_eq!(refusal.code, code, "{refusal}");
@@ -52,7 +52,7 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     refused(control.disks.add(disk("alias", None, None)).await, code::DISK_KNOWN);
     fs::hard_link(folder.join("d0.img"), folder.join("link")).expect("links");
     refused(control.disks.add(disk("link", None, None)).await, code::DISK_KNOWN);
-    // What can never be a member: too small, whatever is said; not empty, unless it is said.
+    // Disks that can never be members: too small, even with `force`; not empty, without it.
     let small = refused(control.disks.add(disk("e0.img", None, Some(Size::mib(63)))).await, code::DISK_TOO_SMALL);
     assert_eq!(small.hint, "use a disk or file of at least 64 MiB");
     let passwd = NewDisk { path: "/etc/passwd".into(), name: None, create: None, force: true, ..NewDisk::default() };
@@ -272,7 +272,7 @@ async fn presentation_that_does_not_fit_is_refused() {
     assert_eq!(control.core.state(), before);
 }
 
-/// `100GB` is no whole number of 4 KiB, and stood in the help as what could be written.
+/// Regression: `100GB` is no multiple of 4 KiB, and the help gave it as an example.
 #[tokio::test]
 async fn size_in_decimal_units_is_rounded_up_to_whole_blocks() {
     let array = Array::new().await;

@@ -1,4 +1,4 @@
-//! What comes back after the daemon was stopped, and what if something is missing.
+//! Tests of restarts of the daemon, with and without missing parts.
 
 use super::{Array, new_presentation};
 use crate::request::{ImportPool, NewBackend, NewDisk, NewVolume, Removal, Replace, Unpresent};
@@ -20,7 +20,7 @@ async fn array_comes_back_as_it_was() {
     array.furnish().await;
     let ram = NewVolume { backend: Some(NewBackend::Ram {}), ..super::new_volume("scratch", Some(Size::mib(1))) };
     array.control.volumes.create(ram).await.expect("a volume");
-    // The report of a volume names its granule once the pool was opened.
+    // The report of a volume names its granule only after the pool was opened again.
     let array = array.restarted().await;
     let (state, access) = (array.control.core.state(), array.access());
     let volumes = array.control.volumes.list().await.expect("volumes");
@@ -33,7 +33,7 @@ async fn array_comes_back_as_it_was() {
     assert_eq!((status.severity, status.verdict.as_str()), (Severity::Good, "All good"));
 }
 
-/// The steward writes it down, so that a daemon that is killed knows it again, too.
+/// The reconcile loop writes them down, so that they survive a kill of the daemon as well.
 #[tokio::test]
 async fn who_was_not_let_in_is_known_after_a_restart() {
     let login = |number: u64| RefusedLogin {
@@ -62,7 +62,7 @@ async fn who_was_not_let_in_is_known_after_a_restart() {
 async fn disks_that_a_killed_daemon_still_holds_are_waited_for() {
     let array = Array::new().await;
     array.furnish().await;
-    // More often than every disk is asked for once where it was and once elsewhere.
+    // More often than each disk is tried once at its path and once elsewhere.
     let testbed = Testbed { busy: 12, ..Testbed::default() };
     let array = array.restarted_on(testbed).await;
     let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
@@ -158,7 +158,7 @@ async fn pool_that_was_imported_read_only_is_opened_so_until_it_is_imported_for_
     let action = &array.control.status.report().await.expect("a status").problems[0].action;
     assert_eq!(action, "to write to it, run blockyard pool import tank");
 
-    // One that cannot be opened is not to be written either.
+    // A disk that cannot be opened must not be written either.
     let away = array.dir.path().join("away");
     fs::create_dir(&away).expect("a folder");
     let disks = ["d0.img", "d1.img", "d2.img"];
@@ -174,7 +174,7 @@ async fn pool_that_was_imported_read_only_is_opened_so_until_it_is_imported_for_
     assert!(array.control.pools.report(&name("tank")).await.expect("a pool").read_only.is_none());
 }
 
-/// What an import that is refused would have changed stays as it was.
+/// A refused import leaves everything as it was.
 #[tokio::test]
 async fn import_that_is_refused_leaves_the_choice_as_it_was() {
     let array = Array::new().await;
@@ -265,7 +265,7 @@ async fn missing_pool_is_reported_and_blocks_nothing_else() {
 async fn presentation_of_a_vanished_volume_is_dropped_and_never_shows_another() {
     let array = Array::new().await;
     array.furnish().await;
-    // The volume is deleted and made anew, and then an old copy of the state is put back.
+    // The volume is deleted and recreated, and then an old copy of the state is restored.
     let control = &array.control;
     let unpresent = crate::request::Unpresent {
         volume: "tank/vm1".parse().expect("a name"),

@@ -1,4 +1,4 @@
-//! Pools whose disks come after the daemon, or under other names.
+//! Tests of pools whose disks appear after the start, or under other names.
 
 use super::Array;
 use crate::request::PoolSettings;
@@ -49,7 +49,7 @@ async fn pool_opens_by_itself_when_its_disks_are_there_again_whatever_they_are_c
     assert_eq!(pool.state, PoolState::Missing, "the fourth may come, too");
     assert!(pool.waiting.expect("it waits").degraded_in_s.is_some_and(|left| left > 20));
     bring_back(&array, "d3", "d3.img");
-    // Folders are searched every few seconds.
+    // Folders are searched every few seconds only.
     for _ in 0..100 {
         round(&array).await;
         if array.control.pools.report(&name("tank")).await.expect("known").state == PoolState::Healthy {

@@ -1,4 +1,4 @@
-//! Snapshots and clones as control sees them: who may be deleted when, and what makes no sense.
+//! Tests of snapshots and clones: deletion rules and invalid requests.
 
 use super::Array;
 use crate::request::{
@@ -73,7 +73,7 @@ async fn snapshot_that_is_locked_or_cloned_is_not_deleted() {
         (code::SNAPSHOT_IN_USE, "snapshot tank/vm1@cloned is what volume tank/test is a clone of")
     );
     control.volumes.delete(&volume.name, Removal::default()).await.expect("nobody sees it");
-    // What the clone held is freed beside other work.
+    // The space of the clone is freed in the background.
     while control.snapshots.delete(&snapshot("tank/vm1@cloned")).await.is_err() {}
     assert_eq!(
         control.snapshots.delete(&snapshot("tank/vm1@cloned")).await.expect_err("deleted").code,

@@ -1,4 +1,4 @@
-//! Spares: who may be one, and what they do when a disk dies and nobody is there.
+//! Tests of hot spares: admission, and automatic replacement of failed disks.
 
 use super::{Array, new_disk, new_pool};
 use crate::Wanted;
@@ -13,7 +13,7 @@ fn of(pool: &str) -> NewSpare {
     NewSpare { pool: Some(name(pool)), force: false }
 }
 
-/// Four disks in a RAID-6 pool `tank`, two in a RAID-1 pool `pond`, and four more.
+/// Creates four disks in a RAID-6 pool `tank`, two in a RAID-1 pool `pond`, and four more.
 async fn furnished() -> Array {
     let array = Array::new().await;
     array.add_disks(&["d0", "d1", "d2", "d3", "e0", "e1", "f0", "f1", "f2", "f3"]).await;
@@ -30,7 +30,7 @@ async fn members(array: &Array, pool: &str) -> Vec<(String, MemberState)> {
     pool.members().map(|member| (member.disk.as_ref().expect("a name").to_string(), member.state)).collect()
 }
 
-/// The steward's rounds until no spare takes a place any more and every rebuild has finished.
+/// Runs rounds of the reconcile loop until no spare is placed any more and every rebuild has finished.
 async fn rounds(array: &Array) {
     for _ in 0..6 {
         array.control.steward.look_after(Vec::new()).await.expect("looked at");
@@ -107,7 +107,7 @@ async fn spare_that_cannot_be_used_makes_way_for_the_next() {
     let array = furnished().await;
     array.control.spares.add(&name("f0"), NewSpare::default()).await.expect("a spare");
     array.control.spares.add(&name("f1"), NewSpare::default()).await.expect("a spare");
-    // Somebody made a file system on the first one meanwhile.
+    // The first spare got a file system in the meantime.
     super::make_foreign(array.folder().join("f0.img"));
     array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     rounds(&array).await;
@@ -206,7 +206,7 @@ async fn spare_is_blank_free_and_large_enough() {
 #[tokio::test]
 async fn disk_that_holds_something_is_a_spare_only_by_force_and_takes_over_then() {
     let array = furnished().await;
-    // Another array's pool was on it.
+    // The disk was in a pool of another array.
     array.create_pool("old", Level::Raid1, &["f0", "f1"]).await.expect("a pool");
     let label = std::fs::read(array.folder().join("f0.img")).expect("reads");
     array.control.pools.destroy(&name("old")).await.expect("destroyed");

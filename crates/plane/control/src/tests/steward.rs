@@ -1,4 +1,4 @@
-//! What is done without being asked.
+//! Tests of the reconcile loop.
 
 use super::Array;
 use crate::Wanted;
@@ -10,7 +10,7 @@ fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 
-/// What happened is heard and looked at, as the steward does in its rounds.
+/// Runs one round of the reconcile loop: collects events and handles them.
 async fn round(array: &Array) {
     let raised = array.control.steward.hear().await.expect("something happened");
     array.control.steward.look_after(raised).await.expect("looked at");
@@ -22,7 +22,7 @@ async fn codes(array: &Array) -> Vec<EventCode> {
 
 #[tokio::test]
 async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
-    // On disks so slow that the rebuild still runs when it is looked at.
+    // Disks slow enough for the rebuild to be still running when it is checked.
     let slow = Testbed { disk_bytes_per_second: 512 << 10, ..Testbed::default() };
     let array = Array::on(tempfile::tempdir().expect("a folder"), slow).await;
     array.furnish().await;

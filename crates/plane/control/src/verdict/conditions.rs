@@ -1,4 +1,4 @@
-//! What is wrong now, thing by thing.
+//! Conditions: the current problems of all objects, and the snapshot that they are derived from.
 
 use super::problems::{
     of_disk, of_errors, of_hold, of_isns, of_log, of_losses, of_openness, of_paths, of_pool, of_portal, of_scrub,
@@ -17,34 +17,34 @@ use model::{
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Something that is wrong now.
+/// A current problem of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// What sort of thing it is: with its subject it is the same condition however it is told.
+    /// Kind of the condition. Topic and subject identify it, whichever event code it has at the moment.
     pub topic: EventCode,
-    /// The event that it would be.
+    /// Event code that describes its present severity.
     pub code: EventCode,
-    /// What it is about.
+    /// Object of the condition.
     pub subject: Subject,
-    /// What is so, what it means, what to do.
+    /// State, meaning and action.
     pub problem: Problem,
-    /// What else helps to find it: disks with serial number and place.
+    /// Details that help to locate it: disks with serial number and bay.
     pub details: Vec<String>,
-    /// True for what an operator has chosen to have so: the status shows it, and nobody is alerted.
+    /// True for a state that an operator has chosen: the status shows it, and no alert is sent.
     pub is_chosen: bool,
 }
 
-/// All that is wrong now and was not chosen.
+/// All current conditions that were not chosen.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// What is wrong.
+    /// Conditions that hold.
     pub there: Vec<Condition>,
-    /// What may be wrong: nobody knows just now.
+    /// Conditions that cannot be evaluated at the moment: their alerts are not ended.
     pub unsure: Vec<(EventCode, Subject)>,
 }
 
 impl Condition {
-    /// How bad it is, as events are.
+    /// Returns the severity on the scale of events.
     #[must_use]
     pub fn severity(&self) -> EventSeverity {
         match self.problem.severity {
@@ -53,7 +53,7 @@ impl Condition {
         }
     }
 
-    /// What is so and what it means.
+    /// Returns subject, state and meaning as a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         let Problem { subject, state, meaning, .. } = &self.problem;
@@ -69,31 +69,34 @@ impl Condition {
     }
 }
 
-/// How everything is, looked at once.
+/// State of all objects, read once.
 pub(super) struct Snapshot {
     pub(super) node: Name,
     pub(super) state: Arc<State>,
     pub(super) disks: Vec<DiskReport>,
     pub(super) pools: Vec<PoolReport>,
-    /// The volumes that do not serve.
+    /// Volumes that are offline.
     pub(super) away: Vec<VolumeReport>,
-    /// How many volumes are known.
+    /// Number of known volumes.
     pub(super) volumes: usize,
     pub(super) portals: Vec<PortalReport>,
     pub(super) isns: IsnsReport,
     pub(super) noticed: Known,
     pub(super) hold: Option<Refusal>,
-    /// What events tell of that is still so, of things that are still there.
+    /// Standing events whose subjects still exist.
     pub(super) standing: Vec<Event>,
 }
 
 impl Status {
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Refusal> {
         let (disks, pools) = (self.disks.list().await?, self.pools.list().await?);
+        // Names alone: reporting every volume of a large array would be too slow for each poll of the status.
         let open = self.core.engine.volume_names(Order::VolumeNames).await?;
         let away = self.volumes.away(&open).await?;
         let is_open = |name: &VolumeName| open.binary_search(name).is_ok();
+        // A volume that the data plane holds back is in both lists.
         let volumes = open.len() + away.iter().filter(|volume| !is_open(&volume.name)).count();
+        // A standing event of a removed object has nothing left to report.
         let is_there = |event: &Event| {
             let name = event.subject.name.as_str();
             match event.subject.kind {
@@ -124,11 +127,14 @@ impl Status {
         })
     }
 
-    /// What is wrong now and does not mend itself. What an operator has chosen to have so is not wrong.
+    /// Returns the current conditions that do not clear by themselves, except states that an operator has
+    /// chosen.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn conditions(&self) -> Result<Conditions, Refusal> {
         let snapshot = self.snapshot().await?;
+        // No SMART data, as after a start: earlier health alerts must not be cleared before the disk was
+        // polled.
         let silent = snapshot.disks.iter().filter(|disk| disk.health.is_none()).filter_map(|disk| disk.name.as_ref());
         let unsure =
             silent.flat_map(|name| [event::DISK_FAILING, event::DISK_WEARS].map(|code| (code, Subject::disk(name))));
@@ -138,7 +144,7 @@ impl Status {
 }
 
 impl Snapshot {
-    /// All that is wrong, the worst first.
+    /// Returns all conditions, the worst first.
     pub(super) fn conditions(&self) -> Vec<Condition> {
         let mut found: Vec<Condition> = Vec::new();
         found.extend(self.hold.as_ref().map(|refusal| {
@@ -153,6 +159,7 @@ impl Snapshot {
             found.extend(of_volume(volume).map(|problem| Condition::of(event::VOLUME_HELD, subject, problem)));
         }
         for portal in &self.portals {
+            // One topic for both states, so that a change from one to the other is the same alert.
             let code = match portal.state {
                 PortalState::NoLink { .. } => event::PORTAL_LINK_DOWN,
                 PortalState::Open | PortalState::Failed { .. } => event::PORTAL_UNUSABLE,
@@ -172,16 +179,19 @@ impl Snapshot {
             let told = Condition::of(stands.topic, event.subject.clone(), problem);
             found.push(Condition { code: event.code, ..told });
         }
+        // Presenting to everyone is a decision of an operator, so no alert is sent.
         for (volume, problem) in of_openness(&self.state) {
             let subject = Subject::new(SubjectKind::Volume, &volume);
             let open = Condition::of(event::LUN_HIDDEN, subject, problem);
             found.push(Condition { is_chosen: true, ..open });
         }
+        // The sort is stable: within a severity the order above stays.
         found.sort_by_key(|condition| Reverse(condition.problem.severity));
         found
     }
 
     fn of_pool(&self, pool: &PoolReport) -> Vec<Condition> {
+        // One topic for all states of a pool, so that a worsening is the same alert with another code.
         let code = match pool.state {
             _ if pool.fenced.is_some() => event::POOL_FENCED,
             PoolState::Failed => event::POOL_FAILED,
@@ -217,10 +227,11 @@ impl Snapshot {
         let failing = disk.health.as_ref().is_some_and(model::DiskHealth::is_failing);
         let topic = if failing { event::DISK_FAILING } else { event::DISK_MISSING };
         let state = of_disk(disk, &self.pools).map(|problem| Condition {
-            // A spare is missed before it is needed; what no pool uses any more is nobody's loss.
+            // A missing spare is reported before it is needed; a disk that no pool uses costs nothing.
             is_chosen: !failing && disk.spare.is_none(),
             ..Condition::of(topic, Subject::disk(name), problem).with(place(disk))
         });
+        // A failing disk has that as its state already; wear would repeat its complaints.
         let complaints = disk.health.as_ref().filter(|_| !failing).map_or(Vec::new(), model::DiskHealth::complaints);
         let wear =
             wear(name, &complaints).map(|problem| Condition::of(event::DISK_WEARS, Subject::disk(name), problem));
@@ -231,6 +242,7 @@ impl Snapshot {
         let slow = slow.map(|problem| Condition::of(event::DISK_SLOW, Subject::disk(name), problem));
         let errs = of_errors(disk, &self.pools);
         let errs = errs.map(|problem| Condition::of(event::DISK_ERRS, Subject::disk(name), problem));
+        // Problems of the hardware carry serial number and bay, to find the disk in its enclosure.
         let placed = [wear, stalled, slow, errs].into_iter().flatten().map(|it| it.with(place(disk)));
         state.into_iter().chain(placed).chain(paths).collect()
     }
@@ -246,7 +258,7 @@ fn wear(name: &DiskName, complaints: &[String]) -> Option<Problem> {
     })
 }
 
-/// The members that are not in step, each with what finds it in its rack.
+/// Describes each member that is not in sync, with serial number and bay.
 fn members(pool: &PoolReport, disks: &[DiskReport]) -> Vec<String> {
     let lost = pool.members().filter_map(|member| {
         let state = match member.state {
@@ -267,7 +279,7 @@ fn members(pool: &PoolReport, disks: &[DiskReport]) -> Vec<String> {
     lost.collect()
 }
 
-/// The disk, with its serial number and its place, else its path.
+/// Describes the disk with serial number, bay and path.
 fn place(disk: &DiskReport) -> Vec<String> {
     let identity = &disk.identity;
     let name = disk.name.as_ref().map_or_else(|| disk.path.clone(), ToString::to_string);

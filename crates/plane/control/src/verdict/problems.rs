@@ -1,4 +1,4 @@
-//! What of one thing is wrong: what is so, what it means, what to do.
+//! Problems by kind of object, each with state, meaning and action.
 
 use crate::state::{PresentationRecord, State};
 use model::{
@@ -9,12 +9,12 @@ use model::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A disk that has not answered for so long is told of.
+/// Time without an answer after which a disk is reported.
 const STALLED: Duration = Duration::from_secs(1);
-/// The same, of a remote disk.
+/// Time without an answer after which a remote disk is reported.
 const STALLED_REMOTE: Duration = Duration::from_secs(15);
 
-/// The state may not be changed.
+/// Hold: the state may not be changed.
 pub(super) fn of_hold(refusal: &Refusal) -> Problem {
     let state = if refusal.code == code::STATE_REPLACED { "not in its folder" } else { "an older version" };
     Problem {
@@ -26,7 +26,7 @@ pub(super) fn of_hold(refusal: &Refusal) -> Problem {
     }
 }
 
-/// A registration that is set and does not succeed. Hosts that know where we are do not need it.
+/// Failing iSNS registration. Hosts that have the portal addresses do not need it.
 pub(super) fn of_isns(isns: &IsnsReport) -> Option<Problem> {
     let IsnsState::Failing { why } = &isns.state else { return None };
     let server = isns.server.map_or(String::new(), |server| format!(" {server}"));
@@ -39,7 +39,7 @@ pub(super) fn of_isns(isns: &IsnsReport) -> Option<Problem> {
     })
 }
 
-/// A portal that an operator has emptied, perhaps for longer than meant.
+/// Drained portal, perhaps left so by mistake.
 pub(super) fn of_drained(portal: &PortalReport) -> Problem {
     let address = portal.address;
     Problem {
@@ -52,6 +52,7 @@ pub(super) fn of_drained(portal: &PortalReport) -> Problem {
 }
 
 pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
+    // First, because a fenced pool must not be repaired here, whatever its disks look like.
     let name = &pool.name;
     if let Some(why) = &pool.fenced {
         return Some(Problem {
@@ -65,6 +66,7 @@ pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
         });
     }
     let (severity, state, meaning, action) = match pool.state {
+        // Read-only outranks degraded: it is what hosts notice.
         _ if pool.state < PoolState::Failed && pool.read_only.is_some() => (
             Severity::Warning,
             "read-only".to_owned(),
@@ -78,6 +80,7 @@ pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
             (Severity::Warning, state, spare_failures(pool), "nothing to do but wait".to_owned())
         }
         PoolState::Degraded => {
+            // Where spares will replace all lost members by themselves, that is the whole advice.
             let action = coming_spares(pool).unwrap_or_else(|| replace(pool));
             (Severity::Warning, "degraded".to_owned(), spare_failures(pool), action)
         }
@@ -95,7 +98,7 @@ pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
     Some(Problem { severity, subject: format!("pool {name}"), state, meaning, action })
 }
 
-/// A pool that is not open: severity, state, meaning, action.
+/// Pool that is not open: severity, state, meaning, action.
 fn of_missing(pool: &PoolReport) -> (Severity, String, String, String) {
     let import = pool.import_command();
     let (meaning, action) = match &pool.waiting {
@@ -103,6 +106,7 @@ fn of_missing(pool: &PoolReport) -> (Severity, String, String, String) {
             "it could not be opened, and its volumes do not serve".to_owned(),
             format!("attach its disks and run {import}, which says what is wrong"),
         ),
+        // An operator is needed: the hint of the refusal, where it has one, is the most specific advice.
         Some(PoolWaiting { why, needs_operator: true, hint, .. }) => {
             let action = match hint {
                 Some(hint) => hint.clone(),
@@ -110,6 +114,7 @@ fn of_missing(pool: &PoolReport) -> (Severity, String, String, String) {
             };
             (format!("{why}; its volumes do not serve"), action)
         }
+        // The pool opens by itself; the operator can only help by attaching its disks.
         Some(waiting) => {
             let disks = match &waiting.disks[..] {
                 [] => "its disks".to_owned(),
@@ -127,9 +132,10 @@ fn of_missing(pool: &PoolReport) -> (Severity, String, String, String) {
     (Severity::Critical, "missing".to_owned(), meaning, action)
 }
 
-/// Volumes that whoever reaches a portal sees, each once.
+/// Volumes that any initiator can use without authentication, each once.
 pub(super) fn of_openness(state: &State) -> Vec<(VolumeName, Problem)> {
     let mut seen = BTreeSet::new();
+    // Each volume once, however many presentations make it public.
     let shown = state.presentations.iter().filter(|shown| state.is_open(&shown.host) && seen.insert(&shown.volume));
     let problem = |shown: &PresentationRecord| Problem {
         severity: Severity::Warning,
@@ -144,7 +150,7 @@ pub(super) fn of_openness(state: &State) -> Vec<(VolumeName, Problem)> {
     shown.map(|shown| (shown.volume.clone(), problem(shown))).collect()
 }
 
-/// A log device that does not work.
+/// Failed or lost log device.
 pub(super) fn of_log(pool: &PoolReport) -> Option<Problem> {
     let (log, name) = (pool.log.as_ref()?, &pool.name);
     let (severity, state, action) = match log.state {
@@ -154,6 +160,7 @@ pub(super) fn of_log(pool: &PoolReport) -> Option<Problem> {
             "failed",
             format!("write them through, take the log away with blockyard pool remove-log {name}, and add another"),
         ),
+        // No volume has acknowledged writes in it, so its loss costs speed only.
         LogState::Lost if log.volumes.is_empty() => (
             Severity::Warning,
             "lost",
@@ -171,7 +178,7 @@ pub(super) fn of_log(pool: &PoolReport) -> Option<Problem> {
     Some(Problem { severity, subject: format!("log of pool {name}"), state: state.to_owned(), meaning, action })
 }
 
-/// Blocks that no copy can be read of.
+/// Blocks that could not be reconstructed.
 pub(super) fn of_losses(pool: &PoolReport) -> Option<Problem> {
     let (lost, name) = (&pool.lost, &pool.name);
     if lost.is_empty() {
@@ -189,8 +196,9 @@ pub(super) fn of_losses(pool: &PoolReport) -> Option<Problem> {
     })
 }
 
-/// Spares that are used up, and what to do to have them again.
+/// Spares in use, with the advice to restock.
 pub(super) fn of_spares(pool: &PoolReport) -> Vec<Problem> {
+    // Members that were spares, with the names of the disks that they replaced.
     let used = pool.members().filter_map(|member| Some((member.disk.as_ref()?, member.stands_for.as_ref()?)));
     let left = match pool.spares.len() {
         0 => "no spare is left for the next one".to_owned(),
@@ -209,8 +217,9 @@ pub(super) fn of_spares(pool: &PoolReport) -> Vec<Problem> {
     used.map(problem).collect()
 }
 
-/// How many more disks may fail, in words.
+/// Describes how many more disk failures the pool survives.
 pub(crate) fn spare_failures(pool: &PoolReport) -> String {
+    // The weakest group decides, because data is striped over all groups of a pool.
     let spare = pool.kept_groups().map(|group| {
         let is_there = |member: &&MemberReport| matches!(member.state, MemberState::InSync | MemberState::Joining);
         let lost = group.members.iter().filter(|member| !is_there(member)).count();
@@ -223,7 +232,7 @@ pub(crate) fn spare_failures(pool: &PoolReport) -> String {
     }
 }
 
-/// The spares that take the places of lost members by themselves, when all of these have one.
+/// Describes the pending spare replacements, if every lost member has one.
 fn coming_spares(pool: &PoolReport) -> Option<String> {
     let step = |member: &MemberReport| {
         let NextSpare { disk: spare, at, .. } = member.next_spare.as_ref()?;
@@ -231,22 +240,25 @@ fn coming_spares(pool: &PoolReport) -> Option<String> {
         Some(format!("spare {spare} takes the place of disk {disk} at {at} unless it returns"))
     };
     let lost = pool.kept_groups().flat_map(|group| &group.members).filter(|member| member.state.is_lost());
+    // Without a spare for every lost member the operator has to act.
     let steps: Vec<String> = lost.map(step).collect::<Option<_>>()?;
     (!steps.is_empty()).then(|| steps.join("; "))
 }
 
-/// The command that repairs the first lost member.
+/// Returns the command that repairs the first lost member.
 fn replace(pool: &PoolReport) -> String {
     let lost = pool.kept_groups().flat_map(|group| &group.members).find(|member| member.state.is_lost());
     let name = lost.and_then(|member| member.disk.as_ref()).map_or("DISK".to_owned(), ToString::to_string);
     format!("replace the lost disk with blockyard disk replace {name} NEW")
 }
 
-/// A disk that its pool does not speak for.
+/// Failing, failed or missing disk that no pool reports.
 pub(super) fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
     let name = disk.name.as_ref()?;
     let spoken_for = pools.iter().flat_map(PoolReport::members).any(|member| member.disk.as_ref() == Some(name));
+    // While any pool is not open, its members are unknown: a missing disk may be one of them.
     let pool_missing = pools.iter().any(|pool| pool.state == PoolState::Missing);
+    // A disk that reports its failure is to be replaced, whatever else is wrong with it.
     if let Some(health) = disk.health.as_ref().filter(|health| health.is_failing()) {
         let meaning = health.complaints().join(", ");
         let action = match spoken_for || pool_missing {
@@ -256,6 +268,7 @@ pub(super) fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem
         let (severity, subject) = (Severity::Critical, format!("disk {name}"));
         return Some(Problem { severity, subject, state: "failing".to_owned(), meaning, action });
     }
+    // Members are covered by the problem of their pool.
     if spoken_for || pool_missing {
         return None;
     }
@@ -273,7 +286,7 @@ pub(super) fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem
     })
 }
 
-/// A volume that does not serve: one of a pool that is not open fares as its pool does, and is none of these.
+/// Volume that is offline. Volumes of a pool that is not open are covered by the pool's problem.
 pub(super) fn of_volume(volume: &VolumeReport) -> Option<Problem> {
     if matches!(volume.state, VolumeState::Online | VolumeState::Copying) {
         return None;
@@ -297,7 +310,7 @@ pub(super) fn of_volume(volume: &VolumeReport) -> Option<Problem> {
     })
 }
 
-/// A pool in which volumes that take space as they are written find little or none.
+/// Pool that runs out of space for thin volumes.
 pub(super) fn of_space(pool: &PoolReport) -> Option<Problem> {
     let (severity, state, meaning) = match pool.space {
         SpaceState::Enough => return None,
@@ -305,6 +318,7 @@ pub(super) fn of_space(pool: &PoolReport) -> Option<Problem> {
         SpaceState::NearlyFull => (Severity::Critical, "nearly full", "writes that need space will be refused soon"),
         SpaceState::Full => (Severity::Critical, "full", "writes that need space are refused"),
     };
+    // In 128 bits, because the bytes of a large pool times 100 exceed 64.
     let percent = u128::from(pool.used.bytes()) * 100 / u128::from(pool.size.bytes().max(1));
     Some(Problem {
         severity,
@@ -315,7 +329,7 @@ pub(super) fn of_space(pool: &PoolReport) -> Option<Problem> {
     })
 }
 
-/// A pool whose latent errors nobody has looked for as often as was set.
+/// Pool whose scrub is overdue.
 pub(super) fn of_scrub(state: &State, pool: &PoolReport, now: Timestamp) -> Option<Problem> {
     let since = state.pools.get(&pool.name)?.overdue_since(now)?;
     Some(Problem {
@@ -330,14 +344,15 @@ pub(super) fn of_scrub(state: &State, pool: &PoolReport, now: Timestamp) -> Opti
     })
 }
 
-/// A disk that does not answer, while commands may wait for it.
+/// Disk that does not answer while commands may wait for it.
 pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
     let (name, waited) = (disk.name.as_ref()?, Duration::from_nanos(disk.counters.oldest_ns));
+    // A disk that its pool has failed delays no command any more.
     let of_pool = |pool: &&PoolReport| {
         let used = |member: &MemberReport| member.disk.as_ref() == Some(name) && member.state != MemberState::Failed;
         pool.members().any(used)
     };
-    // A lost path of a remote disk costs 10 s before another one takes over.
+    // A remote disk needs 10 s to detect a lost path before another one takes over.
     let limit = if disk.remote.is_some() { STALLED_REMOTE } else { STALLED };
     let pool = pools.iter().find(of_pool).filter(|_| waited >= limit)?;
     Some(Problem {
@@ -353,11 +368,12 @@ pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Prob
     })
 }
 
-/// A disk that is many times slower than the other members of its group.
+/// Disk that is many times slower than the other members of its group.
 pub(super) fn of_slow(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
     let name = disk.name.as_ref()?;
     let member = pools.iter().flat_map(PoolReport::members).find(|member| member.disk.as_ref() == Some(name))?;
     let latency = member.latency.filter(|latency| latency.slow)?;
+    // The slower direction is the one reported.
     let median = latency.write_p50_us.max(latency.read_p50_us);
     let median = if median > 0 { format!(" (median {} ms)", median / 1000) } else { String::new() };
     Some(Problem {
@@ -371,12 +387,13 @@ pub(super) fn of_slow(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem
     })
 }
 
-/// A disk that fails more of its reads than the policy of its pool allows, or is being copied to a spare for that.
+/// Disk with more read errors than the policy of its pool allows, or being copied to a spare for that reason.
 pub(super) fn of_errors(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
     let name = disk.name.as_ref()?;
     let has = |pool: &&PoolReport| pool.members().any(|member| member.disk.as_ref() == Some(name));
     let pool = pools.iter().find(has)?;
     let member = pool.members().find(|member| member.disk.as_ref() == Some(name))?;
+    // A lost member is part of the problem of its pool.
     if member.state.is_lost() {
         return None;
     }
@@ -401,7 +418,7 @@ pub(super) fn of_errors(disk: &DiskReport, pools: &[PoolReport]) -> Option<Probl
     Some(Problem { severity, subject: format!("disk {name}"), state, meaning, action })
 }
 
-/// Paths of a remote disk that are down, while its pool uses it.
+/// Remote disk in use with failed paths.
 pub(super) fn of_paths(disk: &DiskReport) -> Option<Problem> {
     let (name, remote) = (disk.name.as_ref()?, disk.remote.as_ref()?);
     let down: Vec<String> = remote.down().map(|path| path.portal.to_string()).collect();

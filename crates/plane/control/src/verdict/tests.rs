@@ -1,4 +1,5 @@
-//! What is critical is told by everybody: a row for each critical event, and for each way in which a volume can fail to serve.
+//! Tests that every channel reports critical conditions: a row for each critical event, and for each way in
+//! which a volume can be offline.
 
 use super::conditions::{Condition, Snapshot};
 use super::verdict;
@@ -42,7 +43,7 @@ fn volume(name: &str, backend: Value) -> VolumeReport {
     }))
 }
 
-/// An array on which nothing is wrong.
+/// Snapshot of a healthy array.
 fn quiet() -> Snapshot {
     Snapshot {
         node: "n1".parse().expect("a name"),
@@ -121,7 +122,7 @@ fn portal(state: PortalState) -> PortalReport {
     }
 }
 
-/// An array on which exactly what a critical event tells of is so; a new one needs its row.
+/// Snapshot of an array with exactly the condition of a critical event; a new event needs its row.
 fn where_it_is_so(code: EventCode) -> Snapshot {
     match code {
         event::DISK_FAILING => {

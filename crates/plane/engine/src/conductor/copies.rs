@@ -1,4 +1,4 @@
-//! Copies of volumes that run, and who ends them.
+//! Copies of volumes: start, completion, cancellation, and their reports.
 
 pub(super) mod continuing;
 
@@ -15,19 +15,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The copies that run or wait for a pool, by their targets.
+/// Copies that run or wait for a pool, by target.
 #[derive(Default)]
 pub(super) struct Copies {
     running: RefCell<BTreeMap<VolumeName, Copying>>,
     ended: Signal,
-    /// Copies of which an end is being made or removed: nobody else touches them.
+    /// Copies at whose ends a task is working; no other task may touch them.
     busy: RefCell<BTreeSet<VolumeId>>,
-    /// Pools are looked through for copies that continue; again when another one was opened meanwhile.
+    /// True while pools are searched for copies to continue; `look_again` requests another search when a pool was
+    /// opened in between.
     continuing: Cell<bool>,
     look_again: Cell<bool>,
 }
 
-/// One copy that has not finished.
+/// An unfinished copy.
 #[derive(Clone)]
 struct Copying {
     source: CopySource,
@@ -35,24 +36,24 @@ struct Copying {
     size: Size,
     block_bytes: u32,
     state: Arc<CopyState>,
-    /// Where it runs; none while it waits for a pool.
+    /// Ends of the copy while it runs; `None` while it waits for a pool.
     runs: Option<Ends>,
-    /// Why it waits.
+    /// Reason for waiting.
     why: Option<String>,
 }
 
-/// The two ends of a copy that runs.
+/// Both ends of a running copy.
 #[derive(Clone)]
 struct Ends {
     original: pool::Original,
-    /// What the pool of the source is called.
+    /// Name of the pool of the source.
     pool: Name,
-    /// The shards of the two pools.
+    /// Home shards of the source's pool and of the target's pool.
     from: usize,
     to: usize,
 }
 
-/// Somebody works at the ends of a copy.
+/// Guard of a task that works at the ends of a copy.
 struct Busy<'a> {
     copies: &'a Copies,
     id: VolumeId,
@@ -87,25 +88,26 @@ impl Copying {
 }
 
 impl Copies {
-    /// Nobody else touches the copy until the result is dropped.
+    /// Takes the guard of the copy until the result is dropped.
     fn keep_busy(&self, id: VolumeId) -> Busy<'_> {
         let is_first = self.busy.borrow_mut().insert(id);
         assert!(is_first, "one task at a time works at the ends of a copy");
         Busy { copies: self, id }
     }
 
-    /// No copy runs any more; they continue at the next start.
+    /// Suspends all running copies and waits for it. They continue at the next start.
     pub(super) async fn end(&self) {
+        // Suspended and not cancelled: what was copied is kept.
         self.running.borrow().values().for_each(|copying| copying.state.suspend());
         self.ended.until(|| self.running.borrow().values().all(|copying| copying.runs.is_none())).await;
     }
 
-    /// The volumes that are being copied to.
+    /// Reports of the volumes that are being copied to.
     pub(super) fn reports(&self) -> Vec<VolumeReport> {
         self.running.borrow().iter().map(|(name, copying)| copying.report(name)).collect()
     }
 
-    /// Admits to use a volume, as far as copies go.
+    /// Admits the use of a volume: refused for the target of an unfinished copy.
     pub(super) fn admit_whole(&self, name: &VolumeName) -> Result<(), Refusal> {
         match self.running.borrow().get(name) {
             None => Ok(()),
@@ -113,7 +115,7 @@ impl Copies {
         }
     }
 
-    /// Admits to close the pool, as far as copies go.
+    /// Admits closing the pool: refused while a copy from it or to it runs.
     pub(super) fn admit_no_copy(&self, pool: &Name) -> Result<(), Refusal> {
         let running = self.running.borrow();
         let uses = |(target, copying): &(&VolumeName, &Copying)| {
@@ -125,7 +127,7 @@ impl Copies {
         }
     }
 
-    /// Admits to delete the snapshot, as far as copies go.
+    /// Admits deleting the snapshot: refused while it is being copied.
     pub(super) fn admit_not_copied(&self, snapshot: &model::SnapshotName) -> Result<(), Refusal> {
         let running = self.running.borrow();
         let source = CopySource::Snapshot(snapshot.clone());
@@ -151,6 +153,7 @@ impl<W: World> Conductor<W> {
         };
         let (pool, from) = (from.clone(), self.pool_home(from)?.home);
         let PoolHome { id: target_pool, home: to, .. } = self.pool_home(to)?;
+        // Keeps the search for unfinished copies away until this one is listed.
         let _busy = self.copies.keep_busy(id);
         let what = source.clone();
         let original = self.at(from, move |shard| pool::offer_copy(shard, what, (id, target_pool))).await?;
@@ -158,6 +161,7 @@ impl<W: World> Conductor<W> {
         let received = self.at(to, move |shard| pool::receive_copy(shard, name, id, like)).await;
         let (size, block_bytes) = (original.size, original.block_bytes);
         let ends = Ends { original, pool, from, to };
+        // Nothing half done is left: the source is released again.
         if let Err(refusal) = received {
             self.withdraw(&ends, id).await;
             return Err(refusal);
@@ -169,12 +173,13 @@ impl<W: World> Conductor<W> {
         assert!(before.is_none(), "one copy is made to a volume");
         let sentence = format!("{source} is being copied to {target}");
         self.shard.raise(event::COPY_BEGAN, Subject::new(SubjectKind::Volume, target), sentence);
+        // The order returns now; the copy runs as a task.
         let (conductor, target) = (self.clone(), target.clone());
         self.shard.world.spawn(async move { conductor.copy(target, copying, ends).await });
         Ok(report)
     }
 
-    /// Copies, and sees to both ends.
+    /// Runs the copy and completes or releases both ends.
     async fn copy(self: Rc<Self>, target: VolumeName, copying: Copying, ends: Ends) {
         let Copying { source, id, state, .. } = &copying;
         let (id, to) = (*id, ends.to);
@@ -187,6 +192,7 @@ impl<W: World> Conductor<W> {
         let ended = match sent.unwrap_or(CopyEnd::Suspended("the engine stops".to_owned())) {
             CopyEnd::Suspended(why) => return continuing::suspend(&self, &target, (copying, ends), &why).await,
             CopyEnd::Whole(taken) => {
+                // The catalog marks the target as complete before it serves.
                 let name = target.clone();
                 match self.at(to, move |shard| pool::complete_copy(shard, name, id)).await {
                     Ok(_) => CopyEnd::Whole(taken),
@@ -195,13 +201,14 @@ impl<W: World> Conductor<W> {
             }
             ended => ended,
         };
+        // A failed or cancelled copy leaves no partial volume.
         if !matches!(ended, CopyEnd::Whole(_)) {
             let name = target.clone();
             self.shard.call(to, move |shard| pool::abandon_copy(shard, name, id)).await;
         }
         self.withdraw(&ends, id).await;
         if matches!(ended, CopyEnd::Whole(_)) {
-            // Nobody sees it yet, so there is no access to publish.
+            // No host has a mapping of it yet, so there is nothing to publish.
             let before = self.volumes.borrow_mut().insert(target.clone(), VolumeHome { id, home: to, serves: true });
             assert!(before.is_none(), "a copy gets a name that no volume has");
         }
@@ -216,13 +223,14 @@ impl<W: World> Conductor<W> {
         self.shard.call(ends.from, move |shard| pool::withdraw_copy(shard, pool, id)).await;
     }
 
-    /// The copy to this volume has ended, and what it has made is gone.
+    /// Cancels the copy to this volume and deletes the partial volume.
     pub(super) async fn cancel_copy(self: &Rc<Self>, target: &VolumeName) -> Result<(), Refusal> {
         let unknown = || {
             let message = format!("nothing is being copied to volume {target}");
             Refusal::new(code::COPY_UNKNOWN, message, "`blockyard volume list` shows what is being copied")
         };
         let mut id = None;
+        // The state of the copy may change during each wait, so it is evaluated again after it.
         loop {
             let found = self.copies.running.borrow().get(target).cloned();
             let Some(copying) = found.filter(|copying| id.is_none_or(|id| id == copying.id)) else { break };
@@ -239,13 +247,13 @@ impl<W: World> Conductor<W> {
             }
         }
         let id = id.ok_or_else(unknown)?;
-        // It may have been whole already, and only waited for its pool to say so.
+        // The copy may have been complete already, with only the commit outstanding.
         let is_whole = self.volumes.borrow().get(target).is_some_and(|volume| volume.id == id);
         if is_whole { Err(unknown()) } else { Ok(()) }
     }
 }
 
-/// Operators hear how a copy has ended.
+/// Raises the event for the end of a copy.
 fn tell_end<W: World>(shard: &ShardContext<W>, target: &VolumeName, source: &str, ended: CopyEnd) {
     let (code, sentence) = match ended {
         CopyEnd::Whole(taken) => (event::COPY_ENDED, format!("volume {target} is a whole copy of {source}{taken}")),

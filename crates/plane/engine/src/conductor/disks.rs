@@ -1,4 +1,4 @@
-//! The disks that are known by name: what they are, and which pool has them.
+//! Disks by name: their inspection reports, the pools that use them, and the orders about them.
 
 use super::Conductor;
 use crate::shard_context::ShardContext;
@@ -12,17 +12,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A disk that control has named.
+/// A disk with a name in the control plane.
 #[derive(Clone, Debug)]
 pub(super) struct KnownDisk {
     pub(super) path: String,
-    /// What it looked like when it was last looked at.
+    /// Report of its last inspection.
     pub(super) report: DiskReport,
-    /// The open pool that it is a member of, and its identity there.
+    /// Open pool of which it is a member, and its identity there.
     pub(super) member: Option<(Name, DiskId)>,
 }
 
-/// The disks that were opened, by name.
+/// Opened disks by name.
 #[derive(Default)]
 pub(super) struct KnownDisks(pub(super) RefCell<BTreeMap<DiskName, KnownDisk>>);
 
@@ -41,9 +41,10 @@ impl KnownDisks {
         Err(unknown_disk(disk))
     }
 
-    /// Goes by the members that the report of a pool names.
+    /// Updates the members of a pool from its report.
     pub(super) fn learn_members(&self, report: &PoolReport) {
         let mut disks = self.0.borrow_mut();
+        // Former members first, so that a disk that was removed becomes free.
         for known in disks.values_mut() {
             known.member.take_if(|(pool, _)| *pool == report.name);
         }
@@ -51,34 +52,34 @@ impl KnownDisks {
             if let Some(known) = member.disk.as_ref().and_then(|name| disks.get_mut(name)) {
                 known.member = Some((report.name.clone(), member.id));
                 let (pool, pool_name) = (report.id, report.name.clone());
-                // The owner is this node while the pool is open.
+                // While the pool is open its owner is this node.
                 known.report.label = Label::Ours { pool, pool_name, disk: member.id, owner: None };
             }
         }
     }
 
-    /// True where the report names a member that is not known as one.
+    /// True if the report names a member that is not known as one.
     fn lacks_members(&self, report: &PoolReport) -> bool {
         let disks = self.0.borrow();
         let is_unknown = |name: &DiskName| disks.get(name).is_some_and(|known| known.member.is_none());
         report.members().filter_map(|member| member.disk.as_ref()).any(is_unknown)
     }
 
-    /// Forgets that the disks of `pool` are in use.
+    /// Marks the disks of `pool` as not in use.
     pub(super) fn forget_members(&self, pool: &Name) {
         for known in self.0.borrow_mut().values_mut() {
             known.member.take_if(|(name, _)| name == pool);
         }
     }
 
-    /// The disks that are members of the pool.
+    /// Disks that are members of the pool.
     pub(super) fn members_of(&self, pool: &Name) -> Vec<DiskName> {
         let disks = self.0.borrow();
         let of_pool = |known: &KnownDisk| known.member.as_ref().is_some_and(|(name, _)| name == pool);
         disks.iter().filter(|(_, known)| of_pool(known)).map(|(disk, _)| disk.clone()).collect()
     }
 
-    /// The pool that the disk is a member of.
+    /// Pool of which the disk is a member.
     pub(super) fn pool_of(&self, disk: &DiskName) -> Option<Name> {
         self.0.borrow().get(disk)?.member.as_ref().map(|(pool, _)| pool.clone())
     }
@@ -103,11 +104,13 @@ impl<W: World> Conductor<W> {
             return Err(Refusal::new(code::NAME_TAKEN, format!("there is a disk {disk} already"), hint));
         }
         let logins = self.shard.remotes.logins();
+        // The login must be known before the inspection below opens the disk.
         if RemoteAddress::is_remote(path) {
             let login = remote.cloned().unwrap_or_default();
             let force = login.force;
             logins.learn(path, disk, login);
             if force && let Err(refusal) = self.shard.remotes.take(path).await {
+                // A disk that was not added leaves no login behind.
                 logins.forget(path);
                 return Err(refusal);
             }
@@ -124,8 +127,10 @@ impl<W: World> Conductor<W> {
         Ok(report)
     }
 
-    /// What is at `path`. A member of a pool that can be opened for reading alone is known as well: its pool opens read-only.
+    /// Inspects the disk at `path`. A member of a pool that can only be opened for reading is accepted: its pool opens
+    /// read-only.
     async fn look_at_disk(&self, path: &str) -> Result<DiskReport, Refusal> {
+        // Only an unreadable disk is tried again, for reading; any other refusal stays.
         let refusal = match inspect::look_at(&self.shard.remotes, path, false).await {
             Err(refusal) if refusal.code == code::DISK_UNREADABLE => refusal,
             looked => return looked,
@@ -143,6 +148,7 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn erase_disk(&self, disk: &DiskName, pool: PoolId) -> Result<(), Refusal> {
         let known = self.free_disk(disk).await?;
+        // Only a label of ours, intact or damaged, is erased.
         if matches!(known.report.label, Label::Ours { .. } | Label::Damaged) {
             pool::admit_erasure(&self.shard, &self.taking(), (disk, &known.path), pool).await?;
             inspect::erase(&self.shard.remotes, &known.path).await?;
@@ -158,10 +164,12 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn blink_disk(&self, disk: &DiskName, seconds: u64) -> Result<(), Refusal> {
         let known = self.disks.0.borrow().get(disk).cloned().ok_or_else(|| unknown_disk(disk))?;
+        // A member is read through its pool, which has it open.
         if let Some((pool, id)) = known.member {
             let home = self.pool_home(&pool)?.home;
             return self.at(home, move |shard| pool::blink(shard, pool, id, seconds)).await;
         }
+        // A remote disk is opened without a registration, which reads do not need.
         let opened =
             inspect::open_as(&self.shard.remotes, &known.path, RemoteAddress::is_remote(&known.path), false).await?;
         let world = self.shard.world.clone();
@@ -182,12 +190,13 @@ impl<W: World> Conductor<W> {
         replacement: &DiskName,
         force: bool,
     ) -> Result<PoolReport, Refusal> {
+        // The name of an absent member may be unknown to this node; its identity is enough.
         let (pool, id) = match (self.disks.member_of(failed), member) {
             (Err(unknown), Some(member)) => self.pool_with(member).await.ok_or(unknown)?,
             (found, _) => found?,
         };
         let home = self.pool_home(&pool)?.home;
-        // A disk that has failed may be tried again in its own place.
+        // A failed disk may be tried again in its own slot.
         let own = self.disks.0.borrow().get(replacement).filter(|_| failed == replacement).map(|own| own.path.clone());
         let path = match own {
             Some(path) => path,
@@ -199,6 +208,7 @@ impl<W: World> Conductor<W> {
         let (report, shown) = replaced?;
         self.disks.learn_members(&report);
         self.look_again(replacement).await;
+        // A returned log device has released volumes that were held back.
         if !shown.is_empty() {
             self.enter_volumes(home, &shown);
             self.publish_volumes().await;
@@ -206,7 +216,7 @@ impl<W: World> Conductor<W> {
         Ok(report)
     }
 
-    /// The disk, which was absent when the pool was opened that has it as `member`, is in its place again.
+    /// Returns an absent member to its slot: the disk of `member`, which was not there when its pool was opened.
     pub(super) async fn return_disk(&self, disk: &DiskName, member: DiskId) -> Result<PoolReport, Refusal> {
         let hint = "see blockyard pool list";
         let unknown = || Refusal::new(code::DISK_NOT_MEMBER, format!("disk {disk} belongs to no open pool"), hint);
@@ -220,7 +230,7 @@ impl<W: World> Conductor<W> {
         Ok(report)
     }
 
-    /// A known disk that no open pool has.
+    /// Returns a known disk that no open pool uses.
     pub(super) async fn free_disk(&self, disk: &DiskName) -> Result<KnownDisk, Refusal> {
         self.hear_whether_released(disk).await;
         let disks = self.disks.0.borrow();
@@ -235,9 +245,10 @@ impl<W: World> Conductor<W> {
         }
     }
 
-    /// A pool may have let go of a disk by itself, that was to be one more member of it.
+    /// Updates a disk that its pool may have removed by itself, after it could not join.
     async fn hear_whether_released(&self, disk: &DiskName) {
         let Some((pool, id)) = self.disks.0.borrow().get(disk).and_then(|known| known.member.clone()) else { return };
+        // A pool that is being opened has no report yet, and its disks are reserved.
         if self.openings.has(&pool) {
             return;
         }
@@ -264,13 +275,13 @@ impl<W: World> Conductor<W> {
         self.at(home, move |shard| pool::copy_member(shard, pool, id, candidate, force)).await
     }
 
-    /// The open pool that has this member, also when the member's disk was not found.
+    /// Open pool that has this member, even if the member's disk was not found.
     async fn pool_with(&self, id: DiskId) -> Option<(Name, DiskId)> {
         let pools = self.pool_reports().await;
         pools.into_iter().find(|pool| pool.members().any(|member| member.id == id)).map(|pool| (pool.name, id))
     }
 
-    /// Looks at a free disk again, after something wrote to it.
+    /// Inspects a free disk again after something may have been written to it.
     pub(super) async fn look_again(&self, disk: &DiskName) {
         let Some(path) =
             self.disks.0.borrow().get(disk).filter(|known| known.member.is_none()).map(|known| known.path.clone())
@@ -288,7 +299,8 @@ impl<W: World> Conductor<W> {
     pub(super) async fn disk_reports(&self) -> Vec<DiskReport> {
         let mut reports: Vec<DiskReport> = self.disks.0.borrow().values().map(|known| known.report.clone()).collect();
         let pools = self.pool_reports().await;
-        // A copy of a member takes its place without an order that ends with it.
+        // The copy of a member takes its slot long after the order was answered, so the table is updated from the
+        // reports.
         pools.iter().filter(|pool| self.disks.lacks_members(pool)).for_each(|pool| self.disks.learn_members(pool));
         for report in &mut reports {
             let member = pools.iter().flat_map(model::PoolReport::members).find(|member| member.disk == report.name);
@@ -324,18 +336,19 @@ impl<W: World> Conductor<W> {
     }
 }
 
-/// True for a disk with the label of an open pool that does not have it any more.
+/// True for a disk with the label of an open pool of which it is not a member any more.
 fn is_former(disk: &DiskReport, pools: &[PoolReport]) -> bool {
     let (Some((pool, _)), Some(id)) = (disk.label.pool(), disk.label.disk()) else { return false };
     pools.iter().any(|open| open.id == pool && open.members().all(|member| member.id != id))
 }
 
-/// The paths of the remote disks that are open on any shard, by the path of the disk.
+/// Paths of the remote disks that are open on any shard, by the path of the disk.
 async fn paths_of<W: World>(
     shard: &Rc<ShardContext<W>>,
     disks: &[DiskReport],
 ) -> BTreeMap<String, Vec<DiskPathReport>> {
     let mut paths = BTreeMap::new();
+    // The usual case without remote disks asks no other shard.
     if !disks.iter().any(|disk| disk.remote.is_some()) {
         return paths;
     }

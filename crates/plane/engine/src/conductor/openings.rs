@@ -1,5 +1,5 @@
-//! Pools that are being opened. That takes seconds where another node may have the pool, and as long as it takes to replay what
-//! a crash has left: other orders go on meanwhile, and nobody else gets the pool's name or its disks.
+//! Pools that are being opened. That takes seconds if another node may own the pool, and as long as the replay of its
+//! logs takes; other orders run meanwhile, and the pool's name and disks are reserved.
 
 use super::Conductor;
 use crate::pool::{self, Candidate, Taking};
@@ -8,32 +8,32 @@ use shard::{Signal, World};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// The pools that are being opened, and what their disks call them.
+/// Pools that are being opened, with their names as far as their disks tell.
 #[derive(Default)]
 pub(super) struct Openings {
     under_way: RefCell<BTreeMap<PoolId, Option<Name>>>,
     ended: Signal,
 }
 
-/// A pool that is about to be opened.
+/// Admitted opening of a pool.
 pub(super) struct Opening(pool::Opening);
 
 impl Openings {
-    /// True when a pool of this name is being opened.
+    /// True if a pool of this name is being opened.
     pub(super) fn has(&self, name: &Name) -> bool {
         self.under_way.borrow().values().flatten().any(|opening| opening == name)
     }
 
-    /// No pool is being opened any more.
+    /// Waits until no pool is being opened.
     pub(super) async fn all_ended(&self) {
         self.ended.until(|| self.under_way.borrow().is_empty()).await;
     }
 }
 
 impl<W: World> Conductor<W> {
-    /// The pool's name and its disks are kept for it until [`Conductor::open_pool`] ends.
+    /// Admits the opening and reserves the pool's name and disks until [`Conductor::open_pool`] ends.
     ///
-    /// *Errors*: `POOL_BUSY` when it is open or being opened, `NAME_TAKEN` when another pool has its name.
+    /// *Errors*: `POOL_BUSY` if it is open or being opened, `NAME_TAKEN` if another pool has its name.
     pub(super) fn begin_opening(
         &self,
         id: PoolId,
@@ -58,6 +58,7 @@ impl<W: World> Conductor<W> {
             }
         }
         name.iter().try_for_each(|name| self.admit_pool_name(name))?;
+        // Reserved disks count as members, so no other order can take them while the pool is being opened.
         for Candidate { name: disk, .. } in &candidates {
             let known = disks.get_mut(disk).expect("it was found above");
             known.member = name.clone().zip(known.report.label.disk());
@@ -67,19 +68,21 @@ impl<W: World> Conductor<W> {
         Ok(Opening(pool::Opening { id, candidates, taking, read_only, whole }))
     }
 
-    /// How this node takes a pool of its own.
+    /// Parameters with which this node claims a pool of its own.
     pub(super) fn taking(&self) -> Taking {
         let (node, secret) = (self.node.clone(), self.secret.clone());
         Taking { node, told: false, accept_log_loss: false, keep: None, confirmed: true, above: 0, secret, key: None }
     }
 
-    /// The pool is open, and hosts see its volumes.
+    /// Opens the pool and publishes its volumes.
     pub(super) async fn open_pool(&self, opening: Opening) -> Result<PoolReport, Refusal> {
         let Opening(opening) = opening;
         let id = opening.id;
+        // The former home knows which operations of an earlier opening are still in flight (`Unlanded`).
         let former = self.former.borrow().get(&id).copied();
         let home = former.unwrap_or_else(|| self.choose_home());
         let opened = self.at(home, move |shard| pool::open(shard, opening)).await;
+        // The reservation of name and disks ends whatever the result.
         let name = self.openings.under_way.borrow_mut().remove(&id).expect("it was begun");
         name.iter().for_each(|name| self.disks.forget_members(name));
         if let Ok((report, volumes)) = &opened {
@@ -91,7 +94,7 @@ impl<W: World> Conductor<W> {
         Ok(report)
     }
 
-    /// Admits the name of a pool that is to be there.
+    /// Admits the name of a pool to be created or opened.
     pub(super) fn admit_pool_name(&self, name: &Name) -> Result<(), Refusal> {
         if !self.pools.borrow().contains_key(name) && !self.openings.has(name) {
             return Ok(());

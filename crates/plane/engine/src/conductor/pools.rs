@@ -1,4 +1,4 @@
-//! Which pools are open, and where.
+//! Pools by name: their homes, and the orders about them.
 
 use super::{Conductor, PoolHome, VolumeHome, engine_gone};
 use crate::pool::{self, Candidate};
@@ -48,6 +48,7 @@ impl<W: World> Conductor<W> {
                 Ok(report)
             }
             Err(refusal) => {
+                // The creation may have written to disks before it failed, so their labels are read again.
                 let touched: Vec<DiskName> = groups.iter().flat_map(|group| group.disks.iter().cloned()).collect();
                 for disk in &touched {
                     self.look_again(disk).await;
@@ -57,7 +58,7 @@ impl<W: World> Conductor<W> {
         }
     }
 
-    /// The members of all pools keep the copy of the state. A state that is too large has none.
+    /// Lets the members of all pools keep a copy of the node's state. A state that is too large is not copied.
     pub(super) async fn keep_state(&self, version: u64, bytes: &Arc<[u8]>) -> Result<Report, Refusal> {
         if bytes.len() > STATE_COPY_BYTES_MAX {
             let message =
@@ -71,7 +72,7 @@ impl<W: World> Conductor<W> {
         Ok(Report::Done)
     }
 
-    /// The key of a pool, and what it is called.
+    /// Returns the key of a pool and its identifier.
     pub(super) async fn pool_key(&self, name: &Name) -> Result<Report, Refusal> {
         let home = self.pool_home(name)?.home;
         let (pool, secret) = (name.clone(), self.secret.clone());
@@ -93,6 +94,7 @@ impl<W: World> Conductor<W> {
         if let Ok(report) = &report {
             self.disks.learn_members(report);
         }
+        // Also after a failure: labels may have been written.
         for disk in &group.disks {
             self.look_again(disk).await;
         }
@@ -147,6 +149,7 @@ impl<W: World> Conductor<W> {
     pub(super) async fn remove_log(&self, name: &Name, lost: bool) -> Result<PoolReport, Refusal> {
         let home = self.pool_home(name)?.home;
         let pool = name.clone();
+        // Listed before the removal: these disks are free afterwards and are inspected again.
         let before = self.disks.members_of(name);
         let (report, shown) = self.at(home, move |shard| pool::remove_log(shard, pool, lost)).await?;
         self.disks.learn_members(&report);
@@ -161,11 +164,12 @@ impl<W: World> Conductor<W> {
     pub(super) async fn close_pool(&self, name: &Name) -> Result<(), Refusal> {
         let PoolHome { id, home, .. } = self.pool_home(name)?;
         self.copies.admit_no_copy(name)?;
-        // Hosts lose the volumes first: nothing is written while the groups are marked clean.
+        // Hosts lose the volumes first: nothing may be written while the groups are marked clean.
         self.volumes.borrow_mut().retain(|volume, _| volume.pool() != Some(name));
         self.publish_volumes().await;
         let pool = name.clone();
         self.at(home, move |shard| pool::close(shard, pool)).await?;
+        // Opened again, the pool keeps its home shard.
         self.former.borrow_mut().insert(id, home);
         self.forget_pool(name).await;
         Ok(())
@@ -179,7 +183,7 @@ impl<W: World> Conductor<W> {
         Ok(())
     }
 
-    /// The pool is not open any more, and its disks are free.
+    /// Removes the pool from the tables and frees its disks.
     async fn forget_pool(&self, name: &Name) {
         self.pools.borrow_mut().remove(name);
         super::copies::continuing::forget(self, name);
@@ -232,6 +236,7 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) fn pool_home(&self, name: &Name) -> Result<PoolHome, Refusal> {
+        // The name is reserved while the pool is being opened.
         if self.openings.has(name) {
             let hint = "wait until that has ended";
             return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is being opened"), hint));
@@ -248,6 +253,7 @@ impl<W: World> Conductor<W> {
             reports
                 .extend(self.shard.call(home, |shard| async move { pool::reports(&shard) }).await.unwrap_or_default());
         }
+        // Shards answer in the order of their indices, which means nothing to an operator.
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         reports
     }

@@ -1,4 +1,4 @@
-//! Questions: how everything is, now.
+//! Queries: reports of the present state, and calls of the control plane that wait for news.
 
 use super::Conductor;
 use crate::unit;
@@ -32,6 +32,7 @@ impl<W: World> Conductor<W> {
             Order::Latencies { volume } => Report::Latencies(self.latencies(volume).await?),
             Order::KeepState { version, bytes } => self.keep_state(*version, bytes).await?,
             Order::SetReadCache { bytes } => {
+                // Each shard gets its share of the new total.
                 let of_shard = self.shard.limits.read_cache_bytes_of(*bytes);
                 for home in 0..self.shard.limits.shards {
                     self.shard.call(home, move |shard| async move { shard.cache.reads.set_bytes_max(of_shard) }).await;
@@ -48,6 +49,7 @@ impl<W: World> Conductor<W> {
                 Report::Done
             }
             Order::NextEvents => Report::Events(self.shard.events.next().await),
+            // An unknown volume is refused here, so that every front end answers alike.
             _ if order.is_for_front_ends() => {
                 order.volume_for_front_ends().map(|volume| self.volume_home(volume)).transpose()?;
                 return self.front.clone().carry_out(order.clone()).await;
@@ -58,6 +60,7 @@ impl<W: World> Conductor<W> {
 
     async fn activity(&self) -> Activity {
         let mut volumes = Vec::new();
+        // In batches: commands on the shard wait while one is collected.
         for home in 0..self.shard.limits.shards {
             let mut after = None;
             loop {

@@ -1,11 +1,11 @@
-//! Which orders change a pool, and the refusal of those for one that is read-only.
+//! Orders that change a pool, and their refusal for a pool that is open read-only.
 
 use super::Conductor;
 use model::{Name, Order, Refusal, code};
 use shard::World;
 
 impl<W: World> Conductor<W> {
-    /// Admits an order, as far as the pool that it changes may be written.
+    /// Admits an order if it does not write to a read-only pool.
     pub(super) fn admit_change(&self, order: &Order) -> Result<(), Refusal> {
         let pool = match order {
             Order::FailDisk { disk }
@@ -23,7 +23,8 @@ impl<W: World> Conductor<W> {
     }
 }
 
-/// The pool whose disks an order writes to. What is set for caching, limits and repair is in the node's state.
+/// Pool to whose disks an order writes. Settings of caches, limits and repairs are in the node's state, not on the
+/// disks.
 fn changed_by(order: &Order) -> Option<&Name> {
     match order {
         Order::AddGroup { pool, .. }

@@ -1,4 +1,4 @@
-//! Snapshots, by the homes of their pools.
+//! Snapshots: orders and reports, forwarded to the homes of their pools.
 
 use super::{Conductor, VolumeHome};
 use crate::pool;
@@ -15,6 +15,7 @@ impl<W: World> Conductor<W> {
         let Some(&first) = pools.first() else {
             return Err(Refusal::new(code::VALUE_MISSING, "no volume was named", "name at least one"));
         };
+        // Pools may have different homes, so nothing orders a snapshot in one with a snapshot in another.
         if let Some(other) = pools.iter().find(|&&pool| pool != first) {
             let message = format!("volumes of the pools {first} and {other} have no instant in common");
             return Err(Refusal::new(code::POOLS_DIFFER, message, "make the snapshots of each pool by themselves"));
@@ -62,7 +63,7 @@ impl<W: World> Conductor<W> {
             let here = self.shard.call(home, |shard| async move { pool::snapshots(&shard) }).await;
             reports.extend(here.unwrap_or_default());
         }
-        // The snapshots of a volume stay in their order, the oldest first.
+        // A stable sort: the snapshots of a volume stay in their order, the oldest first.
         reports.sort_by(|a, b| a.name.volume.cmp(&b.name.volume));
         reports
     }

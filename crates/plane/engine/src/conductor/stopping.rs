@@ -1,8 +1,8 @@
-//! The end of the data plane: sessions, copies and pools, each within a bound.
+//! Stop of the engine: sessions, copies, openings and pools, each with a timeout.
 //!
-//! What does not end within its bound is named in the log, and the rest is ended without it: a command that waits for a disk
-//! that never answers must not keep the daemon. Nothing that was acknowledged is lost by that; what is not closed cleanly is
-//! recovered when it is opened again.
+//! What does not end in time is named in the log, and the stop continues without it: a command that waits for a disk
+//! that never answers must not keep the daemon alive. No acknowledged data is lost by that; what was not closed cleanly
+//! is recovered at the next opening.
 
 use super::{Conductor, PoolHome};
 use crate::shard_context::ShardContext;
@@ -15,27 +15,28 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long sessions may take to end what is under way when the daemon stops.
+/// Timeout for sessions to complete their commands.
 const SESSIONS_MAX: Duration = Duration::from_secs(10);
-/// How long copies may take.
+/// Timeout for copies.
 const COPIES_MAX: Duration = Duration::from_secs(5);
-/// How long pools that are being opened may take: a watch of the marks of other nodes, and time to let go of the pool.
+/// Timeout for pools that are being opened: one watch of the marks of other nodes, and time to release the pool.
 const OPENINGS_MAX: Duration = WATCH.saturating_add(Duration::from_secs(4));
-/// How long all pools together may take to be closed.
+/// Timeout for closing all pools together.
 const POOLS_MAX: Duration = Duration::from_secs(15);
-/// How long remote disks may take to unregister and log out.
+/// Timeout for remote disks to unregister and log out.
 const REMOTES_MAX: Duration = Duration::from_secs(5);
-/// Commands that are named; the others are counted.
+/// Commands that are named in the log; others are only counted.
 const NAMED_MAX: usize = 20;
 
 impl<W: World> Conductor<W> {
-    /// The data plane serves nobody any more.
+    /// Stops the engine: it serves nothing any more.
     ///
-    /// *Errors*: `STOP_INCOMPLETE` when something did not end in its time; the log says what.
+    /// *Errors*: `STOP_INCOMPLETE` if something did not end in time; the log has the details.
     pub(super) async fn stop(&self) -> Result<Report, Refusal> {
         if self.stopped.replace(true) {
             return Ok(Report::Done);
         }
+        // Order: no new sessions, then no commands, then no background copies, and the pools last.
         self.front.close_portals();
         let mut unended = Vec::new();
         if self.within(SESSIONS_MAX, self.front.end_sessions()).await.is_none() {
@@ -45,7 +46,7 @@ impl<W: World> Conductor<W> {
                 commands = tasks.len(),
                 "some sessions have commands that do not end; stopping without them"
             );
-            // Commands of a session that has lost its connections are nobody's any more, and still under way.
+            // Commands of a session that has lost its connections are listed nowhere but still in flight.
             unended.push(match tasks.len() {
                 0 => "commands of sessions that have ended".to_owned(),
                 1 => "a command".to_owned(),
@@ -76,7 +77,9 @@ impl<W: World> Conductor<W> {
     }
 
     async fn close_pools(&self, unended: &mut Vec<String>) {
+        // One deadline for all pools, so that many pools do not add up.
         let end = self.shard.world.now() + POOLS_MAX;
+        // A copy of the table: the borrow must not last across the awaits.
         let pools: Vec<(Name, PoolHome)> =
             self.pools.borrow().iter().map(|(name, &home)| (name.clone(), home)).collect();
         for (name, PoolHome { home, .. }) in pools {
@@ -97,7 +100,7 @@ impl<W: World> Conductor<W> {
         }
     }
 
-    /// What the closing of the pool waits for, as far as its shard can say.
+    /// Present step of closing the pool, if its shard answers.
     async fn closing_step(&self, name: &Name, home: usize) -> &'static str {
         let pool = name.clone();
         let asked = self.shard.call(home, move |shard| async move { crate::pool::closing_step(&shard, &pool) });
@@ -113,14 +116,14 @@ impl<W: World> Conductor<W> {
     }
 }
 
-/// The remote disks of all shards have unregistered their keys and logged out.
+/// Closes the remote disks of all shards: keys are unregistered and sessions logged out.
 async fn close_remotes<W: World>(shard: &Rc<ShardContext<W>>) {
     for home in 0..shard.limits.shards {
         shard.call(home, |shard| async move { shard.remotes.all_closed().await }).await;
     }
 }
 
-/// Names a command that does not end, and what it waits for.
+/// Logs a command that does not end, and what it waits for.
 fn tell_of(task: &TaskReport) {
     let volume = task.volume.as_ref().map(ToString::to_string).unwrap_or_default();
     tracing::warn!(

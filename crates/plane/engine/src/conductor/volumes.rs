@@ -1,4 +1,4 @@
-//! Which volumes are open, and where.
+//! Volumes by name: their homes, and the orders about them.
 
 use super::{Conductor, VolumeHome, engine_gone};
 use crate::backends::BackEnd;
@@ -15,6 +15,7 @@ impl<W: World> Conductor<W> {
         let spec = spec.clone();
         let (name, id) = (spec.name.clone(), spec.id);
         let backend = BackEnd::of_spec(&spec)?;
+        // A volume of a pool has the home of its pool.
         let home = match spec.name.pool() {
             Some(pool) if backend == BackEnd::Pool => self.pool_home(pool)?.home,
             _ => self.choose_home(),
@@ -22,6 +23,7 @@ impl<W: World> Conductor<W> {
         let report = self.at(home, move |shard| backend.create(shard, spec)).await?;
         let before = self.volumes.borrow_mut().insert(name, VolumeHome { id, home, serves: true });
         assert!(before.is_none(), "a volume has one home");
+        // Published before the answer: a mapping that follows must find the volume.
         self.publish_volumes().await;
         Ok(report)
     }
@@ -48,6 +50,7 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
         let VolumeHome { id, home, .. } = self.volume_home(name)?;
+        // Checked on this shard, where all mappings are known.
         if self.front.presents(id) {
             let message = format!("volume {name} is presented to a host");
             return Err(Refusal::new(
@@ -70,13 +73,14 @@ impl<W: World> Conductor<W> {
                 .extend(self.shard.call(home, |shard| async move { unit::reports(&shard) }).await.unwrap_or_default());
         }
         let copies = self.copies.reports();
+        // The pool lists a partial target as a volume; its copy replaces that entry.
         reports.retain(|report| copies.iter().all(|copy| copy.name != report.name));
         reports.extend(copies);
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         reports
     }
 
-    /// What hosts are told of the volumes that serve.
+    /// Properties, as hosts see them, of the volumes that serve.
     pub(super) async fn unit_shapes(&self) -> Vec<ShapeOfUnit> {
         let mut shapes = Vec::new();
         for home in 0..self.shard.limits.shards {
@@ -86,7 +90,7 @@ impl<W: World> Conductor<W> {
         shapes
     }
 
-    /// The volumes of open pools that do not serve.
+    /// Reports of the volumes of open pools that do not serve.
     pub(super) async fn held_volumes(&self) -> Vec<VolumeReport> {
         let mut held = Vec::new();
         for home in 0..self.shard.limits.shards {
@@ -99,12 +103,13 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) fn volume_names(&self) -> Vec<VolumeName> {
+        // Targets of running copies occupy their names as well.
         let copies = self.copies.reports().into_iter().map(|copy| copy.name);
         let names: BTreeSet<VolumeName> = self.volumes.borrow().keys().cloned().chain(copies).collect();
         names.into_iter().collect()
     }
 
-    /// One of them.
+    /// Report of one volume; `None` if it is unknown.
     pub(super) async fn volume_report(&self, name: &VolumeName) -> Option<VolumeReport> {
         if let Some(copy) = self.copies.reports().into_iter().find(|copy| copy.name == *name) {
             return Some(copy);
@@ -114,7 +119,7 @@ impl<W: World> Conductor<W> {
         self.shard.call(home, move |shard| async move { unit::report(&shard, id, &name) }).await.flatten()
     }
 
-    /// How long the commands of the volume took.
+    /// Latencies of the commands of the volume.
     pub(super) async fn latencies(&self, name: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {
         let home = self.volume_home(name)?;
         let told = self.shard.call(home.home, move |shard| async move {
@@ -128,7 +133,7 @@ impl<W: World> Conductor<W> {
         home_of(&self.volumes, name)
     }
 
-    /// Admits the name of a volume that is to be made.
+    /// Admits the name of a volume to be created.
     pub(super) fn admit_name(&self, name: &VolumeName) -> Result<(), Refusal> {
         if self.volumes.borrow().contains_key(name) {
             let message = format!("there is a volume {name} already");
@@ -152,7 +157,7 @@ impl<W: World> Conductor<W> {
         self.admit_one_more()
     }
 
-    /// Admits one more volume.
+    /// Admits one more volume under the limit.
     pub(super) fn admit_one_more(&self) -> Result<(), Refusal> {
         if self.volumes.borrow().len() + self.copies.reports().len() >= self.shard.limits.units_max {
             let message = format!("there are {} volumes already", self.shard.limits.units_max);

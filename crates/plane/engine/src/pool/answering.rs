@@ -1,4 +1,6 @@
-//! How the disk of one place of a group answers: its latency, whether it is slow, and how often it came back.
+//! Responsiveness of the disk in one slot: its latency, whether it is slow, and how often it returned after a silence.
+//!
+//! Updated by [`super::watchdog`]; the thresholds are in `raid::deadlines`.
 
 use crate::array::{self, Disk, interruptible};
 use model::MemberLatency;
@@ -7,33 +9,33 @@ use shard::{Time, World};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A member is called slow, or not slow any more, after so many looks that say so.
+/// Consecutive checks with the same result before a member is called slow, or normal again.
 const SLOW_LOOKS: u32 = 3;
-/// Operations between two looks that tell something of a member's speed.
+/// Operations between two checks that make its mean latency meaningful.
 const SLOW_OPERATIONS_MIN: u64 = 16;
-/// A member that was taken back so often within [`RETURNS_SPAN`] is not taken back again.
+/// Returns within [`RETURNS_SPAN`] after which a member stays out.
 pub(super) const RETURNS_MAX: u32 = 5;
 const RETURNS_SPAN: Duration = Duration::from_secs(3600);
 
-/// What is known of how the disk of one place answers.
+/// Responsiveness of the disk in one slot.
 #[derive(Default)]
 pub(super) struct Answering {
-    /// The latency of reads that one in a thousand exceeds.
+    /// Read latency at p99.9.
     p999: Cell<Duration>,
-    /// True while it is many times slower than its neighbors, and for how many looks it has been otherwise.
+    /// True while it is many times slower than the other members.
     is_slow: Cell<bool>,
     otherwise: Cell<u32>,
-    /// Operations that had ended at the last look, and the time that they had taken together.
+    /// Operations completed at the last check, and the sum of their latencies in nanoseconds.
     seen: Cell<(u64, u64)>,
-    /// Mean latency between the last two looks, where enough had ended.
+    /// Mean latency between the last two checks; `None` if too few operations were completed.
     recent: Cell<Option<Duration>>,
     is_behind: Cell<bool>,
-    /// How often it was taken back, and when for the first time, since [`RETURNS_SPAN`].
+    /// Returns within [`RETURNS_SPAN`], and the time of the first of them.
     returns: Cell<(u32, Time)>,
 }
 
 impl Answering {
-    /// Learns how the disk has answered since the last look.
+    /// Updates the latencies from the counters of the disk.
     pub(super) fn learn<W: World>(&self, disk: &Disk<W>) {
         let counted = array::counted(disk);
         self.p999.set(counted.usual_read_latency());
@@ -41,12 +43,13 @@ impl Answering {
         let now = (counters.reads + counters.writes + counters.flushes, counters.waited_ns);
         let (before, took) = self.seen.replace(now);
         let ended = now.0.saturating_sub(before);
+        // A slow member gets few reads, so a single one has to suffice to see that it has recovered.
         let least = if self.is_slow.get() { 1 } else { SLOW_OPERATIONS_MIN };
         let mean = now.1.saturating_sub(took).checked_div(ended).map(Duration::from_nanos);
         self.recent.set(mean.filter(|_| ended >= least));
     }
 
-    /// Whether the member is slow beside others with these mean latencies; `Some` when that has changed.
+    /// Compares the member with the mean latencies of the others. `Some` if it has become slow, or normal again.
     pub(super) fn judge_speed(&self, others: &[Duration]) -> Option<bool> {
         let own = self.recent.get()?;
         let is_slow = is_slow(own, others, self.is_slow.get());
@@ -54,6 +57,7 @@ impl Answering {
             self.otherwise.set(0);
             return None;
         }
+        // Hysteresis: one outlier neither marks a member as slow nor clears it.
         self.otherwise.set(self.otherwise.get() + 1);
         if self.otherwise.get() < SLOW_LOOKS {
             return None;
@@ -63,32 +67,32 @@ impl Answering {
         Some(is_slow)
     }
 
-    /// The latency of reads that one in a thousand exceeds; zero while that is not known.
+    /// Read latency at p99.9; zero while unknown.
     pub(super) fn p999(&self) -> Duration {
         self.p999.get()
     }
 
-    /// True while the disk is many times slower than its neighbors.
+    /// True while the disk is many times slower than the other members.
     pub(super) fn is_slow(&self) -> bool {
         self.is_slow.get()
     }
 
-    /// Mean latency between the last two looks, where enough had ended to tell.
+    /// Mean latency between the last two checks; `None` if too few operations were completed.
     pub(super) fn recent(&self) -> Option<Duration> {
         self.recent.get()
     }
 
-    /// The disk is not waited for any longer.
+    /// Marks the disk as given up because it did not answer.
     pub(super) fn fall_behind(&self) {
         self.is_behind.set(true);
     }
 
-    /// True while the disk is waited for that was given up because it did not answer.
+    /// True while a disk that was given up may return by itself.
     pub(super) fn is_behind(&self) -> bool {
         self.is_behind.get()
     }
 
-    /// How the disk answers, in the words of the model.
+    /// Latencies for the report of the member.
     pub(super) fn report<W: World>(&self, disk: &Disk<W>) -> MemberLatency {
         let counted = array::counted(disk);
         let us = |reads, per_mille| u64::try_from(counted.latency(reads, per_mille).as_micros()).unwrap_or(u64::MAX);
@@ -104,7 +108,7 @@ impl Answering {
         }
     }
 
-    /// The disk was opened anew and takes part again: nothing is known of it but how often it came back.
+    /// Resets everything but the count of returns: the disk was opened again and takes part.
     pub(super) fn renew(&self) {
         self.p999.take();
         self.is_slow.take();
@@ -114,12 +118,12 @@ impl Answering {
         self.is_behind.take();
     }
 
-    /// Nobody waits for the disk any more.
+    /// Clears the mark of a disk that was given up: it does not return by itself any more.
     pub(super) fn give_up_waiting(&self) {
         self.is_behind.set(false);
     }
 
-    /// How often the disk was taken back lately.
+    /// Returns of the disk within [`RETURNS_SPAN`].
     pub(super) fn returns(&self, now: Time) -> u32 {
         let (count, since) = self.returns.get();
         if now.since(since) > RETURNS_SPAN { 0 } else { count }

@@ -1,4 +1,7 @@
-//! Members that did not answer and were given up: waited for until all that they were asked has landed, and taken back.
+//! Return of members that were given up because they did not answer.
+//!
+//! A task for each of them waits until its operations have landed, opens it again and lets it catch up
+//! (`docs/adr/0024-disks-that-do-not-answer.md`).
 
 use super::answering::RETURNS_MAX;
 use super::membership::note_membership;
@@ -14,11 +17,11 @@ use shard::{CLOCK_STEP, Landings, World};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// How long a member that answers again stays out at least; twice as long each time that it comes back.
+/// Shortest time that a member stays out after it answers again; doubled with each return.
 const HOLD_OFF: Duration = Duration::from_secs(5);
 const HOLD_OFF_MAX: Duration = Duration::from_secs(600);
 
-/// How the failure of a member is kept in the catalog: one that only did not answer may come back by itself.
+/// State in which a failed member is recorded: one that only did not answer may return by itself.
 pub(super) fn recorded_state(error: IoError) -> volume::MemberState {
     match error.kind {
         IoErrorKind::TimedOut => volume::MemberState::Missing,
@@ -26,17 +29,18 @@ pub(super) fn recorded_state(error: IoError) -> volume::MemberState {
     }
 }
 
-/// A place whose disk is waited for.
+/// A slot whose disk is expected to return.
 pub(super) struct Behind {
     pub(super) group: usize,
     pub(super) member: u16,
-    /// The disk that belongs there.
+    /// Disk that belongs in the slot.
     pub(super) id: DiskId,
 }
 
 impl Behind {
-    /// Takes the disk back once `landings` are over, however often it has to be tried, until somebody else has its place.
+    /// Takes the disk back once `landings` are over, with retries until another disk has its slot.
     pub(super) async fn take_back<W: World>(self, pool: Weak<OpenPool<W>>, world: W, landings: Landings) {
+        // A late write on the former opening would overwrite newer data: all of it must land first.
         while landings.count() > 0 && pool.strong_count() > 0 {
             world.sleep(CLOCK_STEP).await;
         }
@@ -46,7 +50,9 @@ impl Behind {
             self.fail_for_good(&now).await;
             return;
         }
+        // The pool must not be kept open by this task while it sleeps.
         drop(now);
+        // 5 s, 10 s, 20 s and so on, by the number of returns within the hour.
         let mut hold_off = HOLD_OFF * 2_u32.pow(returns);
         loop {
             world.sleep(hold_off).await;
@@ -58,7 +64,7 @@ impl Behind {
         }
     }
 
-    /// Lets go of the disk, so that it can be opened again; false where nobody waits for it any more.
+    /// Closes the disk so that it can be opened again. False if it is not expected back any more.
     fn let_go<W: World>(&self, pool: &OpenPool<W>) -> bool {
         let Self { group, member, id } = *self;
         let state = &pool.groups[group];
@@ -67,6 +73,7 @@ impl Behind {
         assert!(usize::from(member) < slots.len(), "a group keeps its places");
         let slot = &mut slots[usize::from(member)];
         let is_over = pool.closing.get().is_some() || pool.is_fenced();
+        // Replaced, taken out or returned in the meantime, or the pool is closing.
         if slot.id != id || !slot.answering.is_behind() || !is_away || is_over {
             return false;
         }
@@ -76,7 +83,7 @@ impl Behind {
         true
     }
 
-    /// The disk, which answers again, is in its place and gets what it has missed. False where that has to be tried again.
+    /// Opens the disk, checks that it is the member, and lets it catch up. False if it must be tried again later.
     async fn try_return<W: World>(&self, pool: &Rc<OpenPool<W>>) -> bool {
         let Self { group, member, .. } = *self;
         let (shard, place) = (&pool.shard, Place { pool, group, member });
@@ -86,6 +93,7 @@ impl Behind {
         let found = place.member_on(&disk).await;
         let is_the_member =
             found.is_some_and(|found| place.admit_return(&found, &pool.disk_name(group, member)).is_ok());
+        // A disk that is slow to show its label would be given up again at once.
         if shard.world.now().since(began) >= FIRST_DEADLINE || interruptible(&disk).is_interrupted() {
             return false;
         }
@@ -94,6 +102,7 @@ impl Behind {
             tracing::warn!(pool = %pool.name, group, path, "a disk answers again, and does not show that it is the member");
             return false;
         }
+        // Everything may have changed while the label was read, so the slot is checked a second time.
         if pool.admit_change_of_members(group).is_err() || !self.let_go(pool) {
             return false;
         }
@@ -107,7 +116,7 @@ impl Behind {
         true
     }
 
-    /// The disk has not answered too often: it has failed.
+    /// Fails the disk, which did not answer too often within an hour.
     async fn fail_for_good<W: World>(&self, pool: &OpenPool<W>) {
         let Self { group, member, id } = *self;
         let (disk, name) = (pool.disk_name(group, member), &pool.name);

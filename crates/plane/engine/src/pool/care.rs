@@ -1,4 +1,5 @@
-//! How an open pool is cared for: what its operator has set, and the pace that follows from it.
+//! Maintenance state of an open pool: the operator's repair policy, the scrub, space monitoring, and the pace of
+//! background work.
 
 use super::find;
 use super::pace::{Pacer, Step};
@@ -13,29 +14,29 @@ use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 
-/// What belongs to the care of one pool.
+/// Maintenance state of one pool.
 pub(super) struct Care<W> {
     world: W,
-    /// What its hosts meet.
+    /// Counter of host commands of the pool.
     pub meter: Rc<Meter>,
-    /// The scrub that runs, or ran last.
+    /// Scrub that runs, or ran last.
     pub scrub: Scrub,
-    /// How full it is, and what is done about it.
+    /// Space monitoring and deferred work on maps.
     pub space: Space,
     policy: RefCell<RepairPolicy>,
-    /// Changes so far that somebody may wait for.
+    /// Number of changes so far that a waiting task may depend on.
     changes: Cell<u64>,
     changed: Signal,
 }
 
-/// The pace of one repair, and how far it was at its last step.
+/// Pace of one background operation, and its position at the last step.
 pub(super) struct Gait {
     pacer: Pacer,
     stepped: Time,
     done_bytes: u64,
 }
 
-/// From now on the pool is repaired as `policy` says, also what is being repaired already.
+/// Sets the repair policy of the pool. Operations that run already follow it from their next step.
 pub(crate) async fn set_repair<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -53,34 +54,35 @@ impl<W: World> Care<W> {
         Self { world, meter, scrub, space, policy, changes, changed }
     }
 
-    /// What is set for the pool.
+    /// Repair policy of the pool.
     pub(super) fn repair_policy(&self) -> RepairPolicy {
         self.policy.borrow().clone()
     }
 
-    /// Whoever waits looks again whether it may go on.
+    /// Wakes the waiting tasks, which evaluate their conditions again.
     pub(super) fn tell_of_change(&self) {
         self.changes.set(self.changes.get() + 1);
         self.changed.raise();
     }
 
-    /// The pace of a repair that begins now.
+    /// Starts the pace of an operation.
     pub(super) fn gait(&self) -> Gait {
         self.gait_from(0)
     }
 
-    /// The pace of a repair that goes on now, with so much done before.
+    /// Starts the pace of an operation that continues after `done_bytes`.
     pub(super) fn gait_from(&self, done_bytes: u64) -> Gait {
         let now = self.world.now();
         Gait { pacer: Pacer::new(now, self.meter.load()), stepped: now, done_bytes }
     }
 
-    /// A step begins now, after something else was waited for.
+    /// Marks the start of a step after another wait, which then does not count as time of the step.
     pub(super) fn step(&self, gait: &mut Gait) {
         gait.stepped = self.world.now();
     }
 
-    /// Ready when the next step may begin, and `may` says so. False once, when a promised end cannot be kept.
+    /// Waits until the next step may start, and `may` is true. Returns false once, when the promised end cannot be met
+    /// any more.
     pub(super) async fn keep_pace(
         &self,
         gait: &mut Gait,
@@ -99,20 +101,22 @@ impl<W: World> Care<W> {
             host: self.meter.load(),
         };
         gait.done_bytes = done_bytes;
+        // The policy may change during the wait: a shorter one must take effect at once.
         let before = self.changes.get();
         let wait = gait.pacer.wait(&self.policy.borrow(), step);
         if wait.is_zero() {
-            // Commands of hosts that wait for their turn get it.
+            // Queued commands of hosts run first.
             yield_now().await;
         } else {
             select(pin!(world.sleep(wait)), pin!(self.until(|care| care.changes.get() != before))).await;
         }
+        // The operator may have paused all repairs during the wait.
         self.until(may).await;
         gait.stepped = world.now();
         !gait.pacer.is_late(now)
     }
 
-    /// Ready when repair may begin.
+    /// Waits while an operator has paused all repair.
     pub(super) async fn until_resumed(&self) {
         self.until(Self::is_resumed).await;
     }
@@ -122,7 +126,7 @@ impl<W: World> Care<W> {
         !self.policy.borrow().paused
     }
 
-    /// Ready when `holds`, which is looked at whenever something was changed.
+    /// Waits until `holds`; it is evaluated after every change.
     pub(super) async fn until(&self, holds: impl Fn(&Self) -> bool) {
         self.changed.until(|| holds(self)).await;
     }

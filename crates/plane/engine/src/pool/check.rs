@@ -1,4 +1,4 @@
-//! Looking at everything that a pool says of its volumes, putting right what can be, and saying it as text.
+//! Consistency check of a pool's maps (`pool check`), their repair (`pool repair`), and a dump as text.
 
 use super::refusals::refusal;
 use super::{OpenPool, find};
@@ -8,8 +8,8 @@ use shard::World;
 use std::rc::Rc;
 use volume::{FindingKind, Uuid};
 
-/// What is wrong with the maps of the pool's volumes; with `repair`, what was wrong and could be put right is right.
-/// With `accept_loss`, what is left of damaged maps is used as well.
+/// Checks the maps of the pool's volumes. With `repair`, errors that can be repaired are repaired; with `accept_loss`,
+/// damaged maps are rebuilt from what is left of them (`docs/adr/0016-two-copies-of-a-map.md`).
 pub(crate) async fn check<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -19,6 +19,7 @@ pub(crate) async fn check<W: World>(
     let pool = find(&shard, &pool)?;
     let checked = if repair { pool.pool.repair(accept_loss).await } else { pool.pool.check().await };
     let checked = checked.map_err(|error| refusal(&error, &pool))?;
+    // A rebuilt map is used when the pool is opened next; until then its volumes stay held with that reason.
     if repair && accept_loss {
         let lost = checked.findings.iter().filter(|finding| finding.kind == FindingKind::Lost);
         pool.held
@@ -37,14 +38,14 @@ pub(crate) async fn check<W: World>(
     })
 }
 
-/// The catalog and the maps of the pool, as text.
+/// Dumps the catalog and the maps of the pool as text.
 pub(crate) async fn dump<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<String, Refusal> {
     let pool = find(&shard, &pool)?;
     pool.pool.dump().await.map_err(|error| refusal(&error, &pool))
 }
 
 impl<W: World> OpenPool<W> {
-    /// A family by the volume that it began with.
+    /// Name of a family: that of its first volume, or the identity if that was deleted.
     pub(super) fn family_name(&self, family: Uuid) -> String {
         let families = self.pool.status().families;
         let first = families.iter().flat_map(|one| &one.volumes).find(|volume| volume.id == family);

@@ -1,14 +1,13 @@
-//! Which volumes a group that has lost something concerns: those that lie there with data or with their map, or that have
-//! something in the log which lies there.
+//! Volumes affected by a damaged group: those with data or a map on it, or with writes in a log that lies on it.
 
 use model::{Refusal, code, first_few};
 use volume::catalog::{Catalog, SlabRun};
 use volume::{FoundPool, Uuid};
 
-/// More are counted and not named.
+/// Names listed in a text; more are only counted.
 const NAMED_MAX: usize = 8;
 
-/// The volumes of the pool with something on the group, as an operator knows them.
+/// Names of the volumes with anything on the group, as text for an operator.
 pub(super) fn volumes_on(pool: &str, catalog: &Catalog, group: usize) -> String {
     let is_there = |run: &SlabRun| usize::from(run.group) == group;
     let log = catalog.log.iter().filter(|log| usize::from(log.group) == group);
@@ -16,6 +15,7 @@ pub(super) fn volumes_on(pool: &str, catalog: &Catalog, group: usize) -> String 
     let mapped = catalog.families.iter().flat_map(|family| {
         let lies_there = family.meta.iter().chain(&family.data).any(is_there);
         let own = family.branches.iter().filter(|branch| !branch.dying);
+        // Volumes that are being deleted do not matter.
         own.filter(|branch| lies_there || logged.contains(&branch.id)).collect::<Vec<_>>()
     });
     let plain = catalog.volumes.iter().filter(|volume| {
@@ -27,7 +27,7 @@ pub(super) fn volumes_on(pool: &str, catalog: &Catalog, group: usize) -> String 
     if names.is_empty() { "no volume lies there".to_owned() } else { first_few(names.iter(), NAMED_MAX) }
 }
 
-/// The refusal of a group whose redo log is damaged, with what it concerns.
+/// Adds the affected volumes to the refusal of a group whose redo log is damaged.
 pub(super) fn of_group(refusal: Refusal, found: &FoundPool, group: usize) -> Refusal {
     if refusal.code != code::REDO_LOG_DAMAGED {
         return refusal;

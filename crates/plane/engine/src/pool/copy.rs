@@ -1,8 +1,8 @@
-//! Full copies of volumes, between two pools or within one, each end on the home shard of its pool.
+//! Full copies of volumes, between two pools or within one. Each end runs on the home shard of its pool.
 //!
-//! The source is a snapshot, one of the operator's or one that is made for the copy. The target is in its catalog from the
-//! beginning, marked as partial, and is nobody's to use before it is whole. Its catalog also keeps what is copied and how far
-//! the copy is, so that it continues when both pools are open again ([`continued`]).
+//! The source is a snapshot, an existing one or one taken for the copy. The target is in its catalog from the
+//! beginning, marked as partial, and cannot be used before it is complete. Its catalog also records the source and the
+//! progress, so that the copy continues when both pools are open again ([`continued`]).
 
 pub(crate) mod continued;
 
@@ -26,23 +26,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use volume::{Copied, CopyRecord, Lock, Provisioning, SnapshotPlan, ThinPlan, ThinVolume, Uuid};
 
-/// What the names of snapshots begin with that are there for a copy; no operator can write it.
+/// Prefix of the names of snapshots that were taken for a copy. It is not a valid name, so no operator can use it.
 const FOR_COPY: &str = "copy:";
 const SOURCE_CLOSED: &str = "the pool of the source is closed";
-/// How often the catalog of the target is told how far a copy is.
+/// Interval at which the progress of a copy is recorded in the catalog of the target.
 const KEPT_EVERY: Duration = Duration::from_secs(10);
 
 type Device<W> = Rc<ThinVolume<Disk<W>, Group<W>>>;
 
-/// The copies that begin or end in a pool, by the identities of their targets.
+/// Copies that start or end in a pool, by the identities of their targets.
 pub(super) struct Copies<W: World> {
-    /// Of these the snapshot is being made.
+    /// Copies whose snapshot is being taken.
     beginning: RefCell<BTreeSet<VolumeId>>,
     outgoing: RefCell<BTreeMap<VolumeId, Outgoing<W>>>,
     incoming: RefCell<BTreeMap<VolumeId, Device<W>>>,
 }
 
-/// What is copied, and the snapshot that was made for it.
+/// Source of a copy, and the snapshot that was taken for it.
 #[derive(Clone)]
 struct Outgoing<W: World> {
     device: Device<W>,
@@ -55,33 +55,33 @@ impl<W: World> Default for Copies<W> {
     }
 }
 
-/// What a copy is to be like.
+/// Properties of the target, taken from the source, and the record of the copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Original {
-    /// Its size.
+    /// Size of the volume.
     pub size: Size,
-    /// Bytes of a logical block as hosts see it.
+    /// Block size that hosts see, in bytes.
     pub block_bytes: u32,
-    /// How much of it takes space.
+    /// Mapped space of the source.
     pub mapped: Size,
     granule_bytes: u32,
     provisioning: Provisioning,
     zero_detection: bool,
     encrypted: bool,
-    /// What is copied, from where on.
+    /// Source and progress of the copy.
     record: CopyRecord,
 }
 
 impl Original {
-    /// The copy is at this block of the source, which is of [`Copied`] bytes before it.
+    /// Block at which the copy continues, and the bytes copied before it.
     fn start(&self) -> (Blocks, u64) {
-        // No copy is as far as that: the record is not to be believed, and copying again costs time alone.
+        // An impossible position in the record is not trusted; copying from the start costs time only.
         let inside = self.record.next.bytes(volume::BLOCK_BYTES) <= self.size.bytes();
         if inside { (self.record.next, self.record.copied_bytes) } else { (Blocks(0), 0) }
     }
 }
 
-/// What the shards know of a copy that runs.
+/// Progress and control of a running copy, shared by the shards.
 #[derive(Default)]
 pub(crate) struct CopyState {
     progress: Mutex<Progress>,
@@ -90,24 +90,24 @@ pub(crate) struct CopyState {
 }
 
 impl CopyState {
-    /// How far it is.
+    /// Present progress.
     #[must_use]
     pub(crate) fn progress(&self) -> Progress {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It ends with its present step.
+    /// Cancels the copy; it ends after the present step.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// True when it was told to end.
+    /// True if the copy was cancelled.
     #[must_use]
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// It ends with its present step, and continues later.
+    /// Suspends the copy; it ends after the present step and continues later.
     pub(crate) fn suspend(&self) {
         self.suspended.store(true, Ordering::Relaxed);
     }
@@ -121,33 +121,34 @@ impl CopyState {
     }
 }
 
-/// How a copy ended.
+/// Outcome of a copy.
 #[derive(Clone, Debug)]
 pub(crate) enum CopyEnd {
-    /// All of it is on the disks of the target, and this is what it took.
+    /// All of it is stable on the disks of the target; the text is a summary.
     Whole(String),
-    /// It was told to end.
+    /// Cancelled by an order.
     Cancelled,
-    /// It continues when both pools are open again, or the daemon is started again.
+    /// Suspended: continues when both pools are open again, or after a restart. The text is the reason.
     Suspended(String),
-    /// It could not go on, in words.
+    /// Failed, for this reason.
     Failed(String),
 }
 
-/// True for a snapshot that is there for a copy.
+/// True for a snapshot that was taken for a copy.
 pub(super) fn is_for_copy(snapshot: &str) -> bool {
     snapshot.starts_with(FOR_COPY)
 }
 
-/// What is to be copied stays as it is until [`withdraw_copy`].
+/// Opens the source of a copy and pins it until [`withdraw_copy`].
 ///
-/// *Errors*: `VOLUME_UNKNOWN`, `SNAPSHOT_UNKNOWN`, `VOLUME_NO_MAP`, and what making a snapshot is refused with.
+/// *Errors*: `VOLUME_UNKNOWN`, `SNAPSHOT_UNKNOWN`, `VOLUME_NO_MAP`, and those of taking a snapshot.
 pub(crate) async fn offer_copy<W: World>(
     shard: Rc<ShardContext<W>>,
     source: CopySource,
     (id, target_pool): (VolumeId, PoolId),
 ) -> Result<Original, Refusal> {
     let pool = find(&shard, source.pool().expect("the conductor sends volumes of pools here"))?;
+    // Keeps the clean-up of left-over snapshots from deleting the one that is being taken.
     pool.copies.beginning.borrow_mut().insert(id);
     let offered = begin_offer(&pool, source, (id, target_pool)).await;
     pool.copies.beginning.borrow_mut().remove(&id);
@@ -170,17 +171,19 @@ async fn begin_offer<W: World>(
     let (source, made_here) = (source.to_string(), made.is_some());
     let record = CopyRecord { source_pool, snapshot, made: made_here, source, next: Blocks(0), copied_bytes: 0 };
     let offered = offer(pool, id, record).await;
+    // Nothing half done is left: the snapshot was taken for this copy only.
     if offered.is_err() {
         drop_snapshot(pool, made).await;
     }
     offered
 }
 
-/// The snapshot of `record` is open, to be copied.
+/// Opens the snapshot of `record` as the source of a copy.
 async fn offer<W: World>(pool: &Rc<OpenPool<W>>, id: VolumeId, record: CopyRecord) -> Result<Original, Refusal> {
     let snapshot = record.snapshot;
     let device = pool.pool.open_snapshot(snapshot).await.map_err(|error| refusal(&error, pool))?;
     assert!(device.is_read_only(), "what is copied stays as it is");
+    // The record names only the snapshot; its volume and family follow from the catalog.
     let status = pool.pool.status();
     let has = |volume: &&volume::ThinStatus| volume.snapshots.iter().any(|one| one.id == snapshot);
     let found = status.families.iter().find_map(|family| Some((family, family.volumes.iter().find(has)?)));
@@ -201,20 +204,21 @@ async fn offer<W: World>(pool: &Rc<OpenPool<W>>, id: VolumeId, record: CopyRecor
     Ok(original)
 }
 
-/// What was copied, or was to be, need not be kept any more.
+/// Closes the source of a copy and deletes the snapshot that was taken for it.
 pub(crate) async fn withdraw_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id: VolumeId) {
     let Ok(pool) = find(&shard, &pool) else { return };
     let outgoing = pool.copies.outgoing.borrow_mut().remove(&id);
     if let Some(Outgoing { device, made }) = outgoing {
+        // The device must be closed before its snapshot can be deleted.
         drop(device);
         drop_snapshot(&pool, made).await;
     }
 }
 
-/// The target is in its pool, empty, and nobody can use it.
+/// Creates the target in its pool, empty and not usable yet.
 ///
-/// *Errors*: as of making a volume; `POOL_FULL` also where there is no room for what takes space in the original.
-/// *Durability*: when it returns.
+/// *Errors*: as for creating a volume; `POOL_FULL` also if the mapped space of the source does not fit. *Durability*:
+/// when it returns.
 pub(crate) async fn receive_copy<W: World>(
     shard: Rc<ShardContext<W>>,
     name: VolumeName,
@@ -223,6 +227,7 @@ pub(crate) async fn receive_copy<W: World>(
 ) -> Result<(), Refusal> {
     let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"))?;
     let free = Size::new(pool.pool.status().free_bytes);
+    // Checked in advance, so that a copy does not fill the pool of the target and fail at its end.
     if original.mapped > free {
         let message = format!("pool {} has {} free, and the copy would take {}", pool.name, free, original.mapped);
         return Err(Refusal::new(code::POOL_FULL, message, "make room there, or give the pool more disks"));
@@ -244,15 +249,15 @@ pub(crate) async fn receive_copy<W: World>(
     Ok(())
 }
 
-/// The volume takes what is copied to it.
+/// Registers the target for the writes of the copy.
 fn begin_to_receive<W: World>(pool: &Rc<OpenPool<W>>, id: VolumeId, target: Device<W>) {
     let before = pool.copies.incoming.borrow_mut().insert(id, target);
     assert!(before.is_none(), "a copy has one target");
     pool.begin_tending();
 }
 
-/// Copies what [`offer_copy`] has kept to the volume that [`receive_copy`] has made on the shard `home`, at the pace that
-/// is set for repairs of the source's pool.
+/// Copies from the source of [`offer_copy`] to the target that [`receive_copy`] created on the shard `home`, at the
+/// pace of the repair policy of the source's pool.
 pub(crate) async fn send_copy<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -275,6 +280,7 @@ pub(crate) async fn send_copy<W: World>(
         let (done, now) = (before + copied.bytes, shard.world.now());
         work.advance(now, done);
         state.tell(work.progress(now));
+        // Recording the progress costs a flush and a commit, so it is not done at each step.
         if now.since(kept) >= KEPT_EVERY {
             kept = now;
             far.keep(Blocks(copied.looked_at_bytes / u64::from(volume::BLOCK_BYTES)), done).await;
@@ -283,12 +289,14 @@ pub(crate) async fn send_copy<W: World>(
         !state.is_to_end()
     };
     let copied = {
+        // The copy also ends when the pool of its source is closed.
         let (copying, halted) = (pin!(device.copy_to(&far, from, progress)), pin!(pool.halt.pulled()));
         match select(copying, halted).await {
             Either::Left((copied, _)) => Some(copied),
             Either::Right(_) => None,
         }
     };
+    // The order of the arms matters: a cancelled copy is not suspended, and a failed pool is not an error of the copy.
     match copied {
         _ if state.is_cancelled() => CopyEnd::Cancelled,
         _ if state.is_to_end() => CopyEnd::Suspended("the engine stops".to_owned()),
@@ -303,7 +311,7 @@ pub(crate) async fn send_copy<W: World>(
     }
 }
 
-/// The target is whole, and serves.
+/// Marks the target as complete and serves it.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn complete_copy<W: World>(
@@ -313,6 +321,7 @@ pub(crate) async fn complete_copy<W: World>(
 ) -> Result<VolumeReport, Refusal> {
     let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"))?;
     let uuid = uuid_of(id);
+    // Durable before it serves: a host must not write to a volume that a restart would treat as partial.
     pool.pool.complete_volume(uuid).await.map_err(|error| refusal(&error, &pool))?;
     let device = pool.copies.incoming.borrow_mut().remove(&id).expect("it was received");
     let status = pool.pool.status();
@@ -326,14 +335,14 @@ pub(crate) async fn complete_copy<W: World>(
     Ok(pool.show(id, name, backend, pool.mapped(device, thick)))
 }
 
-/// Neither end of a copy that is suspended is held any more; what there is of it stays.
+/// Closes both ends of a suspended copy. The partial target and the snapshot stay.
 pub(crate) async fn let_go_of_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id: VolumeId) {
     let Ok(pool) = find(&shard, &pool) else { return };
     drop(pool.copies.outgoing.borrow_mut().remove(&id));
     drop(pool.copies.incoming.borrow_mut().remove(&id));
 }
 
-/// The target is no more.
+/// Deletes the partial target of a copy.
 pub(crate) async fn abandon_copy<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName, id: VolumeId) {
     let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"));
     let Ok(pool) = pool else { return };
@@ -344,7 +353,7 @@ pub(crate) async fn abandon_copy<W: World>(shard: Rc<ShardContext<W>>, name: Vol
     pool.care.space.chores.leave();
 }
 
-/// Makes the snapshot that the copy `id` of the volume is made of.
+/// Takes the snapshot for the copy `id` of the volume.
 async fn snapshot_for_copy<W: World>(
     pool: &OpenPool<W>,
     name: &VolumeName,
@@ -358,13 +367,13 @@ async fn snapshot_for_copy<W: World>(
         lock: Lock::Open,
         created_at: pool.shard.world.unix_seconds(),
     };
-    // What was acknowledged from memory belongs to the instant, too.
+    // Writes that were acknowledged from memory belong to the snapshot as well.
     let plans = [plan];
     let made = pool.while_written_through([name], pool.pool.create_snapshots(&plans)).await?;
     made.map(|()| snapshot).map_err(|error| refusal(&error, pool))
 }
 
-/// The snapshot that was made for a copy is no more.
+/// Deletes the snapshot that was taken for a copy.
 async fn drop_snapshot<W: World>(pool: &Rc<OpenPool<W>>, made: Option<Uuid>) {
     let Some(snapshot) = made else { return };
     if let Err(error) = pool.pool.delete_snapshot(snapshot, pool.shard.world.unix_seconds()).await {
@@ -373,12 +382,12 @@ async fn drop_snapshot<W: World>(pool: &Rc<OpenPool<W>>, made: Option<Uuid>) {
     pool.begin_tending();
 }
 
-/// The pool of the volume, while it is open.
+/// Pool of the volume, if it is open.
 fn pool_of<W: World>(shard: &ShardContext<W>, volume: &VolumeName) -> Option<Rc<OpenPool<W>>> {
     volume.pool().and_then(|name| find(shard, name).ok())
 }
 
-/// The target of a copy, as the shard of the source sees it.
+/// Target of a copy as seen from the shard of the source. Writes and flushes are forwarded to its home.
 struct Far<W: World> {
     shard: Rc<ShardContext<W>>,
     home: usize,
@@ -388,7 +397,7 @@ struct Far<W: World> {
 }
 
 impl<W: World> Far<W> {
-    /// Does `act` with the volume on its own shard.
+    /// Runs `act` with the target on its home shard.
     async fn at_home<T: Send + 'static>(
         &self,
         extent: Extent,
@@ -397,6 +406,7 @@ impl<W: World> Far<W> {
         let (target, id, gone) = (self.target.clone(), self.id, IoError::new(IoErrorKind::Gone, extent));
         let done = self.shard.call(self.home, move |shard| async move {
             let pool = pool_of(&shard, &target);
+            // The pool may have been closed since the last call.
             let device = pool.and_then(|pool| pool.copies.incoming.borrow().get(&id).cloned());
             act(device.ok_or(gone)?).await
         });
@@ -405,12 +415,13 @@ impl<W: World> Far<W> {
 }
 
 impl<W: World> Far<W> {
-    /// The catalog of the target knows that the copy is at block `next`, after so many bytes of data.
+    /// Records in the catalog of the target that the copy is at block `next`, after `copied_bytes` of data.
     async fn keep(&self, next: Blocks, copied_bytes: u64) {
         let (target, id) = (self.target.clone(), self.id);
         let kept = self.shard.call(self.home, move |shard| async move {
             let pool = pool_of(&shard, &target)?;
             let device = pool.copies.incoming.borrow().get(&id).cloned()?;
+            // Flush before the commit: the record must not claim data that a power loss could still take away.
             let _: Stable = device.flush(Written::attest()).await.ok()?;
             pool.pool.keep_copied(uuid_of(id), next, copied_bytes).await.ok()
         });
@@ -419,7 +430,7 @@ impl<W: World> Far<W> {
         }
     }
 
-    /// True when the pool of the target is open and has not failed.
+    /// True if the pool of the target is open and has not failed.
     async fn serves(&self) -> bool {
         let target = self.target.clone();
         let serves = self.shard.call(self.home, move |shard| async move {
@@ -435,6 +446,7 @@ impl<W: World> BlockDevice for Far<W> {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        // A copy only writes to its target.
         Err(IoError::new(IoErrorKind::Unsupported, extent))
     }
 

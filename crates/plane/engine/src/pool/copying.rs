@@ -1,6 +1,8 @@
-//! A member that is copied to another disk beside it, which then takes its place: it errs, or is slow, and still serves.
+//! Proactive copy of a failing or slow member that still serves: it is copied to another disk, which then takes its
+//! slot.
 //!
-//! Nothing of the copy is recorded before its end. A crash, or an error of the new disk, leaves the pool as it was.
+//! Nothing of the copy is recorded before its end. A crash, or an error of the new disk, leaves the pool as it was
+//! (`docs/adr/0026-errors-of-members.md`).
 
 use super::care::{Care, Gait};
 use super::losses::LostList;
@@ -21,12 +23,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use volume::{Labelling, NewDisk, Uuid};
 
-/// A copy that is wanted, or runs.
+/// A copy that is queued or runs.
 pub(super) struct Copying<W: World> {
     member: u16,
-    /// The disk that is the member now.
+    /// Disk that is the member now.
     old: DiskId,
-    /// The disk that is to be the member, and its identity then.
+    /// Identity that the new disk gets as the member.
     id: Uuid,
     candidate: Candidate,
     disk: Disk<W>,
@@ -35,10 +37,10 @@ pub(super) struct Copying<W: World> {
     begun: Cell<bool>,
 }
 
-/// `candidate` gets what the member has, and its place after that.
+/// Queues the copy of the member to `candidate`, which takes its slot at the end.
 ///
-/// *Errors*: the member is not in service, another one of its group is being copied, or `candidate` does not fit; nothing is
-/// written then.
+/// *Errors*: the member is not in service, another member of its group is being copied, or `candidate` does not fit;
+/// nothing is written then.
 pub(crate) async fn copy_member<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -62,6 +64,7 @@ pub(crate) async fn copy_member<W: World>(
     let newcomer = NewDisk { id, device: disk.clone() };
     let admitted = pool.pool.members().admit_exchange(uuid(member), &newcomer, force).await;
     admitted.map_err(|error| refusal(&error, &pool))?;
+    // Behind the fence before the array writes to it.
     pool.guarding.cover(&disk);
     let copying = Copying {
         member: number,
@@ -73,6 +76,7 @@ pub(crate) async fn copy_member<W: World>(
         work: Cell::default(),
         begun: Cell::default(),
     };
+    // Checked again: another order may have come while the disk was opened.
     if state.copying.borrow().is_some() {
         return Err(Refusal::new(code::POOL_BUSY, "a member of the group is being copied already", "wait for its end"));
     }
@@ -82,14 +86,15 @@ pub(crate) async fn copy_member<W: World>(
     Ok(pool.report())
 }
 
-/// The copy of this member that is wanted, or runs.
+/// Progress of the copy of this member; `None` if it is not being copied.
 pub(super) fn report<W: World>(pool: &OpenPool<W>, group: usize, member: u16) -> Option<MemberCopy> {
     let copying = pool.groups[group].copying.borrow().clone().filter(|copying| copying.member == member)?;
     let work = copying.work.get().unwrap_or_else(|| pool.begin(group, WorkKind::Rebuild));
     Some(MemberCopy { disk: copying.candidate.name.clone(), progress: work.progress(pool.shard.world.now()) })
 }
 
-/// The disk that the catalog names in a place: that of a copy already while its slot is the old one's.
+/// Disk that the catalog names for a slot. At the end of a copy that is the new disk already, while the slot still has
+/// the old one.
 pub(super) fn recorded_disk<W: World>(pool: &OpenPool<W>, group: usize, member: u16) -> Uuid {
     let groups = pool.pool.status().groups;
     let recorded = groups.get(group).and_then(|group| group.record.members.get(usize::from(member)));
@@ -97,7 +102,7 @@ pub(super) fn recorded_disk<W: World>(pool: &OpenPool<W>, group: usize, member: 
     recorded.map_or_else(slot, |member| member.disk)
 }
 
-/// Admits another shape of the group: none while a member is copied.
+/// Admits a change of the group's shape: refused while a member is copied.
 pub(super) fn admit_change_of_shape<W: World>(pool: &OpenPool<W>, group: usize) -> Result<(), Refusal> {
     if pool.groups[group].copying.borrow().is_none() {
         return pool.admit_change_of_members(group);
@@ -107,14 +112,16 @@ pub(super) fn admit_change_of_shape<W: World>(pool: &OpenPool<W>, group: usize) 
 }
 
 impl<W: World> GroupRepair<W> {
-    /// Copies the member for which that is wanted; false when there is none.
+    /// Runs the queued copy of the group; false if there is none.
     pub(super) async fn copy(&self) -> bool {
         let state = &self.pool.groups[self.group];
+        // Taken once: the loop of the repair task must not start the copy twice.
         let Some(copying) = state.copying.borrow().clone().filter(|copying| !copying.begun.replace(true)) else {
             return false;
         };
-        // However this ends, also when the pool is closed meanwhile.
+        // Clears the copy at every way out, also when the task is dropped because the pool is closed.
         let _wanted = Wanted { pool: &self.pool, group: self.group };
+        // The member may have failed since the order was given.
         if self.pool.member_state(self.group, copying.member) == MemberState::InService {
             self.run_copy(&copying).await;
         }
@@ -128,6 +135,7 @@ impl<W: World> GroupRepair<W> {
         pool.care.until_resumed().await;
         let state = &pool.groups[group];
         let Some(window) = open::window::<W>(&copying.disk, state.array.member_blocks()) else { return };
+        // Checksums cover every block of a protected group; elsewhere blocks that no volume uses need no copy.
         let stripes = match state.array.is_protected() {
             true => std::iter::once(0..state.array.layout().stripes()).collect(),
             false => pool.stripes_in_use(group),
@@ -135,6 +143,7 @@ impl<W: World> GroupRepair<W> {
         let work = pool.begin_over(group, WorkKind::Rebuild, &stripes);
         copying.work.set(Some(work));
         raise(event::MEMBER_COPY_BEGAN, format!("disk {old} of pool {name} is being copied to disk {new}"));
+        // The new disk is not a member yet, so the watchdog does not cover it.
         let _guard = SilenceGuard::over(&pool.shard, std::iter::once(&copying.disk));
         let mut owner = Owner { pool: pool.clone(), group, copying: copying.clone(), work, gait: pool.care.gait() };
         match state.array.copy_member(member, window, &stripes, &mut owner).await {
@@ -147,7 +156,7 @@ impl<W: World> GroupRepair<W> {
             Err(error) => {
                 tracing::warn!(pool = %name, group, disk = old, %error, "a member was not copied");
                 if recorded_disk(pool, group, member) == copying.id {
-                    // The catalog names the new disk, and the array does not have it.
+                    // The commit was made but the array did not take the new disk: the slot has no usable disk.
                     self.give_up_place(member).await;
                 }
                 let sentence = format!("disk {old} of pool {name} was not copied to disk {new}: {error}");
@@ -163,7 +172,7 @@ impl<W: World> GroupRepair<W> {
     }
 }
 
-/// A copy that is wanted until this is dropped.
+/// Guard of a running copy; clears it when dropped.
 struct Wanted<'a, W: World> {
     pool: &'a OpenPool<W>,
     group: usize,
@@ -176,7 +185,7 @@ impl<W: World> Drop for Wanted<'_, W> {
     }
 }
 
-/// Who keeps the record of one copy.
+/// Callbacks of the array for one copy: pace and commit.
 struct Owner<W: World> {
     pool: Rc<OpenPool<W>>,
     group: usize,
@@ -200,7 +209,7 @@ impl<W: World> RebuildOwner for Owner<W> {
             LostList(pool).enter(self.group, &copied.lost).await;
         }
         if !copied.unreadable.is_empty() && !pool.groups[self.group].array.is_protected() {
-            // Nothing remembers without sums which blocks of the new disk have no content.
+            // Without checksums nothing would remember which blocks of the new disk have no valid content.
             return Err(gone);
         }
         let labelling =
@@ -218,7 +227,7 @@ impl<W: World> RebuildOwner for Owner<W> {
             slots[usize::from(member)] = Slot { stands_for: Some(old), ..slot };
             assert!(slots[usize::from(member)].id == disk_id(copying.id), "the place is the new disk's");
         }
-        // From now on the old disk misses writes.
+        // The old disk misses writes from here on, so the node's row must name the new one first.
         keep_membership(pool).await;
         Ok(Stable::attest())
     }

@@ -1,4 +1,4 @@
-//! Making a pool of disks.
+//! Creation of a pool and of new groups.
 
 use super::overwrite::Overwriting;
 use super::own::Taking;
@@ -14,33 +14,33 @@ use shard::World;
 use std::rc::Rc;
 use volume::{BLOCK_BYTES, CreatePool, DISK_BYTES_MIN, GroupPlan, NewDisk, Uuid, data_area};
 
-/// A pool to be made.
+/// Parameters of a new pool.
 pub(crate) struct NewPool {
-    /// Its name.
+    /// Name of the pool.
     pub name: Name,
-    /// Its identity.
+    /// Identity of the pool.
     pub id: PoolId,
-    /// Its disk groups.
+    /// Disk groups.
     pub groups: Vec<NewGroup>,
-    /// True when foreign content of the disks may be overwritten.
+    /// True if foreign data on the disks may be overwritten.
     pub force: bool,
 }
 
-/// A disk group to be made.
+/// Parameters of a new disk group.
 pub(crate) struct NewGroup {
-    /// How it protects.
+    /// RAID level.
     pub level: Level,
-    /// Bytes on one member before the next member's turn.
+    /// Chunk size in bytes: consecutive data on one member.
     pub chunk: Size,
-    /// True to keep sums and a log.
+    /// True for checksums and a redo log.
     pub integrity: bool,
-    /// How much of each disk it uses.
+    /// Share of each disk that the group uses.
     pub member_size: MemberSize,
-    /// Its disks, in order.
+    /// Disks of the group, in slot order.
     pub disks: Vec<Candidate>,
 }
 
-/// The pool is made, and open on this shard.
+/// Creates the pool and opens it on this shard.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn create<W: World>(
@@ -55,6 +55,7 @@ pub(crate) async fn create<W: World>(
     let plan = CreatePool {
         id: Uuid::from_bytes(spec.id.to_bytes()),
         name: spec.name.to_string(),
+        // 0 lets the pool choose the slab size.
         slab_bytes: 0,
         groups: drafts.iter().map(Draft::plan).collect(),
         now: shard.world.unix_seconds(),
@@ -64,7 +65,7 @@ pub(crate) async fn create<W: World>(
     let node = taking.node();
     let disks: Vec<(DiskName, Disk<W>)> = drafts.iter().flat_map(Draft::disks).collect();
     let was_claimed = spec.force && Overwriting { disks: &disks, pool: None, node: Some(&node) }.admit(&shard).await?;
-    // Arrays are written to their disks before the pool is.
+    // Arrays are formatted before the pool is written, so every disk must be admitted before that.
     plan.admit_disks().await.map_err(|error| named(&error, &drafts))?;
     let (mut groups, mut arrays) = (Vec::new(), Vec::new());
     for (number, draft) in drafts.iter().enumerate() {
@@ -73,9 +74,11 @@ pub(crate) async fn create<W: World>(
         arrays.push(array.clone());
         groups.push((number, draft.state(array), watch));
     }
+    // The labels come last: a crash before leaves disks without a valid pool.
     let pool = volume::Pool::create(plan, arrays).await.map_err(|error| named(&error, &drafts))?;
     let pool = OpenPool::assembled(&shard, spec.name.clone(), spec.id, pool, groups);
     pool.claim(&taking).await?;
+    // The claims on these disks looked idle; their owner may only have been silent.
     if was_claimed {
         pool.outlast_owner().await?;
     }
@@ -84,14 +87,14 @@ pub(crate) async fn create<W: World>(
     Ok(pool.report())
 }
 
-/// A group with its disks open, before anything is written.
+/// A group whose disks are open, before anything is written.
 pub(super) struct Draft<W: World> {
     id: Uuid,
     level: Level,
     chunk: Size,
     chunk_bytes: u32,
     pub(super) integrity: bool,
-    /// What the smallest disk can give.
+    /// Blocks per member: what the smallest disk can give.
     member_blocks: Blocks,
     members: Vec<(Candidate, Uuid, Disk<W>)>,
 }
@@ -102,11 +105,13 @@ pub(super) async fn draft<W: World>(shard: &Rc<ShardContext<W>>, group: &NewGrou
     for candidate in &group.disks {
         let disk = array::open_disk(shard, &candidate.path).await?;
         let bytes = disk.geometry().bytes();
+        // Too small even for labels and catalogs.
         if data_area(disk.geometry().blocks).is_none() {
             let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec_rounded(false));
             let hint = format!("a member needs at least {}", Size::new(DISK_BYTES_MIN).iec());
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
         }
+        // All members give the same number of blocks, that of the smallest disk.
         smallest = Some(smallest.map_or(Size::new(bytes), |smallest| smallest.min(Size::new(bytes))));
         members.push((candidate.clone(), new_uuid(&shard.world), disk));
     }
@@ -122,7 +127,7 @@ pub(super) async fn draft<W: World>(shard: &Rc<ShardContext<W>>, group: &NewGrou
     })
 }
 
-/// How many blocks each member gives of a group whose smallest disk has this size.
+/// Blocks per member of a group whose smallest disk has this size.
 pub(super) fn member_blocks(how: MemberSize, smallest: Size) -> Result<Blocks, Refusal> {
     let used = how.of(smallest)?;
     let area = data_area(Blocks(used.bytes() / u64::from(BLOCK_BYTES)));
@@ -142,7 +147,7 @@ impl<W: World> Draft<W> {
         }
     }
 
-    /// The array over the disks; a protected one is on them then.
+    /// Creates the array over the disks; the metadata of a protected array is written then.
     pub(super) async fn array(
         &self,
         shard: &Rc<ShardContext<W>>,
@@ -151,6 +156,7 @@ impl<W: World> Draft<W> {
         let window = |disk| open::window::<W>(disk, self.member_blocks).expect("its data area is at least as large");
         let windows = self.members.iter().map(|(_, _, disk)| window(disk));
         let (level, count) = (array::raid_level(self.level), self.members.len());
+        // A protected array writes its metadata here; an array without checksums has none.
         if self.integrity {
             let id = self.id.into_bytes();
             let shape = Shape::new(id, level, count, self.chunk_bytes, self.member_blocks);
@@ -166,7 +172,7 @@ impl<W: World> Draft<W> {
         open::unprotected(layout, windows.map(Some).collect(), watch)
     }
 
-    /// Its disks, with what the operator calls them.
+    /// Disks of the group with their names.
     pub(super) fn disks(&self) -> Vec<(DiskName, Disk<W>)> {
         self.members.iter().map(|(candidate, _, disk)| (candidate.name.clone(), disk.clone())).collect()
     }
@@ -181,7 +187,7 @@ impl<W: World> Draft<W> {
     }
 }
 
-/// The refusal of a creation, with the name of the disk that is to blame instead of its new identity.
+/// Refusal of a creation that names the disk at fault instead of its new identity.
 pub(super) fn named<W: World>(error: &volume::PoolError, drafts: &[Draft<W>]) -> Refusal {
     use volume::PoolError::{DiskFails, DiskForeign, DiskOfPool, DiskTooSmall};
     let mut refusal = plain(error);

@@ -1,7 +1,7 @@
-//! A volume of a pool as a device: one with a map, or one in segments as all were before there were maps.
+//! A volume of a pool as a block device: with a map, or in segments (the format before maps).
 //!
-//! Errors of a pool that has failed say that it is away: it is closed and opened again when its disks are there, and it has kept
-//! everything that it acknowledged (`docs/adr/0025-luns-without-a-device.md`).
+//! Errors of a failed pool are reported as `Away`: the pool is closed and opened again when its disks are back, and has
+//! lost nothing that it acknowledged (`docs/adr/0025-luns-without-a-device.md`).
 
 use super::OpenPool;
 use super::tending::Chores;
@@ -19,21 +19,21 @@ pub struct PoolVolume<W: World> {
     shard: Weak<ShardContext<W>>,
 }
 
-/// How the volume lies in the pool.
+/// Allocation scheme of a volume.
 pub(super) enum Kind<W: World> {
-    /// In whole slabs, without a map.
+    /// Whole slabs, without a map.
     Segments(Rc<volume::Volume<Disk<W>, Group<W>>>),
-    /// One of a family.
+    /// Mapped granules; the volume is a member of a family.
     Mapped(Mapped<W>),
 }
 
-/// A volume of a family.
+/// A mapped volume.
 pub(super) struct Mapped<W: World> {
-    /// The volume.
+    /// Device of the volume.
     pub device: Rc<volume::ThinVolume<Disk<W>, Group<W>>>,
-    /// True when space for all of it is kept, so that nobody need hear how much there is.
+    /// True if its space is reserved in full (thick), so that no free space is reported to hosts.
     pub thick: bool,
-    /// Told of whatever may leave work for later.
+    /// Deferred work on maps; notified of changes that may cause some.
     pub chores: Rc<Chores>,
 }
 
@@ -47,14 +47,15 @@ macro_rules! each {
 }
 
 impl<W: World> PoolVolume<W> {
-    /// The volume of `pool`.
+    /// Creates the device of a volume of `pool`.
     pub(super) fn of(pool: &OpenPool<W>, kind: Kind<W>) -> Self {
         Self { kind, pool: pool.name.clone(), shard: Rc::downgrade(&pool.shard) }
     }
 
-    /// The error in the words of one who may ask again.
+    /// Translates an error: `Away` if the pool has failed and the host may retry.
     #[cold]
     fn told(&self, error: IoError) -> IoError {
+        // Bounds and space errors are answers of a working pool and stay as they are.
         let may_be_away = match error.kind {
             IoErrorKind::Gone | IoErrorKind::TimedOut | IoErrorKind::ReadOnly | IoErrorKind::Medium => true,
             IoErrorKind::Away | IoErrorKind::OutOfRange | IoErrorKind::NoSpace | IoErrorKind::Unsupported => false,
@@ -71,6 +72,7 @@ impl<W: World> PoolVolume<W> {
     }
 
     fn leave_chores(&self) {
+        // Every change may leave maintenance of the map to do.
         if let Kind::Mapped(Mapped { chores, .. }) = &self.kind {
             chores.leave();
         }
@@ -82,8 +84,8 @@ impl<W: World> BlockDevice for PoolVolume<W> {
         each!(&self.kind, device => device.geometry())
     }
 
-    // Each is boxed: the sleeves above hold the future of what lies below in several places, and would be a hundred
-    // kilobytes long, moved with every command.
+    // Each future is boxed: the layers above hold it in several places, which would make a future of a hundred
+    // kilobytes that is moved with every command.
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         each!(&self.kind, device => Box::pin(device.read(extent)).await).map_err(|error| self.told(error))
@@ -124,7 +126,7 @@ impl<W: World> BlockDevice for PoolVolume<W> {
     }
 }
 
-/// True for a pool of which a group has stopped, and which is closed for it: not one of another owner, nor one that is only read.
+/// True for a pool that is closed because a group has stopped, and neither fenced nor read-only.
 fn has_failed<W: World>(pool: &OpenPool<W>) -> bool {
     let has_stopped = pool.groups.iter().any(|(_, group)| group.array.status().stopped.is_some());
     has_stopped && !pool.is_fenced() && !pool.is_read_only()

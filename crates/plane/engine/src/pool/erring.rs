@@ -1,4 +1,6 @@
-//! What the disk of one place does wrong, and what the pool's policy says of that.
+//! Error counts of the disk in one slot, and its fitness by the error policy of the pool.
+//!
+//! Fed by [`super::watchdog`] every 5 s; the control plane acts on the fitness.
 
 use model::{ErrorPolicy, MemberFitness};
 use shard::Time;
@@ -6,46 +8,48 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Errors are counted by hours, of which so many make a day.
+/// Errors are counted by hour; [`HOURS`] of them make a day.
 const HOUR: Duration = Duration::from_secs(3600);
 const HOURS: usize = 24;
-/// Errors and reads are counted by looks, of which so many make a minute.
+/// Reads and errors are counted by check; this many checks make a minute.
 const LOOKS: usize = 12;
-/// With fewer errors in a minute than this their part of the reads says nothing.
+/// Errors in a minute below which the error rate says nothing.
 const ERRORS_MIN: u64 = 20;
 
-/// What a disk has done so far, since its pool was opened.
+/// Counters of a disk since its pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
-    /// Reads that were begun.
+    /// Reads started.
     pub reads: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// Blocks that were not as they had been written, or could not be read.
+    /// Blocks with a wrong checksum, or that could not be read.
     pub wrong: u64,
 }
 
-/// The errors of the disk in one place.
+/// Error counts of the disk in one slot.
 #[derive(Default)]
 pub(super) struct Erring {
-    /// What it had done at the last look.
+    /// Counters at the last check.
     seen: Cell<Option<Done>>,
-    /// Errors by the hour in which they were seen, the latest last.
+    /// Errors by hour, the latest last.
     hours: RefCell<VecDeque<(u64, u64)>>,
-    /// Reads and errors between two looks, the latest last.
+    /// Reads and errors between two checks, the latest last.
     looks: RefCell<VecDeque<(u64, u64)>>,
     slow_since: Cell<Option<Time>>,
     told: Cell<MemberFitness>,
 }
 
 impl Erring {
-    /// Learns what the disk has done until now, and whether it is slow.
+    /// Updates the counts from the counters of the disk.
     pub(super) fn learn(&self, now: Time, done: Done, is_slow: bool) {
+        // The time of the first slow check counts, until a check is not slow.
         let since = self.slow_since.get().filter(|_| is_slow);
         self.slow_since.set(since.or(is_slow.then_some(now)));
+        // The first check only sets the baseline: earlier errors belong to another opening.
         let Some(before) = self.seen.replace(Some(done)) else { return };
         let reads = done.reads.saturating_sub(before.reads);
-        // One bad block may be several errors, and an error may be several bad blocks.
+        // One bad block may cause several errors, and one error may cover several bad blocks; the larger count is used.
         let errors = done.errors.saturating_sub(before.errors).max(done.wrong.saturating_sub(before.wrong));
         let mut looks = self.looks.borrow_mut();
         looks.push_back((reads, errors));
@@ -70,17 +74,19 @@ impl Erring {
         self.hours.borrow().iter().map(|(_, count)| count).sum()
     }
 
-    /// Errors of a hundred reads of the last minute.
+    /// Percentage of the reads of the last minute that failed.
     pub(super) fn percent(&self) -> u64 {
         let looks = self.looks.borrow();
         let (reads, errors) = looks.iter().fold((0, 0), |(reads, errors), look| (reads + look.0, errors + look.1));
         assert!(looks.len() <= LOOKS, "a minute has so many looks");
+        // Errors of writes count as well, so there may be more errors than reads.
         if errors < ERRORS_MIN { 0 } else { (errors * 100).checked_div(reads.max(errors)).unwrap_or(0) }
     }
 
-    /// What the policy says of it.
+    /// Fitness of the disk by `policy`.
     pub(super) fn judge(&self, now: Time, policy: &ErrorPolicy) -> MemberFitness {
         let slow = policy.slow.zip(self.slow_since.get());
+        // The most severe verdict comes first.
         if policy.rate.is_some_and(|rate| self.percent() >= u64::from(rate)) {
             MemberFitness::Useless
         } else if policy.count.is_some_and(|count| self.of_day() >= u64::from(count)) {
@@ -92,7 +98,7 @@ impl Erring {
         }
     }
 
-    /// Whether operators are to hear that it errs now, and did not at the last look.
+    /// True if the disk exceeds its policy now and did not at the last check.
     pub(super) fn is_news(&self, fitness: MemberFitness) -> bool {
         let errs = |fitness| matches!(fitness, MemberFitness::Failing | MemberFitness::Useless);
         errs(fitness) && !errs(self.told.replace(fitness))
@@ -108,7 +114,7 @@ mod tests {
         Time::default() + Duration::from_secs(seconds)
     }
 
-    /// Looks each five seconds at a disk of which each second `reads` are read and `errors` fail.
+    /// Runs a check every five seconds, for a disk with this many reads and errors per second.
     fn run(erring: &Erring, seconds: std::ops::Range<u64>, done: &mut Done, (reads, errors): (u64, u64)) {
         for second in seconds.step_by(5) {
             done.reads += 5 * reads;

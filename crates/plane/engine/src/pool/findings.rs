@@ -1,4 +1,5 @@
-//! What disks return that was not written to them, counted and told: one event for what comes together.
+//! Findings of the arrays (wrong checksums, unreadable or damaged blocks): counted by disk and reported, folded into
+//! one event per second and cause.
 
 use super::OpenPool;
 use block::{Blocks, Extent};
@@ -10,34 +11,35 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What is found so close together is one event.
+/// Findings within this time are one event.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// What is found on the members of one pool.
+/// Findings on the members of one pool.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// Blocks that were not as written, by disk, since the pool was opened.
+    /// Wrong blocks by disk, since the pool was opened.
     wrong: RefCell<BTreeMap<DiskId, u64>>,
     untold: RefCell<BTreeMap<Sort, Untold>>,
     telling: Cell<bool>,
 }
 
-/// What has an event of its own: on which disk, which may have been replaced when it is told; what was wrong, and what came of it.
+/// Key of an event: disk name at the time of the finding (it may have been replaced since), kind and outcome.
 type Sort = (String, FindingKind, Outcome);
 
-/// What was found since the last event.
+/// Findings that were not reported yet.
 struct Untold {
     blocks: u64,
-    /// Where on the disk the first of them lies, in bytes.
+    /// Byte offset of the first of them on the disk.
     first: u64,
 }
 
 impl Findings {
-    /// Operators hear of what was found since they heard last.
+    /// Raises the events for all pending findings.
     fn tell<W: World>(&self, pool: &OpenPool<W>) {
         assert!(self.telling.replace(false), "what comes together is told once");
         for ((disk, kind, outcome), Untold { blocks, first }) in self.untold.take() {
             let name = &pool.name;
+            // Metadata lies outside the data area, so no byte offset is given.
             if let Some(structure) = structure(kind) {
                 let sentence = format!(
                     "{structure} on disk {disk} of pool {name} was damaged and was written again from another copy; check what \
@@ -54,22 +56,23 @@ impl Findings {
         }
     }
 
-    /// Blocks of the disk that were not as written, since the pool was opened.
+    /// Wrong blocks of the disk since the pool was opened.
     pub(super) fn wrong_blocks(&self, disk: DiskId) -> u64 {
         self.wrong.borrow().get(&disk).copied().unwrap_or_default()
     }
 }
 
 impl<W: World> OpenPool<W> {
-    /// An array has found something wrong on a member.
+    /// Records a finding of an array.
     pub(crate) fn note_finding(self: &Rc<Self>, group: usize, finding: Finding) {
         let Finding { member, extent, kind, outcome, lost } = finding;
         tracing::warn!(pool = %self.name, group, member, %extent, ?kind, ?outcome, "found on a disk");
-        // Who reads a lost block again does not lose another one; the list tells of it.
+        // A lost block that is read again is no further loss; the list of lost blocks reports it.
         let entered = |start| self.groups[group].array.losses.suspect(Extent { start, len: Blocks(1) });
         if outcome == Outcome::Lost && lost.map(entered) == Some(0) {
             return;
         }
+        // The name is taken now: the slot may have another disk when the event is raised.
         let (disk, called) = {
             let slots = self.groups[group].slots.borrow();
             (slots[usize::from(member)].id, slots[usize::from(member)].called())
@@ -79,11 +82,13 @@ impl<W: World> OpenPool<W> {
             return;
         }
         let first = self.groups[group].byte_on_disk(extent.start.0);
+        // Events of one disk are folded: a failing disk must not push everything else out of the event list.
         let mut untold = self.findings.untold.borrow_mut();
         let entry = untold.entry((called, kind, outcome)).or_insert(Untold { blocks: 0, first });
         entry.blocks += extent.len.0;
         entry.first = entry.first.min(first);
         drop(untold);
+        // The first finding starts the timer; others join its event.
         if !self.findings.telling.replace(true) {
             let (pool, world) = (Rc::downgrade(self), self.shard.world.clone());
             self.spawn(async move {
@@ -112,7 +117,7 @@ fn described(kind: FindingKind) -> &'static str {
     }
 }
 
-/// What metadata was found wrong that has other copies; its place is not one of the data.
+/// Name of a metadata structure that has other copies; `None` for data.
 fn structure(kind: FindingKind) -> Option<&'static str> {
     match kind {
         FindingKind::Anchor => Some("the anchor of the redo log"),

@@ -1,4 +1,4 @@
-//! The groups of an open pool, and one more of them.
+//! Groups of an open pool, and the addition of a group.
 
 use super::overwrite::Overwriting;
 use super::{CREATED_BY, GroupState, NewGroup, OpenPool, create, find};
@@ -13,23 +13,24 @@ use std::rc::Rc;
 use volume::catalog::GROUPS_MAX;
 use volume::{GroupPlan, Labelling, PoolError};
 
-/// The groups of a pool, by their places in its catalog. There may be more of them while the pool is open, and
-/// whoever uses one goes on with it. The place of a group that was removed, or that cannot serve, is empty.
+/// Groups of a pool by their number in its catalog. Groups can be added while the pool is open, and a reference to one
+/// stays valid. The entry of a removed group, or of one that cannot serve, is empty.
 pub(super) struct Groups<W: World>(Box<[OnceCell<GroupState<W>>]>);
 
 impl<W: World> Groups<W> {
-    /// Those that are there, and their places.
+    /// Iterates over the present groups with their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &GroupState<W>)> {
         (0..self.0.len()).filter_map(|place| Some((place, self.get(place)?)))
     }
 
-    /// The group at this place, if there is one.
+    /// Returns the group with this number, if there is one.
     pub(super) fn get(&self, place: usize) -> Option<&GroupState<W>> {
         self.0.get(place)?.get().filter(|group| !group.removed.get())
     }
 
-    /// The pool has one more group.
+    /// Adds a group.
     pub(super) fn set(&self, place: usize, group: GroupState<W>) {
+        // Set once instead of a growing vector: references to groups live across awaits.
         let set = self.0[place].set(group);
         assert!(set.is_ok(), "a place is used once while a pool is open");
     }
@@ -51,9 +52,9 @@ impl<W: World> Index<usize> for Groups<W> {
     }
 }
 
-/// The pool has one more group of these disks, and its volumes may lie on it.
+/// Adds a group of these disks to the pool. Its volumes may use it from then on.
 ///
-/// *Errors*: as of making a pool, with nothing changed. *Durability*: when it returns.
+/// *Errors*: as for creating a pool, with nothing changed. *Durability*: when it returns.
 pub(crate) async fn add_group<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -81,9 +82,9 @@ pub(crate) async fn add_group<W: World>(
 }
 
 impl<W: World> OpenPool<W> {
-    /// The pool has one more group, which `add` has put into its catalog; at which place.
+    /// Creates a group and lets `add` enter it into the catalog. Returns its number.
     ///
-    /// *Errors*: as of making a pool, with nothing changed.
+    /// *Errors*: as for creating a pool, with nothing changed.
     pub(super) async fn make_group(
         self: &Rc<Self>,
         group: &NewGroup,
@@ -93,9 +94,11 @@ impl<W: World> OpenPool<W> {
         let shard = &self.shard;
         let draft = create::draft(shard, group).await?;
         let named = |error| create::named(&error, std::slice::from_ref(&draft));
+        // Even with `force`, disks to which a living node writes are not overwritten.
         if force {
             Overwriting { disks: &draft.disks(), pool: Some(self.pool.id()), node: None }.admit(shard).await?;
         }
+        // Admitted before the array is formatted, which is the first write to the disks.
         let plan = draft.plan();
         plan.admit_disks(force).await.map_err(named)?;
         let place = self.pool.status().groups.len();
@@ -108,13 +111,15 @@ impl<W: World> OpenPool<W> {
         Ok(place)
     }
 
-    /// The group that was just made is one of the pool's.
+    /// Takes the new group into service.
     pub(super) fn take_in(self: &Rc<Self>, place: usize, group: GroupState<W>, watch: &Watch<W>) {
         assert!(!group.slots.borrow().is_empty(), "a group has members");
+        // Disks must be behind the fence before the array writes to them.
         for slot in group.slots.borrow().iter() {
             slot.disk.iter().for_each(|disk| self.guarding.cover(disk));
         }
         self.drive(&group);
+        // Findings and failures that came before are delivered when the listener is bound.
         self.groups.set(place, group);
         watch.bind(self);
     }

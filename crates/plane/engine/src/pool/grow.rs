@@ -1,7 +1,7 @@
-//! Groups whose disks were replaced by larger ones: they use the new room, while hosts use the pool.
+//! Growth of groups whose disks were replaced by larger ones, while the pool is in use.
 //!
-//! The array grows first and keeps that in its own record; then the catalog of the pool says so, and gives the new
-//! slabs out. Opening a pool does what a crash between the two has left.
+//! The array grows first and records that in its own metadata; then the catalog of the pool takes the new size and
+//! hands out the slabs. A crash between the two steps is finished when the pool is opened.
 
 use super::copying;
 use super::create::member_blocks;
@@ -15,10 +15,10 @@ use shard::World;
 use std::rc::Rc;
 use volume::GroupRole;
 
-/// The group uses all of its disks, and volumes may lie there; every group that can when none is named.
+/// Grows the group to the size of its disks, or every group that can grow if none is named.
 ///
-/// *Errors*: `GROUP_UNKNOWN`, `GROUP_FULL_SIZE`, `GROUP_FIXED`, `POOL_BUSY`, with nothing changed. *Durability*: when it
-/// returns; a crash before leaves each group as it was or as it is to be.
+/// *Errors*: `GROUP_UNKNOWN`, `GROUP_FULL_SIZE`, `GROUP_FIXED`, `POOL_BUSY`, with nothing changed. *Durability*: when
+/// it returns; a crash before leaves each group at its old or its new size.
 pub(crate) async fn grow<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -33,7 +33,7 @@ pub(crate) async fn grow<W: World>(
         None => pool.groups.iter().map(|(group, _)| group).filter(|&group| of(group).room(how).is_ok()).collect(),
     };
     if groups.is_empty() {
-        // The first one tells why; there may be several reasons where there are several groups.
+        // The reason of the first group is reported; other groups may have other reasons.
         return Err(of(0).room(how).err().unwrap_or_else(|| of(0).none_left()));
     }
     for group in groups {
@@ -43,13 +43,14 @@ pub(crate) async fn grow<W: World>(
 }
 
 impl<W: World> OpenPool<W> {
-    /// What arrays have grown by while the pool was used last is the pool's, where a crash came between.
+    /// Finishes growths that a crash interrupted between the array and the catalog.
     pub(super) async fn finish_growth(&self) {
         for (group, status) in self.pool.status().groups.iter().enumerate() {
             let Some(array) = self.groups.get(group).map(|group| &group.array) else { continue };
             let (member_blocks, blocks) = (array.member_blocks(), array.layout().blocks());
             let slabs = self.pool.admit_growth(number(group), member_blocks, blocks);
             let is_all = member_blocks == status.record.member_blocks && slabs == Ok(status.record.slabs);
+            // Only protected data groups can grow, so only these can be left half way.
             if is_all || !array.is_protected() || status.record.role != GroupRole::Data {
                 continue;
             }
@@ -61,16 +62,16 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-/// How a group of an open pool grows.
+/// Growth of a group of an open pool.
 pub(super) struct Growth<'a, W: World> {
     pub(super) pool: &'a OpenPool<W>,
     pub(super) group: usize,
 }
 
 impl<W: World> Growth<'_, W> {
-    /// How much of each disk the group would use if it grew now, and what the pool would gain.
+    /// Blocks per member after growth, and the space that the pool would gain.
     ///
-    /// *Errors*: why it cannot.
+    /// *Errors*: the reason why the group cannot grow.
     pub(super) fn room(&self, how: MemberSize) -> Result<(Blocks, Size), Refusal> {
         let group = self.group;
         let state = self.pool.groups.get(group).ok_or_else(|| {
@@ -90,6 +91,7 @@ impl<W: World> Growth<'_, W> {
             ));
         }
         copying::admit_change_of_shape(self.pool, group)?;
+        // The smallest disk decides.
         let least = state.slots.borrow().iter().map(|slot| slot.room).min().unwrap_or_default();
         let room = member_blocks(how, disk_size_for(least))?;
         if room <= state.array.member_blocks() {
@@ -100,6 +102,7 @@ impl<W: World> Growth<'_, W> {
             self.pool.pool.admit_growth(number(group), room, would_have).map_err(|error| refusal(&error, self.pool))?;
         let record = &self.pool.pool.status().groups[group].record;
         assert!(slabs >= record.slabs, "a group that grows keeps its slabs");
+        // Space is handed out in whole slabs; less than one slab gains nothing.
         let gained = u64::from(slabs - record.slabs) * u64::from(record.slab_blocks);
         if gained == 0 {
             return Err(self.none_left());
@@ -107,7 +110,7 @@ impl<W: World> Growth<'_, W> {
         Ok((room, Size::new(Blocks(gained).bytes(volume::BLOCK_BYTES))))
     }
 
-    /// The refusal of a growth for want of room, which names the disk that has least.
+    /// Refusal of a growth for lack of space, naming the smallest disk.
     fn none_left(&self) -> Refusal {
         let group = self.group;
         let slots = self.pool.groups[group].slots.borrow();
@@ -122,6 +125,7 @@ impl<W: World> Growth<'_, W> {
         let group = self.group;
         let (room, _) = self.room(how)?;
         let before = self.pool.pool.status().bytes;
+        // Array first: the catalog must never hand out slabs that the array does not have.
         self.pool.groups[group].array.grow(room).await.map_err(|error| grow_refusal(&error, self.pool, group))?;
         self.take_room().await?;
         let after = self.pool.pool.status().bytes;
@@ -134,7 +138,7 @@ impl<W: World> Growth<'_, W> {
         Ok(())
     }
 
-    /// The pool gives out all that the group's array has.
+    /// Lets the catalog hand out all space of the group's array.
     pub(super) async fn take_room(&self) -> Result<(), Refusal> {
         let group = self.group;
         let member_blocks = self.pool.groups[group].array.member_blocks();
@@ -143,7 +147,7 @@ impl<W: World> Growth<'_, W> {
     }
 }
 
-/// The place of a group in the catalog.
+/// Number of a group in the catalog.
 pub(super) fn number(group: usize) -> u16 {
     u16::try_from(group).expect("a pool has at most 64 groups")
 }

@@ -1,4 +1,5 @@
-//! Volumes of an open pool that do not serve, because what they acknowledged last is not on its disks.
+//! Volumes of an open pool that do not serve, because their latest acknowledged writes are not on its disks or their
+//! map is damaged.
 
 use super::OpenPool;
 use super::volumes::backend_of;
@@ -12,10 +13,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use volume::Uuid;
 
-/// Why a volume does not serve whose map was repaired.
+/// Reason of a volume whose map was repaired.
 const REPAIRED: &str = "its map was repaired; export and import the pool, or restart the daemon, to use what is left";
 
-/// The volumes that do not serve, and why.
+/// Volumes that do not serve, with the reason.
 #[derive(Default)]
 pub(super) struct Held(RefCell<BTreeMap<Uuid, String>>);
 
@@ -24,17 +25,18 @@ impl Held {
         self.0.borrow().contains_key(&volume)
     }
 
-    /// Nobody is held back any more; who was, and why.
+    /// Releases all volumes. Returns them with their reasons.
     pub(super) fn take(&self) -> BTreeMap<Uuid, String> {
         self.0.take()
     }
 
-    /// The volume is gone, or serves.
+    /// Releases the volume, which was deleted or serves.
     pub(super) fn forget(&self, volume: Uuid) {
         self.0.borrow_mut().remove(&volume);
     }
 
-    /// The maps of these families were repaired: those of their volumes that do not serve wait for nothing else.
+    /// Sets the reason of the held volumes of these families: their maps were repaired, and they wait for the next
+    /// opening only.
     pub(super) fn until_opened_again(&self, all: &[volume::FamilyStatus], families: &[Uuid]) {
         let mut held = self.0.borrow_mut();
         for family in all {
@@ -46,7 +48,7 @@ impl Held {
         }
     }
 
-    /// What is said of a volume that does not serve.
+    /// Refusal of an operation on a volume that does not serve.
     pub(super) fn refusal(&self, volume: Uuid, name: &VolumeName) -> Refusal {
         let held = self.0.borrow();
         let why = held.get(&volume).map_or(String::new(), |why| format!(": {why}"));
@@ -56,7 +58,7 @@ impl Held {
 }
 
 impl<W: World> OpenPool<W> {
-    /// The volume does not serve while the pool is open so.
+    /// Holds the volume back for as long as the pool is open, with an event.
     pub(super) fn hold_back(&self, volume: Uuid, why: &str) {
         let name = self.volume_name(volume).map_or_else(|| volume.to_string(), |name| name.to_string());
         tracing::error!(pool = %self.name, volume = name, why, "a volume does not serve");
@@ -65,13 +67,13 @@ impl<W: World> OpenPool<W> {
         self.shard.raise(event::VOLUME_HELD, Subject::new(SubjectKind::Volume, &name), sentence);
     }
 
-    /// The volume of the pool is called so, unless it is being deleted.
+    /// Name of the volume; `None` if it is unknown or being deleted.
     pub(super) fn volume_name(&self, volume: Uuid) -> Option<VolumeName> {
         let name = self.known_volumes().into_iter().find(|known| known.id == volume)?.name;
         Some(VolumeName::in_pool(self.name.clone(), name.parse().ok()?))
     }
 
-    /// The volumes that the pool has, but for those that are being deleted or copied to.
+    /// Volumes of the pool without those that are being deleted or copied to.
     pub(super) fn known_volumes(&self) -> Vec<Known> {
         let status = self.pool.status();
         let in_segments = status.volumes.into_iter().map(|volume| Known {
@@ -101,7 +103,7 @@ impl<W: World> OpenPool<W> {
         in_segments.chain(of_family).collect()
     }
 
-    /// The reports of the volumes that do not serve.
+    /// Reports of the volumes that do not serve.
     pub(crate) fn held_reports(&self) -> Vec<VolumeReport> {
         if self.held.0.borrow().is_empty() {
             return Vec::new();
@@ -117,7 +119,7 @@ impl<W: World> OpenPool<W> {
         held.filter_map(report).collect()
     }
 
-    /// What a check says of the volumes that do not serve.
+    /// Findings of `pool check` about the volumes that do not serve.
     pub(super) fn held_findings(&self) -> Vec<CheckFinding> {
         let held = self.held.0.borrow();
         let finding = |(volume, why): (&Uuid, &String)| CheckFinding {
@@ -128,8 +130,9 @@ impl<W: World> OpenPool<W> {
         held.iter().map(finding).collect()
     }
 
-    /// Nothing is waited for any more: what can be opened serves. The reports of these.
+    /// Opens all held volumes and serves them: their log was given up. Returns their reports.
     pub(super) async fn show_held(self: &Rc<Self>) -> Vec<VolumeReport> {
+        // Taken before they are opened, which may hold some of them back again.
         let held = self.held.take();
         let opened = self.open_volumes(|volume| held.contains_key(&volume)).await;
         let opened = opened.unwrap_or_else(|error| {
@@ -142,7 +145,7 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-/// A volume as the catalog has it.
+/// A volume in the catalog.
 pub(super) struct Known {
     pub id: Uuid,
     pub name: String,

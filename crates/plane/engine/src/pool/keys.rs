@@ -1,4 +1,5 @@
-//! The key of a pool: made of what only this node knows, brought along from another node, shown to who is to keep it.
+//! Pool key: derived from the node's secret, imported from another node, exported for an operator
+//! (`docs/adr/0012-encrypted-volumes.md`).
 
 use super::own::Taking;
 use super::refusals::refusal;
@@ -12,14 +13,14 @@ use std::rc::Rc;
 use volume::{FoundPool, NewKey, PoolError, PoolKey, Uuid};
 use zeroize::Zeroizing;
 
-/// A key for the data of a volume.
+/// Creates a random data key for a volume.
 pub(super) fn new_key<W: World>(world: &W) -> NewKey {
     let mut bytes = Zeroizing::new([0; NewKey::BYTES]);
     world.random(bytes.as_mut_slice());
     NewKey::from_random(&bytes)
 }
 
-/// Admits a pool key of another node when the key of some volume is wrapped with it.
+/// Admits a pool key of another node if it wraps the data key of some volume.
 ///
 /// *Errors*: `POOL_KEY_WRONG`.
 pub(super) fn admit(found: &FoundPool, taking: &Taking) -> Result<(), Refusal> {
@@ -29,6 +30,7 @@ pub(super) fn admit(found: &FoundPool, taking: &Taking) -> Result<(), Refusal> {
     wanted.sort_unstable();
     wanted.dedup();
     let own = taking.pool_key(found.catalog.pool).id().to_string();
+    // A key that is not needed is accepted if this node's own key opens every volume already.
     if wanted.contains(&given.id().to_string()) || wanted.iter().all(|wanted| *wanted == own) {
         return Ok(());
     }
@@ -36,7 +38,7 @@ pub(super) fn admit(found: &FoundPool, taking: &Taking) -> Result<(), Refusal> {
     Err(wrong(message))
 }
 
-/// The pool key that the operator has brought along.
+/// Pool key given by the operator.
 fn given(taking: &Taking) -> Result<Option<PoolKey>, Refusal> {
     let key = |given: &Secret| {
         let bytes = given.expose().try_into().map_err(|_| wrong("a pool key has 32 bytes".to_owned()))?;
@@ -54,16 +56,16 @@ fn wrong(message: String) -> Refusal {
 }
 
 impl Taking {
-    /// The key of the pool on this node.
+    /// Key of the pool on this node.
     fn pool_key(&self, pool: Uuid) -> PoolKey {
         PoolKey::of_pool(self.secret.expose(), pool)
     }
 }
 
 impl<W: World> OpenPool<W> {
-    /// Volumes can be encrypted, and those that are encrypted can be opened when this node or the key that was brought along can.
+    /// Sets the pool key of this node, and rewraps all data keys that are wrapped with the key of another node.
     ///
-    /// *Durability*: what was wrapped with the other key is wrapped with the pool's own when it returns.
+    /// *Durability*: the rewrapped keys are stable when it returns.
     pub(super) async fn bring_key(&self, taking: &Taking) -> Result<(), Refusal> {
         self.pool.set_key(taking.pool_key(Uuid::from_bytes(self.id.to_bytes())));
         let Some(other) = given(taking)? else { return Ok(()) };
@@ -79,19 +81,22 @@ impl<W: World> OpenPool<W> {
 }
 
 impl<W: World> OpenPool<W> {
-    /// Nobody can read any more what the volume holds; an operator hears of disks that were not there to forget its key.
+    /// Replaces the data key of the volume, which makes its content unreadable (CRYPTOGRAPHIC ERASE). Disks that were
+    /// absent and may keep the old wrapped key are named in an event.
     ///
     /// *Durability*: when it returns.
     pub(crate) async fn replace_key(&self, unit: &Unit<W>) -> Result<(), IoError> {
         let volume = Uuid::from_bytes(unit.id.to_bytes());
         self.pool.replace_key(volume, &new_key(&self.shard.world)).await.map_err(|error| {
             tracing::error!(volume = %unit.name, %error, "the key of a volume cannot be replaced");
+            // To a host a fenced pool is gone; any other failure is a medium error.
             let kind = match error {
                 PoolError::CatalogLost | PoolError::Fenced { .. } => IoErrorKind::Gone,
                 _ => IoErrorKind::Medium,
             };
             IoError::new(kind, Extent::default())
         })?;
+        // The commit has erased the old key on every disk that takes part; other disks cannot be reached.
         let status = self.pool.status();
         let members = status.groups.iter().enumerate().flat_map(|(group, status)| {
             (0..).zip(&status.record.members).map(move |(number, member)| (group, number, member.state))
@@ -111,7 +116,7 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-/// The key of an open pool, and what it is called.
+/// Returns the key of an open pool and its identifier.
 pub(crate) async fn key_of<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,

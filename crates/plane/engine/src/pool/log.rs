@@ -1,4 +1,5 @@
-//! The log device of a pool: volumes with the policy `back` are acknowledged from it, and it is read after a crash.
+//! Log device of a pool: writes of volumes with the policy `back` are acknowledged from it, and it is replayed after a
+//! crash.
 
 use super::refusals::refusal;
 use super::volumes::uuid_of;
@@ -19,26 +20,27 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use volume::{GroupRecord, Uuid};
 
-/// Bytes on one disk before the next disk's turn; of a mirror, what is looked at in one step.
+/// Chunk of the log's group in bytes: of a stripe set, the data on one disk before the next; of a mirror, the unit of a
+/// scrub step.
 const CHUNK: Size = Size::new(64 << 10);
 
-/// The log of an open pool.
+/// Log of an open pool.
 #[derive(Default)]
 pub(super) struct LogDevice(RefCell<Running>);
 
 #[derive(Default)]
 enum Running {
-    /// There is none.
+    /// The pool has no log.
     #[default]
     None,
-    /// Writes can go into it, unless it has failed.
+    /// The log takes writes, unless it has failed.
     Runs { id: Uuid, log: WriteLog },
-    /// It cannot be used, and why.
+    /// The log cannot be used, for the reason `why`.
     Lost { why: String },
 }
 
 impl LogDevice {
-    /// The log, while writes can go into it or could.
+    /// The log, if it was opened, whether it has failed since or not.
     pub(super) fn running(&self) -> Option<WriteLog> {
         match &*self.0.borrow() {
             Running::Runs { log, .. } => Some(log.clone()),
@@ -46,7 +48,7 @@ impl LogDevice {
         }
     }
 
-    /// Its tasks end; nobody waits for that.
+    /// Stops its tasks without waiting for them.
     pub(super) fn stop(&self) {
         self.running().iter().for_each(WriteLog::stop);
     }
@@ -62,17 +64,18 @@ impl LogDevice {
     }
 }
 
-/// A log device to be made.
+/// Parameters of a new log device.
 pub(crate) struct NewLog {
-    /// Its disks: a mirror where there are several.
+    /// Disks of the log; several form a mirror.
     pub disks: Vec<Candidate>,
-    /// True when foreign content of the disks may be overwritten.
+    /// True if foreign data on the disks may be overwritten.
     pub force: bool,
 }
 
-/// The pool has a log device, and its volumes may be written back.
+/// Adds a log device to the pool. Its volumes may use write-back afterwards.
 ///
-/// *Errors*: it has one already; those of making a group, with nothing changed. *Durability*: when it returns.
+/// *Errors*: `LOG_KNOWN` if the pool has one; those of creating a group, with nothing changed. *Durability*: when it
+/// returns.
 pub(crate) async fn add_log<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -85,10 +88,12 @@ pub(crate) async fn add_log<W: World>(
         let hint = format!("take it away first with blockyard pool remove-log {}", pool.name);
         return Err(Refusal::new(code::LOG_KNOWN, message, hint));
     }
+    // A single disk has no redundancy: its loss costs the latest acknowledged writes.
     let level = if new.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
     let group = NewGroup { level, chunk: CHUNK, integrity: true, member_size: MemberSize::default(), disks: new.disks };
     let add = async |plan, _, labelling| pool.pool.write_log().add_group(plan, labelling).await;
     let place = pool.make_group(&group, new.force, add).await?;
+    // A group without a usable log is removed again, so that nothing is left half done.
     if let Err(refusal) = pool.make_log(place).await {
         LogRemoval { pool: &pool, place, lost: true }.drop_group().await?;
         return Err(refusal);
@@ -98,11 +103,11 @@ pub(crate) async fn add_log<W: World>(
     Ok(pool.report())
 }
 
-/// The pool has no log device any more, and its disks are blank; with `lost`, volumes that waited for what it held serve
-/// again without that: the reports of these.
+/// Removes the log device from the pool and blanks its disks. With `lost`, volumes that waited for its content serve
+/// again without it, and their reports are returned.
 ///
-/// *Errors*: `LOG_IN_USE` while a volume is written back or waits for it, `LOG_NOT_LOST`, `POOL_BUSY` while a disk of it is being
-/// filled. *Durability*: when it returns.
+/// *Errors*: `LOG_IN_USE` while a volume is in write-back or waits for the log; `LOG_NOT_LOST`; `POOL_BUSY` while one
+/// of its disks is being rebuilt. *Durability*: when it returns.
 pub(crate) async fn remove_log<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -115,30 +120,34 @@ pub(crate) async fn remove_log<W: World>(
     };
     let removal = LogRemoval { pool: &pool, place, lost };
     removal.admit().await?;
+    // No unit may write to the log any more before its group is removed.
     for unit in pool.units() {
         unit.set_log(None).await;
     }
     pool.end_log().await;
     removal.drop_group().await?;
     pool.raise(event::LOG_REMOVED, format!("pool {} has no log device any more", pool.name));
+    // With the log given up, volumes that waited for it can serve without its content.
     let shown = if lost { pool.show_held().await } else { Vec::new() };
     Ok((pool.report(), shown))
 }
 
 impl<W: World> OpenPool<W> {
-    /// The units of the pool's volumes.
+    /// Units of the pool's volumes.
     pub(super) fn units(&self) -> Vec<Rc<Unit<W>>> {
         let units = self.shard.units();
         units.values().filter(|unit| unit.name.pool() == Some(&self.name)).cloned().collect()
     }
 
-    /// There is an empty log on the group, and it is the pool's.
+    /// Formats an empty log on the group and makes it the pool's log.
     pub(super) async fn make_log(self: &Rc<Self>, place: usize) -> Result<(), Refusal> {
         let failed = |error: &dyn std::fmt::Display| {
             Refusal::new(code::POOL_FAILED, format!("no log can be made in pool {}: {error}", self.name), "")
         };
         let (id, device) = (new_uuid(&self.shard.world), self.groups[place].array.clone());
         let log = LogId(id.as_u128());
+        // Format first, then name the log in the catalog: a crash in between leaves a group without a log, not a log
+        // that cannot be read.
         let _: Stable = WriteLog::format(&device, log).await.map_err(|error| failed(&error))?;
         self.pool.write_log().set(id).await.map_err(|error| refusal(&error, self))?;
         let opened = WriteLog::open(device, log, self.shard.world.clone(), Keeper::of(self, id)).await;
@@ -150,9 +159,10 @@ impl<W: World> OpenPool<W> {
         Ok(())
     }
 
-    /// The volume may be acknowledged from the log.
+    /// Records in the catalog that the log may hold writes of the volume.
     ///
-    /// *Durability*: when it returns. *Errors*: `POLICY_IMPOSSIBLE` without a log that works.
+    /// *Durability*: when it returns, and before any write is acknowledged from the log. *Errors*: `POLICY_IMPOSSIBLE`
+    /// without a working log.
     pub(super) async fn enter_log(&self, volume: Uuid, name: &VolumeName) -> Result<(), Refusal> {
         let why = match &*self.log.0.borrow() {
             Running::Runs { id, log } if !log.has_failed() => Ok(*id),
@@ -168,18 +178,20 @@ impl<W: World> OpenPool<W> {
         self.pool.write_log().enter(id, volume).await.map_err(|error| refusal(&error, self))
     }
 
-    /// The log has nothing of the volume, which is written through and was so to the end.
+    /// Removes the volume from the record of the log. The volume must be in write-through with nothing left in the log.
     pub(super) async fn leave_log(&self, volume: Uuid) {
+        // The usual case: the log has nothing of the volume.
         if !self.pool.write_log().record().is_some_and(|log| log.volumes.contains(&volume)) {
             return;
         }
         if let Err(error) = self.pool.write_log().leave(volume).await {
-            // It would be asked for what it does not have when the pool is opened again, and nothing else.
+            // Harmless: the next opening asks the log for writes of a volume of which it has none.
             tracing::warn!(pool = %self.name, %volume, %error, "a volume could not be taken off the log");
         }
     }
 
-    /// What the volume has acknowledged is on the disks before it ends, or in the log.
+    /// Writes the acknowledged data of the volume to the disks before it is closed. What cannot be written stays in the
+    /// log, if the volume was in write-back.
     pub(super) async fn write_to_the_end(&self, unit: &Unit<W>) {
         let was_back = unit.is_written_back();
         match unit.write_through().await {
@@ -188,6 +200,7 @@ impl<W: World> OpenPool<W> {
                 tracing::warn!(volume = %unit.name, %error, "what was acknowledged stays in the log until its pool is opened");
             }
             Err(error) => {
+                // With `back-volatile` nothing but memory held the data; the operator has to know.
                 tracing::error!(volume = %unit.name, %error, "acknowledged data is lost: it could not be written before the end");
                 if unit.policy().write == WritePolicy::BackVolatile {
                     let name = &unit.name;
@@ -201,15 +214,16 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    /// The log's tasks have ended.
+    /// Ends the tasks of the log and waits for them.
     pub(super) async fn end_log(&self) {
+        // The borrow must end before the await.
         let log = self.log.running();
         if let Some(log) = log {
             log.close().await;
         }
     }
 
-    /// The volumes that may have something in the log.
+    /// Names of the volumes that may have writes in the log.
     fn log_volumes(&self) -> Vec<VolumeName> {
         let ids = self.pool.write_log().record().map(|log| log.volumes).unwrap_or_default();
         let mut names: Vec<VolumeName> = ids.iter().filter_map(|id| self.volume_name(*id)).collect();
@@ -217,7 +231,7 @@ impl<W: World> OpenPool<W> {
         names
     }
 
-    /// How the log is, if the pool has one.
+    /// Report of the log; `None` if the pool has none.
     pub(super) fn log_report(&self) -> Option<LogReport> {
         let place = self.pool.write_log().group().map(usize::from)?;
         let (state, size, used, cause) = match &*self.log.0.borrow() {
@@ -227,8 +241,10 @@ impl<W: World> OpenPool<W> {
                 (state, Size::new(log.ring_bytes()), Size::new(log.used_bytes()), cause)
             }
             Running::Lost { why } => (LogState::Lost, Size::ZERO, Size::ZERO, Some(why.clone())),
+            // Neither opened nor judged: reported as lost rather than as ready.
             Running::None => (LogState::Lost, Size::ZERO, Size::ZERO, None),
         };
+        // Without its disks there is no array, but the catalog still knows the members.
         let group = match self.groups.get(place) {
             Some(_) => self.group_report(place),
             None => absent(
@@ -242,7 +258,7 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-/// A log device that goes, at which place among the groups, and whether what it holds is given up.
+/// Removal of a log device: its group, and whether its content is given up.
 struct LogRemoval<'a, W: World> {
     pool: &'a Rc<OpenPool<W>>,
     place: usize,
@@ -250,7 +266,7 @@ struct LogRemoval<'a, W: World> {
 }
 
 impl<W: World> LogRemoval<'_, W> {
-    /// Admits that the log goes: nobody is written back, and nobody waits for it unless that is given up.
+    /// Admits the removal: no volume is in write-back, and none waits for the log unless its content is given up.
     async fn admit(&self) -> Result<(), Refusal> {
         let Self { place, lost, .. } = *self;
         let is_lost = matches!(&*self.pool.log.0.borrow(), Running::Lost { .. });
@@ -276,11 +292,12 @@ impl<W: World> LogRemoval<'_, W> {
             );
             return in_use(message, hint);
         }
+        // A rebuild writes to the group that would be dismantled.
         if self.pool.groups.get(place).is_some_and(|group| group.repairing.get()) {
             let message = format!("a disk of the log of pool {} is being filled", self.pool.name);
             return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild has ended"));
         }
-        // All of them are written through, so nothing in it counts any more.
+        // All volumes are in write-through, so no entry of the log is needed any more.
         for volume in
             self.pool.pool.write_log().record().filter(|_| !is_lost).map(|log| log.volumes).unwrap_or_default()
         {
@@ -289,14 +306,15 @@ impl<W: World> LogRemoval<'_, W> {
         Ok(())
     }
 
-    /// The group of the log is nobody's, and its disks are free.
+    /// Removes the group of the log from the catalog and frees its disks.
     async fn drop_group(&self) -> Result<(), Refusal> {
         let Self { place, lost, .. } = *self;
         if let Some(group) = self.pool.groups.get(place) {
-            // What is not written then was not needed any more.
+            // An error is harmless: the log was empty.
             if let Err(error) = group.array.close().await {
                 tracing::debug!(pool = %self.pool.name, %error, "the array of a log that goes");
             }
+            // Marked first, so that no task finds the group while its disks are closed.
             group.removed.set(true);
             group.array.dismantle();
             group.slots.borrow_mut().iter_mut().for_each(|slot| slot.disk = None);
@@ -309,6 +327,7 @@ impl<W: World> LogRemoval<'_, W> {
             );
             self.pool.raise(event::LOG_GIVEN_UP, sentence);
         }
+        // Removing checks that no volume needs the log; giving it up does not.
         let removed = if lost {
             self.pool.pool.write_log().forget_group().await
         } else {
@@ -319,12 +338,13 @@ impl<W: World> LogRemoval<'_, W> {
     }
 }
 
-/// The report of a group that has no array.
+/// Report of a group whose array is not assembled.
 fn absent(place: u16, record: &GroupRecord) -> Option<GroupReport> {
     let member = |(slot, member): (u16, &volume::MemberRecord)| MemberReport {
         slot,
         id: super::disk_id(member.disk),
         disk: None,
+        // A member that did not fail is missing: its disk was not found.
         state: if member.state == volume::MemberState::Failed { MemberState::Failed } else { MemberState::Missing },
         errors: 0,
         wrong_blocks: 0,
@@ -350,14 +370,14 @@ fn absent(place: u16, record: &GroupRecord) -> Option<GroupReport> {
     })
 }
 
-/// Writes into the catalog what becomes of the log.
+/// Observer of the log that records its failure in the catalog.
 pub(super) struct Keeper<W: World> {
     pool: Weak<OpenPool<W>>,
     id: Uuid,
 }
 
 impl<W: World> Keeper<W> {
-    /// Who is told when the log `id` fails.
+    /// Creates the observer of the log `id`.
     pub(super) fn of(pool: &Rc<OpenPool<W>>, id: Uuid) -> Rc<dyn LogOwner> {
         Rc::new(Self { pool: Rc::downgrade(pool), id })
     }
@@ -371,10 +391,13 @@ impl<W: World> LogOwner for Keeper<W> {
     ) -> LocalBoxFuture<'static, Result<Stable, IoError>> {
         let (pool, id) = (self.pool.upgrade(), self.id);
         async move {
+            // While the pool is being dropped nothing can be recorded, so nothing may be acknowledged.
             let gone = IoError { kind: IoErrorKind::Gone, ..error };
             let pool = pool.ok_or(gone)?;
             tracing::error!(pool = %pool.name, %error, "the log has failed; volumes are written through");
             let volumes = volumes.into_iter().map(|volume| Uuid::from_u128(volume.0)).collect();
+            // The catalog must say that the log failed before a volume is acknowledged in write-through: its entries
+            // are older from then on.
             let abandoned = pool.pool.write_log().abandon(id, volumes).await;
             let sentence = format!(
                 "the log of pool {} has failed: {error}; its volumes are written through, and what it held is being written to the disks",

@@ -1,7 +1,7 @@
-//! The lost blocks of an open pool: kept in its catalog, named by volume and LBA, and told.
+//! List of lost blocks of an open pool: kept in its catalog, resolved to volumes and LBAs, and reported.
 //!
-//! Arrays and [`Guarded`](crate::guarded::Guarded) enter and remove blocks of a group. Once a second what has changed is proven, named,
-//! committed and told here. Nothing here changes what a read answers.
+//! Arrays and [`Guarded`](crate::guarded::Guarded) enter and remove blocks of a group. Once a second changes are
+//! verified, resolved, committed and reported here. Nothing here changes the result of a read.
 
 use super::OpenPool;
 use block::{BlockDevice, Blocks, Extent};
@@ -14,39 +14,41 @@ use std::rc::Rc;
 use std::time::Duration;
 use volume::{BLOCK_BYTES, Holder, Holding, Holdings, Uuid};
 
-/// How often it is looked whether the list has changed; and, while it is not empty, who still has the blocks, in looks.
+/// Interval of checks for changes; a list that is not empty is resolved again every [`NAMING_LOOKS`] checks, because
+/// maps move.
 const LOOK: Duration = Duration::from_secs(1);
 const NAMING_LOOKS: u64 = 60;
-/// The most ranges that are named.
+/// Largest number of ranges that are resolved.
 const RANGES_MAX: usize = 1000;
-/// The most ranges that an event names.
+/// Largest number of ranges named in an event.
 const TOLD_MAX: usize = 4;
 
-/// What is shown of the lost blocks of one pool.
+/// Resolved form of the list, for reports.
 #[derive(Default)]
 pub(super) struct Losses {
     ranges: RefCell<Vec<LostRange>>,
     truncated: Cell<bool>,
-    /// How many blocks operators have heard of.
+    /// Lost blocks that were reported in events so far.
     told: Cell<u64>,
     /// True while the list is being settled.
     settling: Cell<bool>,
 }
 
-/// A volume or a snapshot, as hosts know it.
+/// A volume or snapshot under the name that hosts and operators know.
 struct Shown {
     volume: Option<VolumeName>,
     snapshot: Option<Name>,
     block_bytes: u32,
 }
 
-/// The list is as the catalog has it, and is looked after as long as the pool is open.
+/// Loads the list from the catalog, and settles its changes for as long as the pool is open.
 pub(super) fn watch<W: World>(pool: &Rc<OpenPool<W>>) {
     for (group, record) in pool.pool.losses() {
         if let Some(state) = pool.groups.get(usize::from(group)) {
             state.array.losses.load(&record);
         }
     }
+    // Blocks that were listed before have been reported: opening the pool must not report them again.
     pool.losses.told.set(LostList(pool).blocks());
     let (weak, world) = (Rc::downgrade(pool), pool.shard.world.clone());
     pool.spawn(async move {
@@ -54,6 +56,7 @@ pub(super) fn watch<W: World>(pool: &Rc<OpenPool<W>>) {
             world.sleep(LOOK).await;
             let Some(pool) = weak.upgrade() else { return };
             let list = LostList(&pool);
+            // Maps move, so the owners of lost blocks are looked up again from time to time.
             let is_due =
                 list.blocks() > 0 && (look.is_multiple_of(NAMING_LOOKS) || pool.losses.ranges.borrow().is_empty());
             if is_due || list.has_changed() {
@@ -63,11 +66,11 @@ pub(super) fn watch<W: World>(pool: &Rc<OpenPool<W>>) {
     });
 }
 
-/// The lost blocks of a pool.
+/// Lost blocks of a pool.
 pub(super) struct LostList<'a, W: World>(pub(super) &'a OpenPool<W>);
 
 impl<W: World> LostList<'_, W> {
-    /// What operators see.
+    /// Report for operators.
     pub(super) fn report(&self) -> LostBlocks {
         let (ranges, truncated) = (self.0.losses.ranges.borrow().clone(), self.0.losses.truncated.get());
         match self.blocks() {
@@ -76,7 +79,7 @@ impl<W: World> LostList<'_, W> {
         }
     }
 
-    /// These blocks of the group are lost; that is durable and told.
+    /// Enters lost blocks of the group. They are durable and reported when this returns.
     pub(super) async fn enter(&self, group: usize, lost: &[Extent]) {
         for extent in lost {
             self.0.groups[group].array.losses.enter(*extent);
@@ -84,7 +87,8 @@ impl<W: World> LostList<'_, W> {
         self.settle().await;
     }
 
-    /// Reads these stripes as a host would: what cannot be restored is listed, and the rest is written back where it was unreadable.
+    /// Reads these stripes as a host would: what cannot be reconstructed is listed, and unreadable blocks that can be
+    /// are rewritten.
     pub(super) async fn look_for(&self, group: usize, stripes: Range<u64>) {
         let array = self.0.groups[group].array.clone();
         let blocks = array.stripe_blocks();
@@ -95,12 +99,12 @@ impl<W: World> LostList<'_, W> {
         }
     }
 
-    /// All that is listed of the group is read again soon: a member is back, or a scrub has put things right.
+    /// Lets all listed blocks of the group be read again: a member has returned, or a scrub has repaired blocks.
     pub(super) fn doubt(&self, group: usize) {
         self.0.groups[group].array.losses.doubt();
     }
 
-    /// A scrub begins, which finds again what was counted and not named.
+    /// Clears the counts of unlisted blocks, at the start of a scrub that will find them again.
     pub(super) fn forget_unnamed(&self) {
         self.0.groups.iter().for_each(|(_, state)| state.array.losses.forget_unnamed());
     }
@@ -113,15 +117,18 @@ impl<W: World> LostList<'_, W> {
         self.0.groups.iter().any(|(_, state)| state.array.losses.is_to_be_settled())
     }
 
-    /// What is listed is proven, named, in the catalog, and told.
+    /// Verifies, resolves, commits and reports the list.
     pub(super) async fn settle(&self) {
         let losses = &self.0.losses;
+        // Another task is settling it; changes that it misses are seen at the next check.
         if losses.settling.replace(true) {
             return;
         }
+        // Collected first: groups may come and go during the awaits.
         let groups: Vec<usize> = self.0.groups.iter().map(|(group, _)| group).collect();
         let (mut ranges, mut truncated) = (Vec::new(), false);
         for group in groups {
+            // Verified before they are resolved: blocks that can be read again are not reported.
             self.prove(group).await;
             truncated |= !self.name(group, &mut ranges).await;
             self.commit(group).await;
@@ -133,11 +140,12 @@ impl<W: World> LostList<'_, W> {
         self.tell();
     }
 
-    /// Blocks that a read alone has found lost are read once more; the good reads remove theirs.
+    /// Reads blocks again that are listed because of one failed read. A good read removes them from the list.
     async fn prove(&self, group: usize) {
         let array = self.0.groups[group].array.clone();
         for run in array.losses.take_unproven() {
             let Err(error) = array.read(run).await else { continue };
+            // A run fails as a whole; single reads find the blocks of it that are readable.
             if error.kind == block::IoErrorKind::Medium && run.len.0 > 1 {
                 for at in run.start.0..run.end().0 {
                     drop(array.read(Extent::new(at, 1)).await);
@@ -146,7 +154,8 @@ impl<W: World> LostList<'_, W> {
         }
     }
 
-    /// Adds whose the blocks of the group are; those that nobody has any more are no loss. False where there are more.
+    /// Resolves the listed blocks of the group to volumes. Blocks that nobody uses any more are removed. False if the
+    /// result is incomplete.
     async fn name(&self, group: usize, ranges: &mut Vec<LostRange>) -> bool {
         let losses = &self.0.groups[group].array.losses;
         let record = losses.record();
@@ -154,6 +163,7 @@ impl<W: World> LostList<'_, W> {
             return record.more == 0;
         }
         let number = u16::try_from(group).expect("a pool has at most 64 groups");
+        // Blocks of the log belong to no volume; they are shown by their place in the group.
         if self.0.pool.write_log().group() == Some(number) {
             let of_log = |run: &Extent| LostRange {
                 volume: None,
@@ -168,6 +178,7 @@ impl<W: World> LostList<'_, W> {
             return record.runs.len() <= RANGES_MAX && record.more == 0;
         }
         let held = self.0.pool.holders(number, &record.runs, RANGES_MAX).await;
+        // Only a complete lookup proves that nobody uses a block.
         if held.complete {
             for run in &record.runs {
                 vacant(*run, &held).into_iter().for_each(|gap| losses.remove(gap));
@@ -178,7 +189,7 @@ impl<W: World> LostList<'_, W> {
         held.complete && record.more == 0
     }
 
-    /// The volumes and snapshots of the pool.
+    /// Volumes and snapshots of the pool by identity.
     fn shown(&self) -> BTreeMap<Uuid, Shown> {
         let status = self.0.pool.status();
         let volume = |name: &str| Some(VolumeName::in_pool(self.0.name.clone(), name.parse().ok()?));
@@ -198,9 +209,10 @@ impl<W: World> LostList<'_, W> {
         shown
     }
 
-    /// The catalog has the list of the group.
+    /// Commits the list of the group to the catalog.
     async fn commit(&self, group: usize) {
         let losses = &self.0.groups[group].array.losses;
+        // Taken before the commit: changes during it are committed at the next check.
         if !losses.take_changed() || self.0.is_read_only() {
             return;
         }
@@ -235,6 +247,7 @@ fn range(group: u16, holding: &Holding, shown: &BTreeMap<Uuid, Shown>) -> LostRa
     assert_eq!(holding.extent.len, holding.place.len, "a block of a volume lies on one of a group");
     let of = shown.get(&id);
     let block_bytes = of.map_or(BLOCK_BYTES, |of| of.block_bytes);
+    // The list counts blocks of 4096 bytes, hosts may count sectors of 512 bytes.
     let each = if is_map { 1 } else { u64::from(BLOCK_BYTES / block_bytes) };
     LostRange {
         volume: of.and_then(|of| of.volume.clone()),
@@ -247,9 +260,10 @@ fn range(group: u16, holding: &Holding, shown: &BTreeMap<Uuid, Shown>) -> LostRa
     }
 }
 
-/// The parts of `run` that nobody has.
+/// Parts of `run` that no volume, snapshot or map uses.
 fn vacant(run: Extent, held: &Holdings) -> Vec<Extent> {
     let mut places: Vec<Extent> = held.found.iter().map(|holding| holding.place.intersection(run)).collect();
+    // Holders may overlap and come in any order.
     places.sort_by_key(|place| place.start);
     let (mut at, mut gaps) = (run.start, Vec::new());
     for place in places.into_iter().filter(|place| !place.is_empty()) {

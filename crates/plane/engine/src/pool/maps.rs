@@ -1,4 +1,4 @@
-//! Damaged copies of map blocks that were written again: counted and told, one event for what comes together.
+//! Repaired copies of map blocks: counted and reported, folded into one event per second.
 
 use super::OpenPool;
 use model::{Subject, SubjectKind, event};
@@ -9,16 +9,16 @@ use std::rc::Rc;
 use std::time::Duration;
 use volume::{MapRepair, Uuid};
 
-/// Repairs so close together are one event.
+/// Repairs within this time are one event.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// Repairs of one structure of one family: how many copies, and the first block.
+/// Repairs of one structure of one family: number of copies, and the first block.
 struct Repaired {
     copies: u64,
     first: u64,
 }
 
-/// What was repaired and not told yet, by family and structure.
+/// Repairs that were not reported yet, by family and structure.
 #[derive(Default)]
 pub(super) struct MapRepairs {
     untold: RefCell<BTreeMap<(Uuid, &'static str), Repaired>>,
@@ -32,6 +32,7 @@ impl MapRepairs {
         let mut untold = self.untold.borrow_mut();
         untold.entry((family, what)).or_insert(Repaired { copies: 0, first: block }).copies += copies;
         drop(untold);
+        // The first repair starts the timer; others join its event.
         if !self.is_telling.replace(true) {
             let (weak, world) = (Rc::downgrade(pool), pool.shard.world.clone());
             pool.spawn(async move {
@@ -59,7 +60,7 @@ impl MapRepairs {
 }
 
 impl<W: World> OpenPool<W> {
-    /// Operators hear of copies of map blocks that were damaged, so far and from now on.
+    /// Subscribes to repairs of map blocks, including those from before.
     pub(super) fn watch_maps(self: &Rc<Self>) {
         let weak = Rc::downgrade(self);
         self.pool.on_map_repair(move |repair| {

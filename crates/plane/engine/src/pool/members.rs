@@ -1,4 +1,4 @@
-//! Members that an operator fails or replaces.
+//! Orders of an operator about one member: fail it, replace it, blink its LED.
 
 use super::membership::note_membership;
 use super::overwrite::Overwriting;
@@ -19,7 +19,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use volume::{NewDisk, data_area};
 
-/// The member is not used any more, as if it had died.
+/// Fails the member, as if the disk had died.
 ///
 /// *Errors*: it has failed already, or its group cannot serve without it. *Durability*: when it returns.
 pub(crate) async fn fail_disk<W: World>(
@@ -33,8 +33,9 @@ pub(crate) async fn fail_disk<W: World>(
     Ok(pool.report())
 }
 
-/// `candidate` is in the place of the member `lost`, and is being filled; or the log that the pool was opened without goes on
-/// with it, and volumes that waited for that serve: their reports.
+/// Puts `candidate` into the slot of the member `lost` and starts its rebuild. For a disk of a log device without which
+/// the pool was opened, takes the log up again instead; volumes that waited for it serve then, and their reports are
+/// returned.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn replace_disk<W: World>(
@@ -58,12 +59,12 @@ pub(crate) async fn replace_disk<W: World>(
         let hint = "fail it first with `blockyard disk fail`, or say --force";
         return Err(Refusal::new(code::DISK_HEALTHY, message, hint));
     }
-    // A healthy member is not given up for a disk that cannot have its place.
+    // A healthy member is not given up for a disk that cannot take its slot.
     let opened = if takes_part { Some(place.open_replacement(&candidate, force).await?) } else { None };
     if takes_part {
         place.fail().await?;
     }
-    // A disk that failed and comes back may be its own replacement: let go of it before it is opened.
+    // A failed disk may be its own replacement: it must be closed before it is opened again.
     state.array.release(member);
     state.slots.borrow_mut()[usize::from(member)].disk = None;
     pool.pool.members().release(uuid(lost));
@@ -72,9 +73,11 @@ pub(crate) async fn replace_disk<W: World>(
         None => place.open_replacement(&candidate, force).await?,
     };
     let found = place.member_on(&disk).await;
+    // With `force` the disk is taken as it is: overwriting data of another part of the pool was accepted.
     if let Some(found) = found.as_ref().filter(|_| !force) {
         place.admit_return(found, candidate.name.as_str())?;
     }
+    // The former member itself: a protected array knows what it has missed and rebuilds only that.
     if state.array.is_protected() && found.is_some() {
         state.slots.borrow_mut()[usize::from(member)].name = Some(candidate.name.clone());
         place.readmit(&disk).await.map_err(|error| refusal(&error, &pool))?;
@@ -87,9 +90,11 @@ pub(crate) async fn replace_disk<W: World>(
     let members = pool.pool.members();
     let replaced = members.replace(uuid(lost), replacement, shard.world.unix_seconds(), CREATED_BY, force);
     replaced.await.map_err(|error| refusal(&error, &pool))?;
+    // The new disk must be behind the fence before the array writes to it.
     pool.guarding.cover(&disk);
     state.slots.borrow_mut()[usize::from(member)] = Slot::of(id, &candidate, &disk);
     let window = open::window::<W>(&disk, state.array.member_blocks()).expect("the pool has admitted the disk");
+    // A new disk has missed everything, whatever was recorded for its predecessor.
     state.to_fill.borrow_mut().remove(&member);
     state.array.replace(member, window).map_err(|error| replace_refusal(&error))?;
     state.array.forget_errors(member);
@@ -98,9 +103,9 @@ pub(crate) async fn replace_disk<W: World>(
     Ok((pool.report(), Vec::new()))
 }
 
-/// The member is being read in a rhythm for so long, or until the pool is closed.
+/// Reads the member in a blinking pattern for `seconds`, or until the pool is closed.
 ///
-/// *Errors*: `DISK_MISSING` when it is not attached.
+/// *Errors*: `DISK_MISSING` if it is not attached.
 pub(crate) async fn blink<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -114,6 +119,7 @@ pub(crate) async fn blink<W: World>(
         let message = format!("disk {} is not attached", pool.disk_name(group, member));
         Refusal::new(code::DISK_MISSING, message, "look for the slot without a light")
     })?;
+    // Not awaited: the order returns at once and the blinking goes on.
     shard.world.clone().spawn(async move {
         let blinking = pin!(locate::blink(&shard.world, &device, seconds));
         select(blinking, pin!(pool.halt.pulled())).await;
@@ -122,10 +128,11 @@ pub(crate) async fn blink<W: World>(
 }
 
 impl<W: World> OpenPool<W> {
-    /// A member has failed, or an operator takes it out.
+    /// Reports a member that failed or that an operator takes out.
     pub(super) fn tell_of_failure(&self, group: usize, member: u16, error: IoError) {
         let (disk, pool) = (self.disk_name(group, member), &self.name);
         let subject = Subject::new(SubjectKind::Disk, &disk);
+        // A silent disk gets an event of its own: it may return by itself.
         if error.kind == IoErrorKind::TimedOut {
             let sentence = format!(
                 "disk {disk} of pool {pool} does not answer and is not waited for; the pool goes on without it until it answers"
@@ -142,6 +149,7 @@ impl<W: World> OpenPool<W> {
     pub(super) fn place(&self, disk: DiskId) -> Result<(usize, u16), Refusal> {
         self.place_of(disk).ok_or_else(|| {
             let groups = self.pool.status().groups;
+            // The log device is in the catalog, but its group was not assembled.
             if groups.iter().flat_map(|group| &group.record.members).any(|member| member.disk == uuid(disk)) {
                 let message = format!("pool {} was opened without its log, which this disk is of", self.name);
                 return Refusal::new(
@@ -155,22 +163,24 @@ impl<W: World> OpenPool<W> {
         })
     }
 
-    /// What the disk at a place is called.
+    /// Name of the disk in a slot.
     pub(super) fn disk_name(&self, group: usize, member: u16) -> String {
         self.groups[group].slots.borrow()[usize::from(member)].called()
     }
 
     pub(super) fn member_state(&self, group: usize, member: u16) -> MemberState {
         let members = self.groups[group].array.status().members;
+        // A slot beyond the members of the array is one that is just being added.
         members.get(usize::from(member)).map_or(MemberState::Missing, |member| member.state)
     }
 }
 
 impl<W: World> Place<'_, W> {
-    /// The disk is open, is as large as a member of the group must be, and no other node writes to it.
+    /// Opens a replacement, and admits its size and that no other node writes to it.
     pub(super) async fn open_replacement(&self, candidate: &Candidate, force: bool) -> Result<Disk<W>, Refusal> {
         let group = self.group;
         let disk = array::open_disk(&self.pool.shard, &candidate.path).await?;
+        // Checked before anything is written to the disk.
         let needed = self.pool.groups[group].array.member_blocks();
         if data_area(disk.geometry().blocks).is_none_or(|area| area.len < needed) {
             let (size, least) = (Size::new(disk.geometry().bytes()), disk_size_for(needed));
@@ -196,6 +206,7 @@ impl<W: World> Place<'_, W> {
     async fn fail(&self) -> Result<(), Refusal> {
         let Self { group, member, .. } = *self;
         let disk = self.pool.disk_name(group, member);
+        // A member that is being added has no place in the array yet.
         if usize::from(member) >= self.pool.groups[group].array.status().members.len() {
             let message = format!("disk {disk} is not a member of pool {} yet", self.pool.name);
             return Err(Refusal::new(code::POOL_BUSY, message, "wait until it has joined"));
@@ -206,13 +217,14 @@ impl<W: World> Place<'_, W> {
             (slot.id, slot.answering.clone())
         };
         if answering.is_behind() {
-            // The array does without it already: nobody waits for it from now on.
+            // The array has given it up already; the watchdog must not take it back from now on.
             let recorded = self.pool.pool.members().set_state(uuid(id), volume::MemberState::Failed).await;
             recorded.map_err(|error| refusal(&error, self.pool))?;
             answering.give_up_waiting();
             note_membership(self.pool);
             return Ok(());
         }
+        // Tells `record_failure` that this is no failure of the disk but an order, for the event.
         assert!(self.pool.taking_out.replace(Some(id)).is_none(), "one disk is taken out at a time");
         let failed = self.pool.groups[group].array.fail(member).await;
         self.pool.taking_out.set(None);

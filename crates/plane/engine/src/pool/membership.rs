@@ -1,4 +1,5 @@
-//! The node remembers which members of a pool are current.
+//! Link between a pool and the membership table of the node ([`crate::memberships`]): check at opening, updates at
+//! changes of members.
 
 use super::OpenPool;
 use super::own::Taking;
@@ -10,9 +11,9 @@ use shard::World;
 use std::pin::pin;
 use volume::{FoundPool, MemberState, Standing};
 
-/// Admits that the pool is opened as it was found, or as old as it is where an operator says so.
+/// Admits opening the pool as found; an operator may force it to be opened with older data.
 ///
-/// *Errors*: `POOL_OUTDATED` where the node knows of a later change of its members.
+/// *Errors*: `POOL_OUTDATED` if the node knows of a later change of its members.
 pub(super) fn admit<W: World>(
     shard: &ShardContext<W>,
     taking: &Taking,
@@ -29,16 +30,16 @@ pub(super) fn admit<W: World>(
     shard.memberships.admit(id, &found.catalog.name, &state)
 }
 
-/// The node remembers who is current now; what was committed last counts.
+/// Notes the current members in the membership table, by the latest commit.
 pub(super) fn note_membership<W: World>(pool: &OpenPool<W>) {
-    // What a read-only pool commits is in memory alone.
-    // A pool that was only opened without some members is no newer than these.
+    // Commits of a read-only pool are in memory only.
+    // A pool that was opened without some members and not written is not newer than they are (ADR 27).
     if pool.is_read_only() || pool.pool.must_announce_write() {
         return;
     }
     let groups = pool.pool.status().groups;
     let members = || groups.iter().flat_map(|group| &group.record.members);
-    // One that is being committed is noted when that is done.
+    // A change whose commit is in flight (`u64::MAX`) is noted when the commit is done.
     let since = members().map(|member| member.since).filter(|since| *since < u64::MAX);
     let generation = since.max().unwrap_or_default();
     let named = |takes_part: bool| {
@@ -60,10 +61,11 @@ pub(super) fn note_membership<W: World>(pool: &OpenPool<W>) {
     });
 }
 
-/// As [`note_membership`], and the node's state has it, durably. A state that does not answer in time is an event, and
-/// waited for no longer.
+/// As [`note_membership`], and waits until the row is durable. A state disk that does not answer in time causes an
+/// event and is not waited for any longer.
 pub(super) async fn keep_membership<W: World>(pool: &OpenPool<W>) {
     note_membership(pool);
+    // A bounded wait: the state disk of the node must not stop a pool.
     let kept = pin!(pool.shard.memberships.until_kept(pool.id));
     let late = pin!(pool.shard.world.sleep(KEPT_WITHIN));
     if let Either::Right(_) = select(kept, late).await {

@@ -1,4 +1,7 @@
-//! Opening a pool that was found on its disks, in any order and under any names.
+//! Opening of a pool from its disks, in any order and under any names.
+//!
+//! Called by the conductor on the pool's home shard. Nothing may be written before the ownership of the pool is
+//! claimed.
 
 use super::keys;
 use super::own::{self, Taking};
@@ -21,33 +24,33 @@ use volume::{
     assemble, data_area,
 };
 
-/// A disk that was looked at.
+/// A disk that was probed.
 pub(super) struct Looked<W: World> {
     pub(super) candidate: Candidate,
     pub(super) disk: Disk<W>,
     pub(super) probe: Probe,
 }
 
-/// How a pool is to be opened.
+/// Parameters of opening a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
-    /// Which.
+    /// Identity of the pool.
     pub id: PoolId,
-    /// Its disks.
+    /// Disks that may be its members.
     pub candidates: Vec<Candidate>,
-    /// Who opens it.
+    /// Claiming node and the operator's decisions.
     pub taking: Taking,
-    /// True when nothing is to be written to its disks.
+    /// True to open it read-only.
     pub read_only: bool,
-    /// True to refuse while a member is absent that the newest catalog counts on.
+    /// True to refuse the opening while a member is absent that the newest catalog counts on.
     pub whole: bool,
 }
 
-/// The pool is open on this shard, with all of its volumes; what must be repaired is being repaired. It is read-only where that
-/// was asked for, or where its disks refuse writes.
+/// Opens the pool on this shard with all of its volumes and starts the repairs that it needs. The pool is read-only if
+/// that was requested or if its disks refuse writes.
 ///
-/// *Errors*: `POOL_INCOMPLETE` when too many members are missing, `POOL_OWNED` or `POOL_NOT_RELEASED` when another node has or may
-/// have the pool; nothing is written then.
+/// *Errors*: `POOL_INCOMPLETE` if too many members are missing; `POOL_OWNED` or `POOL_NOT_RELEASED` if another node has
+/// or may have the pool. Nothing is written then.
 pub(crate) async fn open<W: World>(
     shard: Rc<ShardContext<W>>,
     opening: Opening,
@@ -56,19 +59,23 @@ pub(crate) async fn open<W: World>(
     let mut why = read_only.then(|| ASKED_FOR.to_owned());
     if why.is_none() {
         let mut looked = look_at(&shard, &candidates, false, taking.told).await;
+        // Disks that hang are interrupted while the pool is assembled; after that its own watchdog takes over.
         let _guard = SilenceGuard::over(&shard, looked.iter().map(|looked| &looked.disk));
+        // A split pool is reduced to one part before anything else is judged.
         let others = parting::keep_one(&shard, id, &mut looked, &mut taking)?;
         match open_written(&shard, id, &looked, (&taking, whole), others).await {
+            // Only disks that refuse writes lead to a read-only pool; every other refusal is returned.
             Err(refusal) => why = Some(why_unwritable(&shard, id, &candidates, looked, &refusal).await.ok_or(refusal)?),
             opened => return opened,
         }
     }
+    // The disks are opened again, this time for reading only.
     let mut looked = look_at(&shard, &candidates, true, false).await;
     parting::keep_one(&shard, id, &mut looked, &mut taking)?;
     open_read_only(&shard, id, &looked, &taking, why.unwrap_or_default()).await
 }
 
-/// The pool is open and ours.
+/// Opens the pool for reading and writing, and claims it.
 async fn open_written<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
@@ -81,6 +88,7 @@ async fn open_written<W: World>(
         own::of_another(found_on(looked, id).as_ref(), taking, refusal)
     })?;
     keys::admit(&found, taking)?;
+    // Claim before assembling: replaying the redo logs writes to the disks.
     let (found, taken) = own::take(shard, taking, found, looked, async || look_again(looked, id).await).await?;
     let mut found = found;
     found.announce_writes();
@@ -88,16 +96,21 @@ async fn open_written<W: World>(
     let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, &found, looked, taking).await?;
     let opened = AfterOpen { pool: &pool, found: &found };
     opened.tell_of_damage(looked);
+    // From here on the heartbeat of the open pool keeps the claim.
     pool.hold(taken).await?;
+    // On thinly provisioned disks a commit must not fail later for lack of space.
     for (disk, error) in pool.pool.members().reserve_metadata().await {
         tracing::warn!(pool = %pool.name, %disk, %error, "there is no space for all metadata of a disk");
     }
+    // The pool key must be set before volumes are opened, which may be encrypted.
     pool.bring_key(taking).await?;
     opened.tell_of_trouble(&troubles);
     opened.agree().await?;
+    // The node's row must name the members that are current now before hosts can write.
     membership::keep_membership(&pool).await;
     let is_unwritten = pool.pool.must_announce_write();
     pool.finish_growth().await;
+    // Before any read of the maps: a dirty group may return one or the other copy of a block.
     opened.suspect_dirty();
     let volumes = volumes::open_all(&pool, log_refused).await?;
     parting::serve(&pool, is_unwritten).await;
@@ -107,7 +120,7 @@ async fn open_written<W: World>(
     Ok((pool.report(), volumes))
 }
 
-/// The pool `id` on these disks, which are current and enough.
+/// Finds the pool `id` on these disks, and admits that they are current and sufficient.
 fn find_to_serve<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
@@ -121,7 +134,7 @@ fn find_to_serve<W: World>(
     Ok(found)
 }
 
-/// Admits a pool of which no member is absent that its newest catalog counts on, where that is demanded.
+/// Admits a pool that lacks no member on which its newest catalog counts, if `whole` demands that.
 fn admit_present(found: &FoundPool, whole: bool) -> Result<(), Refusal> {
     let name = &found.catalog.name;
     let positions = found.groups.iter().flat_map(|group| &group.positions);
@@ -134,14 +147,14 @@ fn admit_present(found: &FoundPool, whole: bool) -> Result<(), Refusal> {
     Err(Refusal::new(code::POOL_WAITING, message, "attach them; it opens by itself"))
 }
 
-/// What was made of the disks of a pool.
+/// Result of assembling the disks of a pool.
 pub(super) struct Assembled<W: World> {
     pub(super) pool: Rc<OpenPool<W>>,
     pub(super) troubles: Vec<(usize, Trouble)>,
     pub(super) log_refused: Option<Refusal>,
 }
 
-/// The pool over its arrays, whose logs are replayed.
+/// Builds the pool over its arrays and replays their redo logs.
 pub(super) async fn assemble_pool<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
@@ -160,6 +173,7 @@ pub(super) async fn assemble_pool<W: World>(
                 let assembled = assemble_group(shard, record, group, looked, &watch).await;
                 assembled.map_err(|refusal| concerned::of_group(refusal, found, number))?
             }
+            // Without its log device the pool opens all the same: only volumes in write-back wait for it.
             GroupRole::Log if found.lacks_log() => continue,
             GroupRole::Log => match assemble_group(shard, record, group, looked, &watch).await {
                 Ok(assembled) => assembled,
@@ -172,6 +186,7 @@ pub(super) async fn assemble_pool<W: World>(
         };
         let (state, trouble) = assembled;
         troubles.push((number, trouble));
+        // Volumes do not lie on the log device, so its array is kept apart.
         if record.role == GroupRole::Data {
             arrays.push(state.array.clone());
         }
@@ -185,7 +200,7 @@ pub(super) async fn assemble_pool<W: World>(
     Ok(Assembled { pool: OpenPool::assembled(shard, name, id, pool, groups), troubles, log_refused })
 }
 
-/// The pool `id` on these disks, which can serve.
+/// Finds the pool `id` on these disks, in a state in which it can serve.
 pub(super) fn find_pool<W: World>(looked: &[Looked<W>], id: PoolId) -> Result<FoundPool, Refusal> {
     let survey = survey_of(looked);
     for (place, refused) in &survey.refused {
@@ -194,13 +209,13 @@ pub(super) fn find_pool<W: World>(looked: &[Looked<W>], id: PoolId) -> Result<Fo
     pick(survey, id, looked)
 }
 
-/// What pools the disks hold.
+/// Surveys the pools on these disks.
 fn survey_of<W: World>(looked: &[Looked<W>]) -> Survey {
     let probes: Vec<Probe> = looked.iter().map(|looked| looked.probe.clone()).collect();
     assemble(&probes)
 }
 
-/// The pool `id` as these disks tell it, whether it can serve or not.
+/// Finds the pool `id` on these disks, whether it can serve or not.
 pub(super) fn found_on<W: World>(looked: &[Looked<W>], id: PoolId) -> Option<FoundPool> {
     survey_of(looked).pools.into_iter().find(|found| found.catalog.pool == wanted(id))
 }
@@ -209,15 +224,16 @@ fn wanted(id: PoolId) -> Uuid {
     Uuid::from_bytes(id.to_bytes())
 }
 
-/// The same, with disks that are looked at once more.
+/// As [`find_pool`], with the disks probed again.
 pub(super) async fn look_again<W: World>(looked: &[Looked<W>], id: PoolId) -> Result<FoundPool, Refusal> {
     let probes = join_all(looked.iter().map(|looked| volume::probe(&looked.disk))).await;
     pick(assemble(&probes), id, looked)
 }
 
-/// The pool `id`, which can serve.
+/// Picks the pool `id`, in a state in which it can serve.
 fn pick<W: World>(survey: Survey, id: PoolId, looked: &[Looked<W>]) -> Result<FoundPool, Refusal> {
     let wanted = wanted(id);
+    // Checked before absence: the disks are there, only their catalogs cannot be read.
     if let Some(unreadable) = survey.unreadable.iter().find(|found| found.pool == wanted) {
         let disks: Vec<_> = unreadable.disks.iter().map(|&place| looked[place].candidate.name.to_string()).collect();
         let message = format!(
@@ -237,7 +253,7 @@ fn pick<W: World>(survey: Survey, id: PoolId, looked: &[Looked<W>]) -> Result<Fo
     Ok(found)
 }
 
-/// What is on the disks that can be opened.
+/// Opens and probes the disks; those that cannot be opened or do not answer are left out.
 pub(super) async fn look_at<W: World>(
     shard: &Rc<ShardContext<W>>,
     candidates: &[Candidate],
@@ -252,11 +268,13 @@ pub(super) async fn look_at<W: World>(
         }
     }
     let _guard = SilenceGuard::over(shard, opened.iter().map(|(_, disk)| disk));
+    // Probes run concurrently, so that a slow disk does not delay the others.
     let looked = join_all(opened.into_iter().map(async |(candidate, disk)| {
         let probe = volume::probe(&disk).await;
         Looked { candidate, disk, probe }
     }));
     let mut looked = looked.await;
+    // The probe of a disk that the guard interrupted is incomplete.
     looked.retain(|looked| {
         let answers = !array::interruptible(&looked.disk).is_interrupted();
         if !answers {
@@ -267,7 +285,7 @@ pub(super) async fn look_at<W: World>(
     looked
 }
 
-/// A pool's error, which may be about one of the disks.
+/// Translates an error of the pool; an error of one disk names the disk.
 fn named<W: World>(error: &PoolError, found: &FoundPool, looked: &[Looked<W>]) -> Refusal {
     let refusal = plain(error);
     let PoolError::DiskFails { disk, .. } = error else { return refusal };
@@ -278,24 +296,25 @@ fn named<W: World>(error: &PoolError, found: &FoundPool, looked: &[Looked<W>]) -
     Refusal { message, hint: "attach it where it works, and open the pool again".to_owned(), ..refusal }
 }
 
-/// True when a group of this record can serve with the members that are `present`.
+/// True if a group of this record can serve with the members that are `present`.
 pub(super) fn survives(record: &GroupRecord, present: &[bool]) -> bool {
+    // A pool with a level unknown to this version cannot be judged.
     let Some(level) = array::level_of_code(record.level) else { return false };
     let layout = Layout::new(array::raid_level(level), present.len(), record.chunk_bytes, record.member_blocks);
     let lost = (0..).zip(present).filter(|(_, present)| !**present).map(|(member, _)| member).collect();
     layout.is_ok_and(|layout| layout.survives(lost))
 }
 
-/// What an array was opened without.
+/// Problems with which an array was opened.
 #[derive(Default)]
 pub(super) struct Trouble {
-    /// Members whose disks it does not take.
+    /// Members whose disks the array refused.
     left_out: Vec<(u16, LeftOut)>,
-    /// Batches of its redo log that cannot be read, which the operator has accepted.
+    /// Batches of its redo log that cannot be read; the operator has accepted their loss.
     holes: Vec<std::ops::Range<u64>>,
 }
 
-/// The group with its array, and what that was opened without.
+/// Assembles the group and its array.
 pub(super) async fn assemble_group<W: World>(
     shard: &Rc<ShardContext<W>>,
     record: &GroupRecord,
@@ -308,7 +327,7 @@ pub(super) async fn assemble_group<W: World>(
         Refusal::new(code::POOL_INCOMPLETE, message, "a newer version made it; use that one")
     })?;
     let found = |place: Option<usize>| place.and_then(|place| looked.get(place));
-    // A member that was being filled joins again when the pool is open.
+    // A member whose rebuild was interrupted joins again after the pool was opened.
     let members = group.positions.iter().map(|position| match position.standing {
         Standing::Current => found(position.probe).and_then(|looked| window::<W>(&looked.disk, record.member_blocks)),
         _ => None,
@@ -319,6 +338,7 @@ pub(super) async fn assemble_group<W: World>(
         .map(|position| Slot {
             id: disk_id(position.disk),
             name: found(position.probe).map(|looked| looked.candidate.name.clone()),
+            // Disks of failed members stay closed, so that they can be replaced or taken back.
             disk: found(position.probe).filter(|_| position.standing.takes_part()).map(|looked| looked.disk.clone()),
             room: found(position.probe).map_or(Blocks(0), |looked| room(&looked.probe)),
             path: found(position.probe).map_or_else(String::new, |looked| looked.candidate.path.clone()),
@@ -349,11 +369,12 @@ pub(super) async fn assemble_group<W: World>(
     };
     let chunk = Size::new(u64::from(record.chunk_bytes));
     let state = GroupState::new(level, chunk, Rc::new(Guarded::new(array)), slots);
+    // A member that was just being added has not joined; the repair task completes that.
     state.joining.set(not_joined);
     Ok((state, trouble))
 }
 
-/// The array without checksums over its members, absent ones left out.
+/// Builds an array without checksums over the members that are present.
 pub(super) fn unprotected<W: World>(
     layout: Result<Layout, ArrayError>,
     members: Vec<Option<Member<W>>>,
@@ -363,13 +384,13 @@ pub(super) fn unprotected<W: World>(
     array.map_err(|error| array_refusal(&error))
 }
 
-/// The part of a member disk that its group may use; none of a disk that has less than `member_blocks` there.
+/// Data area of a member disk; `None` for a disk with fewer than `member_blocks` there.
 pub(super) fn window<W: World>(disk: &Disk<W>, member_blocks: Blocks) -> Option<Window<Disk<W>>> {
     let area = data_area(disk.geometry().blocks).filter(|area| area.len >= member_blocks)?;
     Some(Window::new(disk.clone(), area))
 }
 
-/// How much of the disk its label keeps for the array.
+/// Blocks that the label of the disk reserves for the array.
 pub(super) fn room(probe: &Probe) -> Blocks {
     match &probe.contents {
         Contents::Member(member) => member.label.data.len,
@@ -377,19 +398,19 @@ pub(super) fn room(probe: &Probe) -> Blocks {
     }
 }
 
-/// Names that we write can be read again; this is for a catalog that something else wrote.
+/// Name for a pool whose catalog has an invalid one. Names that we write are valid; something else wrote that catalog.
 fn fallback_name(id: PoolId) -> Name {
     format!("pool-{}", &id.to_string()[..8]).parse().expect("these characters make a name")
 }
 
-/// What is to be done with a pool whose arrays were just assembled: `found` is what its disks say.
+/// Steps after the arrays of a pool were assembled; `found` is the state on its disks.
 pub(super) struct AfterOpen<'a, W: World> {
     pub(super) pool: &'a Rc<OpenPool<W>>,
     pub(super) found: &'a FoundPool,
 }
 
 impl<W: World> AfterOpen<'_, W> {
-    /// Metadata that was damaged, and was written again when the pool was opened.
+    /// Reports metadata that was damaged and was rewritten during the opening.
     pub(super) fn tell_of_damage(&self, looked: &[Looked<W>]) {
         for damage in self.found.damage() {
             let mut positions = self.found.groups.iter().flat_map(|group| &group.positions);
@@ -407,6 +428,7 @@ impl<W: World> AfterOpen<'_, W> {
 
     pub(super) fn tell_of_trouble(&self, troubles: &[(usize, Trouble)]) {
         let pool = &self.pool.name;
+        // Accepted losses are reported together with the volumes that may be affected.
         for (group, hole) in
             troubles.iter().flat_map(|(group, trouble)| trouble.holes.iter().map(move |hole| (group, hole)))
         {
@@ -430,13 +452,16 @@ impl<W: World> AfterOpen<'_, W> {
         }
     }
 
-    /// Catalog and arrays count on the same members: whom one of them has given up, the other does too.
+    /// Aligns catalog and arrays: a member that one of them has given up is given up by the other, too.
     pub(super) async fn agree(&self) -> Result<(), Refusal> {
         for (group, status) in self.pool.pool.status().groups.iter().enumerate() {
             let Some(state) = self.pool.groups.get(group) else { continue };
+            // The array may have one member less than the catalog while a member is being added.
             let counted = state.array.status().members.len();
             for (number, member) in (0..).zip(&status.record.members).take(counted) {
                 let in_array = self.pool.member_state(group, number);
+                // First case: the member missed a commit of the catalog, so the array must not read from it.
+                // Second case: the array refused the disk, so the catalog must not count on it.
                 if member.state == volume::MemberState::Failed && in_array == raid::MemberState::InService {
                     if let Err(error) = self.pool.groups[group].array.fail(number).await {
                         tracing::error!(pool = %self.pool.name, group, %error, "a disk that missed a commit is used on");
@@ -450,15 +475,16 @@ impl<W: World> AfterOpen<'_, W> {
         Ok(())
     }
 
-    /// Groups that were not closed in order are read with care, before anything is read of them: the maps of volumes lie there too.
+    /// Marks groups that were not closed cleanly as suspect, before any read of them: the maps of volumes lie there,
+    /// too.
     pub(super) fn suspect_dirty(&self) {
         let dirty = (0..).zip(&self.found.catalog.groups);
         let dirty = dirty.filter(|(number, record)| !record.clean && self.pool.groups.get(*number).is_some());
         dirty.for_each(|(number, _)| self.suspect(number));
     }
 
-    /// The group was being written when the daemon ended: nobody reads now one copy and now another, and its parity
-    /// is computed again once repairs begin.
+    /// Marks a group that was being written at the crash as suspect: until the resync, reads of it do not alternate
+    /// between copies that may differ. Its parity is recomputed once repairs begin.
     fn suspect(&self, group: usize) {
         self.pool.groups[group].needs_resync.set(true);
         for stripes in self.pool.stripes_in_use(group) {
@@ -476,12 +502,15 @@ impl<W: World> AfterOpen<'_, W> {
                 let state = &self.pool.groups[number];
                 let counted = state.array.status().members.len();
                 match position.standing {
+                    // A slot that the array does not count yet belongs to an expansion, which continues below.
                     _ if usize::from(member) >= counted => {}
                     Standing::Rebuilding { .. } => {
                         Place { pool: self.pool, group: number, member }.resume_rebuild(&disk(place)).await
                     }
-                    // Who was not there at an earlier opening and left as it is lacks only what was written since.
+                    // A member that was recorded as missing lacks only the writes since; a failed one stays out until
+                    // an operator returns it.
                     Standing::Failed if !record.protected || recorded.state != volume::MemberState::Missing => {}
+                    // No member may return during a reshape; it is taken back afterwards.
                     Standing::Failed if state.array.status().reshape.is_some() => {
                         state.returning.borrow_mut().push((member, disk(place)));
                     }
@@ -491,6 +520,7 @@ impl<W: World> AfterOpen<'_, W> {
                     _ => {}
                 }
             }
+            // A dirty group needs a resync, an interrupted reshape continues.
             if !record.clean || self.pool.groups[number].is_widening() {
                 self.pool.start_repair(number);
             }

@@ -1,5 +1,5 @@
-//! Disks that are to be overwritten although a pool may be on them, by an operator or at a start that finishes what was interrupted: never
-//! those that a living node writes to.
+//! Checks before disks are overwritten that may belong to a pool, by order of an operator or to finish an interrupted
+//! operation after a start. Disks to which a living node writes are never overwritten.
 
 use super::own::Taking;
 use crate::array::{self, Disk};
@@ -11,10 +11,11 @@ use shard::World;
 use volume::Uuid;
 use volume::owner::Claims;
 
-/// Admits that what is left of `pool` on the disk is erased, which this node was making or destroying when its daemon ended.
+/// Admits erasing the rest of `pool` from the disk, which this node was creating or destroying when its daemon ended.
 ///
-/// Meanwhile another node may have imported that pool, and have volumes in it; then it is not ours to erase, whether that node is up or down.
-/// Nothing is written. *Errors*: `POOL_OWNED` then, and while a node uses the disk for another pool; an event says so as well.
+/// Another node may have imported the pool since and have volumes in it; then it must not be erased, whether that node
+/// is up or down. Nothing is written. *Errors*: `POOL_OWNED` then, and while a node uses the disk for another pool; an
+/// event reports it as well.
 pub(crate) async fn admit_erasure<W: World>(
     shard: &ShardContext<W>,
     taking: &Taking,
@@ -34,27 +35,29 @@ pub(crate) async fn admit_erasure<W: World>(
     Overwriting { disks: &disks, pool: None, node: Some(&node) }.admit(shard).await.map(drop)
 }
 
-/// Disks that are to be overwritten, and whose claims on them do not count.
+/// Disks to be overwritten, and the claims on them that do not count.
 pub(super) struct Overwriting<'a, W: World> {
-    /// The disks, with what the operator calls them.
+    /// Disks with their names.
     pub disks: &'a [(DiskName, Disk<W>)],
-    /// The pool that they are for, where it is open here.
+    /// Pool for which the disks are meant, if it is open here.
     pub pool: Option<Uuid>,
-    /// This node: what it wrote before it was started has no owner any more.
+    /// This node: marks that it wrote before its present start have no owner any more.
     pub node: Option<&'a Node>,
 }
 
 impl<W: World> Overwriting<'_, W> {
-    /// Admits disks on which no owner's mark moves; whether there are marks at all.
+    /// Admits disks on which no owner's mark moves. Returns whether there are marks at all.
     ///
-    /// A mark that was not released is looked at twice, [`WATCH`] apart, as when a pool is claimed. Nothing is written.
-    /// *Errors*: `POOL_OWNED` while a node uses one of the disks; an event says so as well.
+    /// A mark that was not released is read twice, [`WATCH`] apart, as when a pool is claimed. Nothing is written.
+    /// *Errors*: `POOL_OWNED` while a node uses one of the disks; an event reports it as well.
     pub(super) async fn admit(&self, shard: &ShardContext<W>) -> Result<bool, Refusal> {
         let first = self.claims().await;
+        // No mark, or only released ones: there is no owner to watch for.
         if !first.iter().any(Claims::must_be_watched) {
             return Ok(false);
         }
         tracing::info!("a disk to be overwritten has the mark of an owner; watching whether it moves");
+        // A living owner renews its marks within this time, so marks that stand still have no owner.
         shard.world.sleep(WATCH).await;
         let now = self.claims().await;
         let moved = self.disks.iter().zip(now.iter().zip(&first));
@@ -68,7 +71,7 @@ impl<W: World> Overwriting<'_, W> {
         Err(Refusal::new(code::POOL_OWNED, message, hint))
     }
 
-    /// What others claim of each disk.
+    /// Claims of other owners on each disk.
     async fn claims(&self) -> Vec<Claims> {
         let claims = self.disks.iter().map(async |(_, disk)| Claims::on(&**disk, self.pool).await);
         let claims = join_all(claims).await.into_iter();

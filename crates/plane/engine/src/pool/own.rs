@@ -1,4 +1,7 @@
-//! Whose a pool is: taking it, saying so every few seconds, and stopping when somebody else has it.
+//! Ownership of a pool: claiming it, renewing the claim by heartbeats, and stopping when another node has it.
+//!
+//! The rules are in `cluster`, the format of the marks in `volume::owner` (`docs/adr/0021-one-table-of-ownership.md`).
+//! Nothing may be written to a pool before it is claimed, and nothing after its fence is closed.
 
 use super::open::Looked;
 use super::refusals::{plain, refusal};
@@ -17,32 +20,33 @@ use std::sync::Arc;
 use std::time::Duration;
 use volume::{FoundPool, Loss, Uuid};
 
-/// How long disks are waited for that get a copy of the state: control tells no event of the array as long.
+/// Longest wait for disks to store a copy of the state. The control plane receives no events of the engine during that
+/// time.
 const COPY_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Who takes a pool.
+/// Claimant of a pool, with the operator's decisions about the claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Taking {
-    /// The node.
+    /// Node that claims the pool.
     pub node: NodeIdentity,
-    /// True when the operator says that the node that had it last is down.
+    /// True if the operator states that the last owner is down (forced import).
     pub told: bool,
-    /// True when the operator accepts what a damaged redo log has lost.
+    /// True if the operator accepts the loss of damaged batches of the redo log.
     pub accept_log_loss: bool,
-    /// The disk whose part of the pool is kept, where it is in parts.
+    /// Disk whose part of a split pool is kept.
     pub keep: Option<DiskName>,
-    /// True when the operator has heard what may be lost by it.
+    /// True if the operator has confirmed that data may be lost.
     pub confirmed: bool,
-    /// The number of the highest claim that disks bear which an operator has given up.
+    /// Highest claim number on disks that the operator has given up; the new claim must exceed it.
     pub above: u64,
-    /// What the keys of this node's pools are made of.
+    /// Secret of this node, from which the keys of its pools are derived.
     pub secret: Secret,
-    /// The pool key of another node.
+    /// Pool key of another node, given by the operator.
     pub key: Option<Secret>,
 }
 
 impl Taking {
-    /// The node in the words of `cluster`.
+    /// Translates the node into the terms of `cluster`.
     pub(super) fn node(&self) -> Node {
         let NodeIdentity { id, name, seat, machine } = &self.node;
         Node {
@@ -54,29 +58,29 @@ impl Taking {
     }
 }
 
-/// What guards the disks of an open pool.
+/// Heartbeat and fence of an open pool.
 #[derive(Default)]
 pub(super) struct Guard {
     fence: OnceCell<Rc<Fence>>,
-    /// True when nobody needs to be told any more.
+    /// True once no more heartbeats are to be written.
     ended: Cell<bool>,
 }
 
 impl Guard {
-    /// The disk that joins the pool is behind its fence.
+    /// Puts a disk that joins the pool behind its fence.
     pub(super) fn cover<W: World>(&self, disk: &Disk<W>) {
         if let Some(fence) = self.fence.get() {
             disk.device().guard(fence);
         }
     }
 
-    /// Nobody is told any more whose the pool is.
+    /// Ends the heartbeats.
     pub(super) fn end(&self) {
         self.ended.set(true);
     }
 }
 
-/// A pool that is ours and not open yet: its members are told so until it is.
+/// A claimed pool that is not open yet, with the heartbeats that keep the claim until it is.
 pub(super) struct Beating<W: World> {
     shard: Rc<ShardContext<W>>,
     found: FoundPool,
@@ -85,7 +89,7 @@ pub(super) struct Beating<W: World> {
     ended: Cell<bool>,
 }
 
-/// The pool `found` is ours, as it was found last; `again` looks at its disks once more.
+/// Claims the pool `found`. `again` probes its disks once more.
 ///
 /// *Errors*: `POOL_OWNED` and `POOL_NOT_RELEASED`, with nothing written.
 pub(super) async fn take<W: World>(
@@ -103,9 +107,10 @@ pub(super) async fn take<W: World>(
     let own = found.claim(disk, &node, shard.world.unix_seconds()).await.map_err(|error| plain(&error))?;
     let of_another = before.filter(|before| before.node != node.id);
     if of_another.is_some() {
-        // Whoever wanted it at the same time has said so by then.
+        // Another claimant has written its mark by then; the higher claim on the disks decides.
         shard.world.sleep(HEARTBEAT).await;
         let now = again().await?;
+        // Read back: our claim must be the one that stands, or the other node has won.
         if now.owner() != Some(&own) {
             let node = now.owner().map_or_else(String::new, |owner| owner.name.clone());
             return Err(plain(&volume::PoolError::Contested { node }));
@@ -113,13 +118,14 @@ pub(super) async fn take<W: World>(
     }
     let disks = looked.iter().map(|looked| looked.disk.clone()).collect();
     let (own, ended) = (RefCell::new(own), Cell::new(false));
+    // Assembling the pool may take longer than a lease, so the heartbeats start now.
     let beating = Rc::new(Beating { shard: shard.clone(), found: found.clone(), disks, own, ended });
     shard.world.spawn(beat_until_open(Rc::downgrade(&beating), shard.clone()));
     Ok((found, Taken { beating, from: of_another.filter(|before| !before.released).map(|before| before.name) }))
 }
 
-/// The members of all pools at home here keep the copy of the state; one that does not answer soon is not waited for, and gets the
-/// next copy.
+/// Stores a copy of the state on the members of all pools at home here. A disk that does not answer soon is not waited
+/// for; it gets the next copy.
 pub(crate) async fn keep_state<W: World>(shard: &Rc<ShardContext<W>>, version: u64, bytes: &Arc<[u8]>) {
     let (writing, written) = mailbox::channel::<()>();
     for pool in shard.pools.borrow().values() {
@@ -129,11 +135,13 @@ pub(crate) async fn keep_state<W: World>(shard: &Rc<ShardContext<W>>, version: u
             drop(writing);
         });
     }
+    // The channel closes when the last write has dropped its sender.
     drop(writing);
     select(pin!(written.receive()), pin!(shard.world.sleep(COPY_PATIENCE))).await;
 }
 
-/// The pool as it is now, which nobody else has.
+/// Watches the marks of a pool that may have another owner, and admits it if they stand still. Returns the pool as
+/// found last.
 ///
 /// *Errors*: `POOL_OWNED` and `POOL_NOT_RELEASED`, with nothing written.
 pub(super) async fn watch<W: World>(
@@ -148,14 +156,15 @@ pub(super) async fn watch<W: World>(
         tracing::info!(pool = found.catalog.name, "somebody may have the pool; watching whether its marks move");
         shard.world.sleep(WATCH).await;
         let now = again().await?;
+        // Both observations are compared: a mark that has moved belongs to a living owner.
         earlier = Some(std::mem::replace(&mut found, now));
     }
     found.admit_owner(earlier.as_ref(), &node, taking.told).map_err(|refused| plain(&refused.into()))?;
     Ok(found)
 }
 
-/// Why a pool is not opened whose disks are too few, absent or old: where another node had it last and has not exported it, that is
-/// the reason.
+/// Replaces the refusal of a pool with too few, absent or old disks if another node was its last owner and has not
+/// exported it: that is the reason then.
 pub(super) fn of_another(found: Option<&FoundPool>, taking: &Taking, refusal: Refusal) -> Refusal {
     let is_for_lack = matches!(refusal.code, code::POOL_INCOMPLETE | code::POOL_WAITING | code::POOL_OUTDATED);
     let owner = found.and_then(FoundPool::owner).filter(|owner| owner.node != taking.node().id && !owner.released);
@@ -169,10 +178,10 @@ pub(super) fn of_another(found: Option<&FoundPool>, taking: &Taking, refusal: Re
     )
 }
 
-/// A pool that was taken.
+/// A claimed pool.
 pub(super) struct Taken<W: World> {
     beating: Rc<Beating<W>>,
-    /// Whom it was taken from, when that node did not let go of it.
+    /// Name of the previous owner that did not export the pool.
     from: Option<String>,
 }
 
@@ -181,10 +190,11 @@ impl<W: World> Drop for Taken<W> {
         if self.beating.ended.replace(true) {
             return;
         }
-        // It could not be opened: whoever comes next need not watch.
+        // The pool could not be opened: a released mark saves the next node from watching.
         let beating = self.beating.clone();
         self.beating.shard.world.spawn(async move {
             let own = beating.own.borrow().clone();
+            // One beat further than the last mark, so that the release replaces it on every disk.
             let mark = Claim { beat: own.beat + 1, released: true, ..own };
             beating.found.renew(|place| beating.disks[place].clone(), &mark).await;
         });
@@ -202,7 +212,7 @@ async fn beat_until_open<W: World>(beating: Weak<Beating<W>>, shard: Rc<ShardCon
 }
 
 impl<W: World> OpenPool<W> {
-    /// The pool that was taken and is open now stays ours until it is closed or somebody takes it over.
+    /// Keeps the claim of the pool, which is open now, until it is closed or another node takes it over.
     pub(super) async fn hold(self: &Rc<Self>, taken: Taken<W>) -> Result<(), Refusal> {
         let own = taken.beating.own.borrow().clone();
         self.pool.ownership().hold(own).await.map_err(|error| refusal(&error, self))?;
@@ -215,7 +225,7 @@ impl<W: World> OpenPool<W> {
         Ok(())
     }
 
-    /// The pool that was just made is ours, as [`OpenPool::hold`] has it.
+    /// Claims the pool, which was just created, as [`OpenPool::hold`] does for an opened one.
     pub(super) async fn claim(self: &Rc<Self>, taking: &Taking) -> Result<(), Refusal> {
         let claimed = self.pool.ownership().claim(&taking.node(), self.shard.world.unix_seconds()).await;
         claimed.map_err(|error| refusal(&error, self))?;
@@ -223,28 +233,28 @@ impl<W: World> OpenPool<W> {
         Ok(())
     }
 
-    /// An owner of another pool on the disks of this one, which only seemed to be silent, has not come back.
+    /// Waits for a former owner of the disks that only seemed to be silent.
     ///
-    /// *Errors*: `POOL_FENCED` when it has: both have stopped then.
+    /// *Errors*: `POOL_FENCED` if it has returned; both have stopped then.
     pub(super) async fn outlast_owner(&self) -> Result<(), Refusal> {
-        // The first beat of the new pool is in between, and whoever had the disks before had one as well.
+        // Both the new pool and a living former owner have written a heartbeat within this time.
         self.shard.world.sleep(HEARTBEAT + HEARTBEAT / 2).await;
         self.admit_own("stop the node that uses its disks, and create the pool again")
     }
 
-    /// Nobody has the pool any more.
+    /// Releases the pool: its marks say that it has no owner.
     pub(super) async fn let_go(&self) {
         self.guarding.ended.set(true);
-        // A disk that does not answer any more holds nobody up; the next owner then watches.
+        // A disk that does not answer must not delay the close; the next owner will have to watch the marks.
         select(pin!(self.pool.ownership().release()), pin!(self.shard.world.sleep(LEASE))).await;
     }
 
-    /// True when another node has the pool.
+    /// True if another node has the pool.
     pub(super) fn is_fenced(&self) -> bool {
         self.pool.ownership().fenced_by().is_some() || self.overtaken.get().is_some()
     }
 
-    /// Why the pool is not ours any more, in words.
+    /// Reason why the pool is not ours any more; `None` while it is.
     pub(super) fn loss(&self) -> Option<String> {
         self.pool.ownership().fenced_by().map(|loss| self.told_of(&loss)).or_else(|| self.overtaken.get().cloned())
     }
@@ -255,7 +265,7 @@ impl<W: World> OpenPool<W> {
         disk.map_or_else(|| loss.to_string(), |slot| format!("{loss} (disk {})", slot.called()))
     }
 
-    /// Admits changes of the pool, which is ours; `hint` says what to do with one that is not.
+    /// Admits changes of the pool while it is ours; `hint` says what to do otherwise.
     pub(super) fn admit_own(&self, hint: &str) -> Result<(), Refusal> {
         let Some(loss) = self.loss() else { return Ok(()) };
         Err(Refusal::new(code::POOL_FENCED, format!("pool {} is not this node's any more: {loss}", self.name), hint))
@@ -264,6 +274,7 @@ impl<W: World> OpenPool<W> {
     fn stand_guard(self: &Rc<Self>) {
         let world = self.shard.world.clone();
         let fence = Fence::new(move || world.now());
+        // Set once: `claim` and `hold` do not both install a fence.
         if self.guarding.fence.set(fence.clone()).is_err() {
             return;
         }
@@ -273,6 +284,7 @@ impl<W: World> OpenPool<W> {
         let (name, shard, closing) = (self.name.clone(), self.shard.clone(), fence.clone());
         let pool = Rc::downgrade(self);
         self.pool.ownership().on_fenced(move |loss| {
+            // The fence is closed before the units are withdrawn: no write may pass in between.
             closing.close();
             let told = pool.upgrade().map_or_else(|| loss.to_string(), |pool| pool.told_of(loss));
             stop_serving(&shard, &name, &told);
@@ -281,7 +293,7 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-/// Hosts see the volumes of the pool no more, and operators hear why.
+/// Withdraws the volumes of the pool from hosts and raises an event with the reason.
 fn stop_serving<W: World>(shard: &ShardContext<W>, pool: &Name, why: &str) {
     tracing::error!(%pool, why, "the pool is not ours any more; nothing is written to it");
     shard.withdraw_where(|unit| unit.name.pool() == Some(pool));
@@ -289,15 +301,17 @@ fn stop_serving<W: World>(shard: &ShardContext<W>, pool: &Name, why: &str) {
     shard.raise(event::POOL_FENCED, Subject::pool(pool), sentence);
 }
 
-/// Says every few seconds that the pool is ours, whatever a slow disk does meanwhile.
+/// Writes heartbeats at fixed intervals, however long a slow disk takes for one of them.
 async fn beat<W: World>(pool: Weak<OpenPool<W>>, shard: Rc<ShardContext<W>>, fence: Rc<Fence>) {
     loop {
         shard.world.sleep(HEARTBEAT).await;
+        // Writes that wait for the lease are checked even if no heartbeat gets through.
         fence.tick();
         let Some(pool) = pool.upgrade().filter(|pool| !pool.guarding.ended.get() && !pool.is_fenced()) else { return };
         let (began, fence) = (shard.world.now(), fence.clone());
+        // A task for each heartbeat: a disk that hangs must not delay the next one.
         shard.world.spawn(async move {
-            // Who hears that it is somebody else's has been told by then.
+            // If another node has the pool, `on_fenced` was called already.
             if let Err(error) = pool.pool.ownership().beat(|| fence.hold(began)).await {
                 tracing::debug!(pool = %pool.name, %error, "no beat");
             }

@@ -1,7 +1,9 @@
-//! Pools that went on in parts: which part is opened, and what makes a part one that counts.
+//! Split pools: members that were used without each other. Decides which part is opened, and when a part counts as
+//! written.
 //!
-//! A pool that is opened without some of its members is a part only once it is written: its first write is announced in the catalog,
-//! and the node remembers who is current from then on. Of several parts that were written an operator keeps one.
+//! A pool that is opened without some of its members becomes a part of its own only with its first write: that write is
+//! announced in the catalog, and the node remembers the current members from then on. Of several written parts an
+//! operator keeps one (`docs/adr/0027-what-a-node-remembers-of-members.md`).
 
 use super::membership::keep_membership;
 use super::open::{Looked, found_on};
@@ -17,18 +19,19 @@ use shard::World;
 use std::rc::Rc;
 use volume::{FoundPart, FoundPool, GroupRole, OUTLIVE_MAX, Position, Standing};
 
-/// The pool serves from now on; where it was opened without members that it counted on, its first write is announced, and so is its first
-/// change of volumes, snapshots or reservations.
+/// Starts to serve the pool. If it was opened without members that it counted on, the first write is announced before
+/// it is done, and so is the first change of volumes, snapshots or reservations.
 pub(super) async fn serve<W: World>(pool: &Rc<OpenPool<W>>, was_unwritten: bool) {
     pool.pool.serve();
     if !pool.pool.must_announce_write() {
-        // What was replayed has said so.
+        // The replay of a log was a write and has announced it already.
         if was_unwritten {
             keep_membership(pool).await;
         }
         return;
     }
     let weak = Rc::downgrade(pool);
+    // Each write awaits this until the announcement is durable; the first one makes it.
     let first: BeforeWrites = Rc::new(move || {
         let pool = weak.upgrade();
         async move {
@@ -43,6 +46,7 @@ pub(super) async fn serve<W: World>(pool: &Rc<OpenPool<W>>, was_unwritten: bool)
         let pool = weak.upgrade();
         async move {
             if let Some(pool) = pool {
+                // Writes are released only after the node's row is durable as well.
                 keep_membership(&pool).await;
                 pool.groups.iter().for_each(|(_, group)| group.array.hold_writes(None));
             }
@@ -51,7 +55,7 @@ pub(super) async fn serve<W: World>(pool: &Rc<OpenPool<W>>, was_unwritten: bool)
     });
 }
 
-/// The catalog, and the node, know that the pool is written without the members that it lacks.
+/// Announces in the catalog that the pool is written without its absent members.
 async fn announce<W: World>(pool: &Rc<OpenPool<W>>) -> Result<(), IoError> {
     pool.pool.announce_write().await.map_err(|error| {
         tracing::error!(pool = %pool.name, %error, "the first write could not be announced");
@@ -59,10 +63,11 @@ async fn announce<W: World>(pool: &Rc<OpenPool<W>>) -> Result<(), IoError> {
     })
 }
 
-/// The disks of the part that an operator keeps, where the pool is in parts; and the newest commit of the others, for the pool is to be
-/// newer than they are.
+/// Reduces the disks of a split pool to the part that the operator keeps. Returns the newest generation of the other
+/// parts, which the pool must exceed; `None` if it is not split.
 ///
-/// *Errors*: `POOL_SPLIT` where no disk was named, or one of no part; `UNCONFIRMED` where the loss of the others is not accepted.
+/// *Errors*: `POOL_SPLIT` if no disk was named, or one that is in no part; `UNCONFIRMED` if the loss of the others was
+/// not accepted.
 pub(super) fn keep_one<W: World>(
     shard: &ShardContext<W>,
     id: PoolId,
@@ -71,10 +76,12 @@ pub(super) fn keep_one<W: World>(
 ) -> Result<Option<u64>, Refusal> {
     let Some(found) = found_on(looked, id).filter(|found| !found.parts.is_empty()) else { return Ok(None) };
     let parts = Parts { shard, found: &found, looked };
+    // Without a choice of the operator a split pool is never opened.
     let Some(keep) = &taking.keep else { return Err(parts.refusal()) };
     let kept = parts.with(keep).ok_or_else(|| parts.refusal())?;
     let others = || found.parts.iter().enumerate().filter(|(number, _)| *number != kept).map(|(_, part)| part);
     let newest = others().map(|part| part.generation).max().unwrap_or_default();
+    // One commit is made for each generation to pass, so the distance is bounded.
     if newest.saturating_sub(found.parts[kept].generation) > OUTLIVE_MAX {
         let message = format!("pool {} is too far behind its other part to be brought past it", found.catalog.name);
         return Err(Refusal::new(code::POOL_SPLIT, message, "detach the disks of the other part, and import the pool"));
@@ -89,13 +96,15 @@ pub(super) fn keep_one<W: World>(
         return Err(Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"));
     }
     let given_up: Vec<usize> = others().flat_map(|part| part.probes.clone()).collect();
+    // The new claim must exceed every claim on the disks, including those of the parts that are given up.
     taking.above = found.marks().iter().map(|(_, mark)| mark.epoch).max().unwrap_or_default();
+    // `retain` visits the elements in order, so counting them gives their indices.
     let mut place = 0..;
     looked.retain(|_| !given_up.contains(&place.next().expect("disks are counted")));
     Ok(Some(newest))
 }
 
-/// The parts of a pool, and the disks that they are on.
+/// Parts of a pool and their disks.
 struct Parts<'a, W: World> {
     shard: &'a ShardContext<W>,
     found: &'a FoundPool,
@@ -103,7 +112,7 @@ struct Parts<'a, W: World> {
 }
 
 impl<W: World> Parts<'_, W> {
-    /// The part that has this disk.
+    /// Index of the part that has this disk.
     fn with(&self, disk: &DiskName) -> Option<usize> {
         let has = |part: &FoundPart| part.probes.iter().any(|&place| self.looked[place].candidate.name == *disk);
         self.found.parts.iter().position(has)
@@ -125,7 +134,7 @@ impl<W: World> Parts<'_, W> {
         Refusal::new(code::POOL_SPLIT, message, hint)
     }
 
-    /// The disks of a part, and when it was used last.
+    /// Description of a part for an operator: its disks, and when it was in use.
     fn drawn(&self, part: &FoundPart) -> String {
         let disks: Vec<String> = self.places(part).into_iter().map(|place| self.disk(place)).collect();
         let time = Timestamp::from_unix;
@@ -136,7 +145,7 @@ impl<W: World> Parts<'_, W> {
         format!("{} {}{used}", if disks.len() == 1 { "disk" } else { "disks" }, disks.join(", "))
     }
 
-    /// Where the disks of a part are among those that were looked at, by their names.
+    /// Disks of a part, as indices sorted by name.
     fn places(&self, part: &FoundPart) -> Vec<usize> {
         let mut places = part.probes.clone();
         places.sort_by_key(|&place| &self.looked[place].candidate.name);
@@ -151,8 +160,8 @@ impl<W: World> Parts<'_, W> {
     }
 }
 
-/// Admits a pool that this node never had, and of which members are absent, once an operator has heard that: nobody here can tell
-/// whether these have newer data.
+/// Admits a pool that this node never had and that lacks members, after the operator has confirmed it: nothing here can
+/// tell whether the absent members have newer data.
 ///
 /// *Errors*: `UNCONFIRMED`.
 pub(super) fn admit_unknown<W: World>(
@@ -161,10 +170,11 @@ pub(super) fn admit_unknown<W: World>(
     id: PoolId,
     found: &FoundPool,
 ) -> Result<(), Refusal> {
+    // A node that has had the pool decides by its own row instead.
     if taking.confirmed || shard.memberships.knows(id) {
         return Ok(());
     }
-    // Without its log a pool holds back what is in that, and is not older by it.
+    // A pool without its log device holds back the volumes of the log, but its data is not older.
     let is_data = |group: usize| found.catalog.groups[group].role == GroupRole::Data;
     let groups = found.groups.iter().enumerate().filter(|(group, _)| is_data(*group));
     let places = groups.flat_map(|(group, it)| (0..).zip(&it.positions).map(move |it| (group, it)));
@@ -178,6 +188,7 @@ pub(super) fn admit_unknown<W: World>(
         return Ok(());
     }
     let last = found.owner().map_or_else(String::new, |owner| {
+        // The owner's mark counts heartbeats, which gives the time of its last one.
         let until = owner.claimed_at.saturating_add(owner.beat.saturating_mul(cluster::HEARTBEAT.as_secs()));
         let until = Timestamp::from_unix(until);
         format!("; these disks were last in use by node {} until {until}", owner.name)

@@ -1,8 +1,8 @@
-//! Pools that are opened without a write to their disks: because an operator asks for it, or because the disks take none.
+//! Read-only pools: opened without a write to their disks, by order of an operator or because the disks refuse writes.
 //!
-//! Every disk is laid below an overlay that keeps writes in memory, and the pool is recovered as always: what redo log, map logs
-//! and log device hold is shown from there. Nobody claims the pool, repairs it or tends its maps, and no host may write.
-//! `docs/adr/0018-pools-that-are-read-only.md` says why it is done so.
+//! Every disk gets an overlay that keeps writes in memory, and recovery runs as usual: the content of redo log, map
+//! logs and log device is shown from there. Such a pool is not claimed, not repaired, its maps are not maintained, and
+//! hosts cannot write. The reasons are in `docs/adr/0018-pools-that-are-read-only.md`.
 
 use super::open::{AfterOpen, Assembled, Looked, assemble_pool, find_pool, look_again, look_at};
 use super::own::{self, Taking};
@@ -22,14 +22,14 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use volume::{BLOCK_BYTES, Contents, FoundPool};
 
-/// How long a disk may take to show its mark, until the others are judged without it.
+/// Timeout for reading the mark of a disk; the others are judged without it.
 const MARK_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Why a pool is read-only whose operator wants it so.
+/// Reason of a pool that an operator opened read-only.
 pub(super) const ASKED_FOR: &str = "it was imported with --read-only";
 
-/// Why the pool, which could not be opened for writing, can be opened for reading: its disks refuse writes. Nothing when the
-/// refusal has another reason.
+/// Reason why a pool that could not be opened for writing can be opened read-only: its disks refuse writes. `None` if
+/// the opening failed for another reason.
 pub(super) async fn why_unwritable<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
@@ -37,6 +37,7 @@ pub(super) async fn why_unwritable<W: World>(
     looked: Vec<Looked<W>>,
     refusal: &Refusal,
 ) -> Option<String> {
+    // These refusals have other causes than disks that refuse writes.
     if matches!(
         refusal.code,
         code::POOL_OWNED
@@ -54,11 +55,12 @@ pub(super) async fn why_unwritable<W: World>(
     let why = refused.map(|(disk, error)| format!("disk {disk} refuses writes: {error}"));
     let disks: Vec<Landings> = looked.iter().map(|looked| interruptible(&looked.disk).landings()).collect();
     drop(looked);
+    // The disks must be closed before they are opened again below.
     super::until_let_go(shard, &disks).await;
     if why.is_some() {
         return why;
     }
-    // Disks that can be opened for reading alone were not there before.
+    // Disks that can only be opened for reading were missing in the first attempt.
     let readable = look_at(shard, candidates, true, false).await;
     let found = find_pool(&readable, id).is_ok();
     drop(readable);
@@ -71,10 +73,10 @@ pub(super) async fn why_unwritable<W: World>(
     None
 }
 
-/// The pool is open, nothing is written to its disks, and hosts may read its volumes.
+/// Opens the pool without writing to its disks. Hosts may read its volumes.
 ///
-/// *Errors*: as of any opening; `POOL_OWNED` while another node's marks move; `LIMIT_REACHED` when its logs hold more than memory
-/// may be taken for.
+/// *Errors*: as for any opening; `POOL_OWNED` while the marks of another node move; `LIMIT_REACHED` if its logs hold
+/// more than the memory limit.
 pub(super) async fn open_read_only<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
@@ -88,10 +90,11 @@ pub(super) async fn open_read_only<W: World>(
     // Before anything else: from here on not even a mark reaches a disk.
     let memory = Memory::of(&shard.overlay_room);
     looked.iter().for_each(|looked| overlay::<W>(&looked.disk).keep_in(&memory));
+    // A reader excludes nobody, but content that another node changes cannot be read consistently.
     let found = own::watch(shard, taking, found, async || look_again(looked, id).await).await?;
     let opened = recover(shard, id, looked, &found, taking, &why).await;
     if memory.is_exhausted() {
-        // Whatever it has come to: something that the logs hold would not be shown.
+        // Whatever the result of the recovery: a part of the content of the logs would be missing.
         let name = opened.map_or_else(|_| found.catalog.name.clone(), |(pool, _)| pool.name.to_string());
         shard.withdraw_where(|unit| unit.name.pool().is_some_and(|pool| pool.as_str() == name));
         return Err(too_much(&name, &why, shard.limits.read_only_bytes_max));
@@ -104,7 +107,7 @@ pub(super) async fn open_read_only<W: World>(
         pool.name, pool.name
     );
     shard.raise(event::POOL_READ_ONLY, Subject::pool(&pool.name), sentence);
-    // Not held: a pool that is closed lets go of its disks at once.
+    // Weak references: closing the pool must close its disks at once.
     let disks: Vec<Watched<W>> = looked.iter().map(|looked| Watched::new(&looked.disk)).collect();
     let before = newest_marks(found.marks());
     let own = volume::Uuid::from_bytes(id.to_bytes());
@@ -120,7 +123,7 @@ pub(super) async fn open_read_only<W: World>(
     Ok((pool.report(), volumes))
 }
 
-/// The pool with what its logs hold, in memory.
+/// Recovers the pool in memory from its logs.
 async fn recover<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
@@ -156,10 +159,10 @@ fn newest_marks(marks: &[(volume::Uuid, Claim)]) -> Marks {
     marks.iter().map(|(disk, mark)| (*disk, (mark.epoch, mark.beat))).collect()
 }
 
-/// A disk whose mark is read again and again.
+/// A disk whose mark is read periodically.
 struct Watched<W: World> {
     disk: Weak<<Disk<W> as Deref>::Target>,
-    /// True while it has not answered the last time.
+    /// True while the last read has not been answered.
     is_asked: Rc<Cell<bool>>,
 }
 
@@ -168,7 +171,8 @@ impl<W: World> Watched<W> {
         Self { disk: Rc::downgrade(disk), is_asked: Rc::default() }
     }
 
-    /// What is on the disk; none where it is closed or does not answer in time. Until then it is not asked again.
+    /// Probes the disk; `None` if it is closed or does not answer in time. No further probe is sent before the last one
+    /// is answered.
     async fn probe(&self, world: &W) -> Option<volume::Probe> {
         let disk = self.disk.upgrade()?;
         if self.is_asked.replace(true) {
@@ -176,9 +180,10 @@ impl<W: World> Watched<W> {
         }
         let ((tell, told), is_asked) = (mailbox::channel(), self.is_asked.clone());
         world.spawn(async move {
+            // Below the overlay: the marks of the other node are on the disk, not in memory.
             let probe = volume::probe(overlay(&disk).device()).await;
             is_asked.set(false);
-            // Nobody waits for it after the deadline.
+            // The send fails after the deadline, when the receiver is gone.
             let _ = tell.send(probe);
         });
         match select(pin!(told.receive()), world.sleep(MARK_DEADLINE)).await {
@@ -188,7 +193,7 @@ impl<W: World> Watched<W> {
     }
 }
 
-/// True where the disk shows that it is no member of the pool any more. One that cannot be read says nothing.
+/// True if the disk is visibly not a member of the pool any more. A disk that cannot be read proves nothing.
 fn is_of_another(probe: &volume::Probe, pool: volume::Uuid) -> bool {
     match &probe.contents {
         Contents::Member(member) => member.label.pool != pool,
@@ -197,12 +202,12 @@ fn is_of_another(probe: &volume::Probe, pool: volume::Uuid) -> bool {
     }
 }
 
-/// True where a disk has another mark than before. One that cannot be read says nothing.
+/// True if a disk has another mark than before. A disk that cannot be read proves nothing.
 fn has_moved(before: &Marks, now: &Marks) -> bool {
     now.iter().any(|(disk, mark)| before.get(disk).is_some_and(|known| known != mark))
 }
 
-/// Ends a pool that somebody opens for writing meanwhile: what it shows would be of no moment that ever was.
+/// Ends a pool that another node opens for writing: reads would mix content of different times.
 async fn watch_marks<W: World>(
     pool: Weak<OpenPool<W>>,
     shard: Rc<ShardContext<W>>,
@@ -221,6 +226,7 @@ async fn watch_marks<W: World>(
     }
     let Some(pool) = pool.upgrade() else { return };
     let _ = pool.overtaken.set("another node writes to its disks".to_owned());
+    // Hosts must not read content that another node changes.
     shard.withdraw_where(|unit| unit.name.pool() == Some(&pool.name));
     let name = &pool.name;
     let sentence =
@@ -236,7 +242,7 @@ mod tests {
         beats.iter().map(|&(disk, beat)| (volume::Uuid::from_bytes([disk; 16]), (1, beat))).collect()
     }
 
-    /// A disk that did not answer was taken for one that another node has written to.
+    /// Regression: a disk that did not answer was taken for one that another node had written to.
     #[test]
     fn mark_moves_on_a_disk_that_shows_it_and_on_no_other() {
         let before = marks(&[(1, 5), (2, 5)]);

@@ -1,4 +1,4 @@
-//! Repair in the background: replacements are filled, and what a crash left unsure is looked through.
+//! Background repair of groups: rebuild of members, and resync after an unclean stop.
 
 use super::care::{Care, Gait};
 use super::losses::LostList;
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
-/// Tells the repairs of a pool to stop.
+/// Stop signal for the maintenance tasks of a pool.
 #[derive(Default)]
 pub(super) struct Halt {
     halted: Cell<bool>,
@@ -34,8 +34,10 @@ impl Halt {
 }
 
 impl<W: World> OpenPool<W> {
-    /// What there is to repair in the group is repaired, one thing after the other, while it serves.
+    /// Starts the repair task of the group, unless it runs already. It does all pending work in order, while the group
+    /// serves.
     pub(super) fn start_repair(self: &Rc<Self>, group: usize) {
+        // The running task looks for more work before it ends.
         if self.groups[group].repairing.replace(true) {
             return;
         }
@@ -47,12 +49,13 @@ impl<W: World> OpenPool<W> {
             if let Either::Right(_) = select(repair, halted).await {
                 tracing::debug!(pool = %pool.name, group, "repair is interrupted");
             }
+            // Also after an interruption: reports must not show an operation that has ended.
             pool.groups[group].work.set(None);
             assert!(pool.groups[group].repairing.replace(false), "a repair of a group ends once");
         });
     }
 
-    /// No repair of the pool runs any more.
+    /// Stops all maintenance of the pool and waits for it.
     pub(super) async fn stop_work(&self) {
         self.halt.pull();
         while self.groups.iter().any(|(_, group)| group.repairing.get()) || self.care.scrub.runs() {
@@ -60,11 +63,12 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    /// The stripes that volumes or the log use, in ascending order.
+    /// Stripes that volumes or the log use, in ascending order.
     pub(super) fn stripes_in_use(&self, group: usize) -> Vec<Range<u64>> {
         let array = &self.groups[group].array;
         let (stripe, stripes) = (array.stripe_blocks(), array.layout().stripes());
         let number = u16::try_from(group).expect("a pool has at most 64 groups");
+        // The log device has no slabs; all of it counts as used.
         if self.pool.write_log().group() == Some(number) {
             return std::iter::once(0..stripes).collect();
         }
@@ -72,24 +76,24 @@ impl<W: World> OpenPool<W> {
         self.pool.allocated(number).iter().map(range).collect()
     }
 
-    /// It has happened to the pool.
+    /// Raises an event about the pool.
     pub(super) fn raise(&self, code: EventCode, sentence: String) {
         self.shard.raise(code, Subject::pool(&self.name), sentence);
     }
 
-    /// Work on all of the group that begins now.
+    /// Creates the work record of an operation over all used stripes of the group.
     pub(super) fn begin(&self, group: usize, kind: WorkKind) -> Work {
         self.begin_over(group, kind, &self.stripes_in_use(group))
     }
 
-    /// Work on these stripes of the group that begins now, with everything before it.
+    /// Creates the work record of an operation over these stripes of the group.
     pub(super) fn begin_over(&self, group: usize, kind: WorkKind, stripes: &[Range<u64>]) -> Work {
         let stripes: u64 = stripes.iter().map(|range| range.end - range.start).sum();
         Work::new(kind, self.shard.world.now(), stripes * self.groups[group].stripe_bytes())
     }
 }
 
-/// The repair of one group: what is to be done there is done, one thing after the other.
+/// Repair task of one group; does all pending work there in order.
 pub(super) struct GroupRepair<W: World> {
     pub(super) pool: Rc<OpenPool<W>>,
     pub(super) group: usize,
@@ -99,10 +103,12 @@ impl<W: World> GroupRepair<W> {
     async fn run(&self) {
         let group = self.group;
         let state = &self.pool.groups[group];
+        // Resync first: a rebuild computes from parity, which must be right.
         if state.needs_resync.get() {
             self.resync().await;
         }
         loop {
+            // A reshape comes before rebuilds: members that returned during it wait for its end.
             if !self.widen().await {
                 return;
             }
@@ -121,7 +127,7 @@ impl<W: World> GroupRepair<W> {
         }
     }
 
-    /// Fills a replacement; false when it makes no sense to go on with others.
+    /// Rebuilds a member. False if continuing with other members makes no sense.
     async fn rebuild(&self, member: u16) -> bool {
         let group = self.group;
         let stripes = self.stripes_to_fill(member);
@@ -131,10 +137,12 @@ impl<W: World> GroupRepair<W> {
         let mut owner = Owner { pool: self.pool.clone(), group, work, gait: self.pool.care.gait(), disk: disk.clone() };
         let sentence = format!("disk {disk} of pool {} is being filled", self.pool.name);
         self.pool.raise(event::REBUILD_BEGAN, sentence);
+        // The event reports the bytes that were really written; skipped stripes cost no writes.
         let before = self.pool.groups[group].written_bytes(Some(member));
         match self.pool.groups[group].array.rebuild(member, &stripes, &mut owner).await {
             Ok(rebuilt) => {
                 self.pool.groups[group].to_fill.borrow_mut().remove(&member);
+                // With one more current member, blocks that were lost may be readable again.
                 LostList(&self.pool).doubt(group);
                 tracing::info!(pool = %self.pool.name, disk, stripes = rebuilt.stripes, "a member is rebuilt and in service");
                 let after = self.pool.groups[group].written_bytes(Some(member));
@@ -145,6 +153,7 @@ impl<W: World> GroupRepair<W> {
                 self.pool.raise(event::REBUILD_ENDED, sentence);
                 true
             }
+            // Only this member is concerned; the group serves on and others may still be rebuilt.
             Err(RebuildError::ReplacementLost(_)) => {
                 tracing::error!(pool = %self.pool.name, disk, "the replacement failed while it was being filled");
                 let sentence = format!("disk {disk} failed while it was being filled for pool {}", self.pool.name);
@@ -167,6 +176,7 @@ impl<W: World> GroupRepair<W> {
         let sentence = format!("group {group} of pool {name} was being written when the daemon ended, and is compared");
         self.pool.raise(event::RESYNC_BEGAN, sentence);
         let mut mismatches = 0;
+        // Only stripes in use are compared: others are written as a whole, as zeros, before they can be read (ADR 5).
         let ranges = self.pool.stripes_in_use(group);
         self.pool.care.until_resumed().await;
         let (mut work, mut gait, mut before) = (self.pool.begin(group, WorkKind::Resync), self.pool.care.gait(), 0);
@@ -182,6 +192,7 @@ impl<W: World> GroupRepair<W> {
             match array.resync(range.clone(), pace).await {
                 Ok(verified) => {
                     mismatches += verified.mismatches;
+                    // Reads as a host would, so that blocks that cannot be reconstructed are listed as lost.
                     if verified.unreadable > 0 {
                         LostList(&self.pool).look_for(group, range).await;
                     }
@@ -198,7 +209,7 @@ impl<W: World> GroupRepair<W> {
         self.pool.groups[group].needs_resync.set(false);
         self.pool.groups[group].work.set(None);
         let number = u16::try_from(group).expect("a pool has at most 64 groups");
-        // Somebody writes already when this says false; the group is marked clean when the pool is closed.
+        // False means that a write has come in already; the group is marked clean when the pool is closed.
         if let Err(error) = self.pool.pool.mark_clean(number).await {
             tracing::error!(pool = %name, group, %error, "the group cannot be marked clean");
         }
@@ -208,7 +219,8 @@ impl<W: World> GroupRepair<W> {
         self.pool.raise(event::RESYNC_ENDED, sentence);
     }
 
-    /// What a member has to be filled with. Sums say of every block whether it was ever written, also where no volume is now.
+    /// Stripes to write to a member. Checksums cover every block, so a protected group is rebuilt in full unless the
+    /// missed stripes are known.
     fn stripes_to_fill(&self, member: u16) -> Vec<Range<u64>> {
         let group = self.group;
         let state = &self.pool.groups[group];
@@ -219,7 +231,7 @@ impl<W: World> GroupRepair<W> {
     }
 }
 
-/// Who keeps the record of one rebuild.
+/// Callbacks of the array for one rebuild: pace and commit.
 struct Owner<W: World> {
     pool: Rc<OpenPool<W>>,
     group: usize,
@@ -242,17 +254,19 @@ impl<W: World> RebuildOwner for Owner<W> {
 
     async fn commit(&mut self, member: u16, flushed: Stable, rebuilt: &Rebuilt) -> Result<Stable, IoError> {
         let gone = IoError::new(IoErrorKind::Gone, Extent::default());
+        // The list of lost blocks is durable before the member counts as complete.
         if !rebuilt.lost.is_empty() {
             LostList(&self.pool).enter(self.group, &rebuilt.lost).await;
         }
         if !rebuilt.unreadable.is_empty() && !self.pool.groups[self.group].array.is_protected() {
-            // Without sums nothing remembers blocks that are lost, and a member that is in service is
-            // believed whole after a restart: better a group that stays degraded and says so.
+            // Without checksums nothing remembers lost blocks, and after a restart a member in service is taken for
+            // complete. A group that stays degraded is better.
             let lost: u64 = rebuilt.lost.iter().map(|extent| extent.len.0).sum();
             let pool = &self.pool.name;
             tracing::error!(%pool, lost_blocks = lost, "blocks could not be restored; write them again, then replace the disk again");
             return Err(gone);
         }
+        // The argument proves that the rebuilt data is stable before the catalog puts the member into service.
         let _: Stable = flushed;
         let disk = self.pool.groups[self.group].slots.borrow()[usize::from(member)].id;
         let committed = self.pool.pool.members().set_state(uuid(disk), volume::MemberState::InService).await;

@@ -1,4 +1,4 @@
-//! What an operator is told when a pool refuses.
+//! Translation of errors of pools and arrays into refusals for the operator.
 
 use super::OpenPool;
 use model::{Code, Refusal, code};
@@ -6,16 +6,16 @@ use raid::{ArrayError, GrowError, OpenError};
 use shard::World;
 use volume::{PoolError, PoolRefusal};
 
-/// A pool's error in the operator's words.
+/// Refusal for an error of an open pool; names the pool.
 pub(super) fn refusal<W: World>(error: &PoolError, pool: &OpenPool<W>) -> Refusal {
     let mut refusal = plain(error);
     refusal.message = format!("pool {}: {}", pool.name, refusal.message);
     refusal
 }
 
-/// A pool's error, of a pool that is not open.
+/// Refusal for an error of a pool that is not open.
 pub(super) fn plain(error: &PoolError) -> Refusal {
-    // The sentences of `volume` already say what would be right.
+    // The messages of the `volume` crate already say what to do.
     Refusal::new(code_of(error), error.to_string(), "")
 }
 
@@ -75,7 +75,7 @@ fn code_of_refused(refused: &PoolRefusal) -> Code {
     }
 }
 
-/// An array that cannot be made, in the operator's words.
+/// Refusal for an array that cannot be created.
 pub(super) fn array_refusal(error: &ArrayError) -> Refusal {
     let code = match error {
         ArrayError::TooFewMembers { .. } | ArrayError::OddMembers { .. } => code::TOO_FEW_MEMBERS,
@@ -89,7 +89,7 @@ pub(super) fn array_refusal(error: &ArrayError) -> Refusal {
     Refusal::new(code, error.to_string(), "")
 }
 
-/// A group that cannot become larger, in the operator's words.
+/// Refusal for a group that cannot grow.
 pub(super) fn grow_refusal<W: World>(error: &GrowError, pool: &OpenPool<W>, group: usize) -> Refusal {
     let refuse = |code, why: String, hint: &str| {
         Refusal::new(code, format!("group {group} of pool {} cannot become larger: {why}", pool.name), hint)
@@ -111,7 +111,7 @@ pub(super) fn grow_refusal<W: World>(error: &GrowError, pool: &OpenPool<W>, grou
     }
 }
 
-/// A protected array that cannot be made or opened, in the operator's words; `disk_name` says what members are called.
+/// Refusal for a protected array that cannot be created or opened; `disk_name` gives the names of members.
 pub(super) fn open_refusal(error: &OpenError, disk_name: impl Fn(u16) -> String) -> Refusal {
     match error {
         OpenError::Unfit(error) => array_refusal(error),

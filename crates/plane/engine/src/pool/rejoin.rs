@@ -1,4 +1,5 @@
-//! Members that come back to their places: what they have missed is written to them, and no more where sums say what that is.
+//! Members that return to their slots: only what they have missed is written to them, where checksums tell what that
+//! is.
 
 use super::{DiskId, OpenPool, Slot, disk_id, open, uuid};
 use crate::array::Disk;
@@ -7,7 +8,7 @@ use shard::World;
 use std::rc::Rc;
 use volume::{Contents, Member, PoolError};
 
-/// One place of a group of an open pool.
+/// One slot of a group of an open pool.
 pub(super) struct Place<'a, W: World> {
     pub(super) pool: &'a Rc<OpenPool<W>>,
     pub(super) group: usize,
@@ -15,19 +16,19 @@ pub(super) struct Place<'a, W: World> {
 }
 
 impl<W: World> Place<'_, W> {
-    /// Which disk belongs there.
+    /// Identity of the disk that belongs in the slot.
     fn id(&self) -> DiskId {
         self.pool.groups[self.group].slots.borrow()[usize::from(self.member)].id
     }
 
-    /// The member was being filled when the pool was last open: that goes on.
+    /// Continues the rebuild that ran when the pool was last open.
     pub(super) async fn resume_rebuild(&self, disk: &Disk<W>) {
         if self.fill(disk).await {
             self.pool.start_repair(self.group);
         }
     }
 
-    /// The disk, which was away, is in its place again and gets what it has missed; unless it is not as it left.
+    /// Takes the returned disk back into its slot and lets it catch up, unless the catalog refuses it.
     pub(super) async fn let_return(&self, disk: &Disk<W>) {
         let Self { group, member, .. } = *self;
         match self.readmit(disk).await {
@@ -38,12 +39,14 @@ impl<W: World> Place<'_, W> {
         }
     }
 
-    /// The disk, which bears the label of the member that it was, takes part again and waits to be filled.
+    /// Readmits the disk, which has the label of the member, and prepares its rebuild.
     pub(super) async fn readmit(&self, disk: &Disk<W>) -> Result<(), PoolError> {
         let Self { group, member, .. } = *self;
         let id = self.id();
+        // The disk must be behind the fence before anything is written to it.
         self.pool.guarding.cover(disk);
         self.pool.pool.members().readmit(uuid(id), disk.clone()).await?;
+        // The label says how much of the disk the array may use.
         let room = open::room(&volume::probe(disk).await);
         let take = |slot: &mut Slot<W>| {
             (slot.disk, slot.room) = (Some(disk.clone()), room);
@@ -58,7 +61,7 @@ impl<W: World> Place<'_, W> {
         Ok(())
     }
 
-    /// What the disk bears as the member that belongs there; none where it is another one.
+    /// Label of the disk, if it is the member that belongs in the slot.
     pub(super) async fn member_on(&self, disk: &Disk<W>) -> Option<Box<Member>> {
         let id = self.id();
         match volume::probe(disk).await.contents {
@@ -71,9 +74,9 @@ impl<W: World> Place<'_, W> {
         }
     }
 
-    /// Admits that the disk, which bears `member`, gets what the pool has.
+    /// Admits overwriting the disk, whose label is `member`, with the content of the pool.
     ///
-    /// *Errors*: `POOL_SPLIT` where it was written without disks that the pool counts on.
+    /// *Errors*: `POOL_SPLIT` if it was written without disks that the pool counts on.
     pub(super) fn admit_return(&self, member: &Member, name: &str) -> Result<(), Refusal> {
         if !self.pool.pool.members().was_written_apart(member) {
             return Ok(());
@@ -93,11 +96,12 @@ impl<W: World> Place<'_, W> {
         Err(Refusal::new(code::POOL_SPLIT, message, hint))
     }
 
-    /// The disk is in the place of the member and waits for its rebuild: of what it has missed where it is as it left, else
-    /// of everything.
+    /// Puts the disk into the slot for its rebuild: of the missed stripes if the disk is as it left, otherwise of
+    /// everything.
     async fn fill(&self, disk: &Disk<W>) -> bool {
         let Self { group, member, .. } = *self;
         let state = &self.pool.groups[group];
+        // Two windows, because the first one is consumed even if the array refuses the disk.
         let window = || open::window::<W>(disk, state.array.member_blocks());
         let (Some(first), Some(second)) = (window(), window()) else { return false };
         match state.array.rejoin(member, first).await {
@@ -109,6 +113,7 @@ impl<W: World> Place<'_, W> {
                 tracing::info!(pool = %self.pool.name, group, member, %error, "a member is filled from the beginning")
             }
         }
+        // The array does not recognize its metadata, so the disk is rebuilt like a new one.
         match state.array.replace(member, second) {
             Ok(()) => true,
             Err(error) => {

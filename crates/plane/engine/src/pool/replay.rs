@@ -1,4 +1,5 @@
-//! What the log of a pool holds when that is opened: each volume gets it before it serves, or does not serve.
+//! Replay of the log device when a pool is opened: each volume gets its logged writes before it serves, or does not
+//! serve.
 
 use super::OpenPool;
 use super::log::Keeper;
@@ -11,37 +12,37 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use volume::{BLOCK_BYTES, LogRecord, LogState, Uuid};
 
-/// A log that cannot go on, and the volumes that do not serve without it: why each does not.
+/// A log that cannot be used, and the volumes that are held back, with the reason of each.
 struct Lost {
     why: String,
     held: BTreeMap<Uuid, String>,
 }
 
 impl Lost {
-    /// All volumes that have something in it are concerned.
+    /// Holds back all volumes that may have writes in the log.
     fn altogether(names: &[Uuid], why: &str) -> Self {
         let reason = format!("what it acknowledged last is in the log of its pool, which cannot be used: {why}");
         Self { why: why.to_owned(), held: names.iter().map(|&volume| (volume, reason.clone())).collect() }
     }
 }
 
-/// The replay of the log of a pool that is being opened, or whose log has come back.
+/// Replay of the log of a pool that is being opened, or whose log device has returned.
 pub(super) struct LogReplay<'a, W: World> {
     pub(super) pool: &'a Rc<OpenPool<W>>,
-    /// The volumes that do not serve yet.
+    /// Volumes that do not serve yet.
     pub(super) volumes: &'a [Found<W>],
 }
 
 impl<W: World> LogReplay<'_, W> {
-    /// The volumes, which do not serve yet, have what the log holds for them, or are held back; the log goes on.
-    /// `refused` is why its disks are of no use, if they are not.
+    /// Replays the log into the volumes, or holds them back; then takes the log into service. `refused` is the reason
+    /// why its disks cannot be used, if so.
     pub(super) async fn run(&self, refused: Option<Refusal>) {
         let Some(place) = self.pool.pool.write_log().group().map(usize::from) else { return };
         let names = self.names();
         let is_there = self.pool.groups.get(place).is_some();
         let why = refused.map_or_else(|| "none of its disks was found".to_owned(), |refusal| refusal.message);
         let lost = match self.pool.pool.write_log().record() {
-            // It was being added, or has failed and everything that it held is on the disks: another one begins.
+            // It was just being added, or has failed and all of its content is on the disks: a new log is formatted.
             None | Some(LogRecord { state: LogState::Abandoned, .. }) if is_there && names.is_empty() => {
                 match self.pool.make_log(place).await {
                     Ok(()) => return,
@@ -70,17 +71,18 @@ impl<W: World> LogReplay<'_, W> {
             );
         }
         self.pool.raise(event::LOG_LOST, sentence);
+        // Volumes that were never in the log are not concerned and serve.
         lost.held.iter().for_each(|(volume, why)| self.pool.hold_back(*volume, why));
         self.pool.log.lose(lost.why);
     }
 
-    /// The volumes that may have something in the log, but for those that are being deleted.
+    /// Volumes that may have writes in the log, without those that are being deleted.
     fn names(&self) -> Vec<Uuid> {
         let named = self.pool.pool.write_log().record().map(|log| log.volumes).unwrap_or_default();
         self.pool.known_volumes().into_iter().map(|volume| volume.id).filter(|id| named.contains(id)).collect()
     }
 
-    /// Every volume has what the log holds for it, and the log goes on.
+    /// Replays the log into every volume.
     async fn replay(&self, place: usize, record: &LogRecord, names: Vec<Uuid>) -> Result<WriteLog, Lost> {
         let (device, world) = (self.pool.groups[place].array.clone(), self.pool.shard.world.clone());
         let opened = WriteLog::open(device, LogId(record.id.as_u128()), world, Keeper::of(self.pool, record.id)).await;
@@ -89,11 +91,13 @@ impl<W: World> LogReplay<'_, W> {
         let mut total = (0, Replayed::default());
         for volume in recovery.volumes() {
             let id = Uuid::from_u128(volume.0);
-            // Who was taken off the log got everything, or is gone; and may have been written through since.
+            // A volume without an entry in the record has all of its writes, or is deleted; it may have been written
+            // directly since.
             if !names.contains(&id) {
                 recovery.give_up(volume);
                 continue;
             }
+            // The log keeps its writes until the volume can be opened.
             let Some(found) = self.volumes.iter().find(|found| found.id == id) else {
                 held.insert(id, "it cannot be opened, and the log of its pool holds something for it".to_owned());
                 continue;
@@ -115,6 +119,7 @@ impl<W: World> LogReplay<'_, W> {
                 }
             }
         }
+        // A damaged batch may have been about any volume of the record, so none of them can be trusted to be complete.
         if recovery.damaged_batches() > 0 {
             let why = "a part of the log that may have been about it is damaged";
             for &id in &names {
@@ -126,7 +131,7 @@ impl<W: World> LogReplay<'_, W> {
         self.go_on(recovery, record.id, &names, held, damaged).await
     }
 
-    /// The volumes that have got everything are taken off the log, which goes on if these are all.
+    /// Removes the volumes that are complete from the record of the log. The log is used further if these are all.
     async fn go_on<L: block::BlockDevice + 'static>(
         &self,
         recovery: Recovery<L, W>,
@@ -135,6 +140,7 @@ impl<W: World> LogReplay<'_, W> {
         mut held: BTreeMap<Uuid, String>,
         damaged: BTreeMap<Uuid, String>,
     ) -> Result<WriteLog, Lost> {
+        // The record must be durable before the log is reused: otherwise a second replay could write old data.
         let whole = names.iter().filter(|id| !held.contains_key(id) && !damaged.contains_key(id));
         let leave = async |id: &Uuid| (*id, self.pool.pool.write_log().leave(*id).await);
         for (id, left) in join_all(whole.map(leave)).await {
@@ -147,7 +153,7 @@ impl<W: World> LogReplay<'_, W> {
         }
         let why = if held.is_empty() { "it is damaged" } else { "volumes wait for what it holds" }.to_owned();
         if held.is_empty() {
-            // What can be had of it the volumes have; it is not to be read again.
+            // The volumes have everything that is readable; the damaged log must not be replayed again.
             let abandoned = self.pool.pool.write_log().abandon(log, damaged.keys().copied().collect()).await;
             if let Err(error) = abandoned {
                 tracing::error!(pool = %self.pool.name, %error, "a damaged log could not be given up");

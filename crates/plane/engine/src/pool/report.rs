@@ -1,4 +1,4 @@
-//! How the pools of this shard are.
+//! Reports of the pools of a shard.
 
 use super::copying;
 use super::grow::Growth;
@@ -17,12 +17,12 @@ use shard::World;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-/// The reports of all pools at home here.
+/// Reports of all pools at home here.
 pub(crate) fn reports<W: World>(shard: &ShardContext<W>) -> Vec<PoolReport> {
     shard.pools.borrow().values().map(|pool| pool.report()).collect()
 }
 
-/// What the member disks of all pools at home here have done.
+/// Counters of the member disks of all pools at home here.
 pub(crate) fn disk_counters<W: World>(shard: &ShardContext<W>) -> BTreeMap<DiskName, DiskCounters> {
     let mut counters = BTreeMap::new();
     for pool in shard.pools.borrow().values() {
@@ -35,33 +35,34 @@ pub(crate) fn disk_counters<W: World>(shard: &ShardContext<W>) -> BTreeMap<DiskN
     counters
 }
 
-/// The least size of a disk whose data area gives a group this much.
+/// Smallest disk whose data area has `member_blocks`.
 pub(super) fn disk_size_for(member_blocks: Blocks) -> Size {
     let block = u64::from(volume::BLOCK_BYTES);
     let holds = |bytes: u64| volume::data_area(Blocks(bytes / block)).is_some_and(|area| area.len >= member_blocks);
     let mib = 1 << 20;
     let mut bytes = (member_blocks.bytes(volume::BLOCK_BYTES).next_multiple_of(mib)).max(volume::DISK_BYTES_MIN);
-    // Labels and catalogs take a few MiB beside the data, whatever the size of the disk.
+    // Labels and catalogs take a few MiB beside the data area, whatever the size of the disk.
     while !holds(bytes) {
         bytes += mib;
     }
     Size::new(bytes)
 }
 
-/// True for a pool that is shown as failed: a group or its log has stopped, or another owner has it.
+/// True for a pool that is reported as failed: a group has stopped, or it is fenced.
 pub(super) fn is_reported_failed<W: World>(pool: &OpenPool<W>) -> bool {
     pool.report().state == PoolState::Failed
 }
 
 impl<W: World> OpenPool<W> {
-    /// How the pool is.
+    /// Report of the pool.
     pub fn report(&self) -> PoolReport {
         let space = self.pool.space();
         let log_group = self.pool.write_log().group().map(usize::from);
+        // The group of the log device is reported with the log.
         let data = self.groups.iter().map(|(number, _)| number).filter(|number| Some(*number) != log_group);
         let groups: Vec<GroupReport> = data.map(|number| self.group_report(number)).collect();
         let log = self.log_report();
-        // The volumes serve whatever becomes of the log, but with less protection than they should have.
+        // Volumes serve whatever the state of the log, but with less protection: at most degraded.
         let of_log = log.as_ref().filter(|log| log.state == LogState::Ready);
         let of_log = of_log.map(|log| log.group.state.min(PoolState::Degraded));
         PoolReport {
@@ -93,7 +94,7 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    /// Where commands wait that have reached the pool, as far as its disks tell it: at the one with most to do.
+    /// Stage at which commands in the pool wait, and the disk with the most operations in flight.
     pub fn where_commands_wait(&self) -> (TaskStage, Option<DiskName>) {
         let is_filled = |group: &GroupState<W>| group.work.get().is_some_and(|work| work.kind() == WorkKind::Rebuild);
         if self.groups.iter().any(|(_, group)| is_filled(group)) {
@@ -120,11 +121,13 @@ impl<W: World> OpenPool<W> {
             id: slot.id,
             disk: slot.name.clone(),
             state: match status.members.get(at).map(|member| member.state) {
+                // The last slot of a group that is being expanded is not a member of the array yet.
                 _ if joining == Some(at) => MemberState::Joining,
                 Some(InArray::InService) => MemberState::InSync,
                 Some(InArray::Rebuilding { .. }) => MemberState::Rebuilding,
                 Some(InArray::Failed | InArray::Missing) if slot.answering.is_behind() => MemberState::Behind,
                 Some(InArray::Failed) => MemberState::Failed,
+                // A disk without a name was never found; one with a name was there and has failed.
                 Some(InArray::Missing) | None if slot.name.is_some() => MemberState::Failed,
                 Some(InArray::Missing) | None => MemberState::Missing,
             },
@@ -139,6 +142,7 @@ impl<W: World> OpenPool<W> {
         });
         let members: Vec<MemberReport> = members.collect();
         let has = |state: MemberState| members.iter().any(|member| member.state == state);
+        // The worst condition decides.
         let state = if status.stopped.is_some() {
             PoolState::Failed
         } else if members.iter().any(|member| member.state.is_lost()) {
@@ -152,7 +156,8 @@ impl<W: World> OpenPool<W> {
         let progress_of =
             |kind| group.work.get().filter(|work| work.kind() == kind).map(|work: Work| work.progress(now));
         let (rebuild, resync) = (progress_of(WorkKind::Rebuild), progress_of(WorkKind::Resync));
-        // One that is about to begin is told of too, or who waits for its end would think that it is over.
+        // A rebuild that is queued is reported as well, so that a client that waits for its end does not take it for
+        // finished.
         let waits = group.repairing.get() && has(MemberState::Rebuilding);
         let rebuild = rebuild.or_else(|| waits.then(|| self.begin(number, WorkKind::Rebuild).progress(now)));
         let member_size = disk_size_for(group.array.member_blocks());
@@ -171,7 +176,7 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    /// A disk that could not take a commit is not used by its array any more either.
+    /// Subscribes to failed commits: a disk that missed a commit of the catalog is failed in its array, too.
     pub(super) fn hear_of_failures(self: &Rc<Self>) {
         let weak: Weak<Self> = Rc::downgrade(self);
         self.pool.members().on_failed(move |disk| {
@@ -179,7 +184,7 @@ impl<W: World> OpenPool<W> {
             let Some((group, member)) = pool.place_of(super::disk_id(disk)) else { return };
             let inner = pool.clone();
             pool.shard.world.spawn(async move {
-                // It may have failed in the array first, and is then not in service any more.
+                // The array may have failed it first; then it is not in service and the call returns an error.
                 if let Err(error) = inner.groups[group].array.fail(member).await {
                     tracing::debug!(pool = %inner.name, %error, "a disk that missed a commit");
                 }

@@ -1,7 +1,7 @@
-//! Members that were absent when their pool was opened and are there now: put back by an order of control, which looks for them.
+//! Return of members that were absent when their pool was opened. Ordered by the control plane, which looks for them.
 //!
-//! A member that stopped answering while the pool was open comes back by itself ([`Behind`](super::behind::Behind)); one that
-//! failed does not.
+//! A member that stopped answering while the pool was open returns by itself ([`Behind`](super::behind::Behind)); a
+//! failed one does not return.
 
 use super::rejoin::Place;
 use super::watchdog::SilenceGuard;
@@ -13,9 +13,9 @@ use raid::MemberState;
 use shard::World;
 use std::rc::Rc;
 
-/// The member, which is at the place of `candidate`, takes part again and gets what it has missed.
+/// Readmits the member, found on `candidate`, and lets it catch up.
 ///
-/// *Errors*: `DISK_NOT_MEMBER` where it has another label, `DISK_HEALTHY` where the pool does not wait for it.
+/// *Errors*: `DISK_NOT_MEMBER` if the disk has another label, `DISK_HEALTHY` if the pool is not waiting for it.
 pub(crate) async fn return_disk<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -28,6 +28,7 @@ pub(crate) async fn return_disk<W: World>(
     pool.admit_change_of_members(group)?;
     admit_absent(&pool, &place, &candidate)?;
     let disk = array::open_disk(&shard, &candidate.path).await?;
+    // The disk is not watched by the pool yet and may hang.
     let guard = SilenceGuard::over(&shard, std::iter::once(&disk));
     let Some(found) = place.member_on(&disk).await else {
         let message = format!("disk {} does not have the label of a member of pool {}", candidate.name, pool.name);
@@ -35,7 +36,7 @@ pub(crate) async fn return_disk<W: World>(
     };
     place.admit_return(&found, candidate.name.as_str())?;
     drop(guard);
-    // Another disk may have its place by now.
+    // Another disk may have taken the slot while the label was read.
     admit_absent(&pool, &place, &candidate)?;
     pool.pool.members().release(uuid(id));
     {
@@ -49,7 +50,7 @@ pub(crate) async fn return_disk<W: World>(
     Ok(pool.report())
 }
 
-/// Admits a member that the pool goes without because its disk was not found, and for no other reason.
+/// Admits a member that is missing because its disk was not found, and for no other reason.
 fn admit_absent<W: World>(pool: &OpenPool<W>, place: &Place<'_, W>, candidate: &Candidate) -> Result<(), Refusal> {
     let (group, at) = (place.group, usize::from(place.member));
     let in_array = pool.member_state(group, place.member) == MemberState::Missing;

@@ -1,4 +1,4 @@
-//! Reading everything that volumes hold, while they serve, to find what is wrong before it is needed.
+//! Scrub: reads and verifies all data of volumes, while they serve, to find errors before the redundancy is needed.
 
 mod walk;
 
@@ -15,22 +15,22 @@ use std::rc::Rc;
 use volume::{PoolError, ScrubPhase, ScrubPosition, ScrubRecord, Uuid};
 use walk::Walk;
 
-/// The scrub of one pool.
+/// Scrub of one pool.
 #[derive(Default)]
 pub(super) struct Scrub {
     runs: Cell<bool>,
     stop: Cell<bool>,
-    /// True outside of the hours that were set for it.
+    /// True outside of the scrub window.
     held: Cell<bool>,
     report: RefCell<Option<ScrubReport>>,
     work: Cell<Option<Work>>,
-    /// The first stripe that was not read.
+    /// Position of the first stripe that was not read yet.
     at: Cell<ScrubPosition>,
 }
 
-/// Everything that volumes of the pool hold is read and compared, from now on.
+/// Starts a scrub of everything that volumes of the pool use.
 ///
-/// *Errors*: `POOL_BUSY` while another scrub runs; `POOL_FAILED` when the pool does not serve.
+/// *Errors*: `POOL_BUSY` while another scrub runs; `POOL_FAILED` if the pool does not serve.
 pub(crate) async fn start_scrub<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -51,13 +51,13 @@ pub(crate) async fn start_scrub<W: World>(
     Ok(pool.report())
 }
 
-/// The scrub that did not finish when the pool was closed, or its node failed, continues; of the last one that finished the
-/// pool knows again.
+/// Resumes the scrub that was interrupted by the closing of the pool or a crash, and loads the report of the last one.
 pub(super) fn resume_scrub<W: World>(pool: &Rc<OpenPool<W>>) {
     let Some(record) = pool.pool.scrub() else { return };
     let scrub = &pool.care.scrub;
     assert!(!scrub.runs.get(), "a pool that was just opened is not scrubbed yet");
     *scrub.report.borrow_mut() = Some(report_of(&record));
+    // The record of a finished scrub serves for its report only.
     if record.phase != ScrubPhase::Running || pool.is_read_only() {
         return;
     }
@@ -74,9 +74,9 @@ pub(super) fn resume_scrub<W: World>(pool: &Rc<OpenPool<W>>) {
     drive(pool, walk);
 }
 
-/// The scrub that runs has ended, or ends with its present step.
+/// Stops the running scrub after its present step.
 ///
-/// *Errors*: `SCRUB_UNKNOWN` when none runs.
+/// *Errors*: `SCRUB_UNKNOWN` if none runs.
 pub(crate) async fn stop_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     if !pool.care.scrub.runs.get() {
@@ -85,11 +85,12 @@ pub(crate) async fn stop_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name)
         return Err(Refusal::new(code::SCRUB_UNKNOWN, message, hint));
     }
     pool.care.scrub.stop.set(true);
+    // Wakes a scrub that waits for its window or its pace.
     pool.care.tell_of_change();
     Ok(pool.report())
 }
 
-/// A scrub waits from now on, or goes on.
+/// Pauses scrubs or lets them continue; set by the scrub window.
 pub(crate) async fn hold_scrub<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -112,7 +113,7 @@ impl Scrub {
         self.runs.get()
     }
 
-    /// How the scrub is that runs, or ran last.
+    /// Report of the scrub that runs or ran last.
     pub(super) fn report(&self, now: shard::Time) -> Option<ScrubReport> {
         let mut report = self.report.borrow().clone()?;
         if report.state.runs() {
@@ -124,7 +125,7 @@ impl Scrub {
 }
 
 impl<W: World> OpenPool<W> {
-    /// Operators hear that metadata of a disk was damaged and is whole again; false for a disk that is no member any more.
+    /// Reports repaired metadata of a disk. False for a disk that is not a member any more.
     pub(super) fn tell_of_repair(&self, disk: Uuid, what: &str) -> bool {
         let Some((group, member)) = self.place_of(disk_id(disk)) else { return false };
         let disk = self.disk_name(group, member);
@@ -138,13 +139,14 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-/// A scrub of the pool runs from now on. It survives a restart once it has looked at the members' metadata: a commit of the catalog
-/// before that would write over what is damaged there, untold.
+/// Starts a scrub. It survives a restart only after it has checked the metadata of the members: an earlier commit of
+/// the catalog would overwrite damaged metadata without a report.
 fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
     let scrub = &pool.care.scrub;
     assert!(!scrub.runs.replace(true), "one scrub of a pool runs at a time");
     scrub.stop.set(false);
     scrub.at.set(ScrubPosition::default());
+    // This scrub finds and lists them again.
     LostList(pool).forget_unnamed();
     *scrub.report.borrow_mut() = Some(ScrubReport {
         state: ScrubState::Running,
@@ -161,7 +163,7 @@ fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
     drive(pool, Walk::new(pool.clone(), repairs));
 }
 
-/// The scrub goes its way in the background.
+/// Runs the scrub in the background.
 fn drive<W: World>(pool: &Rc<OpenPool<W>>, mut walk: Walk<W>) {
     pool.care.scrub.work.set(Some(walk.work()));
     let pool = pool.clone();
@@ -174,6 +176,7 @@ fn drive<W: World>(pool: &Rc<OpenPool<W>>, mut walk: Walk<W>) {
                 Either::Right(_) => None,
             }
         };
+        // A finished scrub records its result, an interrupted one its position.
         match ended {
             Some(state) => end(&pool, state).await,
             None => interrupt(&pool).await,
@@ -181,7 +184,7 @@ fn drive<W: World>(pool: &Rc<OpenPool<W>>, mut walk: Walk<W>) {
     });
 }
 
-/// The catalog says how the scrub is.
+/// Records the state of the scrub in the catalog.
 pub(super) async fn keep<W: World>(pool: &OpenPool<W>) -> Result<(), PoolError> {
     let scrub = &pool.care.scrub;
     let record = scrub.report.borrow().as_ref().map(|report| record_of(report, scrub.at.get()));
@@ -191,7 +194,7 @@ pub(super) async fn keep<W: World>(pool: &OpenPool<W>) -> Result<(), PoolError> 
     }
 }
 
-/// The pool is being closed: the scrub continues where it is when the pool is opened again.
+/// Records the position of the scrub when the pool is being closed; it continues at the next opening.
 async fn interrupt<W: World>(pool: &OpenPool<W>) {
     if let Err(error) = keep(pool).await {
         tracing::warn!(pool = %pool.name, %error, "how far the scrub is could not be written down");
@@ -238,7 +241,7 @@ fn report_of(record: &ScrubRecord) -> ScrubReport {
     }
 }
 
-/// The scrub has ended so: operators hear what it has found.
+/// Ends the scrub and reports its result.
 async fn end<W: World>(pool: &OpenPool<W>, state: ScrubState) {
     let now = Timestamp::from_unix(pool.shard.world.unix_seconds());
     pool.care.scrub.note(|report| (report.state, report.ended) = (state, Some(now)));
@@ -248,6 +251,7 @@ async fn end<W: World>(pool: &OpenPool<W>, state: ScrubState) {
         tracing::warn!(pool = %pool.name, %error, "the end of the scrub could not be written down");
     }
     assert!(scrub.runs.replace(false), "a scrub ends once");
+    // Repaired blocks may have been listed as lost; they are read again.
     pool.groups.iter().for_each(|(group, _)| LostList(pool).doubt(group));
     let Some(report) = scrub.report.borrow().clone() else { return };
     let (name, checked, seconds) = (&pool.name, report.checked.iec(), report.seconds(now));

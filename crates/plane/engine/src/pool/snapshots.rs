@@ -1,4 +1,4 @@
-//! Snapshots of a pool's volumes: made at one instant, cloned, gone back to, locked and deleted.
+//! Snapshots of a pool's volumes: create in one consistent set, clone, roll back, lock, delete.
 
 use super::refusals::refusal;
 use super::volumes::{provisioning, uuid_of};
@@ -13,7 +13,7 @@ use shard::World;
 use std::rc::Rc;
 use volume::{ClonePlan, FamilyStatus, Lock, SnapshotPlan, SnapshotStatus, ThinStatus, Uuid};
 
-/// The snapshots are there, all of one instant.
+/// Takes the snapshots, all at the same instant.
 ///
 /// *Durability*: when it returns; all of them or none.
 pub(crate) async fn create_snapshots<W: World>(
@@ -33,7 +33,7 @@ pub(crate) async fn create_snapshots<W: World>(
             created_at: shard.world.unix_seconds(),
         });
     }
-    // What was acknowledged from memory belongs to the instant, too.
+    // Writes that were acknowledged from memory belong to the snapshots as well.
     let names = snapshots.iter().map(|(name, _)| &name.volume);
     let created = pool.while_written_through(names, pool.pool.create_snapshots(&plans)).await?;
     created.map_err(|error| refusal(&error, &pool))?;
@@ -41,7 +41,7 @@ pub(crate) async fn create_snapshots<W: World>(
     Ok(pool.snapshots().into_iter().filter(made).collect())
 }
 
-/// The snapshot is no more; what only it held is given back in the background.
+/// Deletes the snapshot. Space that only it used is freed in the background.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn delete_snapshot<W: World>(shard: Rc<ShardContext<W>>, name: SnapshotName) -> Result<(), Refusal> {
@@ -50,12 +50,13 @@ pub(crate) async fn delete_snapshot<W: World>(shard: Rc<ShardContext<W>>, name: 
     let id = Uuid::from_bytes(report.id.to_bytes());
     let deleted = pool.pool.delete_snapshot(id, shard.world.unix_seconds()).await;
     deleted.map_err(|error| refusal(&error, &pool))?;
+    // Kept for the report until its space is free.
     pool.care.space.deleted.borrow_mut().entry(volume).or_default().push(report);
     pool.begin_tending();
     Ok(())
 }
 
-/// The snapshot cannot be deleted before `lock` ends.
+/// Locks the snapshot: it cannot be deleted before `lock` ends.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn lock_snapshot<W: World>(
@@ -69,21 +70,21 @@ pub(crate) async fn lock_snapshot<W: World>(
     Ok(vec![pool.snapshot(&name)?.1])
 }
 
-/// A volume to be made of a snapshot.
+/// Parameters of a clone.
 pub(crate) struct NewClone {
-    /// Of which.
+    /// Snapshot to clone.
     pub snapshot: SnapshotName,
-    /// Its name, in the same pool.
+    /// Name of the clone, in the same pool.
     pub name: VolumeName,
-    /// Its identity.
+    /// Identity of the clone.
     pub id: VolumeId,
-    /// How it takes its space.
+    /// Provisioning of the clone.
     pub provision: Provision,
-    /// True when whole granules of zeros take no space.
+    /// True if whole granules of zeros take no space.
     pub zero_detection: bool,
 }
 
-/// The clone is in its pool, shows what the snapshot shows, and serves.
+/// Creates a writable clone of the snapshot and serves it.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn clone_snapshot<W: World>(
@@ -107,14 +108,15 @@ pub(crate) async fn clone_snapshot<W: World>(
         zero_detection: new.zero_detection,
         encrypted: made.is_encrypted(),
     };
+    // A clone may leave maintenance of the family's map to do.
     pool.begin_tending();
     let volume = pool.mapped(made, new.provision == Provision::Thick);
     Ok(pool.show(new.id, new.name, backend, volume))
 }
 
-/// The volume shows what its snapshot shows, and its initiators are told that its content is another.
+/// Rolls the volume back to its snapshot and notifies its initiators that the content was replaced.
 ///
-/// *Durability*: when it returns. *Errors*: `VOLUME_BUSY` while sessions use the volume and may not.
+/// *Durability*: when it returns. *Errors*: `VOLUME_BUSY` while sessions use the volume, unless `in_use` permits that.
 pub(crate) async fn roll_back<W: World>(
     shard: Rc<ShardContext<W>>,
     name: SnapshotName,
@@ -124,6 +126,7 @@ pub(crate) async fn roll_back<W: World>(
     let (volume, report) = pool.snapshot(&name)?;
     let unit = pool.unit(volume, &name.volume)?;
     let sessions = unit.sessions();
+    // Hosts with mounted file systems would mix cached blocks of one content with the other.
     if sessions > 0 && !in_use {
         let who = if sessions == 1 { "a session uses it".to_owned() } else { format!("{sessions} sessions use it") };
         let message = format!("volume {} cannot be rolled back while {who}", name.volume);
@@ -132,6 +135,7 @@ pub(crate) async fn roll_back<W: World>(
         return Err(Refusal::new(code::VOLUME_BUSY, message, hint));
     }
     let id = Uuid::from_bytes(report.id.to_bytes());
+    // Cached writes must be on disk before the roll-back: written later, they would end up in the restored content.
     let rolling = unit.replace_content(pool.pool.roll_back(id));
     let back = pool.while_written_through([&name.volume], rolling).await?;
     back.map_err(|error| refusal(&error, &pool))?;
@@ -139,7 +143,7 @@ pub(crate) async fn roll_back<W: World>(
     Ok(pool.report_of(&unit))
 }
 
-/// The snapshots of all pools at home here, and those that are being deleted.
+/// Snapshots of all pools at home here, including those that are being deleted.
 pub(crate) fn snapshots<W: World>(shard: &ShardContext<W>) -> Vec<SnapshotReport> {
     shard.pools.borrow().values().flat_map(|pool| pool.snapshots()).collect()
 }
@@ -157,10 +161,11 @@ fn lock_of(lock: SnapshotLock) -> Lock {
 }
 
 impl<W: World> OpenPool<W> {
-    /// The volume of this name, which has a map.
+    /// Identity of the volume `name`, which must have a map.
     pub(super) fn mapped_id(&self, name: &VolumeName) -> Result<Uuid, Refusal> {
         let id = self.volume_id(name)?;
         let families = self.pool.status().families;
+        // A volume in segments belongs to no family.
         if families.iter().flat_map(|family| &family.volumes).any(|volume| volume.id == id) {
             return Ok(id);
         }
@@ -169,9 +174,9 @@ impl<W: World> OpenPool<W> {
         Err(Refusal::new(code::VOLUME_NO_MAP, message, hint))
     }
 
-    /// Does `work` while everything that the volumes acknowledge is on the disks.
+    /// Runs `work` while the volumes are in write-through, so that all acknowledged data is on the disks.
     ///
-    /// *Errors*: `POOL_FAILED` when that cannot be, with `work` not begun.
+    /// *Errors*: `POOL_FAILED` if the data cannot be written; `work` is not started then.
     pub(super) async fn while_written_through<'a, T>(
         &self,
         names: impl IntoIterator<Item = &'a VolumeName>,
@@ -183,7 +188,7 @@ impl<W: World> OpenPool<W> {
         Ok(done)
     }
 
-    /// True when something of what the volume holds can be read elsewhere: in a snapshot, or where it is a clone of.
+    /// True if content of the volume can also be read elsewhere: from a snapshot, or from the origin of a clone.
     pub fn shares_content_of(&self, id: VolumeId) -> bool {
         let id = uuid_of(id);
         let families = self.pool.status().families;
@@ -191,7 +196,7 @@ impl<W: World> OpenPool<W> {
         volume.is_some_and(|volume| !volume.snapshots.is_empty() || volume.clone_of.is_some())
     }
 
-    /// The snapshot of this name, and its volume.
+    /// Snapshot with this name, and its volume.
     pub(super) fn snapshot(&self, name: &SnapshotName) -> Result<(Uuid, SnapshotReport), Refusal> {
         let volume = self.mapped_id(&name.volume)?;
         let found = self.snapshots().into_iter().find(|one| one.name == *name && one.state == SnapshotState::Whole);
@@ -201,7 +206,7 @@ impl<W: World> OpenPool<W> {
         })
     }
 
-    /// All snapshots of the pool, the oldest of each volume first, and those that are being deleted.
+    /// All snapshots of the pool, the oldest of each volume first, including those that are being deleted.
     fn snapshots(&self) -> Vec<SnapshotReport> {
         let status = self.pool.status();
         let volumes = || status.families.iter().flat_map(|family: &FamilyStatus| &family.volumes);
@@ -211,6 +216,7 @@ impl<W: World> OpenPool<W> {
         };
         let mut all: Vec<SnapshotReport> = volumes().filter_map(of_volume).flatten().collect();
         let cleanings = self.pool.cleanings();
+        // Entries whose space is free by now are dropped here.
         self.care.space.deleted.borrow_mut().retain(|volume, deleted| {
             let cleaning = cleanings.iter().find(|cleaning| cleaning.volume == *volume);
             if let Some(cleaning) = cleaning {
@@ -224,17 +230,17 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-/// Volumes that are written through for a while, whatever their policies say, and that nobody sanitizes meanwhile.
+/// Guard that keeps volumes in write-through whatever their policies, and protects them from SANITIZE.
 struct WrittenThrough<W: World> {
-    /// Those that were not written through before.
+    /// Volumes with another write policy, to be restored.
     late: Vec<Rc<Unit<W>>>,
     _spared: Vec<Spared<W>>,
 }
 
 impl<W: World> WrittenThrough<W> {
-    /// Everything that the volumes have acknowledged is on the disks.
+    /// Writes all acknowledged data of the volumes to the disks and switches them to write-through.
     ///
-    /// *Errors*: `VOLUME_SANITIZED`; `POOL_FAILED` when it cannot be written, and they are written as before.
+    /// *Errors*: `VOLUME_SANITIZED`; `POOL_FAILED` if the data cannot be written, with the former policies restored.
     async fn begin<'a>(pool: &OpenPool<W>, names: impl IntoIterator<Item = &'a VolumeName>) -> Result<Self, Refusal> {
         let spare = |name: &VolumeName| {
             let unit = pool.unit(pool.volume_id(name)?, name)?;
@@ -244,6 +250,7 @@ impl<W: World> WrittenThrough<W> {
             })?;
             Ok((unit, spared))
         };
+        // All volumes are checked before the first one is switched.
         let spared: Result<Vec<_>, Refusal> = names.into_iter().map(spare).collect();
         let (units, spared): (Vec<_>, Vec<_>) = spared?.into_iter().unzip();
         let mut through = Self { late: Vec::new(), _spared: spared };
@@ -252,6 +259,7 @@ impl<W: World> WrittenThrough<W> {
                 continue;
             }
             let written = unit.write_through().await;
+            // Added before the result is examined: a failed switch must be undone as well.
             through.late.push(unit.clone());
             if let Err(error) = written {
                 through.end().await;
@@ -262,7 +270,7 @@ impl<W: World> WrittenThrough<W> {
         Ok(through)
     }
 
-    /// The volumes are written as their policies say again.
+    /// Restores the write policies.
     async fn end(self) {
         for unit in &self.late {
             if let Err(error) = unit.set_policy(unit.policy()).await {

@@ -1,4 +1,4 @@
-//! How full a pool is: who hears of it, and what its volumes take.
+//! Space of a pool: thresholds and their notifications, and the space that each volume takes.
 
 use super::tending::Chores;
 use super::{OpenPool, find};
@@ -14,19 +14,19 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use volume::{FamilyStatus, PoolSpace, SpaceEvent, ThinStatus, Thresholds, Uuid};
 
-/// What belongs to the space of one pool.
+/// Space monitoring of one pool.
 #[derive(Default)]
 pub(super) struct Space {
-    /// What is left to do for its families.
+    /// Deferred work on the maps of its families.
     pub chores: Rc<Chores>,
     policy: Cell<SpacePolicy>,
-    /// True once a write was refused, until there is room again.
+    /// True after a write was refused for lack of space, until space is available again.
     refused: Cell<bool>,
-    /// Snapshots that are deleted, by their volumes, until what they held is given back.
+    /// Deleted snapshots by volume, until their space is free.
     pub deleted: RefCell<BTreeMap<Uuid, Vec<model::SnapshotReport>>>,
 }
 
-/// From now on these are the thresholds of the pool.
+/// Sets the space thresholds of the pool.
 pub(crate) async fn set_space<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -39,9 +39,11 @@ pub(crate) async fn set_space<W: World>(
 }
 
 impl<W: World> OpenPool<W> {
-    /// Operators and hosts hear of thresholds that are crossed, now and from now on.
+    /// Notifies operators and hosts of crossed thresholds, now and from now on. Called again after a change of the
+    /// thresholds.
     pub(super) fn watch_space(self: &Rc<Self>) {
         let policy = self.care.space.policy.get();
+        // The policy is in percent, `volume` counts per mille.
         let thresholds = Thresholds { soft: u16::from(policy.soft) * 10, hard: u16::from(policy.hard) * 10 };
         let weak: Weak<Self> = Rc::downgrade(self);
         self.pool.on_space(thresholds, move |event| {
@@ -59,6 +61,7 @@ impl<W: World> OpenPool<W> {
             SpaceEvent::Soft { used_bytes, bytes } => {
                 let sentence = format!("pool {name} is filling: {}", of(used_bytes, bytes));
                 self.shard.raise(event::POOL_FILLING, Subject::pool(name), sentence);
+                // SBC-4: a thin unit reports THIN PROVISIONING SOFT THRESHOLD REACHED.
                 self.thin_units().iter().for_each(|unit| unit.soft_threshold_reached());
             }
             SpaceEvent::Hard { used_bytes, bytes } => {
@@ -68,11 +71,13 @@ impl<W: World> OpenPool<W> {
                 self.thin_units().iter().for_each(|unit| unit.soft_threshold_reached());
             }
             SpaceEvent::Relieved { used_bytes, bytes } => {
+                // The next refusal is reported again.
                 self.care.space.refused.set(false);
                 let sentence = format!("writes to pool {name} find space again: {}", of(used_bytes, bytes));
                 self.shard.raise(event::POOL_RELIEVED, Subject::pool(name), sentence);
             }
             SpaceEvent::Exhausted { volume } => {
+                // Reported once until space is available again, not for each refused write.
                 if !self.care.space.refused.replace(true) {
                     let id = VolumeId::from_bytes(volume.into_bytes());
                     let what = self.shard.unit(id).map_or_else(|| id.to_string(), |unit| unit.name.to_string());
@@ -83,21 +88,23 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    /// Hosts hear of the thresholds that they have set themselves, when others took or gave back space.
+    /// Checks the thresholds that hosts have set themselves, after space was taken or freed.
     pub(super) fn look_at_hosts_thresholds(&self) {
         self.thin_units().iter().for_each(|unit| unit.check_thresholds());
     }
 
-    /// Whether volumes that take space as they are written still find some.
+    /// Space state of the pool, as far as thin volumes depend on it.
     pub(super) fn space_state(&self, space: PoolSpace) -> SpaceState {
         let SpacePolicy { soft, hard } = self.care.space.policy.get();
         assert!(space.free_bytes <= space.bytes, "what is free is a part of the pool");
         let used = u128::from(space.bytes - space.free_bytes) * 100;
         let is_above = |percent: u8| percent > 0 && used >= u128::from(space.bytes) * u128::from(percent);
+        // Without thin volumes all space is reserved, and a full pool is no problem.
         if !space.is_taken_later {
             return SpaceState::Enough;
         }
         match (is_above(soft), is_above(hard)) {
+            // Full only while a write was refused and space is still short.
             (_, at_end) if self.care.space.refused.get() && (at_end || hard == 0) => SpaceState::Full,
             (_, true) => SpaceState::NearlyFull,
             (true, false) => SpaceState::Low,
@@ -110,9 +117,10 @@ impl<W: World> OpenPool<W> {
         units.values().filter(|unit| unit.name.pool() == Some(&self.name) && unit.is_thin()).cloned().collect()
     }
 
-    /// Puts into the reports of the pool's volumes what they take.
+    /// Enters the space of each volume into the reports of the pool's volumes.
     pub fn describe_space(&self, reports: &mut [VolumeReport]) {
         let status = self.pool.status();
+        // Clean-ups that still free space, by volume.
         let cleanings: BTreeMap<Uuid, Progress> =
             self.pool.cleanings().into_iter().map(|one| (one.volume, progress(one))).collect();
         let known: BTreeMap<VolumeId, (&FamilyStatus, &ThinStatus)> = status
@@ -145,17 +153,17 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-/// How many snapshots it has that operators have named.
+/// Number of snapshots named by operators, without those that were taken for copies.
 fn named_snapshots(volume: &ThinStatus) -> usize {
     volume.snapshots.iter().filter(|snapshot| !super::copy::is_for_copy(&snapshot.name)).count()
 }
 
 fn progress(cleaning: volume::Cleaning) -> Progress {
-    // Counted in granules; what matters is the part.
+    // In granules instead of bytes; only the ratio is used.
     Progress { done_bytes: cleaning.done, total_bytes: cleaning.total, bytes_per_second: 0, seconds_left: None }
 }
 
-/// What no volume of the family shows.
+/// Space that only snapshots use; `None` for a family of several volumes, where it belongs to no single one.
 fn held_by_snapshots(family: &FamilyStatus, volume: &ThinStatus) -> Option<Size> {
     let alone = family.volumes.len() == 1;
     let (allocated, mapped) = (family.allocated_bytes?, volume.mapped_bytes?);

@@ -1,4 +1,4 @@
-//! A log whose disks were away when its pool was opened, and are back while that is open.
+//! Return of a log device whose disks were absent when its pool was opened, while the pool is open.
 
 use super::open::{self, AfterOpen, Looked};
 use super::refusals::refusal;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use volume::{Standing, Uuid, assemble, probe};
 
 impl<W: World> OpenPool<W> {
-    /// True when the disk is one of the log that the pool was opened without.
+    /// True if the disk belongs to the log device without which the pool was opened.
     pub(super) fn awaits(&self, disk: DiskId) -> bool {
         let Some(place) = self.pool.write_log().group().map(usize::from) else { return false };
         let members = &self.pool.status().groups[place].record.members;
@@ -21,19 +21,22 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-/// A disk of the log that the pool was opened without, and that is back.
+/// Return of a disk of the absent log device.
 pub(super) struct LogReturn<'a, W: World> {
     pub(super) pool: &'a Rc<OpenPool<W>>,
     pub(super) candidate: Candidate,
 }
 
 impl<W: World> LogReturn<'_, W> {
-    /// The log goes on, on the disk that is back; the volumes that waited for it have what it holds, and serve: their reports.
+    /// Takes the log up again on the disk. Volumes that waited for it get their logged writes and serve; their reports
+    /// are returned.
     ///
-    /// *Errors*: `LOG_AWAY` when the disk is not the one that left, or not as it left; with nothing changed.
+    /// *Errors*: `LOG_AWAY` if the disk is another one or was changed; nothing is changed then.
     pub(super) async fn take_up(self) -> Result<Vec<VolumeReport>, Refusal> {
         let name = self.candidate.name.clone();
         let looked = self.look().await?;
+        // All disks of the pool are assembled together: only the newest catalog tells whether the returned disk is
+        // current.
         let probes: Vec<_> = looked.iter().map(|looked| looked.probe.clone()).collect();
         let own = Uuid::from_bytes(self.pool.id.to_bytes());
         let found = assemble(&probes).pools.into_iter().find(|found| found.catalog.pool == own);
@@ -51,6 +54,7 @@ impl<W: World> LogReturn<'_, W> {
         let watch = Watch::new(place, record.protected);
         let (state, trouble) =
             open::assemble_group(&self.pool.shard, record, &found.groups[place], &looked, &watch).await?;
+        // The catalog must count on the disk before the log is replayed from it.
         let returned = self.pool.pool.write_log().take_up(&found, |at| looked[at].disk.clone()).await;
         returned.map_err(|error| refusal(&error, self.pool))?;
         self.pool.take_in(place, state, &watch);
@@ -61,10 +65,11 @@ impl<W: World> LogReturn<'_, W> {
         self.serve_those_who_waited().await
     }
 
-    /// The disks of the pool and one more, as they are now.
+    /// Probes the disks of the pool and the returned one.
     async fn look(&self) -> Result<Vec<Looked<W>>, Refusal> {
         let back = array::open_disk(&self.pool.shard, &self.candidate.path).await?;
         let slots = self.pool.slots();
+        // Disks of members are open already and must not be opened a second time.
         let here = slots
             .into_iter()
             .filter_map(|slot| Some((Candidate { name: slot.name?, path: String::new() }, slot.disk?)));
@@ -77,9 +82,11 @@ impl<W: World> LogReturn<'_, W> {
     }
 
     async fn serve_those_who_waited(&self) -> Result<Vec<VolumeReport>, Refusal> {
+        // Taken before they are opened, which may hold some of them back again.
         let waited = self.pool.held.take();
         let found: Vec<Found<W>> = self.pool.open_volumes(|volume| waited.contains_key(&volume)).await?;
         LogReplay { pool: self.pool, volumes: &found }.run(None).await;
+        // Volumes that serve already learn the log, so that they can use write-back again.
         if let Some(log) = self.pool.log.running() {
             for unit in self.pool.units() {
                 unit.set_log(Some(log.clone())).await;

@@ -1,4 +1,4 @@
-//! The background work of a pool's families: done while there may be some, and never while there is none.
+//! Background maintenance of a pool's maps: runs while there may be work, sleeps while there is none.
 
 use super::OpenPool;
 use futures_util::future::select;
@@ -8,14 +8,14 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Between two looks while volumes are written.
+/// Pause between two passes while volumes are written.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Looks without anything to do after the last write before the next write is waited for: what one look frees
-/// may be what the next one can give back.
+/// Idle passes after the last write before the task sleeps. What one pass frees may be what the next one can return to
+/// the pool.
 const QUIET_LOOKS: u32 = 2;
 
-/// Says that a pool may have something to do in the background, and wakes whoever does it.
+/// Work flag of a pool's maps, and the wake-up of the task that does the work.
 #[derive(Default)]
 pub(super) struct Chores {
     left: Cell<bool>,
@@ -25,19 +25,20 @@ pub(super) struct Chores {
 }
 
 impl Chores {
-    /// There may be something to do.
+    /// Notes that there may be work. Called for every write, so it must be cheap.
     pub(super) fn leave(&self) {
+        // The signal is raised only at the first change; further writes cost one flag.
         if !self.left.replace(true) {
             self.changed.raise();
         }
     }
 
-    /// Ready when `holds`, which is looked at whenever something was left to do or nothing more is to be done.
+    /// Waits until `holds`; it is evaluated when work was noted or the task was stopped.
     async fn until(&self, holds: impl Fn(&Self) -> bool) {
         self.changed.until(|| holds(self)).await;
     }
 
-    /// Nothing is done any more.
+    /// Stops the task and waits for its end.
     pub(super) async fn stop(&self) {
         self.stopped.set(true);
         self.changed.raise();
@@ -46,7 +47,7 @@ impl Chores {
 }
 
 impl<W: World> OpenPool<W> {
-    /// The families of the pool are tended from now on. To be called again whenever one was added.
+    /// Starts the maintenance task unless it runs, and wakes it. Called again whenever a family was added.
     pub(super) fn begin_tending(self: &Rc<Self>) {
         let chores = self.care.space.chores.clone();
         chores.leave();
@@ -58,6 +59,7 @@ impl<W: World> OpenPool<W> {
         self.shard.world.spawn(async move {
             tend(&weak, &world, &chores).await;
             assert!(chores.runs.replace(false), "the chores of a pool end once");
+            // Wakes `stop`, which waits for this.
             chores.changed.raise();
         });
     }
@@ -69,12 +71,14 @@ async fn tend<W: World>(pool: &Weak<OpenPool<W>>, world: &W, chores: &Chores) {
         if quiet >= QUIET_LOOKS {
             chores.until(|chores| chores.left.get() || chores.stopped.get()).await;
         }
+        // Cleared before the pass: a write during it causes another one.
         let left = chores.left.take();
         let Some(pool) = pool.upgrade().filter(|_| !chores.stopped.get()) else { return };
         match pool.pool.tend().await {
             Ok(tended) => {
                 quiet = if left || tended.freed_granules + tended.freed_slabs > 0 { 0 } else { quiet + 1 };
                 pool.look_at_hosts_thresholds();
+                // More work is left: commands get a turn, then the next pass starts without a pause.
                 if tended.more {
                     yield_now().await;
                     quiet = 0;
@@ -82,11 +86,12 @@ async fn tend<W: World>(pool: &Weak<OpenPool<W>>, world: &W, chores: &Chores) {
                 }
             }
             Err(error) => {
-                // A damaged map, or a group that fails: the next write tries again.
+                // A damaged map or a failing group; the next write causes another attempt.
                 tracing::error!(pool = %pool.name, %error, "the maps of a pool could not be tended");
                 quiet = QUIET_LOOKS;
             }
         }
+        // The pool must not be kept open while the task sleeps.
         drop(pool);
         let stopped = chores.until(|chores| chores.stopped.get());
         select(pin!(world.sleep(PAUSE)), pin!(stopped)).await;

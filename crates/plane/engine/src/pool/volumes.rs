@@ -1,4 +1,4 @@
-//! Volumes of a pool, and the units that show them.
+//! Volumes of a pool and their units: create, open, resize, set policies, delete.
 
 use super::device::{Kind, Mapped};
 use super::held::Known;
@@ -19,7 +19,7 @@ use shard::World;
 use std::rc::Rc;
 use volume::{BLOCK_BYTES, Provisioning, ThinPlan, ThinStatus, ThinVolume, Uuid, VolumePlan};
 
-/// The volume is in its pool, and serves.
+/// Creates the volume in its pool and serves it.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn create_volume<W: World>(
@@ -28,6 +28,7 @@ pub(crate) async fn create_volume<W: World>(
 ) -> Result<VolumeReport, Refusal> {
     let pool = find(&shard, spec.name.pool().expect("the conductor sends volumes of pools here"))?;
     pool.watch_space();
+    // Two formats: in segments, or with a map.
     let volume = match &spec.backend {
         Backend::Pool { provision: Provision::Segments, stripe_unit, .. } => {
             let plan = VolumePlan {
@@ -50,6 +51,7 @@ pub(crate) async fn create_volume<W: World>(
                 granule_bytes: granule.map_or(0, bytes_of),
                 provisioning: provisioning(*provision),
                 zero_detection: *zero_detection,
+                // Every new family gets a data key of its own.
                 encryption: encrypted.then(|| new_key(&shard.world)),
                 created_at: shard.world.unix_seconds(),
             };
@@ -64,7 +66,7 @@ pub(crate) async fn create_volume<W: World>(
     Ok(pool.show(spec.id, spec.name, spec.backend, volume))
 }
 
-/// The volume has its new size, and its initiators are told.
+/// Grows the volume and notifies its initiators.
 ///
 /// *Durability*: when it returns.
 pub(crate) async fn resize_volume<W: World>(
@@ -76,21 +78,24 @@ pub(crate) async fn resize_volume<W: World>(
     let id = pool.volume_id(&name)?;
     pool.pool.resize_volume(id, size.bytes()).await.map_err(|error| refusal(&error, &pool))?;
     let unit = pool.unit(id, &name)?;
+    // The size is published only after it is durable: hosts must not write beyond a size that a crash could take back.
     unit.store().show_growth(size.bytes());
     unit.capacity_changed();
     Ok(pool.report_of(&unit))
 }
 
-/// The volume is no more, and its space is free, or becomes free in the background.
+/// Deletes the volume. Its space is freed at once or in the background.
 ///
-/// *Durability*: when it returns. *Errors*: `VOLUME_HAS_SNAPSHOTS`, which says which.
+/// *Durability*: when it returns. *Errors*: `VOLUME_HAS_SNAPSHOTS`, with their names.
 pub(crate) async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName) -> Result<(), Refusal> {
     let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"))?;
     let id = pool.volume_id(&name)?;
     pool.admit_deletion(id, &name)?;
+    // Withdrawn first, so that no command comes in while the volume is deleted.
     let withdrawn = shard.withdraw(VolumeId::from_bytes(id.into_bytes()));
     let written = match &withdrawn {
         Some(Withdrawn { unit, .. }) => {
+            // Nothing may be written to the volume after its space was freed.
             unit.stop_sanitizing().await;
             unit.write_through().await
         }
@@ -98,7 +103,9 @@ pub(crate) async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: Vo
     };
     let deleted = pool.pool.delete_volume(id).await;
     match (&deleted, &withdrawn) {
+        // The volume is still there, so hosts get it back.
         (Err(_), Some(Withdrawn { unit, .. })) => shard.serve(unit.clone()),
+        // Its cached writes have no place to go any more.
         (Ok(()), Some(Withdrawn { unit, .. })) if written.is_err() => unit.throw_away().await,
         _ => {}
     }
@@ -110,9 +117,9 @@ pub(crate) async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: Vo
     deleted.map_err(|error| refusal(&error, &pool))
 }
 
-/// The volume is cached so, and so fast, from now on.
+/// Sets the cache policy and the limits of the volume.
 ///
-/// *Errors*: `POLICY_IMPOSSIBLE` where writes cannot be acknowledged so; everything else holds all the same.
+/// *Errors*: `POLICY_IMPOSSIBLE` if the write policy is not possible; all other settings apply nevertheless.
 pub(crate) async fn set_policy<W: World>(
     shard: Rc<ShardContext<W>>,
     name: VolumeName,
@@ -122,9 +129,11 @@ pub(crate) async fn set_policy<W: World>(
     let id = pool.volume_id(&name)?;
     let unit = pool.unit(id, &name)?;
     admit_policy(&unit, &policy)?;
+    // The catalog must list the volume before the first write is acknowledged from the log.
     if policy.write == WritePolicy::Back
         && let Err(refusal) = pool.enter_log(id, &name).await
     {
+        // All settings but the write policy apply.
         let rest = unit.set_policy(VolumePolicy { write: unit.policy().write, ..policy }).await;
         shard.share_out_the_line();
         if let Err(error) = rest {
@@ -133,7 +142,9 @@ pub(crate) async fn set_policy<W: World>(
         return Err(refusal);
     }
     let set = unit.set_policy(policy).await;
+    // A minimum IOPS or a priority changes the queue depth of the whole shard.
     shard.share_out_the_line();
+    // Only now: until the policy was switched, the log may have held writes of the volume.
     if !unit.is_written_back() {
         pool.leave_log(id).await;
     }
@@ -147,7 +158,7 @@ pub(crate) async fn set_policy<W: World>(
     }
 }
 
-/// Refuses to write an encrypted volume back: its data would lie in the log as hosts wrote it.
+/// Refuses write-back for an encrypted volume: the log would hold its data in clear text (ADR 12).
 fn admit_policy<W: World>(unit: &Unit<W>, policy: &VolumePolicy) -> Result<(), Refusal> {
     let is_encrypted = matches!(unit.backend, Backend::Pool { encrypted: true, .. });
     if policy.write != WritePolicy::Back || !is_encrypted {
@@ -158,7 +169,7 @@ fn admit_policy<W: World>(unit: &Unit<W>, policy: &VolumePolicy) -> Result<(), R
     Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "leave its write policy at through"))
 }
 
-/// A volume that was found in its pool.
+/// A volume opened from the catalog.
 pub(super) struct Found<W: World> {
     pub id: Uuid,
     pub name: String,
@@ -166,19 +177,21 @@ pub(super) struct Found<W: World> {
     pub device: PoolVolume<W>,
 }
 
-/// All volumes of a pool that was just opened serve, with everything that they have acknowledged; `log_refused` is why the
-/// disks of its log are of no use, if they are not.
+/// Serves all volumes of a pool that was just opened, with all of their acknowledged data. `log_refused` is the reason
+/// why the disks of the log cannot be used, if so.
 ///
-/// One that cannot be opened, or lacks something, does not serve; the others do. The reports of all.
+/// A volume that cannot be opened or lacks data is held back; the others serve. Returns the reports of all.
 pub(super) async fn open_all<W: World>(
     pool: &Rc<OpenPool<W>>,
     log_refused: Option<Refusal>,
 ) -> Result<Vec<VolumeReport>, Refusal> {
     let found = pool.open_volumes(|_| true).await?;
+    // Before any volume is served: its latest acknowledged writes may be in the log.
     LogReplay { pool, volumes: &found }.run(log_refused).await;
     let serving = found.into_iter().filter(|found| !pool.held.holds(found.id));
     let mut reports: Vec<VolumeReport> = serving.filter_map(|found| pool.show_found(found)).collect();
     pool.watch_space();
+    // Not even the maps of a read-only pool may be changed.
     if !pool.pool.status().families.is_empty() && !pool.is_read_only() {
         pool.begin_tending();
     }
@@ -187,7 +200,7 @@ pub(super) async fn open_all<W: World>(
     Ok(reports)
 }
 
-/// What a volume with a map was made with.
+/// Back end description of a mapped volume.
 pub(super) fn backend_of(volume: &ThinStatus, granule_bytes: u32) -> Backend {
     let provision = match volume.provisioning {
         Provisioning::Thin => Provision::Thin,
@@ -211,18 +224,20 @@ pub(super) fn uuid_of(volume: VolumeId) -> Uuid {
 }
 
 impl<W: World> OpenPool<W> {
-    /// The volumes that `wanted` asks for; one whose map is damaged is held back.
+    /// Opens the volumes for which `wanted` is true. One whose map is damaged is held back.
     pub(super) async fn open_volumes(&self, wanted: impl Fn(Uuid) -> bool) -> Result<Vec<Found<W>>, Refusal> {
         let mut all = Vec::new();
         for Known { id, name, backend, .. } in self.known_volumes().into_iter().filter(|known| wanted(known.id)) {
             let device = match backend {
                 Backend::Pool { provision: Provision::Segments, .. } => {
+                    // Segments have no map that could be damaged, so an error concerns the pool as a whole.
                     let opened = self.pool.open_volume(id).await;
                     PoolVolume::of(self, Kind::Segments(opened.map_err(|error| refusal(&error, self))?))
                 }
                 Backend::Pool { provision, .. } => match self.pool.open_thin_volume(id).await {
                     Ok(device) => self.mapped(device, provision == Provision::Thick),
                     Err(error) => {
+                        // Only this volume is held back; the others serve.
                         self.hold_back(id, &error.to_string());
                         continue;
                     }
@@ -234,17 +249,17 @@ impl<W: World> OpenPool<W> {
         Ok(all)
     }
 
-    /// A volume of a family, whose writes leave something to tend.
+    /// Creates the device of a mapped volume, whose writes cause maintenance of its maps.
     pub(super) fn mapped(&self, device: Rc<ThinVolume<Disk<W>, Group<W>>>, thick: bool) -> PoolVolume<W> {
         PoolVolume::of(self, Kind::Mapped(Mapped { device, thick, chores: self.care.space.chores.clone() }))
     }
 
-    /// The unit of a volume of the pool.
+    /// Unit of a volume; the refusal says why it does not serve.
     pub(super) fn unit(&self, id: Uuid, name: &VolumeName) -> Result<Rc<Unit<W>>, Refusal> {
         self.shard.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| self.held.refusal(id, name))
     }
 
-    /// How a volume of the pool is.
+    /// Report of a volume with its space.
     pub(super) fn report_of(&self, unit: &Unit<W>) -> VolumeReport {
         let mut reports = [unit.report()];
         self.describe_space(&mut reports);
@@ -259,6 +274,7 @@ impl<W: World> OpenPool<W> {
         if snapshots.is_empty() {
             return Ok(());
         }
+        // Such a snapshot goes with the copy; an operator cannot delete it.
         if snapshots.iter().any(|snapshot| copy::is_for_copy(&snapshot.name)) {
             let message = format!("volume {name} is being copied");
             let hint = "wait for the end, or cancel it with blockyard volume cancel-copy";
@@ -270,14 +286,16 @@ impl<W: World> OpenPool<W> {
         Err(Refusal::new(code::VOLUME_HAS_SNAPSHOTS, message, hint))
     }
 
-    /// The volume serves, under the name that the catalog has.
+    /// Serves the volume under its name in the catalog. `None` if it cannot be served.
     pub(super) fn show_found(&self, found: Found<W>) -> Option<VolumeReport> {
+        // A name that this version cannot parse; the volume stays in the catalog.
         let Ok(own) = found.name.parse() else {
             tracing::error!(pool = %self.name, found.name, "a volume's name cannot be used; it is not shown");
             return None;
         };
         let name = VolumeName::in_pool(self.name.clone(), own);
         let kept = self.pool.reservations(found.id);
+        // A volume must not be served without the reservations of its hosts (ADR 20).
         if !self.shard.understands(&kept) {
             self.hold_back(found.id, "what hosts have reserved or ordered of it cannot be read");
             return None;
@@ -286,12 +304,12 @@ impl<W: World> OpenPool<W> {
         Some(self.show_kept(id, name, found.backend, found.device, kept))
     }
 
-    /// The volume, which is new, serves.
+    /// Serves a new volume, which has no host state.
     pub(super) fn show(&self, id: VolumeId, name: VolumeName, backend: Backend, volume: PoolVolume<W>) -> VolumeReport {
         self.show_kept(id, name, backend, volume, Vec::new())
     }
 
-    /// The volume serves, with what hosts have reserved and ordered of it.
+    /// Serves the volume with its kept host state.
     fn show_kept(
         &self,
         id: VolumeId,
@@ -302,6 +320,7 @@ impl<W: World> OpenPool<W> {
     ) -> VolumeReport {
         assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
         let block_bytes = volume.logical_block_bytes();
+        // The control plane sets the policy of the volume once it serves.
         let policy = policy_of(&VolumePolicy::default());
         let cache_shard = CacheShard { log: self.log.running(), ..self.shard.cache.clone() };
         let policed = PolicedVolume::new(&cache_shard, cache_id(id), volume, &policy);

@@ -1,8 +1,10 @@
-//! Members that do not answer: served around, and given up.
+//! Watchdog for members that do not answer: reads are served from others, and the member is given up after its
+//! deadline.
 //!
-//! A few times a second the pool looks at how long each member has owed an answer, and asks the table of `raid::deadlines` what
-//! that means. A member that is given up is *behind*: the catalog says that it is away before any command that it missed is
-//! answered, and it comes back as a disk that was away does ([`Behind`]).
+//! Several times a second the pool evaluates how long each member has owed an answer, by the table in
+//! `raid::deadlines`. A member that is given up is *behind*: the catalog records it as missing before any command that
+//! it missed is answered, and it returns like a disk that was absent ([`Behind`]). See
+//! `docs/adr/0024-disks-that-do-not-answer.md`.
 
 use super::OpenPool;
 use super::behind::Behind;
@@ -18,16 +20,16 @@ use shard::{CLOCK_STEP, Silence, World};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// How long a member is waited for without which no redundancy would be left, unless something else is set.
+/// Deadline for a member without which no redundancy is left; the default of `disk.deadline`.
 const MEMBER_DEADLINE: Duration = Duration::from_millis(model::DISK_DEADLINE.millis());
-/// How often the latency of members is looked at, in steps of the clock.
+/// Clock steps between two evaluations of latencies and errors.
 const LATENCY_STEPS: u64 = 50;
 
-/// While it lives, disks that are not those of an open pool yet are interrupted when they do not answer for [`MEMBER_DEADLINE`].
+/// Guard under which disks that belong to no open pool yet are interrupted after [`MEMBER_DEADLINE`] of silence.
 pub(super) struct SilenceGuard(Rc<()>);
 
 impl SilenceGuard {
-    /// Guards these disks.
+    /// Guards these disks until it is dropped.
     pub(super) fn over<'a, W: World>(shard: &ShardContext<W>, disks: impl Iterator<Item = &'a Disk<W>>) -> Self {
         let disks: Vec<Weak<_>> = disks.map(Rc::downgrade).collect();
         let guard = Self(Rc::default());
@@ -46,12 +48,13 @@ impl SilenceGuard {
     }
 }
 
-/// Looks at the members as long as the pool is open.
+/// Starts the watchdog of the pool; it runs while the pool is open.
 pub(super) fn watch_members<W: World>(pool: &Rc<OpenPool<W>>) {
     let (weak, world) = (Rc::downgrade(pool), pool.shard.world.clone());
     pool.spawn(async move {
         for step in 0_u64.. {
             world.sleep(CLOCK_STEP).await;
+            // Held for one round only: the watchdog must not keep the pool open.
             let Some(pool) = weak.upgrade() else { return };
             for (group, _) in pool.groups.iter() {
                 let members = Members { pool: &pool, group };
@@ -76,6 +79,7 @@ impl<W: World> Members<'_, W> {
         let state = &self.pool.groups[self.group];
         let status = state.array.status();
         let disks: Vec<_> = state.slots.borrow().iter().map(|slot| slot.disk.clone()).collect();
+        // All silences are taken first: the verdict on a member depends on the others.
         let silences: Vec<Option<Silence>> =
             disks.iter().enumerate().map(|(at, disk)| silence_of(&status, at, disk.as_ref())).collect();
         assert_eq!(silences.len(), disks.len(), "each place has a silence");
@@ -85,15 +89,17 @@ impl<W: World> Members<'_, W> {
             let answering = state.slots.borrow()[at].answering.clone();
             let spare = state.array.spare_without(member);
             let deadlines = self.deadlines(disk, answering.p999());
-            // What a slow member holds is not asked of it while others have it.
+            // A slow member is read only where the others cannot answer.
             let read = if answering.is_slow() { Duration::ZERO } else { deadlines.read };
+            // Without redundancy there is nowhere else to read from, so such reads are not hedged.
             interruptible(disk).hedge(spare.map(|_| read));
             let is_filled = matches!(status.members[at].state, MemberState::Rebuilding { .. });
-            // What fills it is as much as it can take, so only one that does nothing at all is not waited for.
+            // A rebuild loads its member to the limit, so only one that makes no progress at all is given up.
             let (silence, deadlines) = match is_filled {
                 true => (Silence { progress: silence.progress, ..Silence::default() }, deadlines.while_filled()),
                 false => (silence, deadlines),
             };
+            // If all members are silent the cause is common, and giving one up would not help.
             let others = silences.iter().enumerate().filter(|(other, _)| *other != at);
             let others: Vec<Silence> = others.filter_map(|(_, silence)| *silence).collect();
             if judge(silence, &others, spare, &deadlines) == Verdict::GiveUp && !self.pool.is_read_only() {
@@ -104,6 +110,7 @@ impl<W: World> Members<'_, W> {
 
     fn deadlines(&self, disk: &Disk<W>, p999: Duration) -> Deadlines {
         let set = self.pool.care.repair_policy().deadline.map(|span| Duration::from_millis(span.millis()));
+        // A remote disk may change paths before it answers, which its deadlines allow for.
         let deadlines = Deadlines::new(p999, set.unwrap_or(MEMBER_DEADLINE));
         match array::overlay(disk).device() {
             MemberDisk::Remote(_) => deadlines.with_paths(),
@@ -111,14 +118,14 @@ impl<W: World> Members<'_, W> {
         }
     }
 
-    /// Compares the latencies of the members, and tells of one that is many times slower than the others.
+    /// Compares the latencies of the members and reports one that is much slower than the others.
     fn learn_speeds(&self) {
         let slots = self.pool.groups[self.group].slots.borrow().clone();
         for slot in &slots {
             let Some(disk) = &slot.disk else { continue };
             slot.answering.learn(disk);
             if slot.answering.is_slow() {
-                // Reads go to the others: this one tells whether it is as fast again.
+                // A slow member gets no reads of hosts; this probe shows when it has recovered.
                 let disk = disk.clone();
                 self.pool.spawn(async move { drop(disk.read(Extent::new(0, 1)).await) });
             }
@@ -140,7 +147,7 @@ impl<W: World> Members<'_, W> {
         }
     }
 
-    /// Counts what the members do wrong, and tells of one that errs more than it may.
+    /// Updates the error counts of the members and reports one that exceeds the error policy.
     fn learn_errors(&self) {
         let state = &self.pool.groups[self.group];
         let (status, now) = (state.array.status(), self.pool.shard.world.now());
@@ -150,6 +157,7 @@ impl<W: World> Members<'_, W> {
             let wrong = self.pool.findings.wrong_blocks(slot.id);
             let done = Done { reads: member.reads, errors: member.errors, wrong };
             slot.erring.learn(now, done, slot.answering.is_slow());
+            // One event for each time that the policy is exceeded.
             if !slot.erring.is_news(slot.erring.judge(now, &policy)) {
                 continue;
             }
@@ -165,7 +173,7 @@ impl<W: World> Members<'_, W> {
         }
     }
 
-    /// The member is not waited for any longer.
+    /// Gives the member up: nothing waits for it any longer.
     fn give_up(&self, member: u16, disk: &Disk<W>, silence: Silence) {
         let state = &self.pool.groups[self.group];
         let slots = state.slots.borrow();
@@ -174,15 +182,16 @@ impl<W: World> Members<'_, W> {
         let (pool, group, disk_name) = (&self.pool.name, self.group, slot.called());
         tracing::warn!(%pool, group, disk = disk_name, ?silence, "a member does not answer and is given up");
         state.array.give_up(member);
-        // A commit of the catalog that waits for it ends, and the record of this comes after that.
+        // A commit of the catalog that waits for the disk ends now; the record of this failure follows it.
         interruptible(disk).interrupt();
         let behind = Behind { group, member, id: slot.id };
         let world = self.pool.shard.world.clone();
+        // Only weak references: the task may outlive the pool.
         self.pool.spawn(behind.take_back(Rc::downgrade(self.pool), world, interruptible(disk).landings()));
     }
 }
 
-/// For how long the disk of a member that takes part has owed an answer.
+/// Silence of the disk of a member that takes part in the group; `None` for any other.
 fn silence_of<W: World>(status: &Status, at: usize, disk: Option<&Disk<W>>) -> Option<Silence> {
     match status.members.get(at)?.state {
         MemberState::Failed | MemberState::Missing => None,

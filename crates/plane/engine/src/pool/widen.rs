@@ -1,8 +1,8 @@
-//! One more member of a group: it joins, and the group is laid out over all of them while hosts use it.
+//! Expansion of a group by one member: the disk joins, and the group is reshaped over all members while it is in use.
 //!
-//! The catalog has the new place first, so that whoever opens the pool gives the array the disk; then the array counts
-//! on it; then stripes are moved. What a crash cuts short goes on when the pool is open again. A disk that cannot join is
-//! taken back out of the catalog.
+//! The catalog gets the new member first, so that every opening of the pool hands the disk to the array; then the array
+//! counts on it; then stripes are moved. An expansion that a crash interrupts continues when the pool is opened. A disk
+//! that cannot join is removed from the catalog again.
 
 use super::care::{Care, Gait};
 use super::copying;
@@ -22,11 +22,11 @@ use shard::World;
 use std::rc::Rc;
 use volume::{Labelling, NewDisk};
 
-/// The disk is one more member of the group, the only one when none is named, and the group is being laid out over all
-/// of its members.
+/// Adds the disk to the group as one more member and starts the reshape. Without `group`, the pool must have one group
+/// only.
 ///
-/// *Errors*: `GROUP_UNKNOWN`, `GROUP_FIXED`, `POOL_BUSY`, `TOO_MANY_MEMBERS` and those of the disk, with nothing changed.
-/// *Durability*: when it returns, the group will have the disk whatever happens, unless that fails.
+/// *Errors*: `GROUP_UNKNOWN`, `GROUP_FIXED`, `POOL_BUSY`, `TOO_MANY_MEMBERS` and those of the disk, with nothing
+/// changed. *Durability*: when it returns, the expansion will be completed after any crash, unless the disk fails.
 pub(crate) async fn add_member<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -43,7 +43,8 @@ pub(crate) async fn add_member<W: World>(
     }
     let id = new_uuid(&shard.world);
     let state = match pool.groups[group].level {
-        // A mirror is filled as a replacement is; with parity there is nothing on it before stripes are moved.
+        // A new half of a mirror is rebuilt like a replacement. With parity nothing is on the disk until stripes are
+        // moved to it.
         Level::Raid1 => volume::MemberState::Rebuilding { front: Blocks(0) },
         _ => volume::MemberState::InService,
     };
@@ -54,6 +55,7 @@ pub(crate) async fn add_member<W: World>(
         let refusal = refusal(&error, &pool);
         Refusal { message: format!("disk {}: {}", candidate.name, refusal.message), ..refusal }
     })?;
+    // The disk must be behind the fence before the array writes to it.
     pool.guarding.cover(&disk);
     let state = &pool.groups[group];
     state.slots.borrow_mut().push(Slot::of(id, &candidate, &disk));
@@ -64,7 +66,7 @@ pub(crate) async fn add_member<W: World>(
 }
 
 impl<W: World> OpenPool<W> {
-    /// Admits that members of the group come and go.
+    /// Admits a change of the group's members: refused while it is being expanded.
     pub(super) fn admit_change_of_members(&self, group: usize) -> Result<(), Refusal> {
         if !self.groups[group].is_widening() {
             return Ok(());
@@ -73,10 +75,11 @@ impl<W: World> OpenPool<W> {
         Err(Refusal::new(code::POOL_BUSY, message, "wait for the end; blockyard pool show says when that is"))
     }
 
-    /// Admits one more member of the group `asked`, or of the only one; which group that is.
+    /// Admits an expansion of the group `asked`, or of the only group. Returns its number.
     fn admit_wider(&self, asked: Option<u16>) -> Result<usize, Refusal> {
         let name = &self.name;
         self.admit_own("do it there")?;
+        // Only groups on which volumes lie can be expanded.
         let of_volumes: Vec<usize> = self
             .groups
             .iter()
@@ -101,6 +104,7 @@ impl<W: World> OpenPool<W> {
             Err(Refusal::new(code, format!("group {group} of pool {name} can get no member: {why}"), hint))
         };
         let add_group = "give the pool one more group with blockyard pool add-group";
+        // A reshape needs full redundancy from start to end.
         let members = state.array.status().members;
         let out = members.iter().zip(0..).find(|(member, _)| member.state != MemberState::InService);
         match (state.level, out) {
@@ -121,12 +125,13 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    /// The reshape that runs, or is about to.
+    /// Work record of the running or queued reshape.
     pub(super) fn reshape_work(&self, group: usize) -> Work {
         let state = &self.groups[group];
         let runs = state.work.get().filter(|work| work.kind() == WorkKind::Reshape);
         runs.unwrap_or_else(|| {
             let (stripes, stripe_bytes) = (state.array.layout().stripes(), self.groups[group].moved_stripe_bytes());
+            // After a restart the array knows how far the reshape is.
             let done = state.array.status().reshape.map_or(0, |progress| progress.done);
             Work::resumed(WorkKind::Reshape, self.shard.world.now(), done * stripe_bytes, stripes * stripe_bytes)
         })
@@ -134,7 +139,7 @@ impl<W: World> OpenPool<W> {
 }
 
 impl<W: World> GroupRepair<W> {
-    /// The group is laid out over all of its members; false when it makes no sense to go on with other repairs.
+    /// Completes a started expansion. False if continuing with other repairs makes no sense.
     pub(super) async fn widen(&self) -> bool {
         let group = self.group;
         let state = &self.pool.groups[group];
@@ -142,6 +147,7 @@ impl<W: World> GroupRepair<W> {
             return true;
         }
         self.pool.care.until_resumed().await;
+        // Joining and reshaping are separate steps, and a crash may interrupt either.
         if state.joining.get() {
             match self.join().await {
                 Ok(()) => state.joining.set(false),
@@ -156,7 +162,7 @@ impl<W: World> GroupRepair<W> {
             return false;
         }
         for (member, disk) in state.returning.take() {
-            // Somebody else may have its place by now.
+            // Another disk may have taken the slot in the meantime.
             if self.pool.member_state(group, member) == MemberState::Missing {
                 Place { pool: &self.pool, group, member }.let_return(&disk).await;
             }
@@ -164,12 +170,13 @@ impl<W: World> GroupRepair<W> {
         true
     }
 
-    /// The array counts on the disk in the last place.
+    /// Adds the disk of the last slot to the array.
     async fn join(&self) -> Result<(), GrowError> {
         let group = self.group;
         let state = &self.pool.groups[group];
         let place = state.slots.borrow().last().cloned().expect("a group has members");
         let record = self.pool.pool.status().groups[group].record.members.last().copied();
+        // The catalog may have failed the disk before it joined.
         let disk = place.disk.filter(|_| record.is_some_and(|record| record.state.takes_part()));
         let window = disk.and_then(|disk| open::window::<W>(&disk, state.array.member_blocks()));
         let joined = state.array.add_member(window.ok_or(GrowError::NewMemberFailed)?).await?;
@@ -181,12 +188,13 @@ impl<W: World> GroupRepair<W> {
         Ok(())
     }
 
-    /// The disk in the last place is no member; false when that could not be recorded.
+    /// Removes the disk of the last slot, which could not join. False if that could not be recorded.
     async fn refuse_member(&self, error: &GrowError) -> bool {
         let group = self.group;
         let state = &self.pool.groups[group];
         let last = state.slots.borrow().last().cloned().expect("a group has members");
         let why = grow_refusal(error, &self.pool, group);
+        // The catalog first: an opening after a crash must not hand the disk to the array again.
         let taken = self.pool.pool.members().take_back(uuid(last.id)).await;
         if let Err(error) = taken {
             tracing::error!(pool = %self.pool.name, group, %error, "a disk that has not joined could not be taken back");
@@ -234,7 +242,7 @@ impl<W: World> GroupRepair<W> {
             self.pool.raise(event::RESHAPE_STOPPED, sentence);
             return false;
         }
-        // Opening the pool again does it where this fails.
+        // If this fails, the next opening of the pool does it.
         if let Err(refusal) = (Growth { pool: &self.pool, group }).take_room().await {
             tracing::error!(pool = %name, group, %refusal, "what a group has gained cannot be given out");
         }

@@ -1,45 +1,46 @@
-//! How far a repair is, and how fast it has been lately.
+//! Progress and rate of background operations (rebuild, resync, scrub, reshape, copy).
 
 use model::{Progress, Size};
 use shard::Time;
 use std::time::Duration;
 
-/// A rate is that of the last five to ten seconds.
+/// Least span of a rate; a rate is that of the last one to two spans.
 const LATELY: Duration = Duration::from_secs(5);
 
-/// What a group, or a pool, is being repaired or looked through by.
+/// Progress of one background operation on a group or a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     kind: WorkKind,
     started: Time,
     total_bytes: u64,
     done_bytes: u64,
-    /// How far it was at two moments that lie a while apart, the older one first.
+    /// Two samples of the progress, the older one first. They are at least [`LATELY`] apart once the operation has run
+    /// that long.
     marks: [(Time, u64); 2],
 }
 
-/// What is being done.
+/// Kind of a background operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkKind {
-    /// A member is filled.
+    /// Reconstruction of a member.
     Rebuild,
-    /// Redundancy is compared with the data after a crash.
+    /// Comparison of redundancy with the data after a crash.
     Resync,
-    /// Everything is read.
+    /// Verification of all data.
     Scrub,
-    /// Stripes are laid out over one member more.
+    /// Move of stripes to one member more.
     Reshape,
-    /// A volume is copied.
+    /// Copy of a volume.
     Copy,
 }
 
 impl Work {
-    /// It begins at `now`, with everything before it.
+    /// Creates the record of an operation that starts at `now`.
     pub(super) fn new(kind: WorkKind, now: Time, total_bytes: u64) -> Self {
         Self::resumed(kind, now, 0, total_bytes)
     }
 
-    /// It goes on at `now`, with so much done before.
+    /// Creates the record of an operation that continues at `now`, after `done_bytes`.
     pub(super) fn resumed(kind: WorkKind, now: Time, done_bytes: u64, total_bytes: u64) -> Self {
         assert!(done_bytes <= total_bytes, "no more is done than there is");
         Self { kind, started: now, total_bytes, done_bytes, marks: [(now, done_bytes); 2] }
@@ -57,15 +58,18 @@ impl Work {
         self.total_bytes
     }
 
-    /// So much is done at `now`.
+    /// Sets the progress at `now`.
     pub(super) fn advance(&mut self, now: Time, done_bytes: u64) {
         self.done_bytes = done_bytes.min(self.total_bytes);
+        // Shifting the samples keeps the rate recent: an early fast phase must not hide that the operation has slowed
+        // down.
         if now.since(self.marks[1].0) >= LATELY {
             self.marks = [self.marks[1], (now, self.done_bytes)];
         }
     }
 
-    /// What it took to write so many bytes to `place`, in words that follow a sentence. What was passed over was not written.
+    /// Summary text of bytes written to `place`, to follow a sentence. Skipped blocks were not written and do not
+    /// count.
     pub(super) fn summary(self, now: Time, written: u64, place: &str) -> String {
         let seconds = now.since(self.started).as_secs_f64().max(0.1);
         let time = if seconds < 10.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") };
@@ -76,12 +80,13 @@ impl Work {
         format!(": {} written to {place} in {time} s, {rate}/s", Size::new(written).iec())
     }
 
-    /// How far it is at `now`.
+    /// Progress, rate and remaining time at `now`.
     pub(super) fn progress(self, now: Time) -> Progress {
         let (since, before) = self.marks[0];
         assert!(before <= self.done_bytes && self.done_bytes <= self.total_bytes, "work goes forward, up to its end");
         let elapsed = now.since(since).as_secs_f64();
         let rate = if elapsed > 0.0 { (self.done_bytes - before) as f64 / elapsed } else { 0.0 };
+        // Below one byte per second the remaining time would be meaningless.
         let left = (rate >= 1.0).then(|| ((self.total_bytes - self.done_bytes) as f64 / rate).ceil() as u64);
         Progress {
             done_bytes: self.done_bytes,
@@ -112,7 +117,7 @@ mod tests {
     fn work_tells_the_rate_of_late_and_not_of_always() {
         let at = |seconds: u64| Time::default() + Duration::from_secs(seconds);
         let mut work = Work::new(WorkKind::Rebuild, at(0), 10_000);
-        // A hundred a second at first, ten a second later.
+        // 100 bytes per second at first, 10 later.
         let done = |second: u64| if second <= 20 { second * 100 } else { 2_000 + (second - 20) * 10 };
         for second in 1..=60 {
             work.advance(at(second), done(second));

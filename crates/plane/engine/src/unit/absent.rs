@@ -1,13 +1,14 @@
-//! The device of a unit that has none: it looks like the one that the unit had, and nothing can be read from it or written to it.
+//! Device of a volume whose storage is not available: it has the shape of the former device and no blocks.
 //!
-//! A front end serves presented volumes over it while they are not open, and keeps every command from it that would need blocks.
+//! A front end serves presented volumes over it while they are not open, and does not pass it any command that needs
+//! blocks (`docs/adr/0025-luns-without-a-device.md`).
 
 use block::{
     BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written,
 };
 use model::UnitShape;
 
-/// A device of this shape that is away.
+/// A device of a known shape that is not available.
 pub struct AbsentDevice {
     geometry: Geometry,
     atomic_bytes: u32,
@@ -15,8 +16,9 @@ pub struct AbsentDevice {
 }
 
 impl AbsentDevice {
-    /// What the device of a unit of this shape looked like; `None` of a shape that no device has.
+    /// Creates the device from the shape of its unit; `None` for a shape that no device has.
     pub fn of(shape: &UnitShape) -> Option<Self> {
+        // The shape comes from the stored state, so it is validated, not asserted.
         let is_block = matches!(shape.block_bytes, 512 | 4096);
         let bytes = Some(shape.size.bytes()).filter(|bytes| is_block && *bytes > 0);
         let bytes = bytes.filter(|bytes| bytes.is_multiple_of(u64::from(shape.block_bytes)))?;
@@ -48,6 +50,7 @@ impl BlockDevice for AbsentDevice {
     }
 
     async fn write(&self, start: Lba, _data: View) -> Result<Written, IoError> {
+        // The length of the extent is unknown without dividing by the block size; the start suffices for the error.
         self.away(Extent::new(start.0, 0))
     }
 

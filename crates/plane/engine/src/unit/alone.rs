@@ -1,4 +1,6 @@
-//! Volumes without a pool: memory, nothing, or somebody else's file.
+//! Volumes without a pool: in memory, on the null device, or on an existing file or block device.
+//!
+//! Called by [`crate::backends`] on the volume's home shard.
 
 use super::{HostState, Parts, Store, Unit};
 use crate::inspect;
@@ -10,9 +12,9 @@ use model::{Backend, Label, Refusal, Size, VolumeId, VolumeReport, VolumeSpec, c
 use shard::{DiskOptions, GroupCommit, World};
 use std::rc::Rc;
 
-/// The volume serves on this shard.
+/// Opens the volume and serves it on this shard.
 ///
-/// *Errors*: a file that cannot be opened, is smaller than the volume or is a disk of a pool.
+/// *Errors*: the file cannot be opened, is smaller than the volume, or is a disk of a pool.
 pub async fn open_alone<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
     let is_whole = spec.size.bytes().is_multiple_of(u64::from(spec.block_bytes));
     assert!(is_whole, "the conductor admits sizes of whole blocks");
@@ -22,6 +24,7 @@ pub async fn open_alone<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) 
         Backend::Null => Store::Null(Null::new(spec.block_bytes, blocks)),
         Backend::File { path } => {
             admit_file(&shard.remotes, path).await?;
+            // Commands that flush at the same time share one flush of the file.
             Store::File(GroupCommit::new(open_file(&shard.world, path, &spec).await?))
         }
         Backend::Pool { .. } => unreachable!("volumes of pools are made by their pools"),
@@ -33,9 +36,10 @@ pub async fn open_alone<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) 
     Ok(unit.report())
 }
 
-/// Admits a path that is no member of a pool, of this node or another: hosts would write over what that holds. What cannot be looked at is
-/// found out by who opens it.
+/// Admits a path that is not a member of a pool of this node or another, whose content hosts would overwrite. A path
+/// that cannot be inspected is admitted: opening it returns the error.
 async fn admit_file<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<(), Refusal> {
+    // Read-only, so that the inspection cannot disturb the file.
     let report = inspect::look_at_local(disks, path, true).await.ok();
     let Some(Label::Ours { pool_name, .. }) = report.map(|report| report.label) else { return Ok(()) };
     let message = format!("{path} is a disk of pool {pool_name}");
@@ -54,9 +58,9 @@ async fn open_file<W: World>(world: &W, path: &str, spec: &VolumeSpec) -> Result
     Ok(disk)
 }
 
-/// The volume of memory or nothing has its new size, and its initiators are told.
+/// Resizes a volume in memory or on the null device and notifies its initiators.
 ///
-/// *Errors*: it would shrink; a file decides its own size.
+/// *Errors*: `VOLUME_SHRINK` if it would shrink; `FILE_UNUSABLE` for a file, whose size is not ours to change.
 pub async fn resize_alone<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: VolumeId,
@@ -64,6 +68,7 @@ pub async fn resize_alone<W: World>(
 ) -> Result<VolumeReport, Refusal> {
     let unit = shard.unit(id).ok_or_else(|| gone(id))?;
     let geometry = unit.store.geometry();
+    // Shrinking would cut off data of hosts.
     if size.bytes() < geometry.bytes() {
         return Err(shrinks(&unit.name.to_string(), geometry.bytes(), size));
     }
@@ -82,12 +87,12 @@ pub async fn resize_alone<W: World>(
     Ok(unit.report())
 }
 
-/// The volume does not serve any more.
+/// Withdraws the volume from hosts and closes it.
 pub async fn close_alone<W: World>(shard: &Rc<ShardContext<W>>, id: VolumeId) -> Result<(), Refusal> {
     shard.withdraw(id).map(drop).ok_or_else(|| gone(id))
 }
 
-/// A volume that would shrink.
+/// Refusal to shrink a volume.
 pub(super) fn shrinks(name: &str, held: u64, asked: Size) -> Refusal {
     let message = format!("volume {name} has {}, more than {}", Size::new(held).iec(), asked.iec());
     Refusal::new(code::VOLUME_SHRINK, message, "volumes only grow; make a smaller one and copy")

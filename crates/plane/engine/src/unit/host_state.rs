@@ -1,21 +1,23 @@
-//! What a front end keeps for the hosts of a unit: reservations, and orders that must go on after a restart. The engine keeps the
-//! bytes in the catalog of the pool, with the volume, and does not look into them.
+//! Host state of a unit: bytes that a front end keeps for hosts, such as reservations and operations that continue
+//! after a restart.
+//!
+//! The engine keeps the bytes in the catalog of the pool, with the volume, and does not interpret them.
 
 use crate::array::{Disk, Group};
 use model::VolumeId;
 use shard::World;
 use volume::{PoolError, Uuid};
 
-/// The pool of a volume, as what keeps something with it.
+/// Pool of a volume, whose catalog keeps its host state.
 pub(super) type PoolCatalog<W> = volume::Pool<Disk<W>, Group<W>>;
 
-/// The bytes, and the place where they are kept.
+/// Host state of a unit, and the catalog that keeps it.
 pub struct HostState<W: World> {
     pool: Option<PoolCatalog<W>>,
     found: Vec<u8>,
 }
 
-/// Why something could not be kept.
+/// Reason why host state could not be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
     /// The catalog of the pool is full.
@@ -25,12 +27,12 @@ pub enum NotKept {
 }
 
 impl<W: World> HostState<W> {
-    /// Nothing is kept: the volume has no pool.
+    /// No host state is kept: the volume has no pool.
     pub fn none() -> Self {
         Self { pool: None, found: Vec::new() }
     }
 
-    /// `found` is what `pool` has kept for the volume.
+    /// Host state kept in `pool`, which holds `found` now.
     pub fn in_pool(pool: PoolCatalog<W>, found: Vec<u8>) -> Self {
         Self { pool: Some(pool), found }
     }

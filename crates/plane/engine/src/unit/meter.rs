@@ -1,31 +1,31 @@
-//! What the commands of hosts meet: how many there are, and how long they take.
+//! Counters of host commands: their number and their latency.
 
 use crate::latency::Latencies;
 use shard::{Time, World};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Which operation a command is, and when all of it was there.
+/// Operation of a command, and the time when it was complete.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// The operation code.
+    /// SCSI operation code.
     pub operation_code: u8,
-    /// When it began.
+    /// Time when the command was received in full.
     pub began: Time,
 }
 
-/// What commands have met since the beginning.
+/// Totals of host commands since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostLoad {
-    /// Commands that have begun.
+    /// Commands started.
     pub begun: u64,
-    /// Commands that have ended.
+    /// Commands completed.
     pub ended: u64,
-    /// How long these took, together.
+    /// Sum of the latencies of the completed commands.
     pub took: Duration,
 }
 
-/// Counts the commands of several units on one shard.
+/// Counter for the commands of several units on one shard.
 #[derive(Debug, Default)]
 pub struct Meter {
     begun: Cell<u64>,
@@ -33,7 +33,7 @@ pub struct Meter {
     took_us: Cell<u64>,
 }
 
-/// A command that is under way; dropped when it ends, however it ends.
+/// A command in flight; counted as completed when it is dropped, whatever its outcome.
 pub struct Metered<'a, W: World> {
     world: &'a W,
     meter: &'a Meter,
@@ -42,19 +42,19 @@ pub struct Metered<'a, W: World> {
 }
 
 impl Meter {
-    /// What commands have met so far.
+    /// Totals so far.
     pub fn load(&self) -> HostLoad {
         let took = Duration::from_micros(self.took_us.get());
         HostLoad { begun: self.begun.get(), ended: self.ended.get(), took }
     }
 
-    /// A command begins; how long it takes is counted among `latencies`, too.
+    /// Counts the start of a command. Its latency is recorded in `latencies` as well when it completes.
     pub fn begin<'a, W: World>(&'a self, world: &'a W, latencies: &'a Latencies, clock: Clock) -> Metered<'a, W> {
         self.count_begun();
         Metered { world, meter: self, latencies, clock }
     }
 
-    /// A command has begun and ended.
+    /// Counts a command that started and completed.
     #[inline]
     pub fn pass(&self, latencies: &Latencies, clock: Clock, ended: Time) {
         self.count_begun();
@@ -77,10 +77,11 @@ impl Meter {
 }
 
 impl<W: World> Metered<'_, W> {
-    /// The command has ended: says when.
+    /// Counts the completion of the command and returns its time.
     pub fn end(self) -> Time {
         let ended = self.world.now();
         self.meter.count_ended(self.latencies, self.clock, ended);
+        // The drop handler would count the command a second time.
         std::mem::forget(self);
         ended
     }

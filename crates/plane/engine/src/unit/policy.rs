@@ -1,4 +1,4 @@
-//! The cache of a shard, and the policies of volumes in its words.
+//! Cache of a shard, and translation of volume policies into those of the `cache` crate.
 
 use crate::events::Events;
 use crate::limits::Limits;
@@ -8,10 +8,10 @@ use model::{
 };
 use shard::World;
 
-/// Bytes of what the cache counts in.
+/// Page size in which the cache counts, in bytes.
 const PAGE_BYTES: u64 = block::PAGE_BYTES as u64;
 
-/// What the volumes of a shard share. Memory that changed is an event.
+/// Creates the cache that the volumes of a shard share. Corrupted memory is reported as an event.
 pub fn cache_of<W: World>(world: &W, limits: &Limits, events: &Events) -> CacheShard<W> {
     let (clock, events) = (world.clone(), events.clone());
     let findings = Findings::new(move |finding| {
@@ -23,6 +23,7 @@ pub fn cache_of<W: World>(world: &W, limits: &Limits, events: &Events) -> CacheS
         reads: ReadCache::new(limits.read_cache_bytes_per_shard, findings.clone()),
         writes: WriteMemory::new(limits.write_cache_bytes_per_shard),
         log: None,
+        // Depth 0: no queue until volumes compete, see `share_out_the_line`.
         scheduler: Scheduler::new(world.clone(), 0),
         findings,
     }
@@ -38,12 +39,12 @@ fn told(now: Timestamp, finding: &Finding) -> Raised {
     Raised::new(now, event::MEMORY_WRONG, Subject::new(SubjectKind::Volume, &volume), sentence)
 }
 
-/// What the cache calls a volume.
+/// Identity of a volume in the cache.
 pub fn cache_id(volume: VolumeId) -> cache::VolumeId {
     cache::VolumeId(u128::from_be_bytes(volume.to_bytes()))
 }
 
-/// A policy in the words of the cache.
+/// Translates a policy into that of the cache.
 pub fn policy_of(policy: &VolumePolicy) -> Policy {
     Policy {
         write: match policy.write {
@@ -54,12 +55,15 @@ pub fn policy_of(policy: &VolumePolicy) -> Policy {
         read_ahead: match policy.read_ahead {
             ReadAhead::Off => cache::ReadAhead::Off,
             ReadAhead::Fixed(size) => {
+                // A size beyond the range of the cache is cut to its maximum.
                 cache::ReadAhead::Fixed { bytes: u32::try_from(size.bytes()).unwrap_or(u32::MAX) }
             }
             ReadAhead::Adaptive => cache::ReadAhead::Adaptive,
         },
+        // Every read from the cache is verified against its checksum (ADR 14).
         share: Share { weight: policy.cache_share, bytes_max: None, check: Check::Every },
         limits: cache::Limits {
+            // 0 stands for no limit in the cache.
             iops_max: policy.iops.unwrap_or(0),
             bytes_per_second_max: policy.bandwidth.map_or(0, Size::bytes),
             burst: policy.burst.duration(),
@@ -69,7 +73,7 @@ pub fn policy_of(policy: &VolumePolicy) -> Policy {
     }
 }
 
-/// What the cache has done for a volume.
+/// Cache statistics of a volume.
 pub(super) fn cache_report(counters: &VolumeCounters) -> CacheReport {
     let pages = |pages: u64| Size::new(pages * PAGE_BYTES);
     CacheReport {

@@ -1,8 +1,8 @@
-//! The devices below a unit of a pool, in one place: its cache and limits, and the layers that were inserted above them.
+//! Device stack of a unit of a pool: its cache and limits, and the layers inserted above them.
 //!
-//! A layer is a device over a device, such as what copies writes to another site. It is boxed, and found at each operation; a
-//! unit without layers pays one look for it. Layers see blocks of 4096 bytes whatever hosts see, and writes before they are
-//! acknowledged.
+//! A layer is a device over a device, for example one that replicates writes to another site. It is boxed and looked up
+//! for each operation; a unit without layers pays one check for it. Layers see blocks of 4096 bytes whatever block size
+//! hosts see, and they see writes before these are acknowledged.
 
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, IoError>> + 'a>>;
 
-/// A [`BlockDevice`] as a trait object, as far as units use one. Every device is one.
+/// Object-safe form of [`BlockDevice`], with the operations that units use. Every device implements it.
 pub trait Layer {
     /// See [`BlockDevice::geometry`].
     fn geometry(&self) -> Geometry;
@@ -84,29 +84,31 @@ impl<D: BlockDevice> Layer for D {
     }
 }
 
-/// The devices below a unit of a pool.
+/// Device stack of a unit of a pool.
 pub struct Stack<D> {
     device: Rc<D>,
-    /// The topmost layer, where one was inserted.
+    /// Topmost layer; `None` if no layer was inserted.
     top: RefCell<Option<Rc<dyn Layer>>>,
 }
 
 impl<D: BlockDevice + 'static> Stack<D> {
-    /// The device alone.
+    /// Creates a stack without layers.
     pub fn new(device: D) -> Self {
         Self { device: Rc::new(device), top: RefCell::default() }
     }
 
-    /// The device below all layers.
+    /// Device below all layers.
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// Inserts a layer above all others: `layer` makes it over what is topmost now. Commands that come from now on pass it;
-    /// those under way do not.
+    /// Inserts a layer above all others: `layer` builds it over the present top. Commands that start from now on pass
+    /// through it; commands in flight do not.
     pub fn insert(&self, layer: impl FnOnce(Rc<dyn Layer>) -> Rc<dyn Layer>) {
+        // Built over the present top, so the layer inserted last sees a write first.
         let below = self.top.take().unwrap_or_else(|| self.device.clone());
         let layer = layer(below);
+        // Hosts know the geometry already; a layer must not change it below them.
         assert_eq!(
             layer.geometry().block_bytes,
             BlockDevice::geometry(&*self.device).block_bytes,
@@ -118,6 +120,7 @@ impl<D: BlockDevice + 'static> Stack<D> {
     }
 
     fn top(&self) -> Option<Rc<dyn Layer>> {
+        // A clone keeps the layer alive until the operation ends, even if another one is inserted.
         self.top.borrow().clone()
     }
 }
@@ -209,7 +212,7 @@ mod tests {
     use futures_util::FutureExt;
     use std::cell::Cell;
 
-    /// Counts the blocks that are written through it.
+    /// Layer that counts the blocks written through it.
     struct Tap {
         below: Rc<dyn Layer>,
         written: Rc<Cell<u64>>,

@@ -1,4 +1,4 @@
-//! What a unit's data is on: one of a few kinds of device, without a pointer to follow per command.
+//! Storage of a unit: an enum over the kinds of device, so that a command follows no trait object.
 
 use super::absent::AbsentDevice;
 use super::stack::{self, Stack};
@@ -10,35 +10,36 @@ use shard::{GroupCommit, World};
 use std::rc::Rc;
 use volume::Sectors;
 
-/// A volume of a pool behind its cache and its limits.
+/// Volume of a pool with its cache and limits.
 pub(super) type Policed<W> = PolicedVolume<PoolVolume<W>, W>;
 
-/// The devices below a unit of a pool.
+/// Device stack of a unit of a pool.
 type VolumeStack<W> = Stack<Policed<W>>;
 
-/// The device under a logical unit, in the block size that its hosts see.
+/// Device of a unit, in the block size that hosts see.
 pub enum Store<W: World> {
     /// A volume of a pool with 4096-byte blocks.
     Volume(VolumeStack<W>),
     /// A volume of a pool with 512-byte blocks (512e).
     Volume512(Sectors<VolumeStack<W>>),
-    /// A file or a block device, as it is.
+    /// File or block device, used as it is.
     File(GroupCommit<W::Disk>),
     /// Memory.
     Ram(Ram),
-    /// Nothing.
+    /// Null device: accepts writes and keeps nothing.
     Null(Null),
-    /// What the volume was on is not there.
+    /// Storage that is not available: the volume is presented and not open.
     Absent(AbsentDevice),
 }
 
 impl<W: World> Store<W> {
-    /// The devices below a unit of a pool whose hosts see blocks of so many bytes.
+    /// Creates the store of a volume of a pool whose hosts see blocks of `block_bytes` (512 or 4096).
     pub fn in_pool(volume: Policed<W>, block_bytes: u32) -> Self {
         assert!(matches!(block_bytes, 512 | volume::BLOCK_BYTES), "hosts see sectors or whole blocks");
         let stack = Stack::new(volume);
         match block_bytes {
             volume::BLOCK_BYTES => Self::Volume(stack),
+            // 512e: hosts address sectors, the volume below has blocks of 4096 bytes.
             _ => Self::Volume512(Sectors::new(stack)),
         }
     }
@@ -51,27 +52,29 @@ impl<W: World> Store<W> {
         }
     }
 
-    /// The volume of a pool; none of what has no pool.
+    /// Cache and limits of a volume of a pool; `None` for a volume without a pool.
     pub fn policed(&self) -> Option<&Policed<W>> {
         self.stack().map(Stack::device)
     }
 
-    /// Inserts a layer above the cache of a volume of a pool; false for what has no pool.
+    /// Inserts a layer above the cache of a volume of a pool. False for a volume without a pool, which takes none.
     pub fn insert(&self, layer: impl FnOnce(Rc<dyn stack::Layer>) -> Rc<dyn stack::Layer>) -> bool {
         self.stack().map(|stack| stack.insert(layer)).is_some()
     }
 
-    /// The volume of a pool has grown to `bytes`.
+    /// Publishes the new size of a volume of a pool, which has grown to `bytes`.
     pub fn show_growth(&self, bytes: u64) {
+        // The 512e translation keeps the size it shows; other stores read it from the device.
         if let Self::Volume512(sectors) = self {
             sectors.show(Blocks(bytes / 512));
         }
     }
 
-    /// What holds a command for `extent`, in blocks of the unit, before it goes below.
+    /// Reason why a command for `extent`, in blocks of the unit, waits above the device.
     pub fn hold(&self, extent: Extent) -> Option<Hold> {
         match self {
             Self::Volume(stack) => stack.device().hold(extent),
+            // The cache counts in blocks of 4096 bytes.
             Self::Volume512(sectors) => sectors.device().device().hold(volume::blocks_of_sectors(extent)),
             Self::File(_) | Self::Ram(_) | Self::Null(_) | Self::Absent(_) => None,
         }
@@ -91,8 +94,8 @@ macro_rules! each {
     };
 }
 
-/// The same of an operation. Memory answers at once; the way below everything else is long, and its future would be moved with
-/// every command of every unit, were it not apart.
+/// As `each!`, for asynchronous operations. Memory completes without waiting; the other futures are deep and large and
+/// are boxed, because otherwise every command of every unit would carry their size.
 macro_rules! awaited {
     ($store:expr, $device:ident => $call:expr) => {
         match $store {

@@ -1,4 +1,4 @@
-//! How a remote disk is opened, and what it tells: configuration, states of paths, events.
+//! Configuration, path states and events of a remote disk.
 
 use crate::fence::FenceError;
 use crate::login::LoginError;
@@ -9,49 +9,50 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a remote disk is opened for.
+/// Purpose of opening a remote disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// To look at it: nothing is registered, and nobody else is kept from writing.
+    /// Inspection: registers nothing, and does not exclude other writers.
     Look,
-    /// To read and write: every path registers a key, and foreign initiators cannot write.
+    /// Reading and writing: every path registers a key, and other initiators cannot write.
     Own {
-        /// Registrations of other initiators are preempted; else they are an error.
+        /// True to preempt registrations of other initiators; otherwise they are an error.
         force: bool,
     },
 }
 
-/// A logical unit of another array, and how it is reached.
+/// Logical unit of another array, with its paths.
 #[derive(Clone)]
 pub struct DiskConfig {
-    /// The portals, each a path; at least one.
+    /// Portals, each of which is one path; at least one.
     pub portals: Vec<SocketAddr>,
-    /// The target.
+    /// Target name.
     pub target: IscsiName,
-    /// The logical unit number.
+    /// Logical unit number.
     pub lun: u16,
-    /// The initiator's name.
+    /// Initiator name of this array.
     pub initiator: IscsiName,
     /// CHAP credentials.
     pub auth: InitiatorAuth,
-    /// Header and data digests.
+    /// Header and data digests to offer.
     pub digests: DigestOffer,
-    /// The array that opens it: its reservation keys and ISIDs are made of this, so that a daemon knows its own.
+    /// Identity of this array. Reservation keys and ISIDs are derived from it, so that a daemon recognizes its own.
     pub owner: [u8; 16],
-    /// Bytes of a block that the opener addresses: a multiple of the unit's own.
+    /// Block size of the device in bytes: a multiple of the unit's own.
     pub block_bytes: u32,
-    /// What it is opened for.
+    /// Purpose of opening.
     pub usage: Use,
-    /// How long I/O waits while no path is usable. Then the disk fails with `Gone`, and stays so.
+    /// No-path timeout: time that I/O waits without a usable path. After it the disk fails with `Gone`, permanently.
     pub no_path_limit: Duration,
-    /// How long a path may be silent before it is pinged, and how long the answer may take. Twice that, and it is lost.
+    /// Silence after which a path is pinged, and limit for the answer. A path is lost after twice this time.
     pub ping_interval: Duration,
-    /// Receives what happens to the paths.
+    /// Receiver of path events.
     pub events: Rc<dyn Fn(DiskEvent)>,
 }
 
 impl DiskConfig {
-    /// The unit `lun` of `target` at `portals`, opened to own it, with the default time limits.
+    /// Returns the configuration of `lun` of `target` at `portals` for reading and writing, with the default time
+    /// limits.
     #[must_use]
     pub fn new(portals: Vec<SocketAddr>, target: IscsiName, lun: u16, initiator: IscsiName, owner: [u8; 16]) -> Self {
         Self {
@@ -70,7 +71,7 @@ impl DiskConfig {
         }
     }
 
-    /// `iscsi://host:port,host2:port2/target/lun`, without user and secret.
+    /// Formats the address as `iscsi://host:port,host2:port2/target/lun`, without user and secret.
     #[must_use]
     pub fn address(&self) -> String {
         let portals: Vec<String> = self.portals.iter().map(ToString::to_string).collect();
@@ -78,110 +79,110 @@ impl DiskConfig {
     }
 }
 
-/// Something that has happened to a remote disk.
+/// Event of a remote disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskEvent {
-    /// A path was lost, and how many are left.
+    /// A path was lost.
     PathLost {
-        /// The portal.
+        /// Portal of the path.
         portal: SocketAddr,
-        /// The reason, as a sentence.
+        /// Reason, as a sentence.
         reason: String,
-        /// Usable paths that are left.
+        /// Number of usable paths left.
         left: usize,
     },
-    /// A path is usable again.
+    /// A path is available again.
     PathRestored {
-        /// The portal.
+        /// Portal of the path.
         portal: SocketAddr,
-        /// The reservation key that it has registered; zero without reservations.
+        /// Reservation key that it has registered; zero without reservations.
         key: u64,
     },
-    /// The writes of a lost path have ended, as a living one has made sure.
+    /// The writes of a lost path have been ended through another path.
     PathFenced {
-        /// The portal of the lost path.
+        /// Portal of the lost path.
         portal: SocketAddr,
-        /// The key that was preempted; zero after a LOGICAL UNIT RESET.
+        /// Preempted key; zero after a LOGICAL UNIT RESET.
         key: u64,
     },
-    /// No path was usable for the time limit: the disk has failed.
+    /// The disk has failed: no path was usable for the no-path timeout.
     Unreachable {
-        /// The last reason that a path gave.
+        /// Last reason that a path reported.
         reason: String,
     },
 }
 
-/// The state of a path.
+/// Login state of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathState {
-    /// It is logged in, and takes I/O or could.
+    /// Logged in.
     Up,
-    /// It is not logged in, for this reason; it is tried again.
+    /// Not logged in, for this reason; the login is retried.
     Down(String),
 }
 
-/// A path, as reports show it.
+/// State and counters of a path, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReport {
-    /// The portal.
+    /// Portal of the path.
     pub portal: SocketAddr,
-    /// Whether it is logged in.
+    /// Login state.
     pub state: PathState,
-    /// The access state of its target port group.
+    /// ALUA access state of its target port group.
     pub access: AccessState,
-    /// True for the path that I/O goes over.
+    /// True for the path that carries I/O.
     pub is_active: bool,
-    /// How often it was lost since the disk was opened.
+    /// Number of times that the path was lost since the disk was opened.
     pub losses: u64,
-    /// Commands that it has carried.
+    /// Commands carried.
     pub commands: u64,
-    /// Bytes that it has carried.
+    /// Bytes carried.
     pub bytes: u64,
 }
 
-/// A remote disk that could not be opened, as a sentence for the operator.
+/// Reason why a remote disk could not be opened, as a sentence for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No path could log in; the reason of the last one.
+    /// No path could log in; the error of the last one.
     #[error(transparent)]
     NoPath(LoginError),
-    /// The unit could not be asked, or reserved.
+    /// The reservation commands failed, or another initiator holds the unit.
     #[error(transparent)]
     Fence(#[from] FenceError),
-    /// A command to learn about the unit failed.
+    /// An inquiry command failed.
     #[error("{command} ended with status {status:#04x}, sense {sense:02x?}")]
     Refused {
-        /// The command's name.
+        /// Name of the command.
         command: &'static str,
-        /// The SCSI status.
+        /// SCSI status.
         status: u8,
-        /// The sense data.
+        /// Sense data.
         sense: Vec<u8>,
     },
-    /// The unit is no disk, or there is no unit.
+    /// The LUN does not exist, or is not a disk.
     #[error("LUN {0} is not a disk of this target, or is not mapped to this initiator")]
     NoUnit(u16),
-    /// Two paths lead to different units.
+    /// Two paths lead to different logical units.
     #[error("{portal} leads to another logical unit ({found}) than the other path ({expected})")]
     OtherUnit {
-        /// The portal.
+        /// Portal of the second path.
         portal: SocketAddr,
-        /// The identity there.
+        /// Identity of the unit there.
         found: String,
-        /// The identity of the first path.
+        /// Identity of the unit on the first path.
         expected: String,
     },
-    /// The unit has neither designators nor a serial number.
+    /// The unit reports neither designators nor a serial number.
     #[error(
         "LUN {0} tells neither an identity (VPD page 83h) nor a serial number, so it could be confused with another"
     )]
     NoIdentity(u16),
-    /// The block sizes do not fit.
+    /// The block size of the unit does not divide the requested one.
     #[error("the unit has blocks of {found} bytes, which do not divide {wanted}")]
     BlockBytes {
-        /// Those of the unit.
+        /// Block size of the unit.
         found: u32,
-        /// Those that are addressed.
+        /// Requested block size.
         wanted: u32,
     },
 }

@@ -1,7 +1,7 @@
-//! Commands of a remote disk: over the active path, again when they were not carried out, over another path when theirs
-//! is lost.
+//! Commands of a remote disk: sent over the active path, retried when they were not carried out, retried over another
+//! path when theirs is lost.
 //!
-//! Called by [`super::RemoteDisk`]. It must never answer for a command that the target has not answered.
+//! Called by [`super::RemoteDisk`]. It must never report a command that the target has not answered as done.
 
 use super::paths::Paths;
 use crate::session::SessionError;
@@ -12,17 +12,17 @@ use shard::{Time, World};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The pauses before a command that found the unit busy is sent again: the first, and the longest.
+/// Back-off before a command that found the unit busy is retried: first and longest pause.
 const BUSY_PAUSE_MIN: Duration = Duration::from_millis(5);
 const BUSY_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Sessions that may end under a command before the time without a path is counted through.
+/// Number of session losses per command that restart the no-path timeout.
 const LOSSES_MAX: u32 = 8;
 
-/// The command of `make` has been carried out.
+/// Runs the command that `make` builds until it has been carried out.
 ///
-/// *Shape*: `writes` for one that changes blocks: it waits until lost paths are fenced; `bytes` is what it moves.
-/// *Errors*: `Gone` when no path was usable for the time limit, or another initiator has taken the unit: the disk fails
-/// then; other kinds as the unit says.
+/// *Shape*: `writes` is true for one that changes blocks, which waits until lost paths are fenced; `bytes` is the
+/// amount of data that it transfers. *Errors*: `Gone` when no path was usable for the no-path timeout, or another
+/// initiator has taken the unit: the disk fails then; other kinds as the unit reports.
 pub(super) async fn run<W: World>(
     paths: &Rc<Paths<W>>,
     writes: bool,
@@ -38,6 +38,7 @@ pub(super) async fn run<W: World>(
             Ok(done) => match verdict::of(&done) {
                 Verdict::Done => {
                     paths.count(path, bytes);
+                    // Counted before the caller knows of it, so that a later flush covers it.
                     if writes {
                         paths.note_written(&session);
                     }
@@ -45,9 +46,9 @@ pub(super) async fn run<W: World>(
                 }
                 other => other,
             },
-            // Whether it was carried out is unknown: a write waits above until its path is fenced.
+            // Unknown whether it was carried out: `usable_until` holds a write back until its path is fenced.
             Err(SessionError::Ended(_)) => {
-                // The limit is for the time without a path. A command that ends every session is given up.
+                // The timeout is for the time without a path. A command that ends every session is given up.
                 losses += 1;
                 if losses <= LOSSES_MAX {
                     until = paths.world.now() + limit;
@@ -60,6 +61,7 @@ pub(super) async fn run<W: World>(
         match verdict {
             Verdict::Done => unreachable!("it was returned above"),
             Verdict::Again(Attention::AccessChanged) => paths.refresh_access(path, &session).await,
+            // The reset may have ended other commands without an answer: a new login gives each of them an end.
             Verdict::Again(Attention::Restarted) => {
                 paths.lose_cache();
                 paths.drop_session(path, &session, "the target was started or reset");
@@ -74,6 +76,7 @@ pub(super) async fn run<W: World>(
             }
             Verdict::Again(Attention::Other) => {}
             Verdict::Later => {
+                // Exponential back-off: BUSY and TASK SET FULL are signs of overload.
                 paths.world.sleep(pause).await;
                 pause = (pause * 2).min(BUSY_PAUSE_MAX);
             }
@@ -90,7 +93,7 @@ pub(super) async fn run<W: World>(
     }
 }
 
-/// A unit that has not carried out a command for the time limit, though it was asked again and again, has failed.
+/// Fails the disk when the unit has not carried out a command by `until`, in spite of retries.
 fn give_up_at<W: World>(paths: &Rc<Paths<W>>, until: Time) -> Result<(), IoErrorKind> {
     if paths.world.now() < until {
         return Ok(());

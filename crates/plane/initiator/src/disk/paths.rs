@@ -1,8 +1,8 @@
-//! The paths of a remote disk: logins and their repetition, the choice of the active one, and the fence between a lost
-//! path and the next write.
+//! Paths of a remote disk: logins and reconnects, the choice of the active path, and the fence between a lost path and
+//! the next write.
 //!
-//! Called by [`super::io`] for every command, and by one task for each path. It must never let a write pass while a lost
-//! path may still carry out an earlier one.
+//! Called by [`super::io`] for every command, and by one task for each path. It must never let a write pass while a
+//! lost path may still carry out an earlier one.
 
 mod logins;
 
@@ -22,58 +22,58 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The pauses between two attempts to log in: the first, and the longest.
+/// Back-off between two login attempts: first and longest pause.
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// The pause before fencing is tried again.
+/// Pause before fencing is retried.
 const FENCE_PAUSE: Duration = Duration::from_millis(500);
-/// How often the access state of a path is read that is not active/optimized.
+/// Interval at which the access state of a path that is not active/optimized is read.
 const ACCESS_INTERVAL: Duration = Duration::from_secs(10);
-/// How long an open waits for the other paths once one is up.
+/// Time that an open waits for the other paths once one is up.
 const OPEN_GRACE: Duration = Duration::from_secs(3);
-/// How long a login may take.
+/// Login timeout.
 const LOGIN_LIMIT: Duration = Duration::from_secs(10);
 
-/// The paths of one disk.
+/// Paths of one disk.
 pub(super) struct Paths<W: World> {
     pub(super) world: W,
     pub(super) config: DiskConfig,
     pub(super) lun: Lun,
     /// The unit that was opened. Set by the first path that logs in.
     pub(super) unit: OnceCell<UnitFacts>,
-    /// How lost paths are fenced. Set with `unit`.
+    /// Fencing method for lost paths. Set with `unit`.
     fence: OnceCell<UnitFence>,
     entries: RefCell<Vec<Path<W>>>,
     active: Cell<Option<usize>>,
-    /// Paths that were lost with writes under way, and are not fenced yet.
+    /// Paths that were lost with writes in flight and are not fenced yet.
     lost: RefCell<Vec<LostPath>>,
     is_fencing: Cell<bool>,
-    /// Raised when a path comes or goes, is fenced, or the disk fails or closes.
+    /// Raised when a path is gained or lost, is fenced, or the disk fails or closes.
     pub(super) changed: Signal,
     is_closed: Cell<bool>,
-    /// A registration of another initiator, as one that only looks has seen it.
+    /// Registration of another initiator that was seen by an inspection.
     pub(super) foreign: Cell<Option<u64>>,
     keepers: Cell<usize>,
-    /// Why the disk has failed, once it has.
+    /// Reason of the failure, once the disk has failed.
     failed: RefCell<Option<String>>,
-    /// Writes that the unit has acknowledged, and those of them that a flush has covered.
+    /// Number of acknowledged writes, and of those that a flush has covered.
     written: Cell<u64>,
     flushed: Cell<u64>,
-    /// All paths were lost at once, or the target was restarted, while acknowledged writes were not flushed.
+    /// True when unflushed writes may be lost: all paths were lost at once, or the target was restarted.
     is_cache_lost: Cell<bool>,
 }
 
 struct Path<W: World> {
     portal: SocketAddr,
-    /// What the last login has registered; zero without reservations.
+    /// Key that the last login has registered; zero without reservations.
     key: u64,
     session: Option<Session<W>>,
-    /// Where the last session was, after redirects.
+    /// Portal of the last session, after redirects.
     reached: Option<SocketAddr>,
     reason: String,
-    /// Why we have dropped its session ourselves.
+    /// Reason why this side dropped the session.
     dropped_because: Option<String>,
-    /// The unit is being looked at again.
+    /// True while the unit is being identified again.
     is_looking: bool,
     access: AccessState,
     losses: u64,
@@ -81,7 +81,7 @@ struct Path<W: World> {
     bytes: u64,
 }
 
-/// A path that has logged in.
+/// Path that has logged in.
 struct Connected<W: World> {
     session: Session<W>,
     key: u64,
@@ -126,7 +126,7 @@ impl<W: World> Paths<W> {
         })
     }
 
-    /// At least one path is up, and no write of an earlier life of this array can come any more.
+    /// Opens at least one path, and ends all writes of an earlier run of this array.
     ///
     /// *Errors*: no path could log in, the unit cannot be used, or another initiator has reserved it.
     pub(super) async fn open(self: &Rc<Self>) -> Result<(), OpenError> {
@@ -138,6 +138,7 @@ impl<W: World> Paths<W> {
         if let Use::Own { force } = self.config.usage {
             self.end_earlier_life(&session.1, session.0, force).await?;
         }
+        // From here on each path has a task that reconnects it.
         for path in 0..count {
             self.keepers.set(self.keepers.get() + 1);
             self.world.spawn(self.clone().keep(path));
@@ -145,9 +146,11 @@ impl<W: World> Paths<W> {
         Ok(())
     }
 
-    /// Every path has logged in or failed to; those that take longer than the first one and a grace are left to their tasks.
+    /// Logs in over all paths concurrently. Paths that are not up within [`OPEN_GRACE`] after the first are left to
+    /// their tasks.
     ///
-    /// *Errors*: a path leads to another unit, or the unit is somebody else's. Returned: why a path is only down.
+    /// *Errors*: a path leads to another unit, or another initiator owns the unit. Returns the last error of a path
+    /// that is only down.
     async fn connect_all(self: &Rc<Self>) -> Result<Option<OpenError>, OpenError> {
         let numbered = |path| async move { (path, self.connect(path).await) };
         let mut connecting: FuturesUnordered<_> = (0..self.config.portals.len()).map(numbered).collect();
@@ -164,9 +167,10 @@ impl<W: World> Paths<W> {
                 None => return Ok(trouble),
                 Some((path, Ok(connected))) => {
                     self.take_up(path, connected);
+                    // The first path that is up starts the grace period of the others.
                     grace.get_or_insert_with(|| self.world.sleep(OPEN_GRACE));
                 }
-                // A path that is only down is tried again; one that leads elsewhere is a mistake.
+                // A path that is down is retried; one that leads elsewhere is a configuration error.
                 Some((path, Err(error @ (OpenError::NoPath(_) | OpenError::Fence(FenceError::Session(_)))))) => {
                     self.note_reason(path, &error.to_string());
                     trouble = Some(error);
@@ -176,14 +180,17 @@ impl<W: World> Paths<W> {
         }
     }
 
-    /// Registrations of an earlier life of this array are preempted, and its tasks have ended.
+    /// Preempts registrations of an earlier run of this array, and waits for the end of its tasks.
     async fn end_earlier_life(&self, session: &Session<W>, path: usize, force: bool) -> Result<(), OpenError> {
+        // With `force` foreign keys go as well: the operator has said that the other host is down.
         let current: Vec<u64> = self.entries.borrow().iter().map(|entry| entry.key).collect();
         let is_stale = |key: u64| !current.contains(&key) && (force || self.is_own_key(key));
         match self.fence() {
+            // Without reservations nobody knows which commands are in flight: the reset ends all.
             UnitFence::Reset { .. } => {
                 let lost = LostPath { path, key: 0 };
                 self.fence().end_writes(session, 0, lost).await?;
+                // The reset has ended the commands of the other sessions without a response.
                 self.drop_others(path);
             }
             fence @ UnitFence::Reservation { .. } => fence.preempt(session, current[path], is_stale).await?,
@@ -191,13 +198,13 @@ impl<W: World> Paths<W> {
         Ok(())
     }
 
-    /// No path is used any more, every key is unregistered, and every session has logged out.
+    /// Closes the disk: unregisters every key and logs out every session.
     pub(super) async fn close(&self) {
         self.abandon();
         self.until_left().await;
     }
 
-    /// Every path has left.
+    /// Waits until every path has left.
     pub(super) async fn until_left(&self) {
         self.changed.until(|| self.is_closed.get() && self.keepers.get() == 0).await;
     }
@@ -207,7 +214,7 @@ impl<W: World> Paths<W> {
         self.is_closed.get() && self.keepers.get() == 0
     }
 
-    /// An open that has failed leaves nothing behind.
+    /// Cleans up after a failed open: every path leaves.
     pub(super) async fn give_up(&self) {
         self.is_closed.set(true);
         for path in 0..self.config.portals.len() {
@@ -215,14 +222,15 @@ impl<W: World> Paths<W> {
         }
     }
 
-    /// The disk is closed; the tasks of its paths unregister and log out.
+    /// Marks the disk as closed; the tasks of its paths unregister and log out.
     pub(super) fn abandon(&self) {
         self.is_closed.set(true);
         self.changed.raise();
     }
 
-    /// The path that a command goes over, when there is one; for a write only when every lost path is fenced.
+    /// Returns the path that a command takes, if there is one; for a write only when every lost path is fenced.
     pub(super) fn usable(self: &Rc<Self>, writes: bool) -> Option<(usize, Session<W>)> {
+        // Evaluated on every call, so that a session that ended just now holds back writes before its task notices.
         self.reap();
         if writes && !self.lost.borrow().is_empty() {
             return None;
@@ -232,11 +240,12 @@ impl<W: World> Paths<W> {
         Some((path, session))
     }
 
-    /// As [`Paths::usable`], waiting for it until the clock has reached `until`.
+    /// As [`Paths::usable`], waiting until the clock has reached `until`.
     ///
     /// *Errors*: the disk has failed, is closed, or fails now.
     pub(super) async fn usable_until(self: &Rc<Self>, writes: bool, until: Time) -> Result<(usize, Session<W>), ()> {
         let look = || match self.usable(writes) {
+            // Failure takes precedence over a usable path.
             _ if self.has_failed() || self.is_closed.get() => Some(Err(())),
             usable => usable.map(Ok),
         };
@@ -253,8 +262,9 @@ impl<W: World> Paths<W> {
         }
     }
 
-    /// The disk fails every command from now on.
+    /// Fails the disk permanently, and every command with it.
     pub(super) fn fail(&self, reason: &str) {
+        // The first failure is final and is reported once.
         if self.has_failed() || self.is_closed.get() {
             return;
         }
@@ -267,34 +277,35 @@ impl<W: World> Paths<W> {
         self.failed.borrow().is_some()
     }
 
-    /// The path has carried a command.
+    /// Counts a command that the path has carried.
     pub(super) fn count(&self, path: usize, bytes: u64) {
         let entry = &mut self.entries.borrow_mut()[path];
         (entry.commands, entry.bytes) = (entry.commands + 1, entry.bytes + bytes);
     }
 
-    /// The unit has acknowledged a write of this session.
+    /// Records that the unit has acknowledged a write of this session.
     pub(super) fn note_written(&self, session: &Session<W>) {
         self.written.set(self.written.get() + 1);
-        // It was acknowledged before the session ended, and by what has ended it the cache may be gone.
+        // The acknowledgment arrived before the session ended, and the cache may be lost by the same cause.
         if session.ended().is_some() {
             self.lose_cache();
         }
     }
 
-    /// What a volatile cache held may be lost.
+    /// Marks unflushed writes as possibly lost, as a volatile cache may have lost its content.
     pub(super) fn lose_cache(&self) {
+        // Without unflushed writes nothing can have been lost.
         if self.written.get() > self.flushed.get() {
             self.is_cache_lost.set(true);
         }
     }
 
-    /// Writes that are acknowledged by now.
+    /// Number of acknowledged writes so far.
     pub(super) fn written(&self) -> u64 {
         self.written.get()
     }
 
-    /// The first `count` acknowledged writes are durable.
+    /// Records that the first `count` acknowledged writes are durable.
     ///
     /// *Errors*: they may be lost; the disk has failed.
     pub(super) fn note_flushed(&self, count: u64) -> Result<(), ()> {
@@ -303,19 +314,21 @@ impl<W: World> Paths<W> {
             self.fail("the target was restarted, or all paths were lost, before its write cache was flushed");
             return Err(());
         }
+        // Concurrent flushes may complete in any order.
         self.flushed.set(count.max(self.flushed.get()));
         Ok(())
     }
 
-    /// The path takes no media commands now.
+    /// Marks the path as unable to take media commands.
     pub(super) fn set_unusable(self: &Rc<Self>, path: usize) {
+        // Read again by `watch`, or at the next login.
         self.entries.borrow_mut()[path].access = AccessState::Standby;
         self.choose();
     }
 
-    /// The session of the path is ended, and its commands are sent again.
+    /// Ends the session of the path; its commands are retried.
     pub(super) fn drop_session(self: &Rc<Self>, path: usize, session: &Session<W>, reason: &str) {
-        // One that has ended may have a successor already.
+        // A session that has ended may have a successor already.
         if session.ended().is_none() {
             self.entries.borrow_mut()[path].dropped_because = Some(reason.to_owned());
             session.drop_connection();
@@ -323,7 +336,7 @@ impl<W: World> Paths<W> {
         self.reap();
     }
 
-    /// The access state of the path is read again.
+    /// Reads the access state of the path again.
     pub(super) async fn refresh_access(self: &Rc<Self>, path: usize, session: &Session<W>) {
         let group = self.unit.get().and_then(|unit| unit.port_group);
         if let Some(group) = group
@@ -370,14 +383,15 @@ impl<W: World> Paths<W> {
     }
 }
 
-/// Paths that come and go.
+/// Gaining and losing paths.
 impl<W: World> Paths<W> {
     fn take_up(self: &Rc<Self>, path: usize, connected: Connected<W>) {
         let Connected { session, key, access } = connected;
         {
             let entry = &mut self.entries.borrow_mut()[path];
             assert!(entry.session.is_none(), "a path has one session at a time");
-            // The same ISID at the same portal: the target has ended the tasks of the session before (RFC 7143 §6.3.5).
+            // Reinstatement, same ISID at the same portal: the target has ended the tasks of the old session (RFC 7143
+            // §6.3.5).
             if entry.reached == Some(session.portal()) {
                 self.lost.borrow_mut().retain(|lost| lost.path != path);
             }
@@ -389,11 +403,12 @@ impl<W: World> Paths<W> {
         self.fence_lost();
     }
 
-    /// Sessions that have ended are taken out; writes that they had under way hold back all others until they are fenced.
+    /// Removes sessions that have ended. Their writes in flight hold back all later writes until they are fenced.
     fn reap(self: &Rc<Self>) {
         let mut events = Vec::new();
         {
             let mut entries = self.entries.borrow_mut();
+            // Counted before sessions are removed: those that ended meanwhile are not up.
             let left = entries.iter().filter(|entry| is_up(entry)).count();
             for (path, entry) in entries.iter_mut().enumerate() {
                 let Some(reason) = entry.session.as_ref().and_then(Session::ended) else { continue };
@@ -403,6 +418,7 @@ impl<W: World> Paths<W> {
                 if session.writes_lost() > 0 && self.config.usage != Use::Look {
                     self.lost.borrow_mut().push(LostPath { path, key: entry.key });
                 }
+                // With no path left the target itself may have failed, and its volatile cache with it.
                 if left == 0 {
                     self.lose_cache();
                 }
@@ -415,25 +431,28 @@ impl<W: World> Paths<W> {
         if events.is_empty() {
             return;
         }
+        // Events are raised outside of the borrow: the receiver may ask for the state of the paths.
         events.into_iter().for_each(|event| (self.config.events)(event));
         self.choose();
         self.fence_lost();
     }
 
-    /// The best path is active; the one that is, where it is as good as the best.
+    /// Chooses the active path: the best access state, and among equals the one that is active already.
     fn choose(&self) {
         let before = self.active.get();
         let entries = self.entries.borrow();
         let usable = entries.iter().enumerate().filter(|(_, entry)| is_up(entry));
         let usable = usable.filter(|(_, entry)| entry.access <= AccessState::NonOptimized);
+        // Among equal access states the active path stays.
         let best = usable.min_by_key(|(path, entry)| (entry.access, before != Some(*path), *path));
         self.active.set(best.map(|(path, _)| path));
         drop(entries);
         self.changed.raise();
     }
 
-    /// Lost paths are fenced by a task of their own, one at a time.
+    /// Starts the task that fences lost paths, one at a time, unless it is running.
     fn fence_lost(self: &Rc<Self>) {
+        // One fencing task at a time.
         if !self.lost.borrow().is_empty() && !self.is_fencing.replace(true) {
             self.world.spawn(self.clone().fence_all());
         }
@@ -444,13 +463,16 @@ impl<W: World> Paths<W> {
             let lost = self.lost.borrow().first().copied();
             let Some(lost) = lost.filter(|_| !self.is_closed.get()) else { break };
             let Some((living, session)) = self.usable(false) else {
+                // Fencing needs a path that is up.
                 self.changed.until(|| self.active.get().is_some() || self.is_closed.get()).await;
                 continue;
             };
+            // Never the lost path's own key: it logs in again with a new one.
             let key = self.entries.borrow()[living].key;
             match self.end_writes(&session, key, lost).await {
                 Ok(how) => self.note_fenced(lost, living, how),
                 Err(error) => {
+                    // The lost path stays in the list, so writes stay held back until a later attempt succeeds.
                     tracing::warn!(target = %self.config.address(), %error, "a lost path cannot be fenced yet");
                     self.world.sleep(FENCE_PAUSE).await;
                 }
@@ -468,31 +490,34 @@ impl<W: World> Paths<W> {
         if how == Ended::Reset {
             self.drop_others(living);
         }
+        // A reset preempts no key.
         let portal = self.entries.borrow()[lost.path].portal;
         let key = if how == Ended::Preempted { lost.key } else { 0 };
         (self.config.events)(DiskEvent::PathFenced { portal, key });
         self.changed.raise();
     }
 
-    /// A reset ends the commands of every session, and answers none of them: the others log in again.
+    /// Drops all other sessions: a reset ends their commands without an answer, so they have to log in again.
     fn drop_others(&self, living: usize) {
         let entries = self.entries.borrow();
         let others = entries.iter().enumerate().filter(|(path, _)| *path != living);
         others.filter_map(|(_, entry)| entry.session.as_ref()).for_each(Session::drop_connection);
     }
 
-    /// Keeps the path up until the disk is closed; then its key is unregistered and it logs out.
+    /// Keeps the path logged in until the disk is closed; then unregisters its key and logs out.
     async fn keep(self: Rc<Self>, path: usize) {
         let mut pause = RECONNECT_PAUSE_MIN;
         while !self.is_closed.get() {
             let session = self.entries.borrow()[path].session.clone();
             match session {
                 Some(session) => {
+                    // The login succeeded: the next loss starts with a short pause again.
                     pause = RECONNECT_PAUSE_MIN;
                     self.watch(path, &session).await;
                 }
                 None => {
                     let connecting = pin!(self.connect(path));
+                    // A login in progress must not delay a close.
                     match select(connecting, pin!(self.changed.until(|| self.is_closed.get()))).await {
                         Either::Left((Ok(connected), _)) => self.restore(path, connected),
                         Either::Left((Err(error), _)) => {
@@ -518,7 +543,7 @@ impl<W: World> Paths<W> {
         (self.config.events)(DiskEvent::PathRestored { portal, key });
     }
 
-    /// Returns when the session has ended, the disk is closed, or the access state was read again.
+    /// Waits until the session has ended, the disk is closed, or the access state was read again.
     async fn watch(self: &Rc<Self>, path: usize, session: &Session<W>) {
         let ended = pin!(session.until_ended());
         let closed = pin!(self.changed.until(|| self.is_closed.get()));
@@ -538,7 +563,7 @@ impl<W: World> Paths<W> {
             (entry.session.take(), std::mem::take(&mut entry.key))
         };
         let Some(session) = session.filter(|session| session.ended().is_none()) else {
-            // A living path removes the key.
+            // The session is gone: another path removes the key with its own.
             self.entries.borrow_mut()[path].key = key;
             return;
         };
@@ -550,10 +575,11 @@ impl<W: World> Paths<W> {
         session.close().await;
     }
 
-    /// The path's key is not registered any more, nor are those of paths that are down.
+    /// Unregisters the key of the path, and the keys of paths that are down.
     async fn unregister(&self, session: &Session<W>, fence: UnitFence, key: u64) -> Result<(), FenceError> {
         let is_down = |entry: &&Path<W>| entry.session.is_none() && entry.key != 0;
         let down: Vec<u64> = self.entries.borrow().iter().filter(is_down).map(|entry| entry.key).collect();
+        // A path that is down cannot unregister its own key.
         if !down.is_empty() {
             fence.preempt(session, key, |other| down.contains(&other)).await?;
         }

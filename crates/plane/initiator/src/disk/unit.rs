@@ -1,7 +1,7 @@
-//! What a logical unit says of itself over one path: identity, size, limits, caches, access state.
+//! Properties of a logical unit over one path: identity, size, limits, caches, access state.
 //!
-//! Called when a path has logged in, at open and at every reconnect. It must never take a unit whose identity is unknown
-//! for the one that was opened.
+//! Called when a path has logged in, at open and at every reconnect. It must never accept a unit of unknown identity as
+//! the one that was opened.
 
 use super::config::OpenError;
 use crate::cdb;
@@ -14,43 +14,43 @@ use iscsi::initiator::{Command, Completion};
 use iscsi::pdu::Lun;
 use shard::World;
 
-/// The longest transfer of one command, where the target names no lower limit.
+/// Limit on the transfer of one command in bytes, where the target names no lower one.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// The longest optimal transfer that is believed.
+/// Limit on the optimal transfer length in bytes; larger values of a target are cut to it.
 const OPTIMAL_BYTES_MAX: u32 = 16 << 20;
-/// The largest physical block that is believed.
+/// Limit on the physical block size in bytes; larger values of a target are cut to it.
 const PHYSICAL_BLOCK_BYTES_MAX: u32 = 64 << 10;
-/// VPD pages.
+/// Codes of VPD pages.
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
 const DEVICE_IDENTIFICATION: u8 = 0x83;
 const BLOCK_LIMITS: u8 = 0xb0;
 const LOGICAL_BLOCK_PROVISIONING: u8 = 0xb2;
 
-/// A logical unit, as one path shows it.
+/// Logical unit as one path reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitFacts {
-    /// The unit's designators; see [`page::designators`].
+    /// Designators of the unit; see [`page::designators`].
     pub designators: Vec<(u8, Vec<u8>)>,
-    /// Its serial number.
+    /// Serial number.
     pub serial: Option<String>,
     /// Vendor and product.
     pub model: Option<String>,
-    /// Its size and block sizes.
+    /// Capacity and block sizes.
     pub capacity: Capacity,
-    /// Its limits.
+    /// Transfer limits.
     pub limits: Limits,
-    /// UNMAP is supported.
+    /// True when UNMAP is supported.
     pub unmaps: bool,
-    /// It has a volatile write cache.
+    /// True for a volatile write cache.
     pub write_cache: bool,
-    /// The target port group of the path, where the unit has such groups.
+    /// Target port group of the path, if the unit has such groups.
     pub port_group: Option<u16>,
 }
 
 impl UnitFacts {
-    /// The facts of the unit `lun` behind `session`.
+    /// Queries the unit `lun` behind `session`.
     ///
-    /// *Errors*: the session failed; there is no unit; a page that every disk has is missing.
+    /// *Errors*: the session failed; there is no unit; a mandatory page is missing.
     pub async fn of<W: World>(session: &Session<W>, number: u16, lun: Lun) -> Result<Self, OpenError> {
         let inquiry = run(session, || cdb::inquiry(lun, None)).await?;
         if verdict::of(&inquiry) == Verdict::NotMapped {
@@ -62,7 +62,7 @@ impl UnitFacts {
         }
         let ready = run(session, || cdb::test_unit_ready(lun)).await?;
         match verdict::of(&ready) {
-            // LIO answers INQUIRY of LUN 0 where nothing is mapped.
+            // LIO answers INQUIRY on LUN 0 even where nothing is mapped.
             Verdict::NotMapped => return Err(OpenError::NoUnit(number)),
             Verdict::Failed(_) => return Err(refused("TEST UNIT READY", &ready)),
             _ => {}
@@ -81,9 +81,11 @@ impl UnitFacts {
             model: page::model(&standard),
             capacity,
             limits,
+            // Thin provisioning alone is not enough: UNMAP is reported separately.
             unmaps: capacity.thin && page::unmaps(&provisioning),
-            // A unit that does not say has one.
+            // Assumed when the unit does not report it: a flush too many is safe.
             write_cache: page::write_cache(&mode).unwrap_or(true),
+            // Without asymmetric access (TPGS 0) the group has no meaning.
             port_group: page::port_group(&identification).filter(|_| page::has_port_groups(&standard)),
         })
     }
@@ -93,12 +95,13 @@ impl UnitFacts {
     #[must_use]
     pub fn is_same_unit(&self, other: &Self) -> bool {
         match (self.designators.is_empty(), other.designators.is_empty()) {
+            // By serial number only if neither has designators.
             (true, true) => self.serial.is_some() && self.serial == other.serial,
             _ => self.designators.iter().any(|designator| other.designators.contains(designator)),
         }
     }
 
-    /// The unit's name for people.
+    /// Name of the unit for messages.
     #[must_use]
     pub fn name(&self) -> String {
         page::name_of(&self.designators)
@@ -106,9 +109,9 @@ impl UnitFacts {
             .unwrap_or_else(|| "without identity".to_owned())
     }
 
-    /// How many of the unit's blocks make one of `block_bytes`.
+    /// Number of the unit's blocks per block of `block_bytes`.
     ///
-    /// *Errors*: it is no whole number.
+    /// *Errors*: it is not a whole number.
     pub fn factor(&self, block_bytes: u32) -> Result<u32, OpenError> {
         let own = self.capacity.block_bytes;
         match block_bytes.is_multiple_of(own) && block_bytes >= own {
@@ -117,7 +120,7 @@ impl UnitFacts {
         }
     }
 
-    /// The shape of the disk in blocks of `block_bytes`, of which each has `factor` of the unit's.
+    /// Geometry of the disk in blocks of `block_bytes`, each made of `factor` blocks of the unit.
     #[must_use]
     pub fn geometry(&self, block_bytes: u32, factor: u32) -> Geometry {
         assert_eq!(u64::from(factor) * u64::from(self.capacity.block_bytes), u64::from(block_bytes));
@@ -129,18 +132,19 @@ impl UnitFacts {
             physical_block_bytes,
             optimal_bytes: optimal.min(OPTIMAL_BYTES_MAX).max(physical_block_bytes.max(block_bytes)),
             volatile_cache: self.write_cache,
-            // UNMAP may leave blocks mapped (SBC-4, 4.7.3.4), so nothing can be promised.
+            // UNMAP may leave blocks mapped (SBC-4, 4.7.3.4), so zeros cannot be guaranteed.
             discard_zeroes: false,
             prefers_fresh: false,
         }
     }
 
-    /// Blocks of `block_bytes` that one command may transfer; at least one.
+    /// Limit on the blocks of one command, in device blocks of `factor` unit blocks; at least one.
     #[must_use]
     pub fn transfer_blocks_max(&self, factor: u32) -> u64 {
         let block_bytes = self.capacity.block_bytes.saturating_mul(factor);
         let own = TRANSFER_BYTES_MAX / block_bytes;
         let target = match self.limits.transfer_blocks_max {
+            // Zero: the target reports no limit.
             0 => u32::MAX,
             blocks => blocks / factor,
         };
@@ -148,7 +152,7 @@ impl UnitFacts {
     }
 }
 
-/// The access state of the target port group `group`; active/optimized where the unit does not tell.
+/// Returns the access state of the target port group `group`; active/optimized where the unit does not report it.
 ///
 /// *Errors*: the session failed.
 pub(super) async fn access_of<W: World>(session: &Session<W>, lun: Lun, group: u16) -> Result<AccessState, OpenError> {
@@ -160,7 +164,7 @@ async fn vpd<W: World>(session: &Session<W>, lun: Lun, page: u8) -> Result<Optio
     optional(session, || cdb::inquiry(lun, Some(page))).await
 }
 
-/// What a command brings that not every unit knows.
+/// Runs a command that not every unit supports; returns `None` where it is refused.
 async fn optional<W: World>(session: &Session<W>, make: impl Fn() -> Command) -> Result<Option<Vec<u8>>, OpenError> {
     let done = run(session, make).await?;
     Ok(data_of("", &done).ok())

@@ -1,7 +1,7 @@
-//! A target of a few SCSI commands on a simulated machine, that holds writes and answers late on demand.
+//! Simulated target with a few SCSI commands that holds writes and answers late on demand.
 //!
-//! It carries out a write that it holds even when its connection is gone, unless a reservation, a reset or a login with
-//! the same ISID has ended it: that is what SAM-5 allows, and the worst that a target may do.
+//! It carries out a held write even when its connection is gone, unless a reservation, a reset or a login with the same
+//! ISID has ended it: the worst behavior that SAM-5 allows.
 
 use iscsi::chap::Auth;
 use iscsi::pdu::{TaskFunctionOutcome, Tsih};
@@ -23,36 +23,37 @@ const CHECK: u8 = 2;
 const CONFLICT: u8 = 0x18;
 pub(super) const TARGET: &str = "iqn.2026-01.test:target";
 
-/// An initiator port: name and ISID.
+/// Initiator port: name and ISID.
 type Nexus = (String, [u8; 6]);
 
-/// A session: its nexus, its portal, and what tells it to end.
+/// Session: its nexus, its portal, and the flag that ends it.
 type Place = (Nexus, IpAddr, Rc<Cell<bool>>);
 
-/// What commands came to; nothing is the answer to a reset.
+/// Answers of commands; `None` is the answer to a reset.
 type Answers = Rc<RefCell<Vec<(TaskId, Option<Response>)>>>;
 
-/// One logical unit, and what it does wrong.
+/// One logical unit with injectable faults.
 pub(super) struct Unit {
     world: Sim,
     pub blocks: RefCell<Vec<u8>>,
     pub keys: RefCell<BTreeMap<Nexus, u64>>,
     pub holder: Cell<Option<u8>>,
-    /// How long writes are held from now on.
+    /// Duration for which writes are held.
     pub hold: Cell<Duration>,
     held: RefCell<Vec<Rc<Held>>>,
     pub held_changed: Signal,
-    /// Persistent reservations are supported.
+    /// True when persistent reservations are supported.
     pub reserves: Cell<bool>,
-    /// The identity that is shown at this address, where it is another than elsewhere.
+    /// Address at which another identity is reported.
     pub other_identity: Cell<Option<IpAddr>>,
-    /// The next commands for blocks end with these statuses.
+    /// Statuses of the next media commands.
     pub statuses: RefCell<Vec<u8>>,
-    /// The next command for blocks ends with this unit attention.
+    /// Unit attention of the next media command.
     pub attention: Cell<Option<[u8; 2]>>,
-    /// The LUN is not mapped: every command ends with LOGICAL UNIT NOT SUPPORTED.
+    /// True when the LUN is not mapped: every command ends with LOGICAL UNIT NOT SUPPORTED.
     pub is_unmapped: Cell<bool>,
-    /// A registration is made, and answered with LOGICAL UNIT COMMUNICATION FAILURE, as LIO does that cannot store it.
+    /// True when a registration is made, but answered with LOGICAL UNIT COMMUNICATION FAILURE, as LIO does when it
+    /// cannot store it.
     pub cannot_store: Cell<bool>,
     pub transfer_blocks_max: Cell<u32>,
     pub longest: Cell<u32>,
@@ -61,7 +62,7 @@ pub(super) struct Unit {
     pub preempts: Cell<u32>,
     pub resets: Cell<u32>,
     pub logins: Cell<u16>,
-    /// PREEMPT AND ABORT and resets wait until what is held was carried out, and do not end it.
+    /// True when PREEMPT AND ABORT and resets wait until held writes were carried out, instead of ending them.
     pub waits: Cell<bool>,
     sessions: RefCell<Vec<Place>>,
     ended: Signal,
@@ -101,7 +102,7 @@ impl Unit {
         })
     }
 
-    /// The unit is served at all addresses of its machine.
+    /// Serves the unit at all addresses of its machine.
     pub(super) fn serve(self: &Rc<Self>) {
         let listener = self.world.listen("0.0.0.0:3260".parse().unwrap()).unwrap();
         let unit = self.clone();
@@ -117,13 +118,13 @@ impl Unit {
         self.held_changed.until(|| held() >= count).await;
     }
 
-    /// Nothing is held any more, where such functions wait for that.
+    /// Waits until no write is held, if task management functions wait for that.
     async fn until_carried_out(&self) {
         let is_empty = || self.held.borrow().iter().all(|held| held.is_over.get());
         self.held_changed.until(|| !self.waits.get() || is_empty()).await;
     }
 
-    /// The held tasks that pass the test end without being carried out.
+    /// Ends the held tasks for which `of` is true without carrying them out.
     fn end_held(&self, of: impl Fn(&Nexus) -> bool) {
         if self.waits.get() {
             return;
@@ -132,7 +133,7 @@ impl Unit {
         self.held.borrow_mut().retain(|held| !held.is_over.get());
     }
 
-    /// Another host registers and reserves.
+    /// Registers and reserves for another host.
     pub(super) fn reserve_for_another(&self, key: u64) {
         self.keys.borrow_mut().insert(("iqn.2026-01.test:another".to_owned(), [0; 6]), key);
         self.holder.set(Some(7));
@@ -301,7 +302,7 @@ impl Unit {
         self.end_held(|_| true);
     }
 
-    /// A login with the ISID of a session at the same portal ends that session and its tasks.
+    /// Handles a login: one with the ISID of a session at the same portal ends that session and its tasks.
     fn welcome(&self, identity: &Identity, at: IpAddr) -> (Nexus, Rc<Cell<bool>>) {
         let nexus = (identity.initiator_name.as_str().to_owned(), identity.isid.0);
         let mut sessions = self.sessions.borrow_mut();
@@ -349,7 +350,7 @@ impl Served {
             })
             .await;
             if is_over {
-                // Not what it holds: that goes on without its connection.
+                // Held writes continue without their connection.
                 return;
             }
         }

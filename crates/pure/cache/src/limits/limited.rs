@@ -1,4 +1,4 @@
-//! A volume that is no faster than it may be.
+//! Rate-limiting layer of a volume: enforces its IOPS and bandwidth limits.
 
 use super::scheduler::Scheduler;
 use crate::Runtime;
@@ -12,14 +12,15 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::time::Duration;
 
-/// A sleeve that holds a volume to its limits. A volume that waits for its own limits is in nobody's way.
+/// Layer that enforces the limits of a volume. A volume that waits for its own limits occupies no slot of the
+/// scheduler.
 pub struct Limited<D, R: Runtime> {
     device: D,
     runtime: R,
     scheduler: Scheduler<R>,
     flow: usize,
     limits: Cell<Limits>,
-    /// When commands, and bytes, that were let through are used up at the maximum rate.
+    /// Leaky buckets in virtual time: when the admitted commands, and bytes, are used up at the maximum rate.
     commands_used: Cell<Time>,
     bytes_used: Cell<Time>,
     changes: Cell<u64>,
@@ -34,7 +35,7 @@ impl<D, R: Runtime> Drop for Limited<D, R> {
 }
 
 impl<D: BlockDevice, R: Runtime> Limited<D, R> {
-    /// The device, held to `limits`, in line with the others of `scheduler`.
+    /// Wraps the device with `limits`; its commands are scheduled by `scheduler`.
     pub fn new(device: D, runtime: R, scheduler: &Scheduler<R>, limits: Limits) -> Self {
         let flow = scheduler.join(&limits);
         Self {
@@ -51,34 +52,35 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
         }
     }
 
-    /// The device below.
+    /// Device below.
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// The limits are `limits` from now on, also for commands that wait.
+    /// Changes the limits, also for commands that wait.
     pub fn set_limits(&self, limits: Limits) {
         self.limits.set(limits);
         self.scheduler.set_limits(self.flow, &limits);
         let now = self.runtime.now();
+        // What was used under the old limits does not count against the new ones.
         self.commands_used.set(now.min(self.commands_used.get()));
         self.bytes_used.set(now.min(self.bytes_used.get()));
         self.changes.set(self.changes.get() + 1);
         self.changed.raise();
     }
 
-    /// True when a command on some of the blocks waits for its turn.
+    /// True when a command on some of these blocks waits.
     pub fn holds(&self, extent: Extent) -> bool {
         self.holds.holds(extent)
     }
 
-    /// True when a command may have to wait for its turn.
+    /// True when a command may have to wait.
     fn is_held(&self) -> bool {
         let limits = self.limits.get();
         limits.iops_max > 0 || limits.bytes_per_second_max > 0 || self.scheduler.has_a_line()
     }
 
-    /// Runs `command` on `extent`, which moves `bytes`, when it may.
+    /// Runs `command` on `extent`, which moves `bytes`, once limits and scheduler admit it.
     async fn limited<T>(&self, extent: Extent, bytes: u64, command: impl Future<Output = T>) -> T {
         if !self.is_held() {
             return command.await;
@@ -86,6 +88,7 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
         let turn = async {
             let limits = self.limits.get();
             if limits.iops_max > 0 || limits.bytes_per_second_max > 0 {
+                // Limits first, then the scheduler: a command that waits for its limits holds no slot.
                 self.wait(bytes).await;
             }
             self.scheduler.enter(self.flow, bytes).await
@@ -94,16 +97,17 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
         command.await
     }
 
-    /// The blocks of a write.
+    /// Blocks of a write.
     fn extent_of(&self, start: Lba, data: &View) -> Extent {
         let blocks = data.len() as u64 / u64::from(self.device.geometry().block_bytes);
-        // One that does not exist is refused below.
+        // An invalid extent is refused by the device below.
         Extent::checked(start.0, blocks).unwrap_or_default()
     }
 
-    /// Is ready when the limits allow a command of `bytes`.
+    /// Waits until the limits allow a command of `bytes`.
     async fn wait(&self, bytes: u64) {
         loop {
+            // After a change of limits the amount is taken again, from the new buckets.
             let (now, limits, changes) = (self.runtime.now(), self.limits.get(), self.changes.get());
             let commands = take(&self.commands_used, now, 1, limits.iops_max, limits.burst);
             let until = commands.max(take(&self.bytes_used, now, bytes, limits.bytes_per_second_max, limits.burst));
@@ -118,11 +122,13 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
     }
 }
 
-/// Uses `amount` at `rate` in a second and returns when that is allowed: no later than the burst.
+/// Takes `amount` from a bucket of `rate` per second; returns when that is allowed, at most `burst` ahead of the
+/// rate.
 fn take(used: &Cell<Time>, now: Time, amount: u64, rate: u64, burst: Duration) -> Time {
     if rate == 0 {
         return now;
     }
+    // An idle volume saves up nothing beyond the burst.
     let from = used.get().max(now);
     let lasts = u128::from(amount) * 1_000_000_000 / u128::from(rate);
     used.set(from + Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)));
@@ -141,6 +147,7 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
     }
 
     fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        // A synchronous call cannot wait for limits.
         if self.is_held() { None } else { self.device.read_at_once(extent) }
     }
 
@@ -169,6 +176,7 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        // A discard moves no data, so it counts as a command only.
         self.limited(extent, 0, self.device.discard(extent)).await
     }
 }

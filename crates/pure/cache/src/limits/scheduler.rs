@@ -1,9 +1,9 @@
-//! Sharing what there is: start-time fair queueing among volumes, with guarantees first.
+//! Scheduler: start-time fair queueing among volumes, with guaranteed rates first (as in mClock).
 //!
-//! At most `depth` commands are under way below. The others wait, and go in the order of virtual time: each
-//! command begins where the one before it of its volume ended, or now, and lasts its bytes divided by the
-//! priority. So a volume that was idle gains nothing, and one that floods only lengthens its own queue. A volume
-//! that is behind its guaranteed rate goes before all others.
+//! At most `depth` commands are in flight below. The others wait and go in the order of virtual time: each command
+//! starts where its volume's previous one ended, or now, and lasts its bytes divided by the priority. So an idle
+//! volume saves up nothing, and a flooding one only lengthens its own queue. A volume behind its guaranteed rate goes
+//! before all others.
 
 use crate::Runtime;
 use crate::policy::Limits;
@@ -14,12 +14,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a command costs beside its bytes.
+/// Fixed cost of a command, in bytes, added to its length.
 const COMMAND_BYTES: u64 = 4096;
-/// Virtual time that a byte lasts at priority 1.
+/// Virtual time per byte at priority 1.
 const SCALE: u64 = 1 << 16;
 
-/// Who goes next below, for all volumes of a shard. Cheap to clone.
+/// Scheduler of all volumes of a shard. Cheap to clone.
 #[derive(Clone)]
 pub struct Scheduler<R: Runtime>(Rc<Shared<R>>);
 
@@ -33,32 +33,32 @@ struct Queues {
     depth: usize,
     under_way: usize,
     waiting: usize,
-    /// The start of the command that went last.
+    /// Virtual start time of the command that went last.
     now: u64,
     flows: Vec<Option<Flow>>,
 }
 
-/// The commands of one volume.
+/// Queue of one volume.
 #[derive(Default)]
 struct Flow {
     priority: u64,
-    /// Between two commands of the guaranteed rate; zero without one.
+    /// Interval between two commands at the guaranteed rate; zero without a guarantee.
     reserve: Duration,
-    /// Virtual time at which its newest command ends.
+    /// Virtual end time of its newest command.
     end: u64,
-    /// When the next command of the guaranteed rate is due.
+    /// Time at which the next command of the guaranteed rate is due.
     due: Time,
     queue: VecDeque<Rc<Ticket>>,
 }
 
-/// A command that waits.
+/// Command that waits.
 struct Ticket {
     cost: u64,
     granted: Cell<bool>,
     signal: Signal,
 }
 
-/// A command that is under way below, or waits to be; dropped, it is neither any more.
+/// Slot of a command that is in flight below, or waits to be; released on drop.
 pub(super) struct Slot<R: Runtime> {
     scheduler: Scheduler<R>,
     flow: usize,
@@ -76,25 +76,26 @@ impl<R: Runtime> Drop for Slot<R> {
                 queues.under_way -= 1;
             }
         }
+        // A freed slot goes to the next command at once.
         queues.dispatch(&self.scheduler.0.runtime);
     }
 }
 
 impl<R: Runtime> Scheduler<R> {
-    /// At most `depth` commands under way below; zero: as many as come, and nobody is put behind another.
+    /// Creates a scheduler with at most `depth` commands in flight below; 0 disables it.
     pub fn new(runtime: R, depth: usize) -> Self {
         let queues = RefCell::new(Queues { depth, ..Queues::default() });
         Self(Rc::new(Shared { runtime, queues }))
     }
 
-    /// At most `depth` commands under way from now on.
+    /// Changes the maximum of commands in flight.
     pub fn set_depth(&self, depth: usize) {
         let mut queues = self.0.queues.borrow_mut();
         queues.depth = depth;
         queues.dispatch(&self.0.runtime);
     }
 
-    /// True when there is an order to keep.
+    /// True when commands are scheduled at all.
     pub(super) fn has_a_line(&self) -> bool {
         self.0.queues.borrow().depth > 0
     }
@@ -106,6 +107,7 @@ impl<R: Runtime> Scheduler<R> {
             queues.flows.len() - 1
         });
         let now = queues.now;
+        // A new volume starts at the current virtual time, with no claim on the past.
         queues.flows[at] = Some(Flow { end: now, ..Flow::default() });
         drop(queues);
         self.set_limits(at, limits);
@@ -123,12 +125,13 @@ impl<R: Runtime> Scheduler<R> {
     pub(super) fn set_limits(&self, flow: usize, limits: &Limits) {
         let flow = &mut self.0.queues.borrow_mut().flows[flow];
         let flow = flow.as_mut().expect("a volume stays until it leaves");
+        // Never zero: the cost of a command is divided by it.
         flow.priority = u64::from(limits.priority.max(1));
         let second = Duration::from_secs(1).as_nanos() as u64;
         flow.reserve = Duration::from_nanos(second.checked_div(limits.iops_min).unwrap_or(0));
     }
 
-    /// Is ready when a command of `bytes` may go below. Nothing when there is no order to keep.
+    /// Waits until a command of `bytes` may go below; `None` when scheduling is disabled.
     pub(super) async fn enter(&self, flow: usize, bytes: u64) -> Option<Slot<R>> {
         if !self.has_a_line() {
             return None;
@@ -142,6 +145,7 @@ impl<R: Runtime> Scheduler<R> {
             queues.waiting += 1;
             queues.dispatch(&self.0.runtime);
         }
+        // Created before the wait, so that dropping the future withdraws the command.
         let slot = Slot { scheduler: self.clone(), flow, ticket: Some(ticket.clone()) };
         ticket.signal.wait(|| ticket.granted.get().then_some(())).await;
         Some(slot)
@@ -149,14 +153,16 @@ impl<R: Runtime> Scheduler<R> {
 }
 
 impl Queues {
-    /// Lets commands go while there is room.
+    /// Admits commands while slots are free.
     fn dispatch(&mut self, runtime: &impl Runtime) {
         while self.waiting > 0 && (self.depth == 0 || self.under_way < self.depth) {
             let Some(flow) = self.next_flow(runtime) else { return };
             let start = self.now;
             let flow = self.flows[flow].as_mut().expect("it was chosen just now");
             let Some(ticket) = flow.queue.pop_front() else { return };
+            // A volume that was idle starts now, not where it had ended.
             let begin = start.max(flow.end);
+            // Twice the priority, half the virtual time: twice the share.
             flow.end = begin + ticket.cost * SCALE / flow.priority;
             self.now = start.max(begin);
             self.waiting -= 1;
@@ -168,16 +174,17 @@ impl Queues {
         }
     }
 
-    /// The volume that goes next: one whose guaranteed rate is due, else the one whose command begins first.
+    /// Chooses the next volume: one whose guaranteed rate is due, otherwise the one whose command starts first.
     fn next_flow(&mut self, runtime: &impl Runtime) -> Option<usize> {
         let waiting = || self.flows.iter().enumerate().filter_map(|(at, flow)| Some((at, flow.as_ref()?)));
         let waiting = || waiting().filter(|(_, flow)| !flow.queue.is_empty());
+        // The clock is read only where a guarantee exists.
         if waiting().any(|(_, flow)| !flow.reserve.is_zero()) {
             let now = runtime.now();
             let due = waiting().filter(|(_, flow)| !flow.reserve.is_zero() && flow.due <= now);
             if let Some(at) = due.min_by_key(|(_, flow)| flow.due).map(|(at, _)| at) {
                 let flow = self.flows[at].as_mut().expect("it was found just now");
-                // A guarantee that was not used is not saved up, but for one command.
+                // An unused guarantee is not saved up, except for one command.
                 flow.due = (flow.due + flow.reserve).max(Time(now.0.saturating_sub(flow.reserve.as_nanos() as u64)));
                 return Some(at);
             }

@@ -17,7 +17,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A disk of 400 MB/s, of which `depth` commands are asked at once.
+    /// Creates a disk of 400 MB/s, behind a scheduler of depth `depth`.
     fn new(depth: usize) -> Self {
         let rig = Rig::in_order();
         let disk = Disk::new(&rig.runtime, 0, 4096, 64 << 20, &Journal::default());
@@ -30,7 +30,7 @@ impl Bench {
         Rc::new(Limited::new(self.disk.clone(), self.rig.runtime.clone(), &self.scheduler, limits))
     }
 
-    /// `depth` readers of `blocks` at a time, who never stop. Counts what they have read.
+    /// Starts `depth` readers of `blocks` blocks at a time that never stop; returns the count of their reads.
     fn read(&self, volume: &Volume, depth: usize, blocks: u64) -> Rc<Cell<u64>> {
         let count = Rc::new(Cell::new(0));
         for _ in 0..depth {
@@ -51,7 +51,7 @@ fn volume_is_no_faster_than_its_limits_and_hears_of_new_ones_at_once() {
     let volume = bench.volume(Limits { iops_max: 1000, ..Limits::default() });
     let count = bench.read(&volume, 16, 1);
     bench.rig.pass(Duration::from_secs(2));
-    // A burst of 100 ms on top.
+    // Plus the burst of 100 ms.
     assert!((2000..=2120).contains(&count.get()), "{}", count.get());
     volume.set_limits(Limits { bytes_per_second_max: 40_960_000, ..Limits::default() });
     let before = count.get();
@@ -81,7 +81,7 @@ fn small_reads_beside_a_flood_of_large_ones_get_their_part() {
     let (small, flood) = (bench.volume(Limits::default()), bench.volume(Limits::default()));
     let (few, _) = (bench.read(&small, 2, 1), bench.read(&flood, 64, 64));
     bench.rig.pass(Duration::from_secs(1));
-    // Half would be 49,000; a reader at depth two waits behind at most the four that are under way.
+    // A fair half would be 49,000; a reader at queue depth 2 waits behind at most the four commands in flight.
     assert!(few.get() > 350, "{}", few.get());
 }
 

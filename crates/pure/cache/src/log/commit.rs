@@ -1,4 +1,4 @@
-//! Group commit: what has been queued goes to the log device as one batch, one batch at a time.
+//! Group commit of the write log: queued records go to the log device in batches, several of which are in flight.
 
 use super::format::{self, BatchHeader, DATA_ALIGN, HEADER_UNITS_MAX, Record};
 use super::{Content, Entry, Held, Hold, LiveBatch, LogFailed, Shared, State, UNIT_BYTES};
@@ -10,22 +10,22 @@ use futures_util::stream::FuturesOrdered;
 use std::pin::pin;
 use std::rc::Rc;
 
-/// While others are under way, so much has to wait before one more batch is worth its header.
+/// Smallest amount that is worth another batch while others are in flight.
 const WORTH_RECORDS: usize = 8;
 const WORTH_BYTES: usize = 32 << 10;
 
-/// A batch that is ready to be written.
+/// Batch that is ready to be written.
 struct Batch {
     entries: Vec<Entry>,
     number: u64,
-    /// Where in the ring it begins and ends.
+    /// Start and end in the ring, in units.
     start: u64,
     end: u64,
     data: View,
 }
 
 impl Shared {
-    /// Writes batches until the log is closed or fails. Several are under way at a time; they count in their order.
+    /// Writes batches until the log is closed or fails. Several are in flight at a time; they count in their order.
     pub(super) async fn commit(self: Rc<Self>, device: Rc<impl BlockDevice>) {
         let mut under_way = FuturesOrdered::new();
         loop {
@@ -34,6 +34,7 @@ impl Shared {
             {
                 under_way.push_back(self.put(&*device, batch));
             }
+            // Also after a failure: the loop ends once nothing is in flight any more.
             if under_way.is_empty() && self.is_idle() {
                 break;
             }
@@ -48,6 +49,7 @@ impl Shared {
             }
             let room = under_way.len() < format::BATCHES_MAX;
             let more = pin!(self.work.wait(|| (room && self.has_batch(false)).then_some(())));
+            // In order of submission: a batch is acknowledged only when all earlier ones are stable.
             match select(under_way.next(), more).await {
                 Either::Left((Some((batch, Ok(stable))), _)) => {
                     let _: Stable = stable;
@@ -56,7 +58,7 @@ impl Shared {
                     }
                 }
                 Either::Left((Some((batch, Err(error))), _)) => {
-                    // Those behind it do not count without it, whatever becomes of them.
+                    // Batches behind the failed one do not count without it, even if they are stable.
                     let mut entries = batch.entries;
                     self.failed.set(Some(error));
                     while let Some((batch, _)) = under_way.next().await {
@@ -78,7 +80,7 @@ impl Shared {
         self.failed.get().is_some() || (self.closing.get() && state.queue.is_empty() && state.control.is_empty())
     }
 
-    /// Makes a batch stable.
+    /// Writes a batch and flushes the device.
     async fn put(&self, device: &impl BlockDevice, mut batch: Batch) -> (Batch, Result<Stable, IoError>) {
         if is_planted(Sabotage::AckBeforeStable) {
             let entries = std::mem::take(&mut batch.entries);
@@ -88,31 +90,35 @@ impl Shared {
         assert_eq!(batch.data.len() as u64, units * UNIT_BYTES as u64, "a batch fills the place that it was given");
         let at = self.blocks(format::RING_START + batch.start % self.ring_units);
         let stable = match device.write(at, std::mem::take(&mut batch.data)).await {
+            // Concurrent batches share a flush where the device groups commits.
             Ok(written) => device.flush(written).await,
             Err(error) => Err(error),
         };
         (batch, stable)
     }
 
-    /// True when there is something that fits into the ring, and enough of it to be worth a batch. A batch that is alone is.
+    /// True when a queued record fits into the ring, and enough is queued for a batch. Without others in flight any
+    /// amount is enough.
     fn has_batch(&self, alone: bool) -> bool {
         let state = self.state.borrow();
         let control = !state.control.is_empty();
         let Some(first) = (if control { state.control.front() } else { state.queue.front() }) else { return false };
         let waiting = || state.queue.iter().take(WORTH_RECORDS).map(|entry| entry.content.padded_bytes());
+        // A batch with few records costs a header and a flush like a full one.
         let worth = alone || control || waiting().count() == WORTH_RECORDS || waiting().sum::<usize>() >= WORTH_BYTES;
         let fits = state.fits(units_of(1, first.content.padded_bytes()), control, self.ring_units);
         self.failed.get().is_none() && worth && fits
     }
 
-    /// Takes what is queued and fits, leaving as much for each of the other `places` that are free, so that the device
-    /// does not rest while writers wait for each other. Nothing when it is not worth a batch.
+    /// Takes queued records that fit, leaving a fair part for each of the other free `places`, so that the device
+    /// stays busy. `None` when a batch is not worthwhile.
     fn next_batch(&self, places: usize) -> Option<Batch> {
         if !self.has_batch(places == format::BATCHES_MAX) {
             return None;
         }
         let mut state = self.state.borrow_mut();
         let queued: usize = state.queue.iter().map(|entry| entry.content.padded_bytes()).sum();
+        // An equal part for each batch that can be in flight.
         let part = (queued / places).max(WORTH_BYTES);
         let mut entries = Vec::new();
         let mut payload = 0;
@@ -125,6 +131,7 @@ impl Shared {
                 break;
             }
             payload = more;
+            // Records without data first: queued writes may wait for the space that they free.
             let next = if control { state.control.pop_front() } else { state.queue.pop_front() };
             entries.extend(next);
         }
@@ -140,8 +147,9 @@ impl Shared {
         Some(Batch { entries, number, start, end: start + units, data })
     }
 
-    /// The batch is stable: its writes are their volumes' from now on.
+    /// Hands the writes of a stable batch to their volumes, and answers their callers.
     fn accepted(&self, batch: Batch) {
+        // Shared by all records of the batch: it can be freed when the last of them is dropped.
         let held = Rc::new(Held { log: self.own.clone() });
         let mut volumes: Vec<_> = batch.entries.iter().map(|entry| entry.volume).collect();
         volumes.sort_unstable();
@@ -151,6 +159,7 @@ impl Shared {
             assert_eq!(batch.number, state.stable + 1, "batches count in their order");
             let follows = state.batches.back().is_none_or(|last| last.end <= batch.start);
             assert!(follows, "a batch lies behind those before it");
+            // From here on later batches name this one as stable.
             state.stable = batch.number;
             state.batches.push_back(LiveBatch {
                 number: batch.number,
@@ -168,13 +177,16 @@ impl Shared {
             match content {
                 Content::Write { start, data } => {
                     counters.data_bytes += data.len() as u64;
+                    // A volume that was dropped meanwhile gets the write by replay.
                     if let Some(member) = self.member(volume) {
                         member.accept(start, data, hold);
                     }
                 }
+                // The hold is the answer: it keeps the record until the discard has been done below.
                 Content::Discard { .. } => answer = Some(hold),
                 Content::Release => {
                     let mut state = self.state.borrow_mut();
+                    // Earlier batches are no longer pinned by this volume.
                     state.let_go.insert(volume, batch.number);
                 }
             }
@@ -185,7 +197,7 @@ impl Shared {
         self.released.raise();
     }
 
-    /// The log device has failed: nothing more goes into it, and what it has goes below at once.
+    /// Handles a failure of the log device: nothing more goes into it, and dirty data is destaged at once.
     async fn fail(&self, error: IoError, entries: Vec<Entry>) {
         self.failed.set(Some(error));
         let waiting = {
@@ -193,22 +205,27 @@ impl Shared {
             let state = &mut *state;
             entries.into_iter().chain(state.control.drain(..)).chain(state.queue.drain(..)).collect()
         };
+        // Callers write past the log, once the failure is recorded.
         self.refuse(waiting);
         let members: Vec<_> = self.members.borrow().keys().copied().collect();
         let present = || members.iter().filter_map(|&volume| Some((volume, self.member(volume)?)));
+        // Before the owner is asked: destaging need not wait for the record.
         present().for_each(|(_, member)| member.log_failed());
-        // What has gone below already is not flushed there, or its batch would be free.
+        // Also volumes without dirty data: a batch that is still listed was not flushed below yet.
         let mut holding: Vec<_> = self.state.borrow().batches.iter().flat_map(|batch| batch.volumes.clone()).collect();
         holding.sort_unstable();
         holding.dedup();
         let recorded = if is_planted(Sabotage::LogFailureNotRecorded) {
             Ok(())
         } else {
+            // Stable before writes continue without the log: otherwise a replay after a crash would bring back old
+            // data.
             self.owner.abandon(error, holding).await.map(drop)
         };
         self.recorded.set(Some(recorded));
         self.done.raise();
         for (_, member) in present() {
+            // Not settled: the owner keeps the names of the volumes.
             if member.clone().settled().await.is_err() || member.flush_below().await.is_err() {
                 return;
             }
@@ -216,7 +233,7 @@ impl Shared {
         self.owner.settled().await;
     }
 
-    /// These will not be in the log.
+    /// Refuses entries that will not be in the log.
     pub(super) fn refuse(&self, entries: Vec<Entry>) {
         for Entry { volume, content, ticket } in entries {
             if let (Content::Write { start, data }, Some(member)) = (content, self.member(volume)) {
@@ -242,19 +259,20 @@ fn units_of(records: usize, payload: usize) -> u64 {
 }
 
 impl State {
-    /// Where a batch of `units` begins that is written next: it never passes the end of the ring.
+    /// Position of the next batch of `units` units; it never crosses the end of the ring.
     fn place(&self, units: u64, ring_units: u64) -> u64 {
         let left = ring_units - self.head % ring_units;
         if left < units { self.head + left } else { self.head }
     }
 
     fn fits(&self, units: u64, control: bool, ring_units: u64) -> bool {
+        // Writes leave a reserve, so that discards and releases never wait for ring space.
         let reserve = if control { 0 } else { format::reserve_units(ring_units) };
         let end = self.place(units, ring_units) + units;
         units <= format::batch_units_max(ring_units) && end - self.tail + reserve <= ring_units
     }
 
-    /// The bytes of a batch.
+    /// Encodes a batch.
     fn emit(&mut self, entries: &[Entry], units: u64) -> View {
         let mut buf = Buf::recycled(units as usize * UNIT_BYTES);
         let mut at = format::header_units(entries.len()) * UNIT_BYTES;
@@ -276,6 +294,7 @@ impl State {
             });
         }
         assert_eq!(at.div_ceil(UNIT_BYTES) as u64, units, "a batch takes the units that it was placed with");
+        // The buffer is recycled and may hold old data.
         buf[at..].fill(0);
         let header = BatchHeader::new(self.log_id, self.epoch, [self.next_batch, self.stable], units as u32);
         let front = header.emit(&records, &mut buf);

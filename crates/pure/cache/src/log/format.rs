@@ -1,17 +1,18 @@
-//! What lies on a log device, byte by byte. Everything is little-endian; units have 4096 bytes.
+//! Byte layout of a log device. Everything is little-endian; units have 4096 bytes.
 //!
 //! ```text
-//! unit 0, 1    the anchor, written to one and then to the other: where the ring begins to be in use
-//! unit 2 ..    the ring: batches, each in one piece, behind one another; one that would pass the end of the
-//!              ring begins at its start
+//! unit 0, 1    two copies of the anchor, written one after the other: position of the tail of the ring
+//! unit 2 ..    the ring: contiguous batches, one after the other; a batch that does not fit before the end of
+//!              the ring starts at its beginning
 //! batch        header (1 to 4 units): 64 bytes, then 64 bytes for each record
 //!              payload: the records' data, each at a multiple of 512 bytes
 //! ```
 //!
-//! A batch is whole when its header matches its check, it has the epoch of the anchor and the number that is
-//! expected, and the data of every record matches its check. A few batches are under way at a time, and none counts
-//! before all that are in front of it are stable; each says which was the last stable one when it was made. So a batch
-//! that is not whole was torn by a power cut, unless a later one says that it had been stable, or it cannot be read. The bytes marked *partner* are zero; they are for a second controller that keeps a copy.
+//! A batch is valid when its header matches its checksum, has the epoch of the anchor and the expected number, and
+//! the data of every record matches its checksum. Several batches are in flight at a time, and none counts before all
+//! earlier ones are stable; each names the last batch that was stable when it was made. So an invalid batch was torn
+//! by a power cut, unless a later one says that it had been stable, or it cannot be read. Bytes marked *partner* are
+//! zero; they are reserved for a second controller that keeps a copy.
 
 use super::UNIT_BYTES;
 use crate::VolumeId;
@@ -22,55 +23,56 @@ use std::ops::RangeInclusive;
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first unit of the ring.
+/// First unit of the ring, behind the two anchors.
 pub(super) const RING_START: u64 = 2;
-/// The smallest ring.
+/// Smallest ring, in units.
 pub(super) const RING_UNITS_MIN: u64 = 64;
-/// The largest batch of any ring, header and payload.
+/// Upper bound of units in one batch, header and payload, in rings of any size.
 const BATCH_UNITS_MAX: u64 = 1100;
-/// The most header units of a batch.
+/// Upper bound of header units in one batch.
 pub(super) const HEADER_UNITS_MAX: usize = 4;
-/// The most batches under way at a time.
+/// Upper bound of batches in flight.
 pub(super) const BATCHES_MAX: usize = 4;
-/// Data of a record begins at a multiple of this.
+/// Alignment of a record's data, in bytes.
 pub(super) const DATA_ALIGN: usize = 512;
 
-/// No log counts so far, and no volume is so large: what says so is none of ours, though its check is right.
+/// Exclusive bound of counters and addresses: no log or volume reaches it, so a higher value is foreign, even under a
+/// valid checksum.
 const COUNT_MAX: u64 = 1 << 60;
 
 const VERSION: u32 = 1;
 const ANCHOR: Format = Format::short_versioned(*b"BYLOGANC", 1..=VERSION);
 const BATCH: Format = Format::short_versioned(*b"BYLOGBAT", 1..=VERSION);
 
-/// Names one log; a device that holds another one's ring is not taken for it.
+/// Identity of one log; a device with another log's ring is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogId(pub u128);
 
-/// Why a log cannot be made, found or ended.
+/// Reason why a log cannot be formatted, opened or finished.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
     /// The device is too small for a ring.
     #[error("a log needs a device of at least {units_min} units of 4 KiB")]
     TooSmall {
-        /// The least that is enough.
+        /// Smallest sufficient size, in units.
         units_min: u64,
     },
-    /// There is no anchor on the device.
+    /// The device has no valid anchor.
     #[error("there is no write log on this device")]
     NotALog,
-    /// There is another log on the device.
+    /// The device has another log.
     #[error("the device holds the write log {found:?}")]
     Foreign {
-        /// Whose it is.
+        /// Identity of that log.
         found: LogId,
     },
-    /// A later version wrote it.
+    /// The log was written by a later version.
     #[error("the write log has format {found}, this program knows up to {VERSION}")]
     TooNew {
-        /// Its version.
+        /// Format version of that log.
         found: u32,
     },
-    /// Volumes that have data in the log were neither replayed nor given up.
+    /// Volumes with data in the log were neither replayed nor given up.
     #[error("{} volumes still have data in the write log", .0.len())]
     NotReplayed(Vec<VolumeId>),
     /// The log device or a volume failed.
@@ -78,20 +80,20 @@ pub enum LogError {
     Io(#[from] IoError),
 }
 
-/// Where the ring is in use. Fits into one sector of any disk, so it is never torn.
+/// Anchor: the part of the ring in use. Fits into one sector of any disk, so a power cut does not tear it.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Anchor {
     frame: [u8; 16],
-    /// The newer of two anchors counts.
+    /// The anchor with the higher sequence number counts.
     pub(super) sequence: U64,
     pub(super) epoch: U64,
-    /// Where the first batch that counts begins.
+    /// Position of the first batch to replay.
     pub(super) tail: U64,
-    /// And its number.
+    /// Number of that batch.
     pub(super) batch: U64,
     pub(super) log: U128,
-    /// *partner*: who has a copy of the ring, which of its lives, and up to which batch.
+    /// *partner*: the controller with a copy of the ring, the epoch of its copy, and the last batch in it.
     partner: [u8; 40],
 }
 
@@ -100,15 +102,15 @@ pub(super) struct Anchor {
 pub(super) struct BatchHeader {
     frame: [u8; 10],
     pub(super) records: U16,
-    /// Of the header and all record entries.
+    /// Checksum of the header and all record entries.
     check: [u8; 4],
     pub(super) epoch: U64,
     pub(super) number: U64,
-    /// Header and payload.
+    /// Units of header and payload.
     pub(super) units: U32,
     reserved: [u8; 4],
     log: U128,
-    /// The last batch that was stable when this one was made.
+    /// Number of the last batch that was stable when this one was made.
     pub(super) stable: U64,
 }
 
@@ -116,17 +118,17 @@ pub(super) struct BatchHeader {
 #[repr(C)]
 pub(super) struct Record {
     pub(super) volume: U128,
-    /// In blocks of the volume.
+    /// First block, in blocks of the volume.
     pub(super) start: U64,
     pub(super) blocks: U64,
     pub(super) number: U64,
-    /// Where the data begins in the batch, in bytes; and how many bytes it has.
+    /// Offset of the data in the batch, in bytes; `bytes` is its length.
     pub(super) offset: U32,
     pub(super) bytes: U32,
     pub(super) check: U32,
     pub(super) kind: u8,
     reserved: [u8; 3],
-    /// *partner*: the number that the record has there.
+    /// *partner*: number of the record there.
     partner: [u8; 8],
 }
 
@@ -149,16 +151,18 @@ impl Anchor {
         anchor
     }
 
-    /// The anchor at the beginning of `unit`, if there is one.
+    /// Decodes the anchor at the start of `unit`, if there is one.
     pub(super) fn parse(unit: &[u8]) -> Option<Result<Self, LogError>> {
         let (anchor, _) = Self::read_from_prefix(unit).ok()?;
         match ANCHOR.open(anchor.as_bytes()) {
             Ok(()) => {}
+            // Reported, unlike other invalid anchors: the log must not be taken for absent and formatted.
             Err(NotSealed::Newer(found)) => return Some(Err(LogError::TooNew { found })),
             Err(_) => return None,
         }
         let counts = [anchor.sequence, anchor.epoch, anchor.tail, anchor.batch].map(U64::get);
         let is_possible = counts.iter().all(|&count| count < COUNT_MAX) && anchor.batch.get() > 0;
+        // Batch numbers start at 1, so that the batch before the first one is 0.
         is_possible.then_some(Ok(anchor))
     }
 }
@@ -178,24 +182,27 @@ impl BatchHeader {
         }
     }
 
-    /// Puts the header and `records` at the beginning of a batch; the answer is how many bytes they take.
+    /// Writes the header and `records` to the start of a batch; returns their length in bytes.
     pub(super) fn emit(mut self, records: &[Record], batch: &mut [u8]) -> usize {
         self.records = u16::try_from(records.len()).expect("a header has room for fewer").into();
         let front = &mut batch[..size_of::<Self>() + size_of_val(records)];
         let (head, entries) = front.split_at_mut(size_of::<Self>());
         head.copy_from_slice(self.as_bytes());
         entries.copy_from_slice(records.as_bytes());
+        // Seals header and records; the payload has a checksum for each record.
         BATCH.seal(front);
         front.len()
     }
 
-    /// The header at the beginning of `unit`, not checked yet, when it may be one of the batches `numbers` of `log` in `epoch`.
+    /// Decodes the header at the start of `unit`, if it may be one of the batches `numbers` of `log` in `epoch`. Its
+    /// checksum is verified by [`BatchHeader::records`].
     pub(super) fn parse(unit: &[u8], log: LogId, epoch: u64, numbers: RangeInclusive<u64>) -> Option<Self> {
         let (header, _) = Self::read_from_prefix(unit).ok()?;
         let expected = BATCH.is_meant(unit)
             && header.log.get() == log.0
             && header.epoch.get() == epoch
             && numbers.contains(&header.number.get())
+            // A batch cannot know of itself, or of a later one, that it was stable.
             && header.stable.get() < header.number.get()
             && usize::from(header.records.get()) <= records_max(HEADER_UNITS_MAX)
             && u64::from(header.units.get()) <= BATCH_UNITS_MAX
@@ -203,7 +210,7 @@ impl BatchHeader {
         expected.then_some(header)
     }
 
-    /// The records behind the header in `batch`, when header and records match their check and can have been written.
+    /// Decodes the records behind the header in `batch`, when the checksum matches and the records are plausible.
     pub(super) fn records(&self, batch: &[u8]) -> Option<Vec<Record>> {
         let count = usize::from(self.records.get());
         let front = batch.get(..size_of::<Self>() + count * size_of::<Record>())?;
@@ -230,48 +237,50 @@ impl Record {
         }
     }
 
-    /// The record with its data, which begins at the byte `offset` of the batch.
+    /// Adds the data, which starts at byte `offset` of the batch, to the record.
     pub(super) fn with_data(self, offset: usize, data: &[u8]) -> Self {
         let short = |bytes: usize| u32::try_from(bytes).expect("a batch is short");
+        // The checksum of the data alone, so that one damaged record does not void its batch.
         Self { offset: short(offset).into(), bytes: short(data.len()).into(), check: crc32c(data).into(), ..self }
     }
 
-    /// True for a record of a known kind about blocks that a volume may have.
+    /// True for a record of a known kind whose blocks a volume may have.
     fn is_possible(&self) -> bool {
         let end = self.start.get().checked_add(self.blocks.get().max(u64::from(self.bytes.get())));
         let is_known = matches!(self.kind, KIND_WRITE | KIND_DISCARD | KIND_RELEASE);
         is_known && self.number.get() < COUNT_MAX && end.is_some_and(|end| end < COUNT_MAX)
     }
 
-    /// The data of the record in `batch`, when it matches its check.
+    /// Returns the data of the record in `batch`, if it matches its checksum.
     pub(super) fn data<'a>(&self, batch: &'a [u8]) -> Option<&'a [u8]> {
         let from = self.offset.get() as usize;
         let data = batch.get(from..from.checked_add(self.bytes.get() as usize)?)?;
+        // Offset and length come from the device: `get` refuses a range outside of the batch.
         (crc32c(data) == self.check.get()).then_some(data)
     }
 }
 
-/// The largest batch of a ring, so that a few of them fit.
+/// Upper bound of units in one batch of a ring: a quarter, so that several fit.
 pub(super) fn batch_units_max(ring_units: u64) -> u64 {
     (ring_units / 4).min(BATCH_UNITS_MAX)
 }
 
-/// Units of a ring that only records without data may use.
+/// Reserve of a ring, in units, for records without data.
 pub(super) fn reserve_units(ring_units: u64) -> u64 {
     (ring_units / 16).min(64)
 }
 
-/// The longest data of one record.
+/// Upper bound of data in one record, in bytes.
 pub(super) fn record_bytes_max(ring_units: u64) -> usize {
     ((batch_units_max(ring_units) - 1) as usize * UNIT_BYTES).min(1 << 20)
 }
 
-/// How many units the header of a batch of `records` takes.
+/// Units of the header of a batch with `records` records.
 pub(super) fn header_units(records: usize) -> usize {
     (size_of::<BatchHeader>() + records * size_of::<Record>()).div_ceil(UNIT_BYTES)
 }
 
-/// How many records a header of `units` has room for.
+/// Records that fit into a header of `units` units.
 pub(super) fn records_max(units: usize) -> usize {
     (units * UNIT_BYTES - size_of::<BatchHeader>()) / size_of::<Record>()
 }

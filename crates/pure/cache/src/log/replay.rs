@@ -1,4 +1,4 @@
-//! Finding a log again, and giving the volumes what they do not have yet.
+//! Recovery of the write log: finds its batches, and replays them to the volumes.
 
 use super::format::{self, Anchor, BATCHES_MAX, BatchHeader, RING_START, Record};
 use super::trim::write_anchor;
@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-/// Units that are read at once to look for batches.
+/// Units that are read in one step of the search for batches.
 const SCAN_UNITS: u64 = 256;
 
-/// A log that was found: its volumes are replayed one by one, then it goes on.
+/// Opened log that is being replayed, volume by volume, before it continues.
 ///
-/// Nothing of the log is freed before [`Recovery::finish`], so all of it may be cut off and done again.
+/// Nothing in the log is freed before [`Recovery::finish`], so replaying may be interrupted and repeated.
 pub struct Recovery<L, R> {
     device: Rc<L>,
     runtime: R,
@@ -25,7 +25,7 @@ pub struct Recovery<L, R> {
     log_id: LogId,
     anchor_sequence: u64,
     epoch: u64,
-    /// Where the next batch goes.
+    /// Position of the next batch.
     head: u64,
     next_batch: u64,
     next_record: u64,
@@ -35,7 +35,7 @@ pub struct Recovery<L, R> {
     damaged_batches: u64,
 }
 
-/// A record that counts, and where its batch lies.
+/// Valid record, with the location of its batch.
 #[derive(Clone, Copy)]
 struct Found {
     record: Record,
@@ -43,22 +43,22 @@ struct Found {
     units: u64,
 }
 
-/// A batch whose header and records match their check.
+/// Batch whose header and records match their checksum.
 struct Batch {
     start: u64,
     number: u64,
-    /// The last batch that was stable when it was made.
+    /// Number of the last batch that was stable when it was made.
     stable: u64,
     records: Vec<Record>,
     data: View,
-    /// True when the device gives all of it back.
+    /// True when the device can read all of it.
     is_readable: bool,
 }
 
-/// What begins at a unit of the ring.
+/// Result of looking for a batch at a unit of the ring.
 enum Begins {
     Batch(Batch),
-    /// The device does not give it back.
+    /// The device cannot read the unit.
     Unreadable,
     Nothing,
 }
@@ -68,13 +68,13 @@ impl Batch {
         (self.data.len() / UNIT_BYTES) as u64
     }
 
-    /// True when the data of every record matches its check.
+    /// True when the data of every record matches its checksum.
     fn is_whole(&self) -> bool {
         self.records.iter().all(|record| record.data(&self.data).is_some()) || is_planted(Sabotage::ReplayTornRecord)
     }
 }
 
-/// What the replay of one volume did.
+/// Result of replaying one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Records that were applied.
@@ -86,7 +86,7 @@ pub struct Replayed {
 }
 
 impl WriteLog {
-    /// There is an empty log on `device`; what was there is forgotten.
+    /// Creates an empty log on `device`; previous content is forgotten.
     ///
     /// *Shape*: `log` is new, never used for another log on these disks. *Durability*: stable.
     pub async fn format(device: &impl BlockDevice, log: LogId) -> Result<Stable, LogError> {
@@ -94,7 +94,7 @@ impl WriteLog {
         Ok(write_anchor(device, &Anchor::new(log, 1, 1, 0, 1)).await?)
     }
 
-    /// Finds the log `log` on `device` and what it has for volumes.
+    /// Opens the log `log` on `device` and finds its records.
     pub async fn open<L: BlockDevice + 'static, R: Runtime>(
         device: L,
         log: LogId,
@@ -102,8 +102,10 @@ impl WriteLog {
         owner: Rc<dyn LogOwner>,
     ) -> Result<Recovery<L, R>, LogError> {
         let ring_units = ring_units(&device)?;
+        // Of two valid anchors the newer one: a crash may have come between the two writes.
         let anchor = newest_anchor(&device).await?;
         if anchor.log.get() != log.0 {
+            // Replaying another log would overwrite volumes with foreign data.
             return Err(LogError::Foreign { found: LogId(anchor.log.get()) });
         }
         let mut recovery = Recovery {
@@ -131,7 +133,7 @@ async fn newest_anchor(device: &impl BlockDevice) -> Result<Anchor, LogError> {
     let blocks = UNIT_BYTES as u64 / u64::from(device.geometry().block_bytes);
     let mut newest: Option<Anchor> = None;
     for slot in 0..RING_START {
-        // One anchor that cannot be read is what there are two for.
+        // Two anchors exist so that one may be unreadable.
         let Ok(unit) = device.read(Extent::new(slot * blocks, blocks)).await else { continue };
         let Some(anchor) = Anchor::parse(&unit.into_view()) else { continue };
         let anchor = anchor?;
@@ -143,28 +145,29 @@ async fn newest_anchor(device: &impl BlockDevice) -> Result<Anchor, LogError> {
 }
 
 impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
-    /// The volumes that have data in the log and were not replayed yet.
+    /// Volumes that have data in the log and were not replayed yet.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeId> {
         self.waiting.iter().copied().collect()
     }
 
-    /// How many acknowledged batches could not be read: what they held is lost, and of whom is not known.
+    /// Number of acknowledged batches that could not be read: their data is lost, and the volumes are not known.
     #[must_use]
     pub fn damaged_batches(&self) -> u64 {
         self.damaged_batches
     }
 
-    /// `device`, the volume `volume`, has everything that the log has for it.
+    /// Replays the records of `volume` to its `device`.
     ///
-    /// *Durability*: stable. *Errors*: the device's; it may be done again then.
+    /// *Durability*: stable. *Errors*: the device's; it may be repeated then.
     pub async fn replay(&mut self, volume: VolumeId, device: &impl BlockDevice) -> Result<Replayed, LogError> {
         let mut replayed = Replayed::default();
         let mut records: Vec<Found> = self.records.iter().copied().filter(|found| of(found, volume)).collect();
+        // Applied in the order of the log: a later write of a block replaces an earlier one.
         if is_planted(Sabotage::ReplayInWrongOrder) {
             records.reverse();
         }
-        // Records of one batch follow each other, and its bytes are read once.
+        // Records of one batch follow each other, so its bytes are read once.
         let mut batch = (u64::MAX, View::default());
         for found in &records {
             if found.record.kind != format::KIND_DISCARD && batch.0 != found.batch {
@@ -172,6 +175,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
             }
             apply(found, &batch.1, device, &mut replayed).await?;
         }
+        // One flush at the end: until `finish`, the log can be replayed again.
         if !records.is_empty() {
             let _: Stable = device.flush(Written::attest()).await?;
         }
@@ -179,19 +183,20 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         Ok(replayed)
     }
 
-    /// What the log has for `volume` is given up: the operator says that the volume is gone for good.
+    /// Gives up the records of `volume`, when the operator has accepted that the volume is lost.
     pub fn give_up(&mut self, volume: VolumeId) {
         self.waiting.remove(&volume);
     }
 
-    /// The log is empty and goes on.
+    /// Truncates the log and starts it.
     ///
     /// *Errors*: `NotReplayed` while volumes wait.
     pub async fn finish(mut self) -> Result<WriteLog, LogError> {
         if !self.waiting.is_empty() {
             return Err(LogError::NotReplayed(self.volumes()));
         }
-        // Also where nothing was found: what is behind the end, unread for now or torn, must never be taken for new.
+        // A new epoch even where nothing was found: batches behind the end that could not be read, or were torn, must
+        // not be found later.
         self.anchor_sequence += 1;
         self.epoch += 1;
         let anchor = Anchor::new(self.log_id, self.anchor_sequence, self.epoch, self.head, self.next_batch);
@@ -203,6 +208,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         let state = State {
             queue: VecDeque::new(),
             control: VecDeque::new(),
+            // The ring continues behind the old batches, as an empty one.
             tail: self.head,
             head: self.head,
             epoch: self.epoch,
@@ -227,6 +233,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
             failed: Cell::new(None),
             recorded: Cell::new(None),
             closing: Cell::new(false),
+            // The commit task and the trim task.
             tasks: Cell::new(2),
             counters: Cell::default(),
         });
@@ -235,10 +242,10 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         WriteLog(shared)
     }
 
-    /// Reads the batch that is next; false when there is none.
+    /// Reads the next batch; false when there is none.
     async fn scan_batch(&mut self) -> Result<bool, LogError> {
         let wrapped = self.head.next_multiple_of(self.ring_units);
-        // The next batch begins there where it does not fit before the end of the ring.
+        // A batch that does not fit before the end of the ring starts at its beginning.
         let is_wrapped = wrapped != self.head && wrapped - self.head < format::batch_units_max(self.ring_units);
         let mut is_unreadable = false;
         for start in std::iter::once(self.head).chain(is_wrapped.then_some(wrapped)) {
@@ -246,24 +253,26 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
                 Begins::Nothing => {}
                 Begins::Unreadable => is_unreadable = true,
                 Begins::Batch(batch) => {
+                    // A damaged batch counts where the damage cannot come from a power cut, or a later batch proves
+                    // that it was stable.
                     let counts = batch.is_whole()
                         || !batch.is_readable
                         || self.says_stable(start + batch.units(), self.next_batch).await?;
                     if counts {
                         self.take_batch(batch);
                     }
-                    // Else it was torn, so it was never acknowledged, and neither was anything behind it.
+                    // A torn batch was never acknowledged, and neither was anything behind it.
                     return Ok(counts);
                 }
             }
         }
         let is_passed = self.pass_damaged().await?;
-        // A power cut tears a batch, and leaves none that cannot be read: this one may have been acknowledged.
+        // A power cut leaves no unreadable unit, so this batch may have been acknowledged.
         self.damaged_batches += u64::from(is_unreadable && !is_passed);
         Ok(is_passed)
     }
 
-    /// Takes over the records of a batch; what is damaged in it is found when it is replayed.
+    /// Takes over the records of a batch; damaged data in it is found when it is replayed.
     fn take_batch(&mut self, batch: Batch) {
         for &record in &batch.records {
             self.next_record = record.number.get() + 1;
@@ -273,7 +282,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         self.next_batch = batch.number + 1;
     }
 
-    /// The batch at `start`, when its header and records match their check and it is one of `numbers`.
+    /// Reads the batch at `start`, if its header and records match their checksum and it is one of `numbers`.
     async fn read_batch(&self, start: u64, numbers: RangeInclusive<u64>) -> Result<Begins, LogError> {
         let (first, is_readable) = self.read_units(start, 1).await?;
         let nothing = |is_readable: bool| if is_readable { Begins::Nothing } else { Begins::Unreadable };
@@ -281,37 +290,41 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
             return Ok(nothing(is_readable));
         };
         let units = u64::from(header.units.get());
+        // A header that would cross the end of the ring is not the start of a batch.
         if start % self.ring_units + units > self.ring_units {
             return Ok(Begins::Nothing);
         }
         let (data, is_readable) = self.read_units(start, units).await?;
         let (number, stable) = (header.number.get(), header.stable.get());
+        // Header and records are valid; the data may be damaged, which counts for single records.
         let batch = |records| Begins::Batch(Batch { start, number, stable, records, data: data.clone(), is_readable });
         Ok(header.records(&data).map_or_else(|| nothing(is_readable), batch))
     }
 
-    /// True when a batch from `start` on says that the batch `number` was stable when it was made.
+    /// True when a batch at or behind `start` names batch `number` as stable.
     async fn says_stable(&self, start: u64, number: u64) -> Result<bool, LogError> {
         Ok(self.later_batches(start, number + 1).await?.iter().any(|later| later.stable >= number))
     }
 
-    /// Where the chain ends, looks for later batches. Where one says that the next had been stable, it goes on behind
-    /// the damage; else they are rests of what a power cut tore.
+    /// Looks for later batches at the end of the chain. If one names the next batch as stable, the chain continues
+    /// behind the damage; otherwise they are remains of batches torn by a power cut.
     async fn pass_damaged(&mut self) -> Result<bool, LogError> {
         let mut later = self.later_batches(self.head, self.next_batch + 1).await?;
         if !later.iter().any(|batch| batch.stable >= self.next_batch) {
             return Ok(false);
         }
+        // The lowest number; batches between it and the chain are lost.
         let first = later.swap_remove(0);
         self.damaged_batches += first.number - self.next_batch;
-        // Whether this one is whole does not matter: what is damaged in it is told by name.
+        // This batch need not be whole: damaged data in it is reported by volume and block.
         self.take_batch(first);
         Ok(true)
     }
 
-    /// The batches from the number `from` on that may have been under way with the one before, or followed next, in the
-    /// order of their numbers.
+    /// Finds batches from number `from` on that may have been in flight with the one before, or followed next,
+    /// ordered by number.
     async fn later_batches(&self, start: u64, from: u64) -> Result<Vec<Batch>, LogError> {
+        // Only these can have been in flight together; a later one would need an earlier one to be stable.
         let numbers = from..=from + BATCHES_MAX as u64;
         let end = start + (BATCHES_MAX as u64 + 2) * format::batch_units_max(self.ring_units);
         let end = end.min(start + self.ring_units);
@@ -332,10 +345,11 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         Ok(found)
     }
 
-    /// Records that their volume has let go of do not count.
+    /// Drops records that a later release of their volume covers.
     fn drop_released(&mut self) {
         let mut let_go: BTreeMap<u128, u64> = BTreeMap::new();
         for found in self.records.iter().filter(|found| found.record.kind == format::KIND_RELEASE) {
+            // The last release of a volume counts; records are in order.
             let_go.insert(found.record.volume.get(), found.record.number.get());
         }
         self.records.retain(|Found { record, .. }| {
@@ -344,8 +358,8 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         self.waiting = self.records.iter().map(|found| VolumeId(found.record.volume.get())).collect();
     }
 
-    /// Units of the ring; false where the device cannot read one of them. That is zeros then, which match no check: what it held is
-    /// damaged, and what is behind it is not.
+    /// Reads units of the ring; false where one is unreadable. It then reads as zeros, which match no checksum, so
+    /// only what it held is damaged, and nothing behind it.
     async fn read_units(&self, start: u64, units: u64) -> Result<(View, bool), IoError> {
         let blocks = UNIT_BYTES as u64 / u64::from(self.device.geometry().block_bytes);
         let at = (RING_START + start % self.ring_units) * blocks;
@@ -354,7 +368,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
     }
 }
 
-/// Applies a record, whose batch is `batch` where it has data.
+/// Applies a record; `batch` are the bytes of its batch, if it has data.
 async fn apply(found: &Found, batch: &[u8], device: &impl BlockDevice, to: &mut Replayed) -> Result<(), LogError> {
     let record = &found.record;
     let start = Lba(record.start.get());
@@ -364,9 +378,11 @@ async fn apply(found: &Found, batch: &[u8], device: &impl BlockDevice, to: &mut 
     } else {
         let Some(data) = record.data(batch).or_else(|| torn(record, batch)) else {
             let len = u64::from(record.bytes.get()) / u64::from(device.geometry().block_bytes);
+            // The rest of the volume is still replayed; the owner decides about the loss.
             to.lost.push(Extent { start, len: Blocks(len) });
             return Ok(());
         };
+        // Repeating a replay writes the same data again, which is harmless.
         let _: Written = device.write(start, Buf::copy_of(data).freeze()).await?;
         to.bytes += data.len() as u64;
     }
@@ -378,7 +394,7 @@ fn of(found: &Found, volume: VolumeId) -> bool {
     found.record.volume.get() == volume.0
 }
 
-/// The data of a record whatever its check says, where that is broken on purpose.
+/// Returns the data of a record despite its checksum; for a planted bug only.
 fn torn<'a>(record: &Record, batch: &'a [u8]) -> Option<&'a [u8]> {
     let from = record.offset.get() as usize;
     let data = batch.get(from..from + record.bytes.get() as usize);

@@ -32,7 +32,7 @@ impl Bench {
         self.rig.run(async move { WriteLog::open(log, LOG, runtime, owner).await })
     }
 
-    /// Writes `fills` to the blocks 0, 1, … through the log, and leaves them there.
+    /// Writes `fills` to the blocks 0, 1, … through the log, and leaves them in it.
     fn write(&self, fills: &[u8]) {
         let recovery = self.open().unwrap();
         let log = self.rig.run(recovery.finish()).unwrap();
@@ -51,7 +51,8 @@ impl Bench {
         }
     }
 
-    /// A log with three batches on a device that does not give back this unit of its ring. Each batch has a unit of header and one of data.
+    /// Creates a log with three batches on a device that cannot read this unit of its ring. Each batch has one unit
+    /// of header and one of data.
     fn without_unit(unit: u64) -> Self {
         let bench = Self::new(1 << 20);
         bench.write(&[1, 2, 3]);
@@ -115,7 +116,7 @@ fn header_that_rotted_in_the_middle_is_counted_and_later_batches_are_replayed() 
     assert_eq!([0, 2].map(|block| bench.block(block)), [1, 3]);
 }
 
-/// As the array below a log says it of blocks that its own log cannot give back.
+/// Models an array below the log that reports blocks as lost which its own redo log could not restore.
 #[test]
 fn unit_that_cannot_be_read_costs_what_it_held_and_nothing_behind_it() {
     for (unit, damaged, lost) in [(2, 1, vec![]), (3, 0, vec![Extent::new(1, 1)])] {

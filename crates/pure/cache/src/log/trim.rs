@@ -1,4 +1,6 @@
-//! How the ring is used again: what no volume needs any more is freed, once that is stable.
+//! Freeing of ring space: batches that no volume needs any more are released, once that is stable.
+//!
+//! Order: flush the volumes' devices, write the anchor, reuse the space.
 
 use super::format::{Anchor, reserve_units};
 use super::{LiveBatch, Shared, UNIT_BYTES};
@@ -10,29 +12,30 @@ use std::rc::Rc;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// When a volume that could not be flushed is asked again.
+/// Delay before a volume that could not be flushed is retried.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// So much is freed at once also where the ring is larger by far: what is not freed is read when the log is opened.
+/// Upper bound of units freed at a time, also in much larger rings: whatever is not freed is read when the log is
+/// opened.
 const WORTH_UNITS_MAX: u64 = (256 << 20) / UNIT_BYTES as u64;
 
-/// What can be freed: the batches up to `end`, once these volumes have been flushed.
+/// Space that can be freed: the batches up to `end`, once these volumes have been flushed.
 struct Free {
     end: u64,
     batches: usize,
-    /// The number of the first batch that is not free.
+    /// Number of the first batch that is not freed.
     next: u64,
     volumes: BTreeSet<VolumeId>,
 }
 
 impl Shared {
-    /// Frees the ring from its tail until the log is closed or fails.
+    /// Frees ring space from the tail until the log is closed or fails.
     pub(super) async fn trim(self: Rc<Self>, device: Rc<impl BlockDevice>, runtime: impl Runtime) {
         loop {
             let over = || self.closing.get() || self.failed.get().is_some();
             let free = self.released.wait(|| if over() { Some(None) } else { self.free().map(Some) }).await;
             let Some(free) = free else { break };
-            // Everything in these batches was written below before the flushes begin.
+            // Everything in these batches was written below before; the flush makes it stable.
             if !self.flush_below(&free.volumes).await {
                 runtime.sleep_until(runtime.now() + TRY_AGAIN).await;
                 continue;
@@ -42,7 +45,7 @@ impl Shared {
                 runtime.sleep_until(runtime.now() + TRY_AGAIN / 10).await;
             }
             if self.write_tail(&*device, &free).await.is_err() {
-                // The device will tell the same to the next batch, and that is where it is dealt with.
+                // The next batch will meet the same error and fails the log.
                 runtime.sleep_until(runtime.now() + TRY_AGAIN).await;
                 continue;
             }
@@ -55,10 +58,11 @@ impl Shared {
         self.done.raise();
     }
 
-    /// What can be freed, when that is worth its cost.
+    /// Finds batches that can be freed, if there are enough of them to be worth the flushes.
     fn free(&self) -> Option<Free> {
         let state = self.state.borrow();
         let mut free = Free { end: state.tail, batches: 0, next: 0, volumes: BTreeSet::new() };
+        // In order, up to the first batch that a dirty piece still needs.
         for batch in state.batches.iter().take_while(|batch| batch.held.strong_count() == 0) {
             if batch.volumes.iter().any(|&volume| self.pins(batch, volume)) {
                 break;
@@ -69,13 +73,14 @@ impl Shared {
             free.batches += 1;
         }
         let (used, gain) = (state.head - state.tail, free.end - state.tail);
+        // An eighth of the ring, or anything once the ring is half full, or the whole content.
         let worth = gain >= (self.ring_units / 8).min(WORTH_UNITS_MAX)
             || (gain > 0 && used * 2 >= self.ring_units - reserve_units(self.ring_units))
             || free.batches == state.batches.len();
         (free.batches > 0 && worth).then_some(free)
     }
 
-    /// True when `volume` is not there, and has not let go of what it has in `batch`.
+    /// True when `volume` is not open and has not released its records in `batch`.
     fn pins(&self, batch: &LiveBatch, volume: VolumeId) -> bool {
         let let_go = self.state.borrow().let_go.get(&volume).is_some_and(|&number| number >= batch.number);
         !let_go && self.member(volume).is_none()
@@ -86,6 +91,7 @@ impl Shared {
             return true;
         }
         for member in volumes.iter().filter_map(|&volume| self.member(volume)) {
+            // Without the flush the batch may hold the only stable copy.
             if member.flush_below().await.is_err() {
                 return false;
             }
@@ -93,12 +99,13 @@ impl Shared {
         true
     }
 
-    /// From now on it is stable that the ring begins behind what is free.
+    /// Writes the anchor with the new tail.
     async fn write_tail(&self, device: &impl BlockDevice, free: &Free) -> Result<Stable, IoError> {
         let anchor = {
             let mut state = self.state.borrow_mut();
             assert!((state.tail..=state.head).contains(&free.end), "the tail moves forward, at most to the head");
             assert!(free.next <= state.next_batch, "an anchor names a batch that is there, or the next");
+            // Also used up by a write that fails: a sequence number never names two anchors.
             state.anchor_sequence += 1;
             Anchor::new(state.log_id, state.anchor_sequence, state.epoch, free.end, free.next)
         };
@@ -115,16 +122,18 @@ impl Shared {
         counters.trims += 1;
         self.counters.set(counters);
         drop(state);
+        // Batches may be waiting for ring space.
         self.work.raise();
     }
 }
 
-/// Both places of the anchor say `anchor`, one after the other: damage of one never brings an older anchor back.
+/// Writes the anchor to both places, one after the other: damage of one place never brings back an older anchor.
 pub(super) async fn write_anchor(device: &impl BlockDevice, anchor: &Anchor) -> Result<Stable, IoError> {
     let mut unit = Buf::zeroed(UNIT_BYTES);
     unit[..size_of::<Anchor>()].copy_from_slice(anchor.as_bytes());
     let (unit, blocks) = (unit.freeze(), UNIT_BYTES as u64 / u64::from(device.geometry().block_bytes));
     let written = device.write(Lba(0), unit.clone()).await?;
+    // The first place is stable before the second is touched: one valid anchor survives any power cut.
     let _: Stable = device.flush(written).await?;
     let written = device.write(Lba(blocks), unit).await?;
     device.flush(written).await

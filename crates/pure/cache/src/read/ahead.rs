@@ -1,41 +1,42 @@
-//! Who reads forward, and how far ahead of him it pays to read.
+//! Read-ahead: detection of sequential readers, and the window to prefetch for each.
 
 use crate::policy::ReadAhead;
 use block::PAGE_BYTES;
 use std::ops::Range;
 
-/// Readers that are followed at the same time.
+/// Sequential streams that are tracked at a time.
 const STREAMS: usize = 16;
-/// How far beside its place a read of a stream may be: commands overtake each other.
+/// Distance from the expected position within which a read still belongs to a stream: commands may overtake each
+/// other.
 const SLACK_BYTES: u64 = 128 << 10;
 const WINDOW_PAGES_MIN: u64 = (64 << 10) / PAGE_BYTES as u64;
 const WINDOW_PAGES_MAX: u64 = (4 << 20) / PAGE_BYTES as u64;
 
-/// What the cache says about its room.
+/// Cache conditions that bound the read-ahead.
 pub(super) struct Room {
-    /// No more than this is read ahead of one stream.
+    /// Upper bound of pages prefetched for one stream.
     pub(super) room_pages: u64,
-    /// What was read ahead and thrown out unread since the last time.
+    /// Pages prefetched and evicted unread since the last call.
     pub(super) wasted_pages: u64,
 }
 
-/// The streams of one volume.
+/// Sequential streams of one volume.
 #[derive(Debug)]
 pub(super) struct Ahead {
     policy: ReadAhead,
     streams: Vec<Stream>,
     turn: u64,
-    /// No window is larger; halves when what was read ahead is thrown out unread, grows when it is used.
+    /// Upper bound of every window; halved when prefetched pages are evicted unread, grown when they are used.
     ceiling_pages: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Stream {
-    /// The byte behind the last one read.
+    /// Byte behind the last one read.
     next: u64,
-    /// How many reads have moved `next` on.
+    /// Number of reads that advanced `next`.
     steps: u32,
-    /// The first page that was not read ahead.
+    /// First page not prefetched yet.
     fetched: u64,
     window_pages: u64,
     turn: u64,
@@ -54,24 +55,28 @@ impl Ahead {
         matches!(self.policy, ReadAhead::Off | ReadAhead::Fixed { bytes: 0 })
     }
 
-    /// Somebody reads `bytes` of a volume of `pages`. Returns the pages to read ahead now; `room` is asked
-    /// when that may be some.
+    /// Records a read of `bytes` on a volume of `pages` pages, and returns the pages to prefetch now. `room` is
+    /// called only if there may be some.
     pub(super) fn observe(&mut self, bytes: Range<u64>, pages: u64, room: impl FnOnce() -> Room) -> Range<u64> {
         self.turn += 1;
+        // Every read that continues no stream may be the first of a new one.
         let Some(at) = self.follow(&bytes) else {
             self.begin(bytes.end);
             return 0..0;
         };
         let stream = &mut self.streams[at];
         stream.turn = self.turn;
+        // A repeated or late read; it does not advance the stream.
         if bytes.end <= stream.next {
             return 0..0;
         }
         stream.next = bytes.end;
         stream.steps += 1;
+        // Two reads in sequence may be chance; the third starts read-ahead.
         if stream.steps < 2 {
             return 0..0;
         }
+        // Asked late: computing it costs more than most reads need.
         let room = room();
         if room.wasted_pages > 0 {
             self.ceiling_pages = (self.ceiling_pages / 2).max(WINDOW_PAGES_MIN);
@@ -81,28 +86,33 @@ impl Ahead {
             ReadAhead::Fixed { bytes } => u64::from(bytes).div_ceil(PAGE_BYTES as u64),
             _ => self.ceiling_pages,
         };
+        // No more than the cache can hold beside the hot set.
         let ceiling = ceiling.min(room.room_pages);
         if ceiling == 0 {
             return 0..0;
         }
         let stream = &mut self.streams[at];
         let here = bytes.end / PAGE_BYTES as u64;
+        // A reader that overtook its window must not fetch what it has read already.
         stream.fetched = stream.fetched.max(here);
         let window = if adaptive { stream.window_pages.min(ceiling) } else { ceiling };
+        // Refill when half of the window is used, so that fetches are few and large.
         if stream.fetched - here > window / 2 {
             return 0..0;
         }
         let from = stream.fetched.min(pages);
         stream.fetched = (here + window).clamp(from, pages.max(from));
+        // The window doubles with each refill.
         if adaptive {
             stream.window_pages = (window * 2).min(WINDOW_PAGES_MAX);
+            // Grows slower than it is halved, so that waste ends quickly.
             self.ceiling_pages = (self.ceiling_pages + window / 8).min(WINDOW_PAGES_MAX);
         }
         assert!(self.streams[at].fetched <= pages, "nothing is read ahead behind the end of the device");
         from..self.streams[at].fetched
     }
 
-    /// The stream that a read of `bytes` goes on with: the one whose place is nearest.
+    /// Finds the stream that a read of `bytes` continues: the one with the nearest position.
     fn follow(&self, bytes: &Range<u64>) -> Option<usize> {
         let near = self.streams.iter().enumerate().map(|(at, stream)| (bytes.start.abs_diff(stream.next), at));
         near.filter(|&(distance, _)| distance <= SLACK_BYTES).min().map(|(_, at)| at)
@@ -112,6 +122,7 @@ impl Ahead {
         let stream = Stream { next, steps: 0, fetched: 0, window_pages: WINDOW_PAGES_MIN * 2, turn: self.turn };
         if self.streams.len() < STREAMS {
             self.streams.push(stream);
+        // The least recently used stream makes room.
         } else if let Some(oldest) = self.streams.iter_mut().min_by_key(|stream| stream.turn) {
             *oldest = stream;
         }
@@ -128,7 +139,7 @@ mod tests {
         Room { room_pages: PAGES, wasted_pages }
     }
 
-    /// Reads 8 KiB at each of `places` and returns what was read ahead.
+    /// Reads 8 KiB at each of `places`; returns the ranges that were prefetched.
     fn run(ahead: &mut Ahead, places: impl IntoIterator<Item = u64>, pages: u64) -> Vec<Range<u64>> {
         let fetches = places.into_iter().map(|at| ahead.observe(at..at + 8192, pages, || room(0)));
         fetches.filter(|range| !range.is_empty()).collect()

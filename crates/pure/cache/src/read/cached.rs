@@ -1,4 +1,4 @@
-//! A volume behind its part of the read cache.
+//! Read cache layer of a volume.
 
 use super::ReadCache;
 use super::ahead::{Ahead, Room};
@@ -12,12 +12,12 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Pages that one operation below reads ahead; more are several operations at once.
+/// Upper bound of pages in one prefetch operation; a larger window is several concurrent operations.
 const AHEAD_PAGES: u64 = (256 << 10) / PAGE_BYTES as u64;
 
-/// A sleeve over a device: what was read is kept and read from memory, what will be read is fetched early.
+/// Layer over a device that caches reads and prefetches for sequential readers.
 ///
-/// Cheap to clone. Writes, discards and their errors pass through and leave the cache true.
+/// Cheap to clone. Writes and discards pass through, and keep the cache coherent whether they succeed or fail.
 pub struct Cached<D, R>(Rc<Inner<D, R>>);
 
 struct Inner<D, R> {
@@ -31,7 +31,7 @@ struct Inner<D, R> {
     wasted: Cell<u64>,
 }
 
-/// What a command reads of a cached device.
+/// Location of a read in pages and bytes of the device.
 struct Wanted {
     pages: Range<u64>,
     bytes: Range<u64>,
@@ -39,7 +39,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What was asked for, of the pages that hold it.
+    /// Cuts the requested bytes out of the pages that contain them.
     fn cut(&self, rope: Rope) -> Rope {
         let (skip, len) = (self.bytes.start as usize % PAGE_BYTES, (self.bytes.end - self.bytes.start) as usize);
         assert!(skip + len <= rope.len(), "all pages of a read are there");
@@ -60,7 +60,7 @@ impl<D, R> Drop for Inner<D, R> {
 }
 
 impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
-    /// The device with a part of `cache`.
+    /// Puts `cache` in front of the device, with a share of it.
     pub fn new(
         cache: &ReadCache,
         volume: VolumeId,
@@ -74,31 +74,32 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         Self(Rc::new(Inner { device, runtime, cache, volume, owner, flights, ahead, wasted }))
     }
 
-    /// The device below.
+    /// Device below.
     #[must_use]
     pub fn device(&self) -> &D {
         &self.0.device
     }
 
-    /// The volume has this share from now on; what it has too much is dropped.
+    /// Changes the volume's share; what exceeds it is evicted.
     pub fn set_share(&self, share: Share) {
         self.0.cache.store.borrow_mut().set_share(self.0.owner, share);
     }
 
-    /// The volume is read ahead like this from now on.
+    /// Changes the read-ahead policy; tracked streams are forgotten.
     pub fn set_read_ahead(&self, read_ahead: ReadAhead) {
         self.0.ahead.borrow_mut().set_policy(read_ahead);
     }
 
-    /// What the volume's part of the cache has done so far.
+    /// Counters of the volume.
     #[must_use]
     pub fn counters(&self) -> ReadCounters {
         self.0.cache.store.borrow().counters(self.0.owner)
     }
 
-    /// Runs `change`, after which any page of the device may be another; nothing read before or meanwhile is kept.
+    /// Runs `change`, after which any page of the device may differ; nothing read before or during it is kept.
     pub async fn replace<T>(&self, change: impl Future<Output = T>) -> T {
         let inner = &self.0;
+        // Spoils fetches in flight, too.
         let writing = inner.flights.write(0..u64::MAX);
         inner.cache.store.borrow_mut().forget(inner.owner);
         let changed = change.await;
@@ -106,20 +107,20 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         changed
     }
 
-    /// Flips one bit of the cached page `page` of 4 KiB, as bad memory would; false when it is not cached.
+    /// Flips one bit of the cached page `page` of 4 KiB, as faulty memory would; false when it is not cached.
     #[cfg(test)]
     pub(crate) fn flip_bit(&self, page: u64) -> bool {
         self.0.cache.store.borrow_mut().flip_bit(self.0.owner, page)
     }
 
-    /// Where `extent` is to be looked for; `None` when the cache has no part in it.
+    /// Locates `extent` in pages; `None` when the cache is not used for it.
     fn wanted(&self, extent: Extent, geometry: &Geometry) -> Option<Wanted> {
         let inner = &*self.0;
         let blocks = PAGE_BYTES as u64 / u64::from(geometry.block_bytes);
         let pages = extent.start.0 / blocks..extent.end().0.div_ceil(blocks);
         let device_pages = geometry.blocks.0 / blocks;
         let is_off = inner.cache.store.borrow().share(inner.owner).weight == 0;
-        // The last blocks of a device that is no whole number of pages are not cached.
+        // A partial page at the end of the device is not cached.
         if is_off || extent.is_empty() || pages.end > device_pages {
             return None;
         }
@@ -127,7 +128,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         Some(Wanted { pages, bytes: first..first + extent.len.bytes(geometry.block_bytes), device_pages })
     }
 
-    /// Notes that `bytes` are read, and begins to read ahead of them.
+    /// Records a read of `bytes`, and starts prefetching for it.
     fn look_ahead(&self, bytes: &Range<u64>, device_pages: u64) {
         let inner = &self.0;
         if inner.ahead.borrow().is_off() {
@@ -135,23 +136,27 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         }
         let mut fetch = inner.ahead.borrow_mut().observe(bytes.clone(), device_pages, || {
             let store = inner.cache.store.borrow();
+            // The difference since the last call is what the read-ahead adapts to.
             let wasted = store.counters(inner.owner).ahead_wasted_pages;
+            // One stream prefetches at most an eighth of the volume's guarantee.
             let room_pages = store.entitlement(inner.owner) / 8 / PAGE_BYTES as u64;
             Room { room_pages, wasted_pages: wasted - inner.wasted.replace(wasted) }
         });
         while !fetch.is_empty() {
+            // Aligned pieces, so that later reads find whole frames.
             let end = fetch.end.min((fetch.start / AHEAD_PAGES + 1) * AHEAD_PAGES);
             self.fetch_ahead(fetch.start..end);
             fetch.start = end;
         }
     }
 
-    /// Fetches what is missing of `pages` beside the caller, without anybody waiting.
+    /// Prefetches the missing part of `pages` in the background.
     fn fetch_ahead(&self, mut pages: Range<u64>) {
         let inner = &self.0;
         {
             let mut store = inner.cache.store.borrow_mut();
             let is_there = |page| store.has(inner.owner, page) || inner.flights.join(page).is_some();
+            // Only trimmed at both ends: a gap in the middle would cost another operation.
             while !pages.is_empty() && is_there(pages.start) {
                 pages.start += 1;
             }
@@ -163,11 +168,12 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         if pages.is_empty() {
             return;
         }
-        // The fetch counts as under way from now on, so that the reader who comes next joins it.
+        // Registered before the task runs, so that the next reader joins the fetch.
         let leading = inner.flights.lead(pages.clone());
         let this = self.clone();
         inner.runtime.spawn(async move {
             if let Ok(rope) = this.0.device.read(this.0.extent_of(&pages)).await {
+                // Pages that a write has touched meanwhile are left out.
                 let good = leading.tell(&rope);
                 this.0.keep(&pages, &rope, &good, true);
             }
@@ -185,13 +191,13 @@ impl<D: BlockDevice, R> Inner<D, R> {
         Extent::new(pages.start * blocks, (pages.end - pages.start) * blocks)
     }
 
-    /// The pages that `extent` touches.
+    /// Pages that `extent` touches.
     fn pages_of(&self, extent: Extent) -> Range<u64> {
         let blocks = self.blocks_per_page();
         extent.start.0 / blocks..extent.end().0.div_ceil(blocks)
     }
 
-    /// Puts the `good` parts of what was read of `pages` into the cache.
+    /// Inserts the `good` parts of the content read from `pages` into the cache.
     fn keep(&self, pages: &Range<u64>, rope: &Rope, good: &[Range<u64>], ahead: bool) {
         let mut store = self.cache.store.borrow_mut();
         for part in good {
@@ -200,7 +206,7 @@ impl<D: BlockDevice, R> Inner<D, R> {
         }
     }
 
-    /// Adds what the cache has from `pages.start` on to `rope`, and returns where it ended.
+    /// Appends cached pages from `pages.start` on to `rope`; returns the first page that is missing.
     fn take(&self, pages: Range<u64>, rope: &mut Rope) -> u64 {
         let (from, kept) = (pages.start, rope.len());
         let taken = self.cache.store.borrow_mut().take(self.owner, pages, rope);
@@ -209,6 +215,7 @@ impl<D: BlockDevice, R> Inner<D, R> {
             Err(Mismatch(page)) => {
                 let extent = self.extent_of(&(page..page + 1));
                 let (layer, volume) = (Layer::Cache, self.volume);
+                // Not lost: the page is read again below.
                 self.cache.findings.report(Finding { layer, volume, extent, healed: true });
                 from + ((rope.len() - kept) / PAGE_BYTES) as u64
             }
@@ -219,16 +226,17 @@ impl<D: BlockDevice, R> Inner<D, R> {
         at
     }
 
-    /// The content of `pages`, of which the cache has given those before `at` into `rope`; nothing when a fetch
-    /// failed. More was asked for than the caller wants, or by somebody else, so that error is not his.
+    /// Completes `rope` with the pages from `at` on; `None` when a fetch failed. The fetch may have covered more than
+    /// the caller wants, so its error is not the caller's.
     async fn fetch(&self, pages: &Range<u64>, mut at: u64, mut rope: Rope) -> Option<Rope> {
         loop {
             if at == pages.end {
                 return Some(rope);
             }
             if let Some((fill, good)) = self.flights.join(at) {
+                // The leader failed or was dropped; this reader then reads its own blocks.
                 let brought = fill.wait().await?;
-                // What was written since the fetch began is not in it, so we ask for that again.
+                // Pages written since the fetch began are not in it and are requested again.
                 let end = pages.end.min(good);
                 assert!(at < end, "a fetch brings the page for which it was joined");
                 {
@@ -244,6 +252,7 @@ impl<D: BlockDevice, R> Inner<D, R> {
                 let leading = self.flights.lead(run.clone());
                 let brought = self.device.read(self.extent_of(&run)).await.ok()?;
                 let good = leading.tell(&brought);
+                // Without an await since the fetch was completed: no write can start in between.
                 self.keep(&run, &brought, &good, false);
                 self.cache.store.borrow_mut().count(self.owner, |counters| counters.miss_pages += run.end - run.start);
                 at = run.end;
@@ -253,9 +262,10 @@ impl<D: BlockDevice, R> Inner<D, R> {
         }
     }
 
-    /// Where a fetch ends that begins with the first of `pages`: behind the last one that is missing, before
-    /// one that another fetch brings.
+    /// End of a fetch that starts at the first of `pages`: behind the last missing page, before any that another
+    /// fetch brings.
     fn end_of_miss(&self, pages: Range<u64>) -> u64 {
+        // Pages that another fetch brings are not read twice.
         let mut end = self.flights.next_fill(pages.clone());
         assert!((pages.start + 1..=pages.end).contains(&end), "a fetch ends within the read, and brings a page");
         let store = self.cache.store.borrow();
@@ -265,7 +275,7 @@ impl<D: BlockDevice, R> Inner<D, R> {
         end
     }
 
-    /// Runs a write or a discard of `extent`, and leaves the cache true whatever becomes of it.
+    /// Runs a write or discard of `extent`, keeping the cache coherent whatever its result.
     async fn change(
         &self,
         extent: Extent,
@@ -275,19 +285,22 @@ impl<D: BlockDevice, R> Inner<D, R> {
         let pages = self.pages_of(extent);
         let keeps = data.is_none() && is_planted(Sabotage::DiscardKeepsCache);
         let writing = self.flights.write(pages.clone());
+        // Removed before the write starts: while it is in flight, a read may return either content.
         let was_there = !keeps && self.cache.store.borrow_mut().remove(self.owner, pages);
-        // A failed write leaves old or new content of each block: nothing is known, nothing is kept.
+        // After a failed write each block may be old or new, so nothing is kept.
         let written = change.await;
         let undisturbed = writing.end();
+        // Only with no other write of these pages in flight is it known which content is on the device.
         if let (Ok(_), true, true, Some(data)) = (&written, was_there, undisturbed, data) {
             self.put_written(extent, &data);
         }
         written
     }
 
-    /// Pages that were in the cache are there again with what was written over all of them.
+    /// Puts pages that were cached back with the new content, where it covers them completely.
     fn put_written(&self, extent: Extent, data: &View) {
         let blocks = self.blocks_per_page();
+        // Partly written pages are not known completely and stay uncached.
         let whole = extent.start.0.div_ceil(blocks)..extent.end().0 / blocks;
         if whole.start >= whole.end {
             return;
@@ -315,13 +328,14 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for Cached<D, R> {
         if at < wanted.pages.end {
             match inner.fetch(&wanted.pages, at, rope).await {
                 Some(fetched) => rope = fetched,
+                // A shared fetch failed: the error may concern blocks that this caller does not want.
                 None => return inner.device.read(extent).await,
             }
         }
         Ok(wanted.cut(rope))
     }
 
-    /// What is all in memory is read at once.
+    /// Returns cached data synchronously; `None` when any page is missing.
     fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         let inner = &*self.0;
         let geometry = inner.device.geometry();
@@ -329,13 +343,14 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for Cached<D, R> {
         let wanted = self.wanted(extent, &geometry)?;
         {
             let store = inner.cache.store.borrow();
+            // All or nothing: a partial hit needs an await for the rest.
             if !wanted.pages.clone().all(|page| store.has(inner.owner, page)) {
                 return None;
             }
         }
         let mut rope = Rope::new();
         if inner.take(wanted.pages.clone(), &mut rope) < wanted.pages.end {
-            // A page was not what it had been, and is in the cache no more.
+            // A page failed its checksum and has been dropped.
             return None;
         }
         self.look_ahead(&wanted.bytes, wanted.device_pages);

@@ -1,7 +1,7 @@
-//! What is under way for one volume: fetches that readers share, and writes that spoil them.
+//! Fetches and writes in flight on one volume: readers share fetches (single-flight), and writes spoil them.
 //!
-//! The law: content that was read while a write of the same pages was under way, or before one that has
-//! ended since, is given to those who had asked by then, and to nobody else, and never goes into the cache.
+//! Coherence rule: content that was read while a write of the same pages was in flight, or before one that has ended
+//! since, is returned only to readers that asked before the write ended, and never enters the cache.
 
 use crate::sabotage::{Sabotage, is_planted};
 use block::{PAGE_BYTES, Rope};
@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Beyond this many, ranges whose write was dropped are kept as one.
+/// Number of abandoned ranges above which they are merged into one.
 const ABANDONED_MAX: usize = 64;
 
-/// The fetches and writes of one volume.
+/// Fetches and writes in flight on one volume.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights(Rc<RefCell<Table>>);
 
@@ -23,7 +23,7 @@ pub(super) struct Flights(Rc<RefCell<Table>>);
 struct Table {
     fills: Vec<Rc<Fill>>,
     writes: Vec<Write>,
-    /// Pages whose write was dropped half-way: they may change once more, as long as nothing was written over them.
+    /// Pages whose write was dropped: they may still change on the device, until they are written completely again.
     abandoned: Vec<Range<u64>>,
     next_id: u64,
 }
@@ -32,11 +32,11 @@ struct Table {
 struct Write {
     id: u64,
     pages: Range<u64>,
-    /// Another write of some of the pages was under way at the same time.
+    /// True where another write of these pages was in flight at the same time.
     disturbed: bool,
 }
 
-/// A fetch that is under way.
+/// Fetch in flight.
 #[derive(Debug)]
 pub(super) struct Fill {
     pub(super) pages: Range<u64>,
@@ -55,9 +55,10 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 impl Flights {
-    /// Begins a fetch of `pages`; the caller reads them below and tells the outcome.
+    /// Starts a fetch of `pages`; the caller reads them below and reports the outcome.
     pub(super) fn lead(&self, pages: Range<u64>) -> Leading {
         let mut table = self.0.borrow_mut();
+        // A write in flight at the start spoils the fetch as one that starts later does.
         let writes = table.writes.iter().map(|write| &write.pages).chain(&table.abandoned);
         let spoiled = writes.filter(|range| overlap(range, &pages)).cloned().collect();
         let fill = Rc::new(Fill { pages, state: RefCell::new(FillState { spoiled, ..FillState::default() }) });
@@ -65,27 +66,28 @@ impl Flights {
         Leading { flights: self.clone(), fill, told: false }
     }
 
-    /// The fetch under way that brings `page` as it is now, and the page up to which it does.
+    /// Finds a fetch in flight that returns the current content of `page`; also returns the page up to which it does.
     pub(super) fn join(&self, page: u64) -> Option<(Rc<Fill>, u64)> {
         let table = self.0.borrow();
         let fill = table.fills.iter().find(|fill| fill.pages.contains(&page) && fill.is_good(page))?;
         Some((fill.clone(), fill.good_up_to(page)))
     }
 
-    /// Where the first fetch begins that brings something of `pages` behind its start; else their end.
+    /// First start of a fetch within `pages` behind their own start; their end if there is none.
     pub(super) fn next_fill(&self, pages: Range<u64>) -> u64 {
         let table = self.0.borrow();
         let starts = table.fills.iter().map(|fill| fill.pages.start).filter(|start| *start > pages.start);
         starts.min().map_or(pages.end, |start| start.min(pages.end))
     }
 
-    /// Begins a write of `pages`: every fetch of them is spoiled from now on.
+    /// Starts a write of `pages`, which spoils every fetch of them that is in flight.
     pub(super) fn write(&self, pages: Range<u64>) -> Writing {
         let mut table = self.0.borrow_mut();
         let id = table.next_id;
         table.next_id += 1;
         let mut disturbed = false;
         for other in table.writes.iter_mut().filter(|other| overlap(&other.pages, &pages)) {
+            // Of two overlapping writes in flight it is not known which one lands last.
             other.disturbed = true;
             disturbed = true;
         }
@@ -102,7 +104,7 @@ impl Fill {
         is_planted(Sabotage::JoinSpoiledFill) || !self.state.borrow().spoiled.iter().any(|range| range.contains(&page))
     }
 
-    /// Where the pages end that are good from `page` on.
+    /// End of the unspoiled pages from `page` on.
     fn good_up_to(&self, page: u64) -> u64 {
         if is_planted(Sabotage::JoinSpoiledFill) {
             return self.pages.end;
@@ -112,7 +114,7 @@ impl Fill {
         bad.fold(self.pages.end, u64::min)
     }
 
-    /// The parts of `self.pages` that no write has touched since the fetch began.
+    /// Parts of the fetch that no write has touched since it began.
     fn good_parts(&self) -> SmallVec<[Range<u64>; 2]> {
         let mut parts: SmallVec<[Range<u64>; 2]> = SmallVec::new();
         parts.push(self.pages.clone());
@@ -121,6 +123,7 @@ impl Fill {
         }
         for bad in &self.state.borrow().spoiled {
             let cut = parts.iter().flat_map(|part| {
+                // What remains of a part on both sides of a spoiled range.
                 let before = part.start..part.end.min(bad.start);
                 let behind = part.start.max(bad.end)..part.end;
                 if overlap(part, bad) { [before, behind] } else { [part.clone(), 0..0] }
@@ -130,7 +133,7 @@ impl Fill {
         parts
     }
 
-    /// What the fetch brought; nothing when it failed or was given up.
+    /// Waits for the content of the fetch; `None` when it failed or was dropped.
     pub(super) async fn wait(&self) -> Option<Rope> {
         poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
@@ -146,7 +149,7 @@ impl Fill {
     }
 }
 
-/// The duty to tell how a fetch ended; dropped, it has failed.
+/// Leader of a fetch, which reports its outcome; dropping it means failure.
 #[derive(Debug)]
 pub(super) struct Leading {
     flights: Flights,
@@ -155,7 +158,7 @@ pub(super) struct Leading {
 }
 
 impl Leading {
-    /// The fetch brought `rope`. Returns the parts of it that may go into the cache.
+    /// Completes the fetch with `rope`. Returns the parts that may enter the cache.
     pub(super) fn tell(mut self, rope: &Rope) -> SmallVec<[Range<u64>; 2]> {
         let pages = self.fill.pages.end - self.fill.pages.start;
         assert_eq!(rope.len() as u64, pages * PAGE_BYTES as u64, "a fetch brings all of its pages");
@@ -165,6 +168,7 @@ impl Leading {
     }
 
     fn end(&self, outcome: Option<Rope>) {
+        // Before the waiters run: a new reader must not join a fetch that has ended.
         self.flights.0.borrow_mut().fills.retain(|fill| !Rc::ptr_eq(fill, &self.fill));
         let waiting = {
             let mut state = self.fill.state.borrow_mut();
@@ -184,7 +188,7 @@ impl Drop for Leading {
     }
 }
 
-/// A write under way; dropped, it may or may not have been done.
+/// Write in flight; after a drop it is not known whether it was executed.
 #[derive(Debug)]
 pub(super) struct Writing {
     flights: Flights,
@@ -192,10 +196,11 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// The write has ended. True when no other write of its pages was under way meanwhile.
+    /// Ends the write. True when no other write of its pages was in flight at the same time.
     pub(super) fn end(mut self) -> bool {
         let Some(write) = self.take() else { return false };
         let mut table = self.flights.0.borrow_mut();
+        // A complete overwrite makes the content known again.
         table.abandoned.retain(|range| !(write.pages.start <= range.start && range.end <= write.pages.end));
         let still = table.abandoned.iter().any(|range| overlap(range, &write.pages));
         !write.disturbed && !still
@@ -215,6 +220,7 @@ impl Drop for Writing {
         let abandoned = &mut self.flights.0.borrow_mut().abandoned;
         abandoned.push(write.pages);
         if abandoned.len() > ABANDONED_MAX {
+            // Merged conservatively: more pages than necessary stay uncached.
             let start = abandoned.iter().map(|range| range.start).min().unwrap_or(0);
             let end = abandoned.iter().map(|range| range.end).max().unwrap_or(0);
             abandoned.clear();

@@ -1,19 +1,19 @@
-//! Which frame holds which page: a table of groups of pages.
+//! Page index: a hash table from groups of pages to frames.
 
 #![expect(clippy::disallowed_types, reason = "the hasher has no seed, and the table is never iterated")]
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Pages of one group: one look into the table finds 64 KiB.
+/// Pages per group: one lookup covers 64 KiB.
 pub(super) const GROUP_PAGES: u64 = 16;
-/// A page that no frame holds.
+/// Marker for a page without a frame.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// A frame's number for every page of a group.
+/// Frame number of every page of a group.
 type Group = [u32; GROUP_PAGES as usize];
 
-/// Multiplies and folds: keys are small numbers of our own, nobody attacks them.
+/// Hasher that multiplies and folds: the keys are small numbers of our own, which no attacker chooses.
 #[derive(Default)]
 pub(super) struct Fold(u64);
 
@@ -38,31 +38,31 @@ impl Hasher for Fold {
     }
 }
 
-/// A table with the hasher above; never iterate it.
+/// Hash table with this hasher; never iterate it, because the order is not defined.
 pub(super) type Table<K, V> = HashMap<K, V, BuildHasherDefault<Fold>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Index(Table<(u32, u64), Group>);
 
 impl Index {
-    /// The frames of the pages of the group that `page` is in, if any is held.
+    /// Frames of the group that contains `page`, if any page of it is cached.
     pub(super) fn group(&self, owner: u32, page: u64) -> Option<&Group> {
         self.0.get(&(owner, page / GROUP_PAGES))
     }
 
-    /// The frame that holds `page`.
+    /// Frame that holds `page`.
     pub(super) fn frame(&self, owner: u32, page: u64) -> Option<u32> {
         let frame = self.group(owner, page)?[place(page)];
         (frame != NOWHERE).then_some(frame)
     }
 
-    /// The frame `frame` holds `page` from now on.
+    /// Sets the frame of `page`.
     pub(super) fn put(&mut self, owner: u32, page: u64, frame: u32) {
         let group = self.0.entry((owner, page / GROUP_PAGES));
         group.or_insert([NOWHERE; GROUP_PAGES as usize])[place(page)] = frame;
     }
 
-    /// No frame holds `page` from now on; returns the one that did.
+    /// Removes `page`; returns the frame that held it.
     pub(super) fn take(&mut self, owner: u32, page: u64) -> Option<u32> {
         let key = (owner, page / GROUP_PAGES);
         let group = self.0.get_mut(&key)?;
@@ -74,7 +74,7 @@ impl Index {
     }
 }
 
-/// The place of a page in its group.
+/// Index of a page in its group.
 pub(super) fn place(page: u64) -> usize {
     (page % GROUP_PAGES) as usize
 }

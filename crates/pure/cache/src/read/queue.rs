@@ -1,14 +1,14 @@
-//! Which frame of a volume goes first: S3-FIFO.
+//! Eviction order of a volume's frames: S3-FIFO (Yang et al., SOSP 2023).
 //!
-//! What is new waits in a *small* queue and leaves it unread, unless it is used again while it waits;
-//! then it moves to the *main* queue. What left unread is remembered without its data, and goes to
-//! the main queue at once if it comes back. A scan passes through the small queue and touches nothing
-//! else. Hits change one counter and move nothing.
+//! New frames enter a *small* queue and leave it by eviction, unless they are used again while they wait; then they
+//! move to the *main* queue. Keys of evicted frames are remembered in a ghost list, and such a frame goes to the main
+//! queue at once if it returns. A scan passes through the small queue and touches nothing else. A hit increments a
+//! counter and moves nothing.
 
 use super::index::Table;
 use std::collections::VecDeque;
 
-/// Keys of frames that left the small queue unread, in order.
+/// Ghost list: keys of frames evicted from the small queue, in order.
 #[derive(Debug, Default)]
 struct Ghost {
     order: VecDeque<(u64, u64)>,
@@ -21,6 +21,7 @@ impl Ghost {
         self.next += 1;
         self.order.push_back((page, self.next));
         self.newest.insert(page, self.next);
+        // As many keys as frames in the cache, as S3-FIFO has it.
         while self.order.len() > count_max.max(64) {
             let Some((page, number)) = self.order.pop_front() else { return };
             if self.newest.get(&page) == Some(&number) {
@@ -34,14 +35,14 @@ impl Ghost {
     }
 }
 
-/// Which queue a frame is in.
+/// Queue that a frame is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Small,
     Main,
 }
 
-/// The queues of one volume: numbers of frames, oldest first. Frames that died stay until their turn comes.
+/// Queues of one volume: frame numbers, oldest first. Dead frames stay until they are met or swept.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     small: VecDeque<u32>,
@@ -52,8 +53,9 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Puts a new frame, whose first page is `page`, behind the others.
+    /// Adds a new frame, whose first page is `page`, to the end of a queue.
     pub(super) fn admit(&mut self, frame: u32, page: u64, bytes: u64) -> Place {
+        // Requested again soon after its eviction: it was hot.
         if self.ghost.recall(page) {
             self.main.push_back(frame);
             return Place::Main;
@@ -63,8 +65,10 @@ impl Queues {
         Place::Small
     }
 
-    /// The next frame to be judged: from the small queue while it is more than a tenth of `used` bytes.
+    /// Takes the next candidate for eviction: from the small queue while that holds more than a tenth of `used`
+    /// bytes.
     pub(super) fn next(&mut self, used: u64) -> Option<(u32, Place)> {
+        // A tenth of the memory for new frames, as S3-FIFO has it.
         let small = (self.small_bytes * 10 > used || self.main.is_empty()) && !self.small.is_empty();
         if small {
             return self.small.pop_front().map(|frame| (frame, Place::Small));
@@ -72,7 +76,7 @@ impl Queues {
         self.main.pop_front().or_else(|| self.small.pop_front()).map(|frame| (frame, Place::Main))
     }
 
-    /// A frame that was judged stays, in the main queue.
+    /// Keeps a candidate, in the main queue.
     pub(super) fn keep(&mut self, frame: u32, from: Place, bytes: u64) {
         if from == Place::Small {
             self.small_bytes -= bytes;
@@ -80,7 +84,7 @@ impl Queues {
         self.main.push_back(frame);
     }
 
-    /// A frame that was judged goes; remembered when it leaves the small queue.
+    /// Drops a candidate; remembers its key if it leaves the small queue.
     pub(super) fn drop_judged(&mut self, page: u64, from: Place, bytes: u64) {
         if from == Place::Small {
             self.small_bytes -= bytes;
@@ -88,7 +92,7 @@ impl Queues {
         }
     }
 
-    /// A frame dies where it stands in its queue.
+    /// Marks a frame as dead while it stays in its queue.
     pub(super) fn bury(&mut self, from: Place, bytes: u64) {
         if from == Place::Small {
             assert!(bytes <= self.small_bytes, "what waits in the small queue is counted");
@@ -97,18 +101,18 @@ impl Queues {
         self.dead += 1;
     }
 
-    /// A dead frame was met and is out of its queue.
+    /// Counts a dead frame that was taken from its queue.
     pub(super) fn exhume(&mut self) {
         assert!(self.dead > 0, "every dead frame is counted");
         self.dead -= 1;
     }
 
-    /// True when the dead are so many that [`Queues::sweep`] is due.
+    /// True when dead frames are so many that [`Queues::sweep`] is due.
     pub(super) fn is_littered(&self) -> bool {
         self.dead > 64 && self.dead * 2 > self.small.len() + self.main.len()
     }
 
-    /// Takes out every frame that `is_dead`, telling each.
+    /// Removes every frame for which `is_dead` returns true; called once for each frame.
     pub(super) fn sweep(&mut self, mut is_dead: impl FnMut(u32) -> bool) {
         self.small.retain(|&frame| !is_dead(frame));
         self.main.retain(|&frame| !is_dead(frame));

@@ -1,8 +1,8 @@
-//! Clean pages in memory: found, checked, put in, taken out, and thrown out when there is no room.
+//! Page store of the read cache: lookup, verification, insertion, removal and eviction of clean pages.
 //!
-//! Memory is held in *frames* of one to sixteen pages that came in together, so that a random read of 8 KiB
-//! holds 8 KiB and a stream holds 64 KiB in one piece. A frame is a buffer of its own: what is dropped is
-//! free memory, and a reader who still sends it keeps just that.
+//! Memory is held in *frames* of one to sixteen pages that arrived together, so a random read of 8 KiB holds 8 KiB
+//! and a stream holds 64 KiB in one piece. A frame is a buffer of its own: evicting it frees the memory, and a reader
+//! that is still sending it keeps just that buffer.
 
 use super::index::{GROUP_PAGES, Index, place};
 use super::queue::{Place, Queues};
@@ -12,46 +12,46 @@ use block::{Buf, PAGE_BYTES, Rope, View};
 use simd::crc32c::crc32c;
 use std::ops::Range;
 
-/// What a frame costs beside its data: its entry, its part of the index and of the queues.
+/// Overhead of a frame, in bytes: its entry, and its part of the index and the queues.
 const FRAME_BYTES: u64 = 256;
-/// Buffers of thrown-out frames kept for the next ones.
+/// Upper bound of recycled buffers, in bytes.
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
-/// What a volume's part of the read cache has done since it joined.
+/// Counters of a volume in the read cache since it joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounters {
     /// Pages of 4 KiB that readers found.
     pub hit_pages: u64,
     /// Pages that readers had to wait for.
     pub miss_pages: u64,
-    /// Reads that waited for a fetch that another had begun.
+    /// Reads that joined a fetch in flight.
     pub joined: u64,
-    /// Pages thrown out for others.
+    /// Pages evicted.
     pub evicted_pages: u64,
-    /// Pages read ahead.
+    /// Pages prefetched.
     pub ahead_pages: u64,
-    /// Pages read ahead and thrown out before anybody asked for them.
+    /// Pages prefetched and evicted unread.
     pub ahead_wasted_pages: u64,
-    /// Pages whose guard did not match.
+    /// Pages that failed their checksum.
     pub mismatches: u64,
-    /// Bytes of memory that the volume takes now.
+    /// Bytes of memory in use.
     pub used_bytes: u64,
 }
 
-/// What a hit of a small frame touches lies in one cache line.
+/// Frame entry; the fields that a hit of a small frame touches share one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Frame {
     data: View,
     first: u64,
     owner: u32,
-    /// Pages that the index still points to.
+    /// Bit mask of pages that the index still points to.
     live: u16,
-    /// Pages that a reader asked for.
+    /// Bit mask of pages that a reader has requested.
     touched: u16,
-    /// How many pages the frame has; zero for a dead one.
+    /// Number of pages; 0 for a dead frame.
     pages: u8,
-    /// How often pages were used again, up to three.
+    /// Number of repeated uses, at most 3.
     hits: u8,
     place: Place,
     ahead: bool,
@@ -67,7 +67,7 @@ struct Volume {
     counters: ReadCounters,
 }
 
-/// A cached page that does not match its guard; it is dropped already.
+/// Error: this cached page failed its checksum; it is dropped already.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mismatch(pub(super) u64);
 
@@ -138,6 +138,7 @@ impl Store {
     pub(super) fn set_share(&mut self, owner: u32, share: Share) {
         let old = std::mem::replace(&mut self.volume_mut(owner).share, share);
         self.weights = self.weights - u64::from(old.weight) + u64::from(share.weight);
+        // Weight 0 disables caching, so everything is evicted.
         let bytes_max = if share.weight == 0 { 0 } else { share.bytes_max.unwrap_or(u64::MAX) };
         while self.volume(owner).used > bytes_max && self.evict(owner) {}
     }
@@ -152,7 +153,7 @@ impl Store {
         }
     }
 
-    /// Bytes that `owner` may always have.
+    /// Guaranteed memory of `owner`, in bytes.
     pub(super) fn entitlement(&self, owner: u32) -> u64 {
         let share = self.volume(owner).share;
         let part = u128::from(self.bytes_max) * u128::from(share.weight) / u128::from(self.weights.max(1));
@@ -178,12 +179,12 @@ impl Store {
         self.sweep(owner);
     }
 
-    /// True when every page of `pages` is there.
+    /// True when the page is cached.
     pub(super) fn has(&self, owner: u32, page: u64) -> bool {
         self.index.frame(owner, page).is_some()
     }
 
-    /// Adds the pages from `pages.start` on to `rope`, as many as there are without a gap, and returns where it ended.
+    /// Appends cached pages from `pages.start` on to `rope`, up to the first gap; returns the page after the last.
     pub(super) fn take(&mut self, owner: u32, pages: Range<u64>, rope: &mut Rope) -> Result<u64, Mismatch> {
         let check = self.checks(owner);
         let mut at = pages.start;
@@ -195,13 +196,14 @@ impl Store {
             let from = (at - frame.first) as usize;
             let end = pages.end.min(frame.first + u64::from(frame.pages));
             let mut to = from + 1;
-            // Pages of a frame may have been overwritten since and live elsewhere.
+            // Pages of a frame may have been overwritten since and moved to another frame.
             while frame.first + (to as u64) < end && frame.live >> to & 1 == 1 {
                 to += 1;
             }
             let bytes = from * PAGE_BYTES..to * PAGE_BYTES;
             if check && let Some(bad) = frame.mismatch(from..to) {
                 let page = frame.first + bad as u64;
+                // Dropped here, so that the caller's next lookup misses and reads it below.
                 self.remove(owner, page..page + 1);
                 self.count(owner, |counters| counters.mismatches += 1);
                 return Err(Mismatch(page));
@@ -213,7 +215,7 @@ impl Store {
         Ok(at)
     }
 
-    /// A reader who waited for the fetch of `pages` has them: what was read ahead was not in vain.
+    /// Marks pages as used by a reader that joined their fetch: the prefetch was not wasted.
     pub(super) fn touch(&mut self, owner: u32, pages: Range<u64>) {
         for page in pages {
             if let Some(number) = self.index.frame(owner, page) {
@@ -223,12 +225,14 @@ impl Store {
         }
     }
 
-    /// Puts `pages`, whose content `rope` is, into the cache; as many as there is room for.
+    /// Inserts `pages` with the content of `rope`, as many as there is room for.
     pub(super) fn insert(&mut self, owner: u32, pages: Range<u64>, rope: &Rope, ahead: bool) {
         assert_eq!(rope.len() as u64, (pages.end - pages.start) * PAGE_BYTES as u64, "every page has its content");
         let mut at = pages.start;
         while at < pages.end {
+            // A frame never crosses a group, so one index entry finds all of its pages.
             let end = pages.end.min((at / GROUP_PAGES + 1) * GROUP_PAGES);
+            // An older frame may hold some of the pages.
             self.remove(owner, at..end);
             let bytes = (at - pages.start) as usize * PAGE_BYTES..(end - pages.start) as usize * PAGE_BYTES;
             if self.make_room(owner, frame_bytes((end - at) as u8)) {
@@ -240,11 +244,12 @@ impl Store {
         }
     }
 
-    /// Drops `pages`; true when one of them was there.
+    /// Drops `pages`; true when one of them was cached.
     pub(super) fn remove(&mut self, owner: u32, pages: Range<u64>) -> bool {
         let mut found = false;
         let mut at = pages.start;
         while at < pages.end {
+            // Skips a whole group that has no cached page.
             if self.index.group(owner, at).is_none() {
                 at = (at / GROUP_PAGES + 1) * GROUP_PAGES;
                 continue;
@@ -262,7 +267,7 @@ impl Store {
         found
     }
 
-    /// Flips one bit of a cached page, as bad memory would; false when the page is not there.
+    /// Flips one bit of a cached page, as faulty memory would; false when it is not cached.
     #[cfg(test)]
     pub(super) fn flip_bit(&mut self, owner: u32, page: u64) -> bool {
         let Some(number) = self.index.frame(owner, page) else { return false };
@@ -274,7 +279,7 @@ impl Store {
                 frame.data = buf.freeze();
                 true
             }
-            // A reader has it: his bytes stay as they are.
+            // A reader holds the buffer; its bytes must not change.
             Err(data) => {
                 frame.data = data;
                 false
@@ -288,6 +293,7 @@ impl Store {
             Check::Every => true,
             Check::Off => false,
             Check::OneIn(many) => {
+                // A counter, not a random choice: the interval between checks is bounded.
                 volume.unchecked += 1;
                 let due = volume.unchecked >= many;
                 volume.unchecked = if due { 0 } else { volume.unchecked };
@@ -303,6 +309,7 @@ impl Store {
         assert_eq!(buf.len(), usize::from(count) * PAGE_BYTES, "a frame holds all of its pages");
         let mut guards = [0; GROUP_PAGES as usize];
         for (guard, page) in guards.iter_mut().zip(buf.chunks_exact(PAGE_BYTES)) {
+            // Computed from the cached copy itself: the cache has a buffer of its own.
             *guard = crc32c(page);
         }
         let live = u16::MAX >> (16 - count);
@@ -313,6 +320,7 @@ impl Store {
         volume.used += bytes;
         self.used += bytes;
         assert!(self.used <= self.bytes_max, "the cache keeps within its memory");
+        // Prefetched pages count as unused until a reader requests them.
         let touched = if ahead { 0 } else { live };
         let (first, data) = (pages.start, buf.freeze());
         let frame = Frame { owner, pages: count, place, hits: 0, live, touched, ahead, first, data, guards };
@@ -323,7 +331,7 @@ impl Store {
         pages.for_each(|page| self.index.put(owner, page, number));
     }
 
-    /// Throws out frames until `bytes` more fit; false when they cannot.
+    /// Evicts frames until `bytes` more fit; false when that is impossible.
     fn make_room(&mut self, owner: u32, bytes: u64) -> bool {
         let share = self.volume(owner).share;
         let bytes_max = share.bytes_max.unwrap_or(u64::MAX).min(self.bytes_max);
@@ -336,7 +344,8 @@ impl Store {
             }
         }
         while self.used + bytes > self.bytes_max {
-            // Who has its part pays for what it adds; who has less takes from the one that has most too much.
+            // A volume at its guarantee evicts its own frames; one below it evicts those of the volume furthest
+            // above.
             let own = self.volume(owner).used + bytes > self.entitlement(owner);
             let victim = if own && self.volume(owner).used > 0 { Some(owner) } else { self.most_over() };
             if !victim.is_some_and(|victim| self.evict(victim)) {
@@ -346,20 +355,21 @@ impl Store {
         true
     }
 
-    /// The volume that has most beyond what it may always have.
+    /// Volume furthest above its guarantee.
     fn most_over(&self) -> Option<u32> {
         let present = (0..).zip(&self.volumes).filter_map(|(at, volume)| Some((at, volume.as_ref()?)));
         let holding = present.filter(|(_, volume)| volume.used > 0);
         holding.max_by_key(|&(at, volume)| i128::from(volume.used) - i128::from(self.entitlement(at))).map(|(at, _)| at)
     }
 
-    /// Throws out one frame of `owner`; false when there is none.
+    /// Evicts one frame of `owner`; false when it has none.
     fn evict(&mut self, owner: u32) -> bool {
         loop {
             let volume = self.volumes[owner as usize].as_mut().expect("an owner has joined");
             let Some((number, _)) = volume.queues.next(volume.used) else { return false };
             let frame = &mut self.frames[number as usize];
             if frame.pages == 0 {
+                // A dead frame was met in its queue: its number can be reused now.
                 volume.queues.exhume();
                 self.free.push(number);
                 continue;
@@ -367,12 +377,14 @@ impl Store {
             let bytes = frame_bytes(frame.pages);
             if frame.hits > 0 {
                 volume.queues.keep(number, frame.place, bytes);
+                // Promotion from the small queue starts at zero uses; in the main queue each round costs one.
                 frame.hits = if frame.place == Place::Small { 0 } else { frame.hits - 1 };
                 frame.place = Place::Main;
                 continue;
             }
             volume.queues.drop_judged(frame.first, frame.place, bytes);
             volume.counters.evicted_pages += u64::from(frame.live.count_ones());
+            // Tells the read-ahead that its window is too large.
             if frame.ahead {
                 volume.counters.ahead_wasted_pages += u64::from((frame.live & !frame.touched).count_ones());
             }
@@ -388,7 +400,7 @@ impl Store {
         }
     }
 
-    /// A frame without live pages gives up its memory; its number stays in its queue until met there.
+    /// Frees the memory of a frame without live pages; its number stays in its queue until met there.
     fn kill(&mut self, number: u32) {
         let frame = &self.frames[number as usize];
         let (owner, bytes, place) = (frame.owner, frame_bytes(frame.pages), frame.place);
@@ -415,13 +427,14 @@ impl Store {
         });
     }
 
-    /// Takes the memory of a frame back for the next one, unless a reader still has it.
+    /// Recycles the buffer of a frame, unless a reader still holds it.
     fn recycle(&mut self, number: u32) {
         let frame = &mut self.frames[number as usize];
         let pages = usize::from(std::mem::replace(&mut frame.pages, 0));
         assert!(pages > 0, "a frame is given up once");
         let data = std::mem::take(&mut frame.data);
         if self.spare_bytes + pages * PAGE_BYTES <= SPARE_BYTES_MAX
+            // A reader that still sends the frame keeps its buffer.
             && let Ok(buf) = data.try_thaw()
         {
             self.spare_bytes += pages * PAGE_BYTES;
@@ -450,12 +463,12 @@ impl Store {
 }
 
 impl Frame {
-    /// The first of `pages` that does not match its guard.
+    /// Index of the first of `pages` that fails its checksum.
     fn mismatch(&self, pages: Range<usize>) -> Option<usize> {
         pages.clone().find(|&page| crc32c(&self.data[page * PAGE_BYTES..(page + 1) * PAGE_BYTES]) != self.guards[page])
     }
 
-    /// A page that is asked for a second time counts; the first time it only did what it was fetched for.
+    /// Counts a repeated request; the first request of a page is what it was fetched for.
     fn touch(&mut self, pages: Range<usize>) {
         let mask = (u16::MAX >> (16 - (pages.end - pages.start))) << pages.start;
         if self.touched & mask != 0 {

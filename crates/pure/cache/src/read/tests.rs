@@ -17,7 +17,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A disk of `disk_bytes` whose operations take up to 100 µs, cached in `cache_bytes`.
+    /// Creates a disk of `disk_bytes` with a latency of up to 100 µs, cached in `cache_bytes`.
     fn new(disk_bytes: u64, cache_bytes: u64, read_ahead: ReadAhead) -> Self {
         let rig = Rig::in_order();
         let disk = Disk::new(&rig.runtime, 0, 4096, disk_bytes, &Journal::default());
@@ -45,7 +45,7 @@ impl Bench {
         let _: Written = self.rig.run(async move { volume.write(Lba(start), data).await }).unwrap();
     }
 
-    /// MB/s of `bytes` read from the beginning on, `step` at a time, one behind the other.
+    /// Throughput in MB/s of a sequential read of `bytes`, `step` bytes at a time.
     fn stream(&self, bytes: u64, step: u64) -> f64 {
         let begin = crate::Runtime::now(&self.rig.runtime);
         for at in (0..bytes / 4096).step_by((step / 4096) as usize) {
@@ -181,7 +181,7 @@ fn pages_written_again_and_again_take_no_more_memory() {
     let used = bench.cache.used_bytes();
     (0..5000).for_each(|n| bench.write(n % 64, filled(n as u8)));
     assert!(bench.cache.used_bytes() < used + 64 * 256, "{} of {used}", bench.cache.used_bytes());
-    // The last of them that is 9 modulo 64 is 4937.
+    // The last write of block 9 was number 4937.
     assert!(bench.read(9, 1).unwrap() == [4937_u64 as u8; 4096][..]);
     assert_eq!(bench.disk.reads.get(), 1, "what was cached and is written stays cached");
 }

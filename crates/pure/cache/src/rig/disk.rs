@@ -1,4 +1,4 @@
-//! A disk in memory that takes time, fails when told to, and records what a power cut may leave of it.
+//! Simulated disk in memory, with latency and injected errors; records events so that power cuts can be simulated.
 
 use super::{Random, TestRuntime};
 use crate::Runtime;
@@ -9,10 +9,10 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The unit that a power cut leaves whole, and that an image keeps.
+/// Atomic unit of a power cut, in bytes, and granularity of an image.
 const ATOM: usize = 512;
 
-/// What is on a disk. Cheap to clone.
+/// Content of a disk. Cheap to clone.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Image(BTreeMap<u64, Rc<[u8; ATOM]>>);
 
@@ -37,7 +37,7 @@ impl Image {
     }
 }
 
-/// Something that happened to a disk. Places are in atoms.
+/// Event on a disk. Addresses are in atoms.
 #[derive(Clone)]
 pub(crate) enum Event {
     Submit {
@@ -50,19 +50,19 @@ pub(crate) enum Event {
     Done {
         id: u64,
     },
-    /// It never reached the disk.
+    /// The write never reached the disk.
     Cancel {
         id: u64,
     },
     Flush {
         covered: Rc<Vec<u64>>,
     },
-    /// The owner of the log recorded that it is abandoned, or that all of it is settled.
+    /// The owner recorded the log as abandoned; `Settled`: as completely stable below.
     Abandoned(Vec<u128>),
     Settled,
 }
 
-/// What all disks of a run were told, in order.
+/// Events of all disks of a run, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Journal(Rc<RefCell<Vec<Event>>>);
 
@@ -92,16 +92,16 @@ pub(crate) struct Inner {
     open: RefCell<Vec<u64>>,
     pub(crate) latency: Cell<Duration>,
     pub(crate) bytes_per_second: Cell<u64>,
-    /// When what was submitted so far has passed the disk's bus.
+    /// Time at which everything submitted so far has passed the disk's bus.
     busy_until: Cell<shard::Time>,
-    /// Every write fails like this, having been done in part.
+    /// Error of every write; the write is then executed in part.
     pub(crate) fail_writes: Cell<Option<IoErrorKind>>,
     pub(crate) fail_flushes: Cell<bool>,
     /// Blocks that can be neither read nor written.
     pub(crate) bad: RefCell<BTreeSet<u64>>,
     pub(crate) reads: Cell<u64>,
     pub(crate) writes: RefCell<Vec<Extent>>,
-    /// Which of them were to be atomic.
+    /// Atomic writes among `writes`.
     pub(crate) atomic: RefCell<Vec<Extent>>,
     pub(crate) flushes: Cell<u64>,
 }
@@ -113,7 +113,7 @@ impl Deref for Disk {
     }
 }
 
-/// A write that is under way; dropped, it is done or not.
+/// Write in flight; when dropped, it is executed or not, at random.
 struct Submitted<'a> {
     disk: &'a Disk,
     id: u64,
@@ -142,7 +142,7 @@ impl Submitted<'_> {
         self.disk.journal.push(if done { Event::Done { id } } else { Event::Cancel { id } });
     }
 
-    /// The write fails: some atoms were written.
+    /// Fails the write after some of its atoms were written.
     fn fail(&mut self) {
         self.ended = true;
         self.disk.journal.push(Event::Cancel { id: self.id });
@@ -218,7 +218,7 @@ impl Disk {
         lba.0 * u64::from(self.geometry.block_bytes) / ATOM as u64
     }
 
-    /// Waits as long as an operation on `bytes` takes.
+    /// Waits for the service time of an operation on `bytes` bytes.
     async fn work(&self, bytes: u64) {
         let mut until = self.runtime.now();
         if let Some(ns) = (bytes * 1_000_000_000).checked_div(self.bytes_per_second.get()) {
@@ -268,7 +268,7 @@ impl BlockDevice for Disk {
         self.geometry.admit(extent)?;
         self.reads.set(self.reads.get() + 1);
         let bytes = extent.len.bytes(self.geometry.block_bytes);
-        // What is read is what is there at some moment between the question and the answer.
+        // A read returns the content at some instant between its submission and its completion.
         let early = self.runtime.random(2) == 0;
         let mut buf = Buf::recycled(bytes as usize);
         self.image.borrow().read(self.atom(extent.start), &mut buf);
@@ -326,7 +326,7 @@ struct OpenWrite {
     volatile: bool,
 }
 
-/// What a power cut may leave on some disks.
+/// States that a power cut may leave on a set of disks.
 pub(crate) struct PowerCut {
     durable: Vec<Image>,
     open: Vec<OpenWrite>,
@@ -337,7 +337,7 @@ impl PowerCut {
         Self { durable: images, open: Vec::new() }
     }
 
-    /// The power is cut behind `event` now.
+    /// Advances the instant of the cut to behind `event`.
     pub(crate) fn push(&mut self, event: &Event) {
         let land = |this: &mut Self, lands: &dyn Fn(&OpenWrite) -> bool| {
             for write in this.open.extract_if(.., |write| lands(write)) {
@@ -348,7 +348,7 @@ impl PowerCut {
             Event::Submit { id, disk, at, data, volatile } => {
                 self.open.push(OpenWrite { id: *id, disk: *disk, at: *at, data: data.clone(), volatile: *volatile });
             }
-            // Of writes that overlap, the one that ended last is what everybody sees: it lands last, too.
+            // Of overlapping writes, the one completed last is visible, so it must also be applied last.
             Event::Done { id } => {
                 land(self, &|write| write.id == *id && !write.volatile);
                 let done: Vec<_> = self.open.extract_if(.., |write| write.id == *id).collect();
@@ -372,8 +372,8 @@ impl PowerCut {
         images
     }
 
-    /// Some of the states that the cut may leave: nothing open, everything, each disk alone, a prefix, single
-    /// writes, and atoms at random.
+    /// Returns some of the states that the cut may leave: none of the open writes, all, each disk alone, a prefix,
+    /// single writes, and random atoms.
     pub(crate) fn states(&self, random: &mut Random) -> Vec<Vec<Image>> {
         let mut states = vec![self.state(|_, _, _| false)];
         if self.open.is_empty() {

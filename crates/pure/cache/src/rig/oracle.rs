@@ -1,41 +1,41 @@
-//! What each block of a volume may hold: while it is used, and after a power cut.
+//! Oracle: the permitted content of each block of a volume, during use and after a power cut.
 
 use super::disk::Journal;
 use block::{Buf, Extent, Rope, View};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// A content that was given to a block.
+/// Content written to a block.
 #[derive(Clone, Debug)]
 struct Version {
     value: u64,
-    /// When it was submitted, and the length of the journal then.
+    /// Time of submission, and the length of the journal then.
     begin: u64,
     begin_event: usize,
-    /// When it ended, well or not.
+    /// Time of completion, successful or not.
     end: u64,
     acknowledged: bool,
-    /// The length of the journal from which it survives a power cut.
+    /// Length of the journal from which it survives a power cut.
     durable_event: usize,
 }
 
-/// A write that somebody read.
+/// Observation of a write by a read.
 #[derive(Clone, Copy, Debug)]
 struct Sight {
     value: u64,
-    /// When the read was submitted, and the length of the journal when it ended.
+    /// Time at which the read was submitted, and the length of the journal when it completed.
     begin: u64,
     event: usize,
 }
 
-/// A write that the oracle was told of.
+/// Write known to the oracle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     value: u64,
     extent: Extent,
 }
 
-/// One volume's truth.
+/// Permitted content of one volume.
 pub(crate) struct Oracle {
     block_bytes: usize,
     blocks: RefCell<BTreeMap<u64, Vec<Version>>>,
@@ -55,13 +55,13 @@ impl Oracle {
         }
     }
 
-    /// Now.
+    /// Advances and returns the logical time.
     pub(crate) fn tick(&self) -> u64 {
         self.tick.set(self.tick.get() + 1);
         self.tick.get()
     }
 
-    /// A write of `extent` begins; a discard is a write of the value zero.
+    /// Records the start of a write of `extent`; a discard is a write of value 0.
     pub(crate) fn begin(&self, extent: Extent, discard: bool) -> Told {
         let begin = self.tick();
         let value = if discard { 0 } else { begin };
@@ -75,7 +75,7 @@ impl Oracle {
         Told { value: begin, extent }
     }
 
-    /// The bytes of a write.
+    /// Content of a write.
     pub(crate) fn data(&self, told: Told) -> View {
         let mut buf = Buf::zeroed(told.extent.len.0 as usize * self.block_bytes);
         for (block, bytes) in (told.extent.start.0..).zip(buf.chunks_mut(self.block_bytes)) {
@@ -87,7 +87,7 @@ impl Oracle {
         buf.freeze()
     }
 
-    /// The write has ended; `durable` when its acknowledgement says that it survives.
+    /// Records the end of the write; `durable` if its acknowledgement promises durability.
     pub(crate) fn end(&self, told: Told, acknowledged: bool, durable: bool) {
         let (end, event) = (self.tick(), self.journal.len());
         let mut blocks = self.blocks.borrow_mut();
@@ -101,7 +101,7 @@ impl Oracle {
         }
     }
 
-    /// A flush that began at `begin` has ended well.
+    /// Records that a flush started at `begin` has succeeded.
     pub(crate) fn flushed(&self, begin: u64) {
         let event = self.journal.len();
         for version in self.blocks.borrow_mut().values_mut().flatten() {
@@ -111,7 +111,7 @@ impl Oracle {
         }
     }
 
-    /// What was read between `begin` and now may be what was written.
+    /// Checks content read between `begin` and now.
     pub(crate) fn judge_read(&self, extent: Extent, rope: Rope, begin: u64) -> Result<(), String> {
         let bytes = rope.into_view();
         self.judge(extent, &bytes, |_, versions, version| {
@@ -126,12 +126,14 @@ impl Oracle {
         Ok(())
     }
 
-    /// What is found after a power cut behind the event `cut` may be there. `lost` when it was named as lost.
+    /// Checks content found after a power cut behind event `cut`; `lost` if the volume was reported as having lost
+    /// data.
     pub(crate) fn judge_cut(&self, extent: Extent, rope: Rope, cut: usize, lost: bool) -> Result<(), String> {
         let seen = self.seen.borrow();
         self.judge(extent, &rope.into_view(), |block, versions, version| {
             let is_over = |other: &Version| {
-                // What somebody has read came after everything that had ended before, if it began as early.
+                // A write that a read has returned must not disappear in favor of one that had ended before that
+                // read.
                 let read = |sight: &Sight| {
                     let is_it = sight.value != 0 && sight.value == other.value && sight.event <= cut;
                     is_it && version.value != other.value && version.acknowledged && version.end < sight.begin
@@ -170,7 +172,7 @@ impl Oracle {
     }
 }
 
-/// The value that a block, or the rest of one, begins with.
+/// Value at the start of a block, or of the rest of one.
 fn value_of(found: &[u8]) -> u64 {
     u64::from_le_bytes(found[..8].try_into().unwrap())
 }

@@ -1,4 +1,5 @@
-//! Power cuts: what a life has left on its disks is recovered by the real code, cut off again and recovered again.
+//! Simulated power cuts: the disks of a run are recovered by the production code, cut again during that, and
+//! recovered again.
 
 use super::life::{BLOCKS, LOG, Life, Owner, Plan};
 use crate::WriteLog;
@@ -7,7 +8,7 @@ use crate::rig::{Random, Rig};
 use block::{BlockDevice, Extent, Rope};
 use std::rc::Rc;
 
-/// What the owner of the log knows durably at a cut.
+/// Durable knowledge of the log's owner at a cut.
 struct Catalog {
     abandoned: Option<Vec<u128>>,
     settled: bool,
@@ -27,7 +28,7 @@ impl Catalog {
     }
 }
 
-/// The disks after a recovery, what was read then, and what the recovery told the disks.
+/// State after a recovery: the disks, the content read from them, and the events of the recovery.
 struct Recovered {
     images: Vec<Image>,
     contents: Vec<Rope>,
@@ -70,7 +71,7 @@ fn recover(images: &[Image], catalog: &Catalog, with_log: bool, log_block_bytes:
     Ok(Recovered { images, contents, events: journal.events() })
 }
 
-/// Cuts the power at some instants of `life`, and judges what is found then.
+/// Simulates power cuts at some instants of `life`, and checks the content found after each.
 pub(super) fn judge_cuts(life: &Life, seed: u64, plan: &Plan) -> Result<(), String> {
     let events = life.journal.events();
     let mut random = Random(seed ^ 0xc07);
@@ -109,7 +110,7 @@ fn judge_state(
     };
     let recovered = recover(images, catalog, plan.log, life.log_block_bytes)?;
     judge(&recovered)?;
-    // The recovery is cut off as well.
+    // The recovery itself is cut as well.
     let mut power = PowerCut::of(images.to_vec());
     for event in &recovered.events {
         power.push(event);
@@ -122,7 +123,7 @@ fn judge_state(
     }
     let again = recover(&recovered.images, catalog, plan.log, life.log_block_bytes)?;
     judge(&again)?;
-    // What begins the log anew, in both places of its anchor, and nothing else.
+    // Opening once more writes both anchors and nothing else.
     if again.events.iter().filter(|event| matches!(event, Event::Submit { .. })).count() > 2 {
         return Err("to recover what was recovered writes again".into());
     }

@@ -1,4 +1,4 @@
-//! A random life of two volumes on one shard.
+//! Randomized run of two volumes on one shard.
 
 use crate::rig::disk::{Disk, Event, Image, Journal};
 use crate::rig::oracle::{Oracle, Told};
@@ -15,27 +15,27 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub(crate) const BLOCK: usize = 512;
-/// 32 pages and a part of one.
+/// Size of a volume in blocks: 32 pages and a partial one.
 pub(crate) const BLOCKS: u64 = 32 * 8 + 3;
 pub(crate) const LOG: LogId = LogId(0xb10c);
 pub(crate) const LOG_BYTES: u64 = 80 * 4096;
 
-/// What a life is like.
+/// Parameters of a randomized run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) commands: usize,
     pub(crate) log: bool,
     pub(crate) errors: bool,
     pub(crate) log_fails: bool,
-    /// At how many instants the power is cut.
+    /// Number of simulated power cuts.
     pub(crate) cuts: usize,
-    /// Bits flip in memory.
+    /// Flip bits in memory.
     pub(crate) flips: bool,
-    /// What is done again and again; then everything is about few blocks.
+    /// Command to repeat, on few blocks.
     pub(crate) often: Option<Often>,
 }
 
-/// What a life can be full of.
+/// Command that a run can consist mostly of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Often {
     Discard,
@@ -49,7 +49,7 @@ impl Default for Plan {
     }
 }
 
-/// The pool's catalog, as far as a log needs it.
+/// Owner of the log: the part of the pool's catalog that a log needs.
 pub(crate) struct Owner(pub(crate) Journal);
 
 impl LogOwner for Owner {
@@ -73,7 +73,7 @@ type Outcome = Result<(), String>;
 
 pub(crate) struct Life {
     pub(crate) journal: Journal,
-    /// What the disks held at the beginning: the volumes', then the log's.
+    /// Initial content of the disks: first the volumes', then the log's.
     pub(crate) begin: Vec<Image>,
     pub(crate) oracles: Vec<Rc<Oracle>>,
     pub(crate) log_block_bytes: u32,
@@ -234,7 +234,7 @@ impl Stage {
         }));
     }
 
-    /// Errors are to be expected.
+    /// True when commands may fail in this run.
     fn may_fail(&self) -> bool {
         self.plan.errors
     }
@@ -251,7 +251,7 @@ impl Stage {
 
     fn write(&mut self, volume: usize) {
         let extent = self.extent();
-        // Now and then it is a stream of neighbours, which are merged.
+        // Sometimes a sequential stream, whose writes are merged.
         let parts = if self.random.one_in(3) { 1 + self.random.below(4) } else { 1 };
         for part in 0..parts {
             let start = extent.start.0 + part * extent.len.0;
@@ -372,7 +372,7 @@ impl Stage {
         }
     }
 
-    /// Heals the disks, lets everything end, and reads all.
+    /// Repairs the disks, waits for all commands, and reads everything.
     fn end(&mut self) -> Outcome {
         for disk in &self.disks {
             disk.fail_writes.set(None);
@@ -405,7 +405,7 @@ fn allowed<T>(result: Result<T, IoError>, errors: bool, what: &str) -> Outcome {
     }
 }
 
-/// A write whose end the oracle hears of, also when it is dropped.
+/// Write whose end is reported to the oracle, also when it is dropped.
 struct Ended {
     oracle: Rc<Oracle>,
     told: Told,

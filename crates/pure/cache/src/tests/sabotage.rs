@@ -1,14 +1,14 @@
-//! Each planted bug is caught; a checker that misses one proves nothing.
+//! Planted bugs: each must be detected, because a checker that misses one proves nothing.
 
 use super::life::{Often, Plan};
 use super::live;
 use crate::sabotage::{Sabotage, plant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Lives that are tried of each plan.
+/// Seeds tried for each plan.
 const SEEDS: u64 = 400;
 
-/// How the bug shows soonest: some need no power cut, which makes a life a hundred times as short.
+/// Plan that shows the bug soonest: some need no power cut, which makes a run a hundred times shorter.
 fn plan_for(bug: Sabotage) -> Plan {
     use Sabotage::{
         DirtyEvicted, DiscardKeepsCache, DiscardOvertaken, FillRacesWrite, FlushForgetsOverwritten, GuardNotCompared,
@@ -27,7 +27,7 @@ fn plan_for(bug: Sabotage) -> Plan {
     }
 }
 
-/// The first seed that shows that something is broken, and what it shows.
+/// First seed that fails, with its message.
 fn first_caught(plan: &Plan) -> Option<(u64, String)> {
     (0..SEEDS).find_map(|seed| match catch_unwind(AssertUnwindSafe(|| live(seed, plan))) {
         Ok(Ok(())) => None,

@@ -1,4 +1,4 @@
-//! A volume whose writes may be acknowledged before the device below has them.
+//! Write-back layer of a volume: acknowledges writes as the policy says, and keeps dirty data until it is destaged.
 
 use super::dirty::Dirty;
 use super::memory::WriteMemory;
@@ -16,24 +16,24 @@ use simd::crc32c::crc32c;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-/// A piece that waits has at most this many bytes, so that a small read checks a small guard.
+/// Upper bound of a dirty piece, in bytes: a small read then verifies a small checksum.
 const PIECE_BYTES_MAX: usize = 64 << 10;
-/// A volume with more pieces that are refused below takes no more.
+/// Number of pieces refused by the device above which a volume refuses writes.
 const STUCK_MAX: usize = 64;
 
-/// A sleeve over a device that acknowledges writes as its policy says. Cheap to clone.
+/// Layer over a device that acknowledges writes as its policy says. Cheap to clone.
 pub struct WriteBack<D, R>(pub(super) Rc<Inner<D, R>>);
 
-/// What a [`WriteBack`] holds and has done.
+/// State and counters of a [`WriteBack`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounters {
-    /// Bytes that wait to be written below.
+    /// Dirty bytes: data to be written below.
     pub dirty_bytes: u64,
-    /// Runs of blocks that were written below.
+    /// Destage writes: runs of blocks written below.
     pub moves: u64,
-    /// Bytes that were written below.
+    /// Bytes written below.
     pub moved_bytes: u64,
-    /// Pieces that the device below refuses or whose content is lost.
+    /// Pieces that the device below refuses, or whose content was corrupted in memory.
     pub stuck: u64,
 }
 
@@ -45,22 +45,22 @@ pub(super) struct Inner<D, R> {
     log: RefCell<Option<WriteLog>>,
     pub(super) findings: Findings,
     policy: Cell<WritePolicy>,
-    /// Writes wait while the policy changes.
+    /// True while a change of policy holds writes back.
     closed: Cell<bool>,
-    /// Writes and discards that have passed the gate and have not ended.
+    /// Writes and discards in flight, past the gate.
     active: Cell<usize>,
     pub(super) dirty: RefCell<Dirty>,
-    /// Bytes of it that the shard's memory counts.
+    /// Dirty bytes that are counted in the shard's memory budget.
     counted: Cell<u64>,
-    /// Held by whatever changes blocks of the device below while something waits above them.
+    /// Held by every change of blocks on the device below while they have dirty data.
     pub(super) below: RangeLocks,
-    /// Writes that the log has and has not answered for; also those whose caller has gone.
+    /// Writes in flight into the log, also those whose caller was dropped.
     logging: RefCell<Vec<(Lba, usize)>>,
-    /// One change of policy at a time.
+    /// Serializes changes of policy.
     switching: RangeLocks,
-    /// Something that a caller may wait for has happened.
+    /// Raised when a condition that a caller may wait for has changed.
     pub(super) changed: Signal,
-    /// Everything up to this write shall go below now.
+    /// Destage everything up to this write now.
     pub(super) wanted_up_to: Cell<u64>,
     pub(super) running: Cell<bool>,
     pub(super) poked: Cell<bool>,
@@ -76,7 +76,7 @@ impl<D, R> Clone for WriteBack<D, R> {
     }
 }
 
-/// A write or discard that has passed the gate.
+/// Write or discard in flight, past the gate.
 struct Active<'a, D, R>(&'a Inner<D, R>);
 
 impl<D, R> Drop for Active<'_, D, R> {
@@ -87,7 +87,7 @@ impl<D, R> Drop for Active<'_, D, R> {
     }
 }
 
-/// The gate is closed while this lives.
+/// Keeps the gate closed; opened on drop.
 struct Closed<'a, D, R>(&'a Inner<D, R>);
 
 impl<D, R> Drop for Closed<'_, D, R> {
@@ -98,7 +98,7 @@ impl<D, R> Drop for Closed<'_, D, R> {
 }
 
 impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
-    /// The device, written through until another policy is set.
+    /// Wraps the device; writes go through until another policy is set.
     pub fn new(
         volume: VolumeId,
         device: D,
@@ -136,35 +136,35 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         Self(inner)
     }
 
-    /// The device below.
+    /// Device below.
     #[must_use]
     pub fn device(&self) -> &D {
         &self.0.device
     }
 
-    /// The policy that is in force.
+    /// Policy in force.
     #[must_use]
     pub fn policy(&self) -> WritePolicy {
         self.0.policy.get()
     }
 
-    /// True when a write of some of the blocks waits for room.
+    /// True when a write of some of these blocks waits for memory or log space.
     #[must_use]
     pub fn holds(&self, extent: Extent) -> bool {
         self.0.holds.holds(extent)
     }
 
-    /// What waits, and what has been done.
+    /// Amount of dirty data, and counters.
     #[must_use]
     pub fn counters(&self) -> WriteCounters {
         let dirty = self.0.dirty.borrow();
         WriteCounters { dirty_bytes: dirty.bytes(), stuck: dirty.stuck() as u64, ..self.0.counters.get() }
     }
 
-    /// The volume is written by `policy` from now on; everything acknowledged before is stable below.
+    /// Changes the policy, after everything acknowledged so far is stable below.
     ///
-    /// Writes go on meanwhile, but for the end of it. *Errors*: what the device below says; the policy is then
-    /// what it was. Without a log, `Back` is `Unsupported`.
+    /// Writes continue meanwhile, except at the very end. *Errors*: those of the device below; the policy then stays
+    /// as it was. `Unsupported` for `Back` without a working log.
     pub async fn set_policy(&self, policy: WritePolicy) -> Result<(), IoError> {
         let inner = &*self.0;
         let _one = inner.switching.exclusive(0..1).await;
@@ -172,10 +172,11 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         if old == policy {
             return Ok(());
         }
+        // Refused rather than silently downgraded: the operator asked for durable acknowledgement.
         if policy == WritePolicy::Back && inner.log().is_none_or(|log| log.has_failed()) {
             return Err(IoError::new(IoErrorKind::Unsupported, Extent::default()));
         }
-        // Most of what waits goes below while writes go on, so that the gate is closed for a moment only.
+        // Destages most of the data while writes continue, so that the gate is closed only briefly.
         for _ in 0..2 {
             let newest = inner.dirty.borrow().newest();
             self.settle(newest).await?;
@@ -183,8 +184,10 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         assert!(!inner.closed.replace(true), "a policy is changed by one at a time");
         let _closed = Closed(inner);
         let is_quiet = || inner.active.get() == 0 && inner.logging.borrow().is_empty();
+        // Also writes whose caller was dropped: the log still hands them over.
         inner.changed.wait(|| is_quiet().then_some(())).await;
         self.settle(u64::MAX).await?;
+        // Stable below before the release makes the log's copy void.
         let _: Stable = inner.device.flush(Written::attest()).await?;
         if old == WritePolicy::Back && !is_planted(Sabotage::SwitchKeepsRecords) {
             self.release().await?;
@@ -194,51 +197,54 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         Ok(())
     }
 
-    /// `WritePolicy::Back` acknowledges from `log` from now on; without one there is no such policy.
+    /// Changes the log that `WritePolicy::Back` acknowledges from; `None` makes that policy unavailable.
     ///
-    /// *Panics*: while that is the policy.
+    /// *Panics*: while that policy is in force.
     pub async fn set_log(&self, log: Option<WriteLog>) {
         let _one = self.0.switching.exclusive(0..1).await;
         assert!(self.0.policy.get() != WritePolicy::Back, "a log is changed while nothing goes into it");
         self.0.use_log(log);
     }
 
-    /// What waits is thrown away, and nothing of the volume in the log counts any more: it is gone for good.
+    /// Discards all dirty data, and invalidates the volume's records in the log: the volume is being deleted.
     ///
-    /// *Shape*: nobody writes any more. *Durability*: stable, also where it was in the log.
+    /// *Shape*: no writes are in flight. *Durability*: stable, also in the log.
     pub async fn throw_away(&self) {
         let inner = &*self.0;
         let _one = inner.switching.exclusive(0..1).await;
         inner.changed.wait(|| (inner.active.get() == 0 && inner.logging.borrow().is_empty()).then_some(())).await;
+        // Pieces in flight below are dropped from the map, too; their result is ignored.
         inner.dirty.borrow_mut().clear();
         inner.account();
         inner.memory.look_again();
         inner.changed.raise();
         Inner::wake(&self.0);
-        // A log that fails meanwhile is never replayed, which is as good.
+        // A log that fails here is never replayed, which has the same effect.
         let _: Result<(), IoError> = self.release().await;
         inner.policy.set(WritePolicy::Through);
     }
 
-    /// Nothing of the volume in the log counts any more, which is stable.
+    /// Invalidates the volume's records in the log; stable when it returns.
     async fn release(&self) -> Result<(), IoError> {
         let Some(log) = self.0.log() else { return Ok(()) };
-        // The records of a log that failed are void already: its owner has recorded that.
+        // The records of a failed log are void already: its owner has recorded that.
         match log.append(self.0.volume, Content::Release).await {
             Ok(_) => Ok(()),
             Err(LogFailed) => log.failure_recorded().await,
         }
     }
 
-    /// Everything up to the write `number` is below.
+    /// Waits until everything up to write `number` is written below.
     async fn settle(&self, number: u64) -> Result<(), IoError> {
         let inner = &self.0;
         if inner.is_settled(number) {
             return Ok(());
         }
+        // Pieces that were refused before are tried again, so that a flush reports the current state.
         inner.dirty.borrow_mut().unstick();
         inner.account();
         inner.error.set(None);
+        // Never lowered: an earlier flush may still wait for its writes.
         inner.wanted_up_to.set(inner.wanted_up_to.get().max(number.min(inner.dirty.borrow().newest())));
         Inner::wake(inner);
         let look = || {
@@ -251,11 +257,12 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         inner.changed.wait(look).await
     }
 
-    /// Waits for the gate and passes it.
+    /// Waits until the gate is open, and passes it.
     async fn pass(&self) -> Active<'_, D, R> {
         let inner = &*self.0;
         let gate = || {
             (!inner.closed.get()).then(|| {
+                // In the same poll as the check of the gate, so that a closing gate sees this write.
                 inner.active.set(inner.active.get() + 1);
                 Active(inner)
             })
@@ -263,7 +270,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         inner.changed.wait(gate).await
     }
 
-    /// Takes memory for a write of `extent`.
+    /// Takes memory for a write of `extent`, waiting for it if necessary.
     async fn admit(&self, extent: Extent, bytes: u64) -> Result<(), IoError> {
         let inner = &*self.0;
         let log = inner.log();
@@ -272,7 +279,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             _ => 0,
         };
         let refusal = || {
-            // A bad block is its own affair; a device that refuses everything must not fill the memory.
+            // A bad block fails only its own flushes; a device that refuses everything must not fill the memory.
             let stuck = inner.dirty.borrow().stuck();
             let all = |error: &IoError| stuck > STUCK_MAX || (stuck > 0 && error.kind != IoErrorKind::Medium);
             inner.error.get().filter(all).map(|error| error.at(extent))
@@ -282,14 +289,17 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
                 inner.account();
             }
         };
+        // Counted as waiting only while it actually waits.
         let taking = inner.memory.take(&inner.runtime, bytes, log_fill, refusal, lose);
         inner.holds.pass(extent, taking).await
     }
 
-    /// Writes past what acknowledges, perhaps a log that failed: what waits above the blocks goes below first.
+    /// Writes to the device directly, for instance after the log failed; older dirty data of these blocks is destaged
+    /// first.
     async fn write_past(&self, start: Lba, data: View, atomic: bool) -> Result<Written, IoError> {
         let inner = &*self.0;
         if let Some(log) = inner.log().filter(|_| inner.policy.get() == WritePolicy::Back) {
+            // Until the failure is recorded, a crash would replay the log over this write.
             log.failure_recorded().await?;
         }
         let extent = inner.device.geometry().extent_of(start, data.len())?;
@@ -300,9 +310,10 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         }
     }
 
-    /// Nothing that came before waits above `extent`.
+    /// Waits until no older dirty data overlaps `extent`.
     async fn clear_above(&self, extent: Extent) -> Result<(), IoError> {
         let newest = self.0.dirty.borrow().newest();
+        // Everything older is settled, not only the overlapping pieces: simple, and rare.
         if self.0.dirty.borrow().overlaps(extent, newest) { self.settle(newest).await } else { Ok(()) }
     }
 
@@ -315,20 +326,22 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             inner.accept_pieces(start, &data, None);
             return Ok(Written::attest());
         };
-        // From here on the log has the data, and gives it to us when it is stable, even if this future is dropped.
+        // From here on the log hands over the data once it is stable, even if this future is dropped.
         let block_bytes = inner.device.geometry().block_bytes as usize;
+        // A write larger than a record is logged as several, which a crash may keep in part, as on any device.
         let step = log.record_bytes_max();
         let records = (0..data.len()).step_by(step).map(|at| {
             let (start, end) = (Lba(start.0 + (at / block_bytes) as u64), data.len().min(at + step));
             inner.append(&log, start, data.slice(at..end))
         });
+        // Every record must be stable: the caller is answered for the whole write.
         match try_join_all(records).await {
             Ok(_) => Ok(Written::attest()),
             Err(_) => self.write_past(start, data, atomic).await,
         }
     }
 
-    /// Flips a bit of what waits at `block`, as bad memory would; false when nothing begins there.
+    /// Flips a bit of the dirty data at `block`, as faulty memory would; false when no piece starts there.
     #[cfg(test)]
     pub(crate) fn flip_bit(&self, block: Lba) -> bool {
         self.0.dirty.borrow_mut().flip_bit(block.0)
@@ -340,15 +353,16 @@ impl<D, R> Inner<D, R> {
         self.log.borrow().clone()
     }
 
-    /// True when nothing up to the write `number` waits.
+    /// True when nothing up to write `number` is dirty.
     pub(super) fn is_settled(&self, number: u64) -> bool {
         let dirty = self.dirty.borrow();
         dirty.oldest().is_none_or(|oldest| oldest > number)
             || (is_planted(Sabotage::FlushForgetsOverwritten) && dirty.is_newer_than(number))
     }
 
-    /// True when a flush must wait for what is in memory.
+    /// True when a flush must wait for dirty data.
     fn is_volatile(&self) -> bool {
+        // With a failed log new writes go through, but older dirty data is in memory only.
         let failed = self.log.borrow().as_ref().is_none_or(WriteLog::has_failed);
         match self.policy.get() {
             WritePolicy::Through => false,
@@ -359,7 +373,7 @@ impl<D, R> Inner<D, R> {
 }
 
 impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
-    /// Writes can go into `log` from now on, which knows to whom it answers.
+    /// Sets the log and registers this volume with it.
     fn use_log(self: &Rc<Self>, log: Option<WriteLog>) {
         if let Some(log) = &log {
             let member: Weak<dyn LogMember> = Rc::downgrade(&(self.clone() as Rc<dyn LogMember>));
@@ -368,22 +382,24 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         *self.log.borrow_mut() = log;
     }
 
-    /// `data`, for which memory was taken, waits from now on.
+    /// Adds `data`, for which memory was taken, to the dirty data.
     fn accept_pieces(self: &Rc<Self>, start: Lba, data: &View, hold: Option<&Hold>) {
         let now = self.runtime.now();
         let block_bytes = self.device.geometry().block_bytes as usize;
         for at in (0..data.len()).step_by(PIECE_BYTES_MAX) {
             let piece = data.slice(at..data.len().min(at + PIECE_BYTES_MAX));
+            // Computed once on arrival; verified before every use of the piece.
             let guard = crc32c(&piece);
             let block = start.0 + (at / block_bytes) as u64;
             self.dirty.borrow_mut().insert(block, piece, guard, now, hold.cloned());
         }
+        // The budget now counts it as dirty data and no longer as taken.
         self.account();
         self.memory.give(data.len() as u64);
         Self::stir(self);
     }
 
-    /// Puts `data`, for which memory was taken, into the log.
+    /// Appends `data`, for which memory was taken, to the log.
     pub(super) fn append(
         &self,
         log: &WriteLog,
@@ -391,18 +407,19 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         data: View,
     ) -> impl Future<Output = Result<Option<Hold>, LogFailed>> + use<D, R> {
         assert!(data.len() <= log.record_bytes_max(), "a record fits into a batch");
+        // Until the log answers, discards and record renewals of these blocks must wait.
         self.logging.borrow_mut().push((start, data.len()));
         let (log, volume) = (log.clone(), self.volume);
         async move { log.append(volume, Content::Write { start, data }).await }
     }
 
-    /// The shard's memory counts what waits now.
+    /// Updates the shard's memory budget to the current amount of dirty data.
     pub(super) fn account(&self) {
         let waiting = self.dirty.borrow().moving_bytes();
         self.memory.adjust(self.counted.replace(waiting), waiting);
     }
 
-    /// The log has answered for a write.
+    /// Removes a write from those in flight into the log.
     fn answered(&self, start: Lba, bytes: usize) {
         let mut logging = self.logging.borrow_mut();
         let at = logging.iter().position(|&known| known == (start, bytes));
@@ -411,14 +428,14 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         self.changed.raise();
     }
 
-    /// True when a write of some of `extent` is on its way into the log.
+    /// True when a write overlapping `extent` is in flight into the log.
     pub(super) fn is_logging(&self, extent: Extent) -> bool {
         let block_bytes = u64::from(self.device.geometry().block_bytes);
         let of = |&(start, bytes): &(Lba, usize)| Extent::new(start.0, bytes as u64 / block_bytes);
         self.logging.borrow().iter().any(|write| of(write).overlaps(extent))
     }
 
-    /// The parts of `extent` that wait, and what they hold, in order.
+    /// Returns the dirty parts of `extent` with their content, in order.
     fn waiting(&self, extent: Extent) -> Result<Vec<(Extent, View)>, IoError> {
         let dirty = self.dirty.borrow();
         let block_bytes = self.device.geometry().block_bytes as usize;
@@ -426,6 +443,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         for (start, piece) in dirty.over(extent) {
             let whole = Extent::new(start, (piece.data.len() / block_bytes) as u64);
             let part = whole.intersection(extent);
+            // Corrupted in memory: the content below is older, so there is nothing correct to return.
             if piece.bad || crc32c(&piece.data) != piece.guard {
                 let finding = Finding { layer: Layer::WriteCache, volume: self.volume, extent: whole, healed: false };
                 self.findings.report(finding);
@@ -443,6 +461,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         let below = self.0.device.geometry();
         let volatile_cache = match self.0.policy.get() {
             WritePolicy::BackVolatile => true,
+            // Acknowledged data is stable in the log, so hosts need not flush.
             WritePolicy::Back if !self.0.is_volatile() => false,
             _ => below.volatile_cache,
         };
@@ -457,7 +476,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         inner.device.geometry().admit(extent)?;
         let mut rope = Rope::new();
         let mut at = extent.start;
-        // What lies between is read below by itself: an error under a block that waits is nobody's.
+        // Gaps are read below separately: an error under dirty blocks does not affect the read.
         for (part, data) in inner.waiting(extent)? {
             if at < part.start {
                 rope.append(inner.device.read(Extent { start: at, len: part.start - at }).await?);
@@ -477,15 +496,17 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         let _active = self.pass().await;
         match self.0.policy.get() {
             WritePolicy::Through => self.0.device.write(start, data).await,
+            // The log has failed: written through, once the failure is recorded.
             WritePolicy::Back if self.0.is_volatile() => self.write_past(start, data, false).await,
             WritePolicy::Back => self.write_back(start, data, true, false).await,
             WritePolicy::BackVolatile => self.write_back(start, data, false, false).await,
         }
     }
 
-    /// A record of the log is there after a crash or not, and is replayed until all of it is below; without a log the
-    /// device below makes it whole.
+    /// Writes atomically: a log record is replayed as a whole or not at all; without a log the device below provides
+    /// the atomicity.
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        // One record, or one atomic write below; splitting would lose the atomicity.
         if data.len() > self.atomic_bytes_max() as usize {
             let extent = self.0.device.geometry().extent_of(start, data.len())?;
             return Err(IoError::new(IoErrorKind::Unsupported, extent));
@@ -501,11 +522,13 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
     fn atomic_bytes_max(&self) -> u32 {
         let below = self.0.device.atomic_bytes_max();
         let record = self.0.log().map_or(usize::MAX, |log| log.record_bytes_max());
+        // The smaller of both, because a log that fails sends the write below.
         below.min(u32::try_from(record).unwrap_or(u32::MAX))
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
         {
+            // Only write-through passes the hint on; with write-back this is an ordinary write.
             let _active = self.pass().await;
             if self.0.policy.get() == WritePolicy::Through {
                 return self.0.device.write_fresh(start, data).await;
@@ -514,13 +537,14 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         self.write(start, data).await
     }
 
-    /// Everything written before this call survives power loss; what waits in memory is written below first,
-    /// what the log has is stable already.
+    /// Makes everything written before this call survive power loss; dirty data is written below first, except what
+    /// is stable in the log already.
     ///
-    /// *Errors*: as of any device; also for blocks that the device below refuses or whose content was lost in
-    /// memory, at each flush until they are written over.
+    /// *Errors*: as for any device; also for blocks that the device below refuses or that were corrupted in memory,
+    /// at each flush until they are overwritten.
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         let inner = &self.0;
+        // Everything acknowledged is stable in the log already.
         if inner.policy.get() == WritePolicy::Back && !inner.is_volatile() {
             return Ok(Stable::attest());
         }
@@ -539,10 +563,10 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         if inner.policy.get() == WritePolicy::Through {
             return inner.device.discard(extent).await;
         }
-        // What the log has before the discard must be below before it, or a replay would undo what readers have seen. What
-        // comes from here on is in the log, and goes below, behind the discard.
+        // Older records of these blocks must be destaged before the discard, or a replay would undo it after readers
+        // have seen it. Newer ones are logged and destaged behind it.
         let _lock = loop {
-            // A write whose caller has gone may still be on its way into the log.
+            // A write whose caller was dropped may still be in flight into the log.
             inner.changed.wait(|| (!inner.is_logging(extent)).then_some(())).await;
             self.clear_above(extent).await?;
             let lock = inner.below.exclusive(extent.start.0..extent.end().0).await;
@@ -555,7 +579,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         if inner.policy.get() == WritePolicy::Back
             && let Some(log) = inner.log()
         {
-            // Without its own record the discard would be undone by the replay of older ones.
+            // Without a record of its own, the discard would be undone by a replay of older records.
             match log.append(inner.volume, Content::Discard { extent }).await {
                 Ok(hold) => _hold = hold,
                 Err(_) => log.failure_recorded().await?,
@@ -577,6 +601,7 @@ impl<D: BlockDevice + 'static, R: Runtime> LogMember for Inner<D, R> {
     }
 
     fn log_failed(self: Rc<Self>) {
+        // The log cannot protect the data any more, so all of it is destaged at once.
         self.wanted_up_to.set(u64::MAX);
         Self::wake(&self);
     }

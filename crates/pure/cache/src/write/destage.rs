@@ -1,4 +1,4 @@
-//! How what waits goes below: in the order of addresses, neighbours together, stripes whole.
+//! Destaging: dirty data is written below in address order, adjacent pieces together, whole stripes where possible.
 
 use super::back::Inner;
 use super::dirty::{Piece, Run};
@@ -13,31 +13,33 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Runs that are written below at the same time.
+/// Upper bound of destage writes in flight.
 const MOVES_MAX: usize = 8;
-/// A run has at most this many bytes, or one full stripe where that is more.
+/// Upper bound of one destage write in bytes, or one full stripe where that is larger.
 const RUN_BYTES_MAX: u64 = 1 << 20;
-/// What waits so long goes below, whether there is room or not.
+/// Age at which dirty data is destaged even if there is room.
 const AGE_MAX: Duration = Duration::from_secs(1);
-/// Fill of memory or log, in thousandths, from which everything goes below.
+/// Fill level of memory or log, in thousandths, from which everything is destaged.
 const BEGIN_AT: u64 = 250;
-/// Fill of the log from which the records of what is stuck are written again.
+/// Fill level of the log, in thousandths, from which records of refused pieces are rewritten.
 const RENEW_AT: u64 = 500;
-/// When pieces that were refused are tried again.
+/// Delay before refused pieces are retried.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
-    /// The task that moves data below looks whether there is something to do; it is begun where it does not run.
+    /// Starts the destage task if there is dirty data, or makes it look for work.
     pub(super) fn wake(this: &Rc<Self>) {
         this.poked.set(true);
         this.poke.raise();
         if !this.running.get() && !this.dirty.borrow().is_empty() {
+            // Set before the task first runs, so that only one is spawned.
             this.running.set(true);
             this.runtime.spawn(Self::destage(this.clone()));
         }
     }
 
-    /// As [`Inner::wake`], but one who sleeps is left to sleep while there is room.
+    /// Wakes the task as [`Inner::wake`], but only if none runs or room is short: small writes then accumulate into
+    /// runs.
     pub(super) fn stir(this: &Rc<Self>) {
         if !this.running.get() || this.is_filling() {
             Self::wake(this);
@@ -45,11 +47,12 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     }
 
     fn is_filling(&self) -> bool {
+        // A failed log counts as full: everything is to be destaged.
         let log_fill = self.log().map_or(0, |log| if log.has_failed() { 1000 } else { log.fill() });
         self.memory.fill().max(log_fill) >= BEGIN_AT
     }
 
-    /// Runs until nothing waits any more.
+    /// Destage task; ends when nothing is dirty.
     async fn destage(this: Rc<Self>) {
         let mut moves = FuturesUnordered::new();
         let mut cursor = 0;
@@ -65,10 +68,12 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
             while moves.len() < MOVES_MAX
                 && let Some(run) = this.choose(cursor, now)
             {
+                // The next search continues behind this run: an elevator over the addresses.
                 cursor = run.extent.end().0;
                 moves.push(Self::carry(this.clone(), run));
             }
             if moves.is_empty() && this.dirty.borrow().is_empty() {
+                // No await since the check, so a write that comes now starts a new task.
                 this.running.set(false);
                 return;
             }
@@ -77,25 +82,29 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
             }
             let poked = pin!(this.poke.wait(|| this.poked.replace(false).then_some(())));
             if moves.is_empty() {
+                // Nothing is in flight: sleep until the oldest piece is due, a retry, or a wake-up.
                 let due = this.dirty.borrow().oldest_at().map(|at| at + AGE_MAX);
                 let next = due.into_iter().chain(try_again).min().unwrap_or(now + TRY_AGAIN);
                 let _ = select(poked, this.runtime.sleep_until(next)).await;
+            // Woken by a finished write or by new work, whichever comes first.
             } else if let Either::Left((Some(()), _)) = select(moves.next(), poked).await {
                 this.changed.raise();
             }
         }
     }
 
-    /// The next run that goes below now: all when there is little room, else what somebody waits for, and, once the
-    /// oldest has waited long enough, whatever has waited half as long.
+    /// Chooses the next run to destage: anything when room is short, otherwise what a flush waits for, and, once the
+    /// oldest piece is due, whatever is at least half as old.
     fn choose(&self, cursor: u64, now: Time) -> Option<Run> {
         let geometry = self.device.geometry();
         let optimal = u64::from(geometry.optimal_bytes.max(1));
+        // A multiple of the stripe, so that runs end at stripe boundaries.
         let unit_bytes = RUN_BYTES_MAX.max(optimal) / optimal * optimal;
         let unit_blocks = (unit_bytes / u64::from(geometry.block_bytes)).max(1);
         let mut dirty = self.dirty.borrow_mut();
         let (all, up_to) = (self.is_filling(), self.wanted_up_to.get());
         let due = dirty.oldest_at()? + AGE_MAX <= now;
+        // Younger neighbors go along, so that one pass empties more than the oldest piece.
         let old = Time(now.0.saturating_sub(AGE_MAX.as_nanos() as u64 / 2));
         if !all && !due && dirty.oldest()? > up_to {
             return None;
@@ -104,18 +113,20 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         dirty.next_run(cursor, unit_blocks, wanted)
     }
 
-    /// Writes one run below and notes what became of it.
+    /// Writes one run below and records the result.
     async fn carry(this: Rc<Self>, run: Run) {
+        // Excludes discards of these blocks, and other destage writes of them.
         let _lock = this.below.exclusive(run.extent.start.0..run.extent.end().0).await;
         let block_bytes = this.device.geometry().block_bytes;
         let bytes: usize = run.parts.iter().map(|(_, piece)| piece.data.len()).sum();
         assert_eq!(bytes as u64, run.extent.len.bytes(block_bytes), "the pieces of a run are all of it");
+        // Corrupted memory must not reach the disk.
         let sound = run.parts.iter().all(|(_, piece)| crc32c(&piece.data) == piece.guard);
         if sound && this.device.write(run.extent.start, gather(&run)).await.is_ok() {
             this.note_moved(&run);
             return;
         }
-        // One block that is refused or lost must not hold up its neighbours.
+        // One refused or corrupted block must not block its neighbors.
         for single in run.singles(block_bytes) {
             this.carry_single(&single).await;
         }
@@ -124,16 +135,18 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         this.changed.raise();
     }
 
-    /// What is stuck must not hold up the ring for everybody: when that fills, its records are written again.
+    /// Rewrites the log records of refused pieces when the ring fills up: old records would keep its tail from
+    /// moving.
     fn renew_records(this: &Rc<Self>) {
         let Some(log) = this.log().filter(|log| !log.has_failed() && log.fill() >= RENEW_AT) else { return };
         let stuck = this.dirty.borrow().stuck_with_records();
         for (start, data) in stuck {
             let blocks = data.len() as u64 / u64::from(this.device.geometry().block_bytes);
-            // A newer write of these blocks that is on its way would be overtaken by the old content.
+            // The old content would overtake a newer write of these blocks that is in flight.
             if this.is_logging(Extent::new(start, blocks)) {
                 continue;
             }
+            // Taken for the copy that the log will hand over; the old piece stays counted until it is replaced.
             this.memory.adjust(0, data.len() as u64);
             let append = this.append(&log, Lba(start), data);
             this.runtime.spawn(async move { drop(append.await) });
@@ -143,6 +156,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     async fn carry_single(&self, single: &Run) {
         let (start, piece) = single.parts.first().expect("a run of one piece");
         if crc32c(&piece.data) != piece.guard {
+            // Never written below, where the older content is still intact.
             self.dirty.borrow_mut().spoiled(single);
             let (layer, volume) = (Layer::WriteCache, self.volume);
             self.findings.report(Finding { layer, volume, extent: single.extent, healed: false });
@@ -154,11 +168,12 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
                 self.note_moved(single);
             }
             Err(error) => {
-                // An error that is not these blocks' own is told to whoever writes next.
+                // An error that is not confined to these blocks is reported to the next writer.
                 let worse = self.error.get().is_some_and(|known| known.kind != IoErrorKind::Medium);
                 if !worse || error.kind != IoErrorKind::Medium {
                     self.error.set(Some(error));
                 }
+                // Kept in memory and served from there; each flush fails until it can be written.
                 self.dirty.borrow_mut().refused(single, true);
             }
         }
@@ -177,7 +192,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     }
 }
 
-/// The bytes of a run in one piece; copied only where there are several.
+/// Concatenates the data of a run; a run of one piece is not copied.
 fn gather(run: &Run) -> View {
     if let [(_, piece)] = &run.parts[..] {
         return piece.data.clone();

@@ -1,4 +1,4 @@
-//! Data that waits to be written below: pieces in the order of their addresses, each block once.
+//! Dirty data of a volume: pieces in address order, each block at most once.
 
 use crate::log::Hold;
 use block::{Extent, View};
@@ -7,33 +7,33 @@ use simd::crc32c::crc32c;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// A run of blocks that waits.
+/// Run of dirty blocks that arrived together.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) data: View,
-    /// The CRC32C of `data`, from when it arrived.
+    /// CRC32C of `data`, computed when it arrived.
     pub(super) guard: u32,
-    /// Which write it came with.
+    /// Sequence number of the write that brought it.
     pub(super) number: u64,
-    /// The oldest write that is durable only when this piece is: what it has overwritten counts too.
+    /// Oldest write that becomes durable only with this piece: overwritten data passes its number on.
     pub(super) since: u64,
-    /// When the oldest of that came.
+    /// Arrival time of the oldest of these writes.
     pub(super) at: Time,
-    /// Its record in the log, which is kept until no piece needs it.
+    /// Log record of the piece, kept until no piece needs it.
     pub(super) hold: Option<Hold>,
-    /// It is being written below.
+    /// Destage write in flight.
     pub(super) moving: bool,
-    /// The device below refuses it.
+    /// Refused by the device below.
     pub(super) stuck: bool,
-    /// Its content does not match its guard: it is nobody's any more, until it is written over.
+    /// Corrupted in memory: unreadable until it is overwritten.
     pub(super) bad: bool,
 }
 
-/// All pieces of one volume.
+/// Dirty pieces of one volume.
 #[derive(Debug)]
 pub(super) struct Dirty {
     pieces: BTreeMap<u64, Piece>,
-    /// `since` and start of every piece.
+    /// Pairs of `since` and start, one for every piece.
     ages: BTreeSet<(u64, u64)>,
     block_bytes: u64,
     bytes: u64,
@@ -42,7 +42,7 @@ pub(super) struct Dirty {
     stuck_bytes: u64,
 }
 
-/// Pieces that are next to each other and go below as one write.
+/// Adjacent pieces that are destaged as one write.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) extent: Extent,
@@ -50,7 +50,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Each piece as a run of its own.
+    /// Splits the run into one run per piece.
     pub(super) fn singles(&self, block_bytes: u32) -> impl Iterator<Item = Self> {
         self.parts.iter().map(move |(start, piece)| {
             let extent = Extent::new(*start, (piece.data.len() / block_bytes as usize) as u64);
@@ -80,23 +80,23 @@ impl Dirty {
         self.pieces.is_empty()
     }
 
-    /// The number of the newest write.
+    /// Sequence number of the newest write.
     pub(super) fn newest(&self) -> u64 {
         self.next_number - 1
     }
 
-    /// How many pieces are refused below.
+    /// Number of pieces refused by the device below.
     pub(super) fn stuck(&self) -> usize {
         self.stuck
     }
 
-    /// Bytes that wait and will go below: what is stuck must not keep others out of the memory.
+    /// Dirty bytes without refused ones, which must not keep other volumes out of the memory.
     pub(super) fn moving_bytes(&self) -> u64 {
         assert!(self.stuck_bytes <= self.bytes, "what is stuck waits as well");
         self.bytes - self.stuck_bytes
     }
 
-    /// Pieces that are stuck and sound and keep their records in the log.
+    /// Refused, intact pieces that have a log record.
     pub(super) fn stuck_with_records(&self) -> Vec<(u64, View)> {
         let stuck = self.pieces.iter().filter(|(_, piece)| piece.stuck && !piece.bad && piece.hold.is_some());
         stuck.map(|(&start, piece)| (start, piece.data.clone())).collect()
@@ -106,7 +106,7 @@ impl Dirty {
         bytes as u64 / self.block_bytes
     }
 
-    /// The blocks from `start` on hold `data`; what they held before is forgotten.
+    /// Stores `data` at block `start`; older dirty data of these blocks is dropped.
     pub(super) fn insert(&mut self, start: u64, data: View, guard: u32, at: Time, hold: Option<Hold>) {
         let whole = !data.is_empty() && (data.len() as u64).is_multiple_of(self.block_bytes);
         assert!(whole, "whole blocks wait");
@@ -114,12 +114,15 @@ impl Dirty {
         self.next_number += 1;
         let end = start + self.blocks(data.len());
         let (mut since, mut oldest) = (number, at);
+        // Split at both ends, so that overlapping pieces lie completely within the range.
         self.cut(start);
         self.cut(end);
         let over: Vec<u64> = self.pieces.range(start..end).map(|(&at, _)| at).collect();
         for at in over {
             let old = self.take(at).expect("it was found just now");
+            // A flush of the overwritten write must now wait for this one.
             since = since.min(old.since);
+            // Repeated overwriting must not keep a block from ever being destaged.
             oldest = oldest.min(old.at);
         }
         self.put(
@@ -128,7 +131,7 @@ impl Dirty {
         );
     }
 
-    /// No piece goes across the block `at`.
+    /// Splits the piece across block `at`, if there is one.
     fn cut(&mut self, at: u64) {
         let Some((&start, piece)) = self.pieces.range(..at).next_back() else { return };
         if start + self.blocks(piece.data.len()) <= at {
@@ -136,7 +139,7 @@ impl Dirty {
         }
         let piece = self.take(start).expect("it was found just now");
         let bytes = ((at - start) * self.block_bytes) as usize;
-        // A piece whose guard is wrong stays wrong in both halves.
+        // Corruption must stay detectable in both halves, so the error of the checksum is carried over.
         let wrong = crc32c(&piece.data) ^ piece.guard;
         for (at, range) in [(start, 0..bytes), (at, bytes..piece.data.len())] {
             let data = piece.data.slice(range);
@@ -169,7 +172,7 @@ impl Dirty {
         Some(piece)
     }
 
-    /// The pieces that share blocks with `extent`, and where they begin.
+    /// Pieces that overlap `extent`, each with its start.
     pub(super) fn over(&self, extent: Extent) -> impl Iterator<Item = (u64, &Piece)> {
         let before = self.pieces.range(..extent.start.0).next_back();
         let before = before.filter(move |(start, piece)| **start + self.blocks(piece.data.len()) > extent.start.0);
@@ -177,12 +180,12 @@ impl Dirty {
         before.into_iter().chain(inside).map(|(&start, piece)| (start, piece))
     }
 
-    /// True when a piece of a write up to `number` shares blocks with `extent`.
+    /// True when a piece of a write up to `number` overlaps `extent`.
     pub(super) fn overlaps(&self, extent: Extent, number: u64) -> bool {
         !extent.is_empty() && self.over(extent).any(|(_, piece)| piece.since <= number)
     }
 
-    /// The oldest write that is not below.
+    /// Oldest write that is not completely below.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.ages.first().map(|&(since, _)| since)
     }
@@ -192,20 +195,21 @@ impl Dirty {
         self.pieces.values().all(|piece| piece.number > number)
     }
 
-    /// When the piece that waits longest came.
+    /// Arrival time of the oldest piece that is not refused.
     pub(super) fn oldest_at(&self) -> Option<Time> {
         self.ages.iter().map(|(_, start)| &self.pieces[start]).find(|piece| !piece.stuck).map(|piece| piece.at)
     }
 
-    /// When of what counts for a write up to `number` nothing is left but what is refused below: one such piece.
+    /// Returns a refused piece if only refused ones remain of the writes up to `number`.
     pub(super) fn stuck_up_to(&self, number: u64) -> Option<Extent> {
         let mut waiting = self.ages.range(..=(number, u64::MAX)).map(|&(_, start)| (start, &self.pieces[&start]));
         let (start, first) = waiting.next().filter(|(_, piece)| piece.stuck)?;
         let extent = Extent::new(start, self.blocks(first.data.len()));
+        // A piece that can still be written keeps the flush waiting; it may yet succeed.
         waiting.all(|(_, piece)| piece.stuck).then_some(extent)
     }
 
-    /// Every piece may be tried again.
+    /// Makes every refused piece, except corrupted ones, eligible for a retry.
     pub(super) fn unstick(&mut self) {
         let again: Vec<u64> =
             self.pieces.iter().filter(|(_, piece)| piece.stuck && !piece.bad).map(|(&at, _)| at).collect();
@@ -216,14 +220,14 @@ impl Dirty {
         }
     }
 
-    /// Begins to move the next run, from the block `from` on and round again: one that `wanted` asks for, with all
-    /// its neighbours up to the end of the unit of `unit_blocks` that it begins in.
+    /// Starts destaging the next run from block `from` on, wrapping around: a piece that `wanted` selects, with all
+    /// adjacent ones in its unit of `unit_blocks`.
     pub(super) fn next_run(&mut self, from: u64, unit_blocks: u64, wanted: impl Fn(&Piece) -> bool) -> Option<Run> {
         let free = |piece: &Piece| !piece.moving && !piece.stuck;
         let first = self.pieces.range(from..).chain(self.pieces.range(..from));
         let (&start, _) = first.into_iter().find(|(_, piece)| free(piece) && wanted(piece))?;
         let unit = start / unit_blocks * unit_blocks;
-        // A neighbour before, in the same unit, makes the stripe whole.
+        // Include adjacent pieces before it in the same unit, to make a whole stripe.
         let mut start = start;
         while let Some((&at, piece)) = self.pieces.range(unit..start).next_back() {
             if at + self.blocks(piece.data.len()) != start || !free(piece) {
@@ -231,6 +235,7 @@ impl Dirty {
             }
             start = at;
         }
+        // A piece across the end of the unit is split, so that the run ends with the stripe.
         self.cut(unit + unit_blocks);
         let mut parts = Vec::new();
         let mut end = start;
@@ -246,19 +251,20 @@ impl Dirty {
         Some(Run { extent: Extent::new(start, end - start), parts })
     }
 
-    /// The run has been written below: what was not overwritten meanwhile is forgotten.
+    /// Drops the pieces of a run that was written below, unless they were overwritten meanwhile.
     pub(super) fn moved(&mut self, run: &Run) {
         for start in self.still_of(run) {
             self.take(start);
         }
     }
 
-    /// The run could not be written; its pieces are tried again, or only when they are unstuck.
+    /// Ends the destaging of a run that could not be written; its pieces are retried, or if `stuck` only after
+    /// [`Dirty::unstick`].
     pub(super) fn refused(&mut self, run: &Run, stuck: bool) {
         self.change(run, |piece| (piece.moving, piece.stuck) = (false, stuck));
     }
 
-    /// The content of the run's pieces does not match their guards.
+    /// Marks the pieces of the run as corrupted.
     pub(super) fn spoiled(&mut self, run: &Run) {
         self.change(run, |piece| (piece.moving, piece.stuck, piece.bad) = (false, true, true));
     }
@@ -271,30 +277,31 @@ impl Dirty {
         }
     }
 
-    /// What of `run` waits still as it was: perhaps in fragments.
+    /// Starts of the pieces of `run` that are unchanged; some may have been split.
     fn still_of(&self, run: &Run) -> Vec<u64> {
         let same = |start: u64, piece: &Piece| {
             run.parts.iter().any(|(at, part)| {
                 let range: Range<u64> = *at..at + self.blocks(part.data.len());
+                // Another number means that the block was overwritten while the run was in flight.
                 range.contains(&start) && part.number == piece.number
             })
         };
         self.over(run.extent).filter(|&(start, piece)| same(start, piece)).map(|(at, _)| at).collect()
     }
 
-    /// Everything that waits is forgotten.
+    /// Drops all dirty data.
     pub(super) fn clear(&mut self) {
         let starts: Vec<u64> = self.pieces.keys().copied().collect();
         starts.into_iter().for_each(|start| drop(self.take(start)));
     }
 
-    /// A block that waits is forgotten without being written: what a full cache must never do.
+    /// Drops a dirty piece without writing it; for a planted bug only.
     pub(super) fn lose_one(&mut self) -> bool {
         let first = self.pieces.iter().find(|(_, piece)| !piece.moving).map(|(&start, _)| start);
         first.and_then(|start| self.take(start)).is_some()
     }
 
-    /// Flips a bit of the piece at `block`, as bad memory would; false when none waits there.
+    /// Flips a bit of the piece at `block`, as faulty memory would; false when no piece starts there.
     #[cfg(test)]
     pub(super) fn flip_bit(&mut self, block: u64) -> bool {
         let Some(piece) = self.pieces.get_mut(&block) else { return false };

@@ -22,7 +22,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Disks of 64 MiB whose operations take 100 µs, and a log of 16 MiB.
+    /// Creates disks of 64 MiB with a latency of 100 µs, and a log of 16 MiB.
     fn new(policy: WritePolicy, memory_bytes: u64) -> Self {
         Self::with_log(policy, memory_bytes, true)
     }
@@ -92,7 +92,7 @@ impl Bench {
         self.rig.begin(async move { volume.discard(extent).await })
     }
 
-    /// What a block holds when the daemon dies now, and the log is replayed.
+    /// Content of a block after the daemon died now and the log was replayed.
     fn read_after_a_crash(&self, start: u64) -> u8 {
         let (rig, journal) = (Rig::in_order(), Journal::default());
         let [disk, log] = [(0, &self.disk), (1, &self.log_disk)]
@@ -107,7 +107,8 @@ impl Bench {
         })
     }
 
-    /// MB/s of `bytes` written by `depth` writers, each `step` bytes at the place that `place` gives.
+    /// Throughput in MB/s of `bytes` written by `depth` writers, in writes of `step` bytes at the address that
+    /// `place` returns.
     fn load(&self, bytes: u64, step: u64, depth: usize, place: impl Fn(u64) -> u64 + 'static) -> f64 {
         let begin = self.rig.runtime.now();
         let (next, place) = (Rc::new(RefCell::new(0)), Rc::new(place));
@@ -144,7 +145,7 @@ fn writes_that_are_neighbours_in_flight_become_one_and_a_lone_one_does_not_wait(
     let bench = Bench::new(WritePolicy::Through, 1 << 20);
     let writes: Vec<_> = (0..8).map(|n| bench.begin(n * 2, filled(n as u8, 2))).collect();
     bench.rig.settle();
-    // The first passes at once: nobody knows yet that others follow.
+    // The first one passes without delay: it continues no earlier write.
     assert_eq!(*bench.disk.writes.borrow(), [Extent::new(0, 2), Extent::new(2, 14)]);
     while bench.rig.step() {}
     assert!(writes.iter().all(|write| matches!(write.result(), Some(Ok(_)))));
@@ -218,7 +219,7 @@ fn writers_are_slowed_smoothly_and_never_stopped_when_the_memory_fills() {
     }
     let elapsed = bench.rig.runtime.now() - begin;
     assert!(bench.memory.used_bytes() <= 4 << 20);
-    // The disk takes 41 µs for 4 KiB; nobody waits for a whole memory to empty, which takes 42 ms.
+    // The disk takes 41 µs for 4 KiB; a writer must not wait for the whole memory to drain, which takes 42 ms.
     assert!(worst < Duration::from_millis(3), "{worst:?}");
     let disk_alone = Duration::from_secs_f64(f64::from(32 << 20) / 100e6);
     assert!(elapsed < disk_alone * 5 / 4, "{elapsed:?}, the disk alone {disk_alone:?}");
@@ -286,7 +287,7 @@ fn log_writes_at_the_rate_of_its_device_until_it_fills() {
     for volatile in [false, true] {
         let random = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
         let logged = Bench::with_log(WritePolicy::Back, 64 << 20, volatile).load(4 << 20, 4096, 32, random);
-        // The same writers on the log's device alone; flushes are shared, as of any disk of a pool.
+        // The same writers on the log's device alone; flushes are shared, as on any disk of a pool.
         let bench = Bench::with_log(WritePolicy::Through, 1 << 20, volatile);
         let disk = Rc::new(GroupCommit::new(bench.log_disk.clone()));
         let writer = |writer: u64| {

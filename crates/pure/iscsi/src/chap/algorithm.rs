@@ -1,13 +1,13 @@
-//! The hash functions of CHAP, and the response that they make.
+//! CHAP hash algorithms, and the computation of a response.
 
 use super::Secret;
 use smallvec::SmallVec;
 use std::fmt;
 
-/// What a hash function gives: 16 to 32 bytes.
+/// Digest of a hash algorithm: 16 to 32 bytes.
 pub type Digest = SmallVec<[u8; 32]>;
 
-/// The hash functions, the weakest first.
+/// Hash algorithms with their CHAP_A numbers, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are the standards'")]
@@ -19,22 +19,24 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All, the strongest first: the order in which they are offered and chosen.
+    /// All algorithms, the strongest first: the order in which they are offered and chosen.
     pub const ALL: [Self; 4] = [Self::Sha3_256, Self::Sha256, Self::Sha1, Self::Md5];
 
-    /// The algorithm of a number.
+    /// Returns the algorithm with this CHAP_A number.
     #[must_use]
     pub fn of(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|&algorithm| algorithm as u64 == number)
     }
 
-    /// The strongest of the offered ones that is at least `weakest`, wherever it stands in the list.
+    /// Chooses the strongest offered algorithm that is not weaker than `weakest`, regardless of its position in the
+    /// list.
     #[must_use]
     pub fn choose(offered: impl IntoIterator<Item = Self>, weakest: Self) -> Option<Self> {
+        // The position in the list is ignored: an initiator must not be able to force a weak algorithm.
         offered.into_iter().filter(|&algorithm| algorithm >= weakest).max()
     }
 
-    /// How many bytes its digests have.
+    /// Returns the digest length in bytes.
     #[must_use]
     pub fn digest_bytes(self) -> usize {
         match self {
@@ -44,7 +46,7 @@ impl Algorithm {
         }
     }
 
-    /// What proves that `secret` is known: the digest of the identifier, the secret and the challenge.
+    /// Computes the response to a challenge: the digest of identifier, secret and challenge.
     ///
     /// *Source*: RFC 1994 §4.1.
     #[must_use]

@@ -1,14 +1,14 @@
-//! What a login has proven.
+//! Result of an authentication.
 
 use super::Algorithm;
 
-/// Who has proven what, with CHAP.
+/// Identity that CHAP authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
-    /// The CHAP name that the initiator has proven.
+    /// CHAP name of the initiator.
     pub name: String,
-    /// The hash function of both directions.
+    /// Hash algorithm of both directions.
     pub algorithm: Algorithm,
-    /// True when the target has proven itself, too.
+    /// True when the target has authenticated as well.
     pub mutual: bool,
 }

@@ -1,12 +1,12 @@
-//! A challenge that we pose, and the judgement of what comes back.
+//! Challenges that this side issues, and verification of the responses.
 
 use super::{Algorithm, Credential, Digest, Secret};
 use subtle::{Choice, ConstantTimeEq};
 
-/// How many unpredictable bytes a challenge is made from.
+/// Number of random bytes for a challenge.
 pub const CHALLENGE_RANDOM_BYTES: usize = 32;
 
-/// What the peer shall prove its secret with.
+/// CHAP challenge that the peer must answer.
 #[derive(Clone, Debug)]
 pub struct Challenge {
     algorithm: Algorithm,
@@ -15,10 +15,10 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// A challenge as long as the algorithm's digest: at least 16 bytes.
+    /// Creates a challenge of the algorithm's digest length, at least 16 bytes.
     ///
-    /// *Shape*: `random` is used for nothing else, now or later. The identifier is its last byte: it is sent
-    /// in clear like the challenge, and tells an answer to this challenge from one to another.
+    /// *Shape*: `random` must not be used for anything else, now or later. Its last byte is the identifier, which is
+    /// sent in clear like the challenge, and distinguishes responses to different challenges.
     #[must_use]
     pub fn new(algorithm: Algorithm, random: &[u8; CHALLENGE_RANDOM_BYTES]) -> Self {
         let bytes: Digest = random.iter().take(algorithm.digest_bytes()).copied().collect();
@@ -27,25 +27,25 @@ impl Challenge {
         Self { algorithm, identifier, bytes }
     }
 
-    /// The hash function that is agreed on.
+    /// Returns the negotiated hash algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// CHAP_I.
+    /// Returns CHAP_I.
     #[must_use]
     pub fn identifier(&self) -> u8 {
         self.identifier
     }
 
-    /// CHAP_C.
+    /// Returns CHAP_C.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// True when `challenge` is this one, sent back in the hope that we solve it.
+    /// True when `challenge` is a reflection of this one, sent to obtain its response from us.
     ///
     /// *Source*: RFC 7143 §9.2.1.
     #[must_use]
@@ -53,9 +53,9 @@ impl Challenge {
         self.bytes.as_slice() == challenge
     }
 
-    /// The credential of `accepted` that `name` and `response` prove.
+    /// Returns the credential of `accepted` that `name` and `response` match.
     ///
-    /// Takes as long for an unknown name as for a wrong response, and looks at every credential.
+    /// Takes the same time for an unknown name as for a wrong response, and checks every credential.
     #[must_use]
     pub fn verify<'a>(&self, accepted: &'a [Credential], name: &str, response: &[u8]) -> Option<&'a Credential> {
         let mut proven = None;
@@ -63,11 +63,13 @@ impl Challenge {
         for credential in accepted.iter().filter(|credential| credential.name == name) {
             tried = true;
             if bool::from(self.judge(&credential.secret, response)) {
+                // No early exit: the time must not depend on which credential matches.
                 proven = Some(credential);
             }
         }
         if !tried {
-            // Nobody's secret: the time of one judgement passes, and its result is thrown away.
+            // Unknown name: one verification is computed and discarded, so that its time does not reveal which names
+            // exist.
             let _ = self.judge(&Secret::unknown(), response);
         }
         proven
@@ -75,6 +77,7 @@ impl Challenge {
 
     fn judge(&self, secret: &Secret, response: &[u8]) -> Choice {
         let expected = self.algorithm.respond(self.identifier, secret, &self.bytes);
+        // Constant-time comparison, so that timing reveals no prefix of the response.
         expected.as_slice().ct_eq(response)
     }
 }

@@ -1,18 +1,18 @@
-//! Who must prove what to whom.
+//! Authentication policies: which side must authenticate, and with which credentials.
 
 use super::{Algorithm, Credential};
 
-/// How an initiator gets in.
+/// Authentication policy for an initiator.
 #[derive(Clone, Debug, Default)]
 pub enum Auth {
-    /// Anybody who has the right name; CHAP is not spoken.
+    /// No authentication beyond the initiator name; CHAP is not offered.
     #[default]
     None,
-    /// With CHAP, as the policy says.
+    /// CHAP according to the policy.
     Chap(Box<ChapPolicy>),
 }
 
-/// What CHAP has to prove.
+/// CHAP requirements.
 #[derive(Clone, Debug)]
 pub struct ChapPolicy {
     required: bool,
@@ -21,25 +21,25 @@ pub struct ChapPolicy {
     weakest: Algorithm,
 }
 
-/// Whether we prove ourselves to the peer, too.
+/// Mutual CHAP: authentication of this side to the peer.
 #[derive(Clone, Debug, Default)]
 pub enum Mutual {
-    /// Never: a peer that asks for it is refused, for it would not trust us.
+    /// Never: a peer that challenges us is refused, because it could not authenticate us.
     #[default]
     Never,
-    /// To a peer that asks for it.
+    /// On request of the peer.
     Offered(Credential),
-    /// Always: a peer that does not ask for it is refused.
+    /// Required: a peer that does not challenge us is refused.
     Required(Credential),
 }
 
-/// Why a policy cannot be, as a sentence for the operator.
+/// Invalid policy, as a sentence for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// RFC 7143 §9.2.1.
     #[error("the secrets of the two directions are equal; whoever learns to answer one way could answer the other")]
     EqualSecrets,
-    /// Nobody could log in.
+    /// No login could succeed.
     #[error("CHAP is wanted, but no name and secret is accepted")]
     NobodyAccepted,
     /// RFC 7143 §6.1, §12.1.3.
@@ -48,10 +48,10 @@ pub enum PolicyError {
 }
 
 impl ChapPolicy {
-    /// A policy under which an initiator proves one of `accepted`, and we prove `mutual`.
+    /// Creates a policy: an initiator authenticates with one of `accepted`, and we with `mutual`.
     ///
-    /// With `required`, nobody gets in without a proof. Without it, an initiator that offers to go without
-    /// may; one that speaks CHAP must still prove what it says. Algorithms below `weakest` are not spoken.
+    /// With `required`, an initiator without CHAP is refused. Otherwise an initiator may log in without CHAP, but one
+    /// that uses it must still authenticate correctly. Algorithms weaker than `weakest` are not used.
     ///
     /// *Errors*: a sentence for the operator.
     pub fn new(
@@ -66,6 +66,7 @@ impl ChapPolicy {
         if accepted.iter().chain(mutual.credential()).any(|credential| !credential.has_name()) {
             return Err(PolicyError::NameMalformed);
         }
+        // RFC 7143 §9.2.1: with equal secrets, a response of one direction would be valid in the other.
         if let Some(own) = mutual.credential()
             && accepted.iter().any(|credential| credential.secret.equals(&own.secret))
         {
@@ -74,25 +75,25 @@ impl ChapPolicy {
         Ok(Self { required, accepted, mutual, weakest })
     }
 
-    /// True when nobody gets in without a proof.
+    /// True when an initiator without CHAP is refused.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.required
     }
 
-    /// Whom a proof may name.
+    /// Returns the accepted credentials.
     #[must_use]
     pub fn accepted(&self) -> &[Credential] {
         &self.accepted
     }
 
-    /// What we prove.
+    /// Returns the mutual CHAP setting.
     #[must_use]
     pub fn mutual(&self) -> &Mutual {
         &self.mutual
     }
 
-    /// The weakest algorithm that is spoken.
+    /// Returns the weakest permitted algorithm.
     #[must_use]
     pub fn weakest(&self) -> Algorithm {
         self.weakest
@@ -100,7 +101,7 @@ impl ChapPolicy {
 }
 
 impl Auth {
-    /// The policy, where CHAP may be spoken.
+    /// Returns the CHAP policy, if CHAP is offered.
     #[must_use]
     pub fn chap(&self) -> Option<&ChapPolicy> {
         match self {
@@ -109,7 +110,7 @@ impl Auth {
         }
     }
 
-    /// True when nobody gets in without a proof.
+    /// True when an initiator without CHAP is refused.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.chap().is_some_and(ChapPolicy::is_required)
@@ -117,7 +118,7 @@ impl Auth {
 }
 
 impl Mutual {
-    /// What we prove ourselves with, when we do.
+    /// Returns our own credential, if we can authenticate.
     #[must_use]
     pub fn credential(&self) -> Option<&Credential> {
         match self {

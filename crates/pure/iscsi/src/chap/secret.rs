@@ -1,47 +1,47 @@
-//! Secrets, and who has them.
+//! CHAP secrets and credentials.
 
 use std::fmt;
 
-/// The fewest bytes of a secret: RFC 7143 §9.2.1 asks for 96 bits where IPsec does not protect the connection.
+/// Minimum length of a secret in bytes: RFC 7143 §9.2.1 requires 96 bits unless IPsec protects the connection.
 pub const SECRET_BYTES_MIN: usize = 12;
-/// The most bytes of a secret: what other implementations take.
+/// Maximum length of a secret in bytes: the limit of other implementations.
 const SECRET_BYTES_MAX: usize = 255;
-/// The most bytes of a name: the bound of a text value (RFC 7143 §6.1).
+/// Maximum length of a name in bytes: the limit of a text value (RFC 7143 §6.1).
 const NAME_BYTES_MAX: usize = 255;
 
-/// A CHAP secret: any bytes. A clone is no copy.
+/// CHAP secret of any bytes. A clone shares the memory instead of copying the secret.
 #[derive(Clone)]
 pub struct Secret(secret::Secret);
 
-/// Why something is no secret, as a sentence for the operator.
+/// Invalid secret, as a sentence for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// RFC 7143 §9.2.1.
     #[error("a CHAP secret has at least 12 bytes; a shorter one can be guessed from one login that somebody records")]
     TooShort,
-    /// A bound of ours.
+    /// Limit of this implementation.
     #[error("a CHAP secret has at most 255 bytes")]
     TooLong,
 }
 
-/// A CHAP name with its secret.
+/// CHAP name with its secret.
 #[derive(Clone, Debug)]
 pub struct Credential {
     /// CHAP_N; compared byte by byte.
     pub name: String,
-    /// What proves the name.
+    /// Secret of the name.
     pub secret: Secret,
 }
 
 impl Secret {
-    /// The secret that `bytes` are.
+    /// Creates a secret from `bytes`.
     ///
     /// *Errors*: a sentence for the operator.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, SecretError> {
         secret::Secret::new(bytes).try_into()
     }
 
-    /// A stand-in of usual length where no secret is known.
+    /// Returns a placeholder of usual length for an unknown name.
     pub(super) fn unknown() -> Self {
         Self(secret::Secret::new([0; 16]))
     }
@@ -50,7 +50,7 @@ impl Secret {
         self.0.expose()
     }
 
-    /// True when both are the same bytes; takes the same time wherever they differ.
+    /// Compares two secrets in constant time.
     #[must_use]
     pub fn equals(&self, other: &Self) -> bool {
         self.0 == other.0
@@ -70,7 +70,7 @@ impl TryFrom<secret::Secret> for Secret {
 }
 
 impl Credential {
-    /// True when the name can be sent.
+    /// True when the name is valid in a text PDU.
     pub(crate) fn has_name(&self) -> bool {
         (1..=NAME_BYTES_MAX).contains(&self.name.len()) && !self.name.chars().any(char::is_control)
     }
@@ -78,6 +78,7 @@ impl Credential {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The secret must not appear in a log.
         f.write_str("Secret(..)")
     }
 }

@@ -1,4 +1,4 @@
-//! Commands on their way out: immediate and unsolicited data with them, the rest as R2Ts ask for it.
+//! Commands on the send side: immediate and unsolicited data with the command, the rest as R2Ts request it.
 
 use super::connection::Link;
 use super::event::DataIn;
@@ -12,7 +12,7 @@ use crate::session::TaskId;
 use block::Rope;
 use std::ops::Range;
 
-/// What all Data-Out PDUs of one sequence have in common.
+/// Common fields of the Data-Out PDUs of one sequence.
 struct Sequence {
     lun: Lun,
     initiator_task_tag: InitiatorTaskTag,
@@ -20,7 +20,7 @@ struct Sequence {
 }
 
 impl FullFeaturePhase {
-    /// The command goes out with as much data as the target takes unasked.
+    /// Sends a command with as much unsolicited data as the target accepts.
     pub(crate) fn send_command(&mut self, link: &mut Link, id: TaskId, cmd_sn: CmdSn, immediate: bool) {
         let Some(Task::Command(task)) = self.tasks.find(id) else { return };
         let command = &task.command;
@@ -28,19 +28,23 @@ impl FullFeaturePhase {
         let data_out = command.data_out.as_ref().unwrap_or(&nothing);
         let total = u32::try_from(data_out.len()).expect("a command moves less than 4 GiB");
         let first_burst = self.negotiated.first_burst_bytes_max.min(total);
+        // Immediate data fits one PDU and FirstBurstLength; further unsolicited data follows as Data-Out.
         let segment_bytes_max = self.negotiated.peer_data_segment_bytes_max;
         let immediate_bytes = if self.negotiated.immediate_data { first_burst.min(segment_bytes_max) } else { 0 };
+        // InitialR2T=Yes permits no unsolicited data beyond the immediate part (RFC 7143 §13.10).
         let unsolicited_end = if self.negotiated.initial_r2t { immediate_bytes } else { first_burst };
         let writes = command.data_out.is_some();
         let reads = !matches!(command.data_in, DataIn::None);
         let header = ScsiCommand {
             immediate,
+            // The F bit is clear if unsolicited Data-Out follows (RFC 7143 §11.3.1).
             is_final: unsolicited_end == immediate_bytes,
             read: reads,
             write: writes,
             attribute: command.attribute,
             lun: command.lun,
             initiator_task_tag: self.tag_of(id),
+            // For a bidirectional command this is the length of the write; the read length has its own header segment.
             expected_data_transfer_bytes: if writes { total } else { task.expected_in_bytes },
             cmd_sn,
             exp_stat_sn: self.exp_stat_sn,
@@ -64,11 +68,14 @@ impl FullFeaturePhase {
         self.send_sequence(link, &sequence, data_out, immediate_bytes..unsolicited_end);
     }
 
-    /// An R2T is answered in full, at once.
+    /// Answers an R2T in full, at once.
+    ///
+    /// *Errors*: the violated rule.
     pub(crate) fn handle_r2t(&mut self, link: &mut Link, r2t: &R2t) -> Result<(), Violation> {
         self.handle_window(r2t.exp_cmd_sn, r2t.max_cmd_sn);
         let id = self.by_tag(r2t.initiator_task_tag)?;
         let Some(Task::Command(task)) = self.tasks.find_mut(id) else { return Err(Violation::TaskTagUnknown) };
+        // R2TSN has no gaps at error recovery level 0.
         if r2t.r2t_sn.0 != task.r2t_sn {
             return Err(Violation::R2tSnWrong);
         }
@@ -77,6 +84,7 @@ impl FullFeaturePhase {
         let Some(data_out) = &task.command.data_out else { return Err(Violation::R2tOutOfRange) };
         let end = r2t.buffer_offset_bytes.checked_add(r2t.desired_data_transfer_bytes);
         let end = end.filter(|&end| end as usize <= data_out.len()).ok_or(Violation::R2tOutOfRange)?;
+        // A single R2T covers at most one burst.
         if r2t.desired_data_transfer_bytes > self.negotiated.burst_bytes_max {
             return Err(Violation::R2tOutOfRange);
         }
@@ -92,6 +100,7 @@ impl FullFeaturePhase {
     fn send_sequence(&self, link: &mut Link, sequence: &Sequence, data_out: &Rope, range: Range<u32>) {
         assert!(range.start <= range.end, "a sequence ends behind its beginning");
         let mut at = range.start;
+        // DataSN restarts with each sequence (RFC 7143 §11.7.5).
         let mut data_sn = DataSn(0);
         while at < range.end {
             let len = self.negotiated.peer_data_segment_bytes_max.min(range.end - at);
@@ -114,7 +123,7 @@ impl FullFeaturePhase {
 }
 
 impl CommandTask {
-    /// A command that was not sent yet.
+    /// Creates the task of a command that has not been sent yet.
     pub(crate) fn new(mut command: super::Command) -> Self {
         let (buf, expected) = match std::mem::take(&mut command.data_in) {
             DataIn::None => (None, 0),

@@ -1,31 +1,32 @@
-//! What an initiator asks of its connection.
+//! Configuration of an initiator's connection.
 
 use crate::login::InitiatorConfig;
 use crate::timers::Patience;
 use std::time::Duration;
 
-/// Tasks of a session that have tags.
+/// Maximum number of tagged tasks in a session.
 pub const TASKS_MAX: u32 = 0xfffe;
 
-/// The login, the bounds and the times of an initiator's connection.
+/// Login parameters, limits and timeouts of an initiator's connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who logs in, where to, and what is offered.
+    /// Initiator, target, credentials and offered parameters of the login.
     pub login: InitiatorConfig,
-    /// Requests that may wait or run at once, beside the target's own limit. At most [`TASKS_MAX`].
+    /// Maximum number of requests that wait or run at once, in addition to the target's window; at most [`TASKS_MAX`].
+    /// Default 1,024.
     pub tasks_max: u32,
-    /// The largest size of the receive buffer. It is smaller while there is little to receive.
+    /// Maximum size of the receive buffer in bytes; default 256 KiB. It is smaller while there is little to receive.
     pub receive_buffer_bytes_max: usize,
-    /// How long the login may take in all.
+    /// Timeout of a whole login. Default 15 s.
     pub login_timeout: Duration,
-    /// How long the target may be silent before it is pinged.
+    /// Silence of the target after which it is pinged. Default 15 s.
     pub idle_interval: Duration,
-    /// How long a pinged target may stay silent, and how long output may not move at all.
+    /// Maximum time for the answer to a ping, and maximum time without progress of queued output. Default 15 s.
     pub answer_timeout: Duration,
 }
 
 impl Config {
-    /// A connection that logs in as `login` says, with bounds and times that suit a LAN.
+    /// Creates a configuration for the given login, with limits and timeouts that suit a LAN.
     #[must_use]
     pub fn new(login: InitiatorConfig) -> Self {
         Self {
@@ -42,7 +43,9 @@ impl Config {
         Patience { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
     }
 
-    /// *Panics*: when a bound is outside what its field says.
+    /// Checks the bounds.
+    ///
+    /// *Panics*: when a value is outside the range of its field.
     pub(crate) fn check(&self) {
         assert!((1..=TASKS_MAX).contains(&self.tasks_max), "1 to 65,534 tasks have tags");
         assert!(self.receive_buffer_bytes_max >= 16 << 10, "a login PDU fits the receive buffer");

@@ -1,4 +1,4 @@
-//! One connection of an initiator: requests, bytes and time go in, events and bytes come out.
+//! Initiator connection as a state machine: requests, bytes and time in, events and bytes out.
 
 use super::full_feature::{FullFeaturePhase, Placement};
 use super::login::LoginPhase;
@@ -16,28 +16,28 @@ use shard::Time;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// An initiator's side of one TCP connection, from its first byte to its last.
+/// Initiator side of one TCP connection, from its first byte to its last.
 ///
-/// Driven like [`target::Connection`](crate::target::Connection): bytes come in by
-/// [`Connection::receive_into`] and [`Connection::handle_received`], leave by [`Connection::gather`], and what
-/// they mean comes out of [`Connection::poll_event`]. Many requests may be submitted before one send.
+/// Driven like [`target::Connection`](crate::target::Connection): bytes enter through [`Connection::receive_into`] and
+/// [`Connection::handle_received`], leave through [`Connection::gather`], and events are taken from
+/// [`Connection::poll_event`]. Many requests may be submitted before one send.
 #[derive(Debug)]
 pub struct Connection {
     receive: Receive,
     core: Core,
 }
 
-/// The way out of a connection.
+/// Send side of a connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) config: Rc<Config>,
     pub(crate) transmit: Transmit,
     pub(crate) events: VecDeque<Event>,
-    /// Set once the connection shall end.
+    /// Reason for closing, set once the connection shall end.
     pub(crate) closing: Option<CloseReason>,
 }
 
-/// All but the bytes on their way in, so that a PDU can be read where it lies in the buffer.
+/// Everything except the receive path, so that a PDU can be handled while it is borrowed from the receive buffer.
 #[derive(Debug)]
 struct Core {
     link: Link,
@@ -54,7 +54,7 @@ enum Phase {
     Closed,
 }
 
-/// Whose payload is being received.
+/// Destination of the payload that is being received.
 #[derive(Debug)]
 enum Incoming {
     Nothing,
@@ -64,36 +64,39 @@ enum Incoming {
 }
 
 impl Link {
-    /// The connection ends for `reason`, unless it ends already.
+    /// Requests the end of the connection for `reason`, unless it is ending already.
     pub(crate) fn close(&mut self, reason: CloseReason) {
         self.closing.get_or_insert(reason);
     }
 }
 
 impl Connection {
-    /// A connection that has its first login request to send.
+    /// Creates a connection with its first Login Request queued.
     ///
-    /// *Shape*: `random` are bytes that nobody can predict, other ones for each connection.
-    /// *Panics*: when `config` has a bound outside what its field says.
+    /// *Shape*: `random` are unpredictable bytes, different for each connection. *Panics*: when a bound of `config` is
+    /// out of range.
     #[must_use]
     pub fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
         Self::entering(config, None, random, now)
     }
 
-    /// One more connection to the session of this one, that has its first login request to send. Their commands are numbered
-    /// together, whichever carries them; what a command brings comes on the connection that it was submitted to. `None` outside full
-    /// feature phase.
+    /// Creates a further connection of the same session, with its first Login Request queued. Commands of the session
+    /// are numbered together, regardless of the connection; the data of a command uses the connection that it was
+    /// submitted to. `None` outside full feature phase.
     ///
-    /// *Shape*: `cid` is a number from 1 on that no living connection of the session has. The target must have agreed to as many
-    /// ([`Negotiated::connections_max`](crate::Negotiated::connections_max)).
-    /// *Panics*: where the session has no tags for `tasks_max` tasks of each connection up to this one: 65,534 in all.
-    /// *Source*: RFC 7143 §4.2.5, §6.
+    /// *Shape*: `cid` is a number from 1 that no live connection of the session has. The target must have negotiated
+    /// enough connections ([`Negotiated::connections_max`](crate::Negotiated::connections_max)). *Panics*: when the
+    /// session has no tags for `tasks_max` tasks of each connection up to this one: 65,534 in all. *Source*: RFC 7143
+    /// §4.2.5, §6.
     #[must_use]
     pub fn join(&self, cid: Cid, random: [u8; 32], now: Time) -> Option<Self> {
+        // Further connections can only join a session that has been established.
         let Phase::FullFeature(full_feature) = &self.core.phase else { return None };
         let mut config = (*self.core.link.config).clone();
         let (login, order) = (&mut config.login, full_feature.order.clone());
+        // All connections of a session share one CmdSN sequence.
         (login.tsih, login.cid, login.cmd_sn) = (full_feature.negotiated.identity.tsih, cid, order.cmd_sn.get());
+        // Each connection has a range of task tags of its own, because tags are unique within the session.
         let tags_from = u32::from(cid.0).saturating_mul(config.tasks_max);
         assert!(tags_from.saturating_add(config.tasks_max) <= TASKS_MAX, "a session has 65,534 task tags");
         Some(Self::entering(Rc::new(config), Some(Joins { order, tags_from }), random, now))
@@ -108,7 +111,7 @@ impl Connection {
         Self { receive, core: Core { link, phase, timers, incoming: Incoming::Nothing, receive_limits: None } }
     }
 
-    /// A connection whose login is over, for tests of what comes after.
+    /// Creates a connection after its login, for tests of full feature phase.
     #[cfg(test)]
     pub(crate) fn in_full_feature(
         config: Rc<Config>,
@@ -125,7 +128,7 @@ impl Connection {
         connection
     }
 
-    /// One more connection whose login is over, for tests of what comes after.
+    /// Creates a further connection after its login, for tests of full feature phase.
     #[cfg(test)]
     pub(crate) fn joined(&self, cid: Cid, negotiated: crate::Negotiated, now: Time) -> Self {
         let mut connection = self.join(cid, [0; 32], now).expect("the first is in full feature phase");
@@ -138,13 +141,14 @@ impl Connection {
         connection
     }
 
-    /// The command is sent once the target's window and its turn allow it.
+    /// Queues a command, which is sent once the window of the target and its turn permit.
     ///
-    /// *Errors*: the command itself, when the connection is not in full feature phase or has as many
-    /// requests as its configuration allows.
+    /// *Errors*: the command itself, when the connection is not in full feature phase or has the maximum number of
+    /// requests.
     pub fn submit(&mut self, command: Command) -> Result<TaskId, Command> {
         let tasks_max = self.core.link.config.tasks_max as usize;
         match &mut self.core.phase {
+            // The limit also bounds the tag space of the connection.
             Phase::FullFeature(full_feature) if full_feature.tasks.len() < tasks_max => {
                 Ok(full_feature.submit(&mut self.core.link, Task::Command(CommandTask::new(command))))
             }
@@ -152,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// True while a command that was submitted waits for a place in the target's window.
+    /// True while a submitted command awaits a place in the window of the target.
     ///
     /// *Source*: RFC 7143 §4.2.2.1.
     #[must_use]
@@ -160,25 +164,25 @@ impl Connection {
         matches!(&self.core.phase, Phase::FullFeature(full_feature) if full_feature.is_held())
     }
 
-    /// Another connection of the session has perhaps heard of a wider window: what waits is sent as far as that goes.
+    /// Sends waiting commands after another connection of the session may have received a wider window.
     pub fn handle_window_moved(&mut self) {
         if let Phase::FullFeature(full_feature) = &mut self.core.phase {
             full_feature.pump(&mut self.core.link);
         }
     }
 
-    /// A task management function is sent at once. `None` outside full feature phase.
+    /// Sends a task management function at once. `None` outside full feature phase.
     pub fn manage(&mut self, function: TaskFunction, lun: Lun, referenced: Option<TaskId>) -> Option<TaskId> {
         let Phase::FullFeature(full_feature) = &mut self.core.phase else { return None };
         Some(full_feature.manage(&mut self.core.link, function, lun, referenced))
     }
 
-    /// A ping with `data` is sent in turn. `None` outside full feature phase.
+    /// Sends a ping with `data` in order. `None` outside full feature phase.
     pub fn ping(&mut self, data: &[u8]) -> Option<TaskId> {
         self.submit_other(Task::Ping { data: data.to_vec() })
     }
 
-    /// The target is asked for targets: `All`, one by its name, or its own where `which` is empty. `None`
+    /// Sends SendTargets: `All`, the name of a target, or the target of the session where `which` is empty. `None`
     /// outside full feature phase.
     pub fn send_targets(&mut self, which: &str) -> Option<TaskId> {
         let mut request = b"SendTargets=".to_vec();
@@ -187,23 +191,24 @@ impl Connection {
         self.submit_other(Task::Text { request, answer: Vec::new() })
     }
 
-    /// A logout is sent in turn; [`Event::Closed`] follows its answer. `None` outside full feature phase.
+    /// Sends a logout in order; [`Event::Closed`] follows its response. `None` outside full feature phase.
     pub fn logout(&mut self) -> Option<TaskId> {
         self.submit_other(Task::Logout)
     }
 
-    /// True while `task` has not ended. What a task management function has ended is told by no event of its own.
+    /// True while `task` has not ended. A task that a task management function has ended is not reported by an event of
+    /// its own.
     #[must_use]
     pub fn is_waiting_for(&self, task: TaskId) -> bool {
         matches!(&self.core.phase, Phase::FullFeature(full_feature) if full_feature.tasks.find(task).is_some())
     }
 
-    /// Where the next received bytes belong. Empty once the connection is over.
+    /// Returns the memory for the next received bytes. Empty once the connection has ended.
     pub fn receive_into(&mut self) -> &mut [u8] {
         if self.is_closed() { &mut [] } else { self.receive.space() }
     }
 
-    /// `len` bytes were received into [`Connection::receive_into`]. Every PDU that they complete was acted on.
+    /// Accepts `len` bytes received into [`Connection::receive_into`] and handles every PDU that they complete.
     ///
     /// *Panics*: when there was less space.
     pub fn handle_received(&mut self, len: usize, now: Time) {
@@ -211,6 +216,7 @@ impl Connection {
             return;
         }
         self.receive.handle_filled(len);
+        // Any received byte proves that the target is alive.
         self.core.timers.handle_heard(now, self.core.pulse());
         loop {
             match self.receive.poll() {
@@ -226,44 +232,47 @@ impl Connection {
                 }
                 Err(Fault { violation, .. }) => self.core.link.close(CloseReason::Violation(violation)),
             }
+            // Nothing is parsed behind a violation or a logout.
             if let Some(reason) = self.core.link.closing {
                 return self.end(reason);
             }
+            // New limits take effect between two PDUs, after the one that ended the login.
             self.apply_receive_limits();
         }
     }
 
-    /// The next event, when there is one.
+    /// Returns the next event, if any.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.core.link.events.pop_front()
     }
 
-    /// Adds slices of what waits to be sent, for one vectored send.
+    /// Appends slices of the queued output, for one vectored send.
     pub fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
         self.core.link.transmit.gather(into);
     }
 
-    /// The first `len` bytes of what was gathered have been sent.
+    /// Removes the first `len` bytes of the gathered output, which have been sent.
     pub fn handle_transmitted(&mut self, len: usize) {
         self.core.link.transmit.handle_transmitted(len);
+        // Sent bytes make room for waiting requests.
         if let Phase::FullFeature(full_feature) = &mut self.core.phase {
             full_feature.pump(&mut self.core.link);
         }
     }
 
-    /// True while something waits to be sent.
+    /// True while output is queued.
     #[must_use]
     pub fn wants_to_send(&self) -> bool {
         self.core.link.transmit.queued_bytes() > 0
     }
 
-    /// When [`Connection::handle_timeout`] is due.
+    /// Returns the time at which [`Connection::handle_timeout`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         (!self.is_closed()).then(|| self.core.timers.next())
     }
 
-    /// What is due at `now` has happened.
+    /// Handles all timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.is_closed() {
             return;
@@ -273,6 +282,7 @@ impl Connection {
             Due::Nothing => {}
             Due::Close(reason) => self.end(reason),
             Due::Ping => {
+                // An idle connection keeps no buffers.
                 self.receive.shrink();
                 self.core.link.transmit.shrink();
                 self.core.send_ping();
@@ -280,17 +290,17 @@ impl Connection {
         }
     }
 
-    /// The peer has closed its side: nothing more will come.
+    /// Handles the end of the peer's byte stream.
     pub fn handle_peer_closed(&mut self) {
         self.end(CloseReason::PeerClosed);
     }
 
-    /// The connection is over at once; what was not sent is forgotten.
+    /// Ends the connection at once and discards unsent output.
     pub fn close(&mut self) {
         self.end(CloseReason::Dropped);
     }
 
-    /// True when nothing is left to do but to close the socket.
+    /// True when only closing the socket is left to do.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.core.phase, Phase::Closed)
@@ -324,12 +334,14 @@ impl Core {
         Pulse {
             queued_bytes: self.link.transmit.queued_bytes(),
             transmitted_bytes: self.link.transmit.transmitted_bytes(),
+            // An initiator never pauses reception.
             listening: true,
         }
     }
 
     fn send_ping(&mut self) {
         if let Phase::FullFeature(full_feature) = &mut self.phase {
+            // The ping is immediate, so it passes a closed window and takes no CmdSN.
             let id = full_feature.tasks.insert(Task::Ping { data: Vec::new() });
             let cmd_sn = full_feature.order.cmd_sn.get();
             full_feature.send(&mut self.link, id, cmd_sn, true);
@@ -344,9 +356,11 @@ impl Core {
             data_segment_bytes_max: full_feature.negotiated.own_data_segment_bytes_max,
             buffer_bytes_max: self.link.config.receive_buffer_bytes_max,
             places: true,
+            // Error recovery level 0: every digest error ends the connection.
             recovers: false,
         });
         self.link.transmit.digests = digests;
+        // The login deadline no longer applies.
         self.timers.set_deadline(None);
         self.phase = Phase::FullFeature(Box::new(full_feature));
     }
@@ -377,7 +391,7 @@ impl Core {
         }
     }
 
-    /// Says where a large payload goes; nowhere when there is no place.
+    /// Determines the destination of a large payload; `None` discards it.
     fn begin(&mut self, head: Head<'_>, data_bytes: usize) -> Option<(Buf, usize)> {
         let Phase::FullFeature(full_feature) = &mut self.phase else { return None };
         match full_feature.begin(head, data_bytes) {
@@ -391,7 +405,7 @@ impl Core {
             }
             Ok(Placement::Whole) => {
                 self.incoming = Incoming::Whole(*head.basic);
-                // A data segment is at most our own MaxRecvDataSegmentLength, so this is bounded.
+                // Bounded by the MaxRecvDataSegmentLength that this side declared.
                 Some((Buf::recycled(data_bytes), 0))
             }
             Err(violation) => {
@@ -420,7 +434,7 @@ impl Core {
         self.judge(handled);
     }
 
-    /// A target that breaks a rule is left: at error recovery level 0 nothing else helps.
+    /// Ends the connection on a violation of the target: error recovery level 0 has no other remedy.
     fn judge(&mut self, handled: Result<(), Violation>) {
         if let Err(violation) = handled {
             self.link.close(CloseReason::Violation(violation));

@@ -1,4 +1,4 @@
-//! Answers to commands on their way in: data into its place, then the status.
+//! Responses to commands on the receive side: data into its destination, then the status.
 
 use super::connection::Link;
 use super::event::{Completion, Event};
@@ -10,7 +10,9 @@ use crate::session::TaskId;
 use block::Buf;
 
 impl FullFeaturePhase {
-    /// Judges a Data-In; says where its data goes.
+    /// Checks a Data-In; the result tells where its data goes.
+    ///
+    /// *Errors*: the violated rule.
     pub(crate) fn begin_data_in(&mut self, header: &DataIn, data_bytes: usize) -> Result<Placement, Violation> {
         self.handle_window(header.exp_cmd_sn, header.max_cmd_sn);
         if let Some(status) = header.status {
@@ -18,13 +20,16 @@ impl FullFeaturePhase {
         }
         let id = self.by_tag(header.initiator_task_tag)?;
         let Some(Task::Command(task)) = self.tasks.find_mut(id) else { return Err(Violation::TaskTagUnknown) };
+        // Error recovery level 0: a gap cannot be repaired.
         if header.data_sn.0 != task.data_sn {
             return Err(Violation::DataSnWrong);
         }
+        // DataPDUInOrder and DataSequenceInOrder are Yes, so data arrives without gaps.
         if header.buffer_offset_bytes != task.received_bytes {
             return Err(Violation::BufferOffsetWrong);
         }
         let len = u32::try_from(data_bytes).map_err(|_| Violation::DataSegmentTooLong)?;
+        // A target must not overrun the buffer of the command.
         let end = header.buffer_offset_bytes.checked_add(len).filter(|&end| end <= task.expected_in_bytes);
         task.received_bytes = end.ok_or(Violation::DataTooLong)?;
         task.data_sn += 1;
@@ -35,13 +40,13 @@ impl FullFeaturePhase {
         Ok(Placement::Skip(id))
     }
 
-    /// The memory for the data of the command, while a payload is being put there.
+    /// Takes the data buffer of the command while a payload is received into it.
     pub(crate) fn take_buf(&mut self, id: TaskId) -> Option<Buf> {
         let Some(Task::Command(task)) = self.tasks.find_mut(id) else { return None };
         task.buf.take()
     }
 
-    /// The payload of a PDU that came whole is put in its place.
+    /// Copies the payload of a completely buffered PDU into the data buffer.
     pub(crate) fn put_data(&mut self, link: &mut Link, id: TaskId, offset: usize, data: &[u8]) {
         if let Some(Task::Command(CommandTask { buf: Some(buf), .. })) = self.tasks.find_mut(id) {
             buf[offset..offset + data.len()].copy_from_slice(data);
@@ -49,7 +54,8 @@ impl FullFeaturePhase {
         self.finish_data(link, id, None);
     }
 
-    /// A payload of the command has come, into `buf` where it was taken before. With a status it was the last.
+    /// Completes a payload of the command; `buf` is its data buffer, if it was taken before. The command ends with a
+    /// payload that carries the status.
     pub(crate) fn finish_data(&mut self, link: &mut Link, id: TaskId, buf: Option<Buf>) {
         let Some(Task::Command(task)) = self.tasks.find_mut(id) else { return };
         if buf.is_some() {
@@ -99,7 +105,7 @@ impl FullFeaturePhase {
         let Some(Task::Command(task)) = self.tasks.remove(completion.task) else { return };
         let data_in = task.buf.map(|mut buf| {
             assert!(task.received_bytes as usize <= buf.len(), "no more comes than there is space for");
-            // What did not come is not shown: the memory may hold old bytes.
+            // Truncated to the received data: the rest of the buffer may hold stale memory.
             buf.truncate(task.received_bytes as usize);
             buf
         });

@@ -1,4 +1,4 @@
-//! What an initiator's driver asks for, and what it is told.
+//! Requests of an initiator's driver, and the events reported to it.
 
 use crate::pdu::{AsyncEvent, Lun, RejectReason, Residual, ServiceResponse, TaskAttribute, TaskFunctionOutcome};
 use crate::session::TaskId;
@@ -6,112 +6,113 @@ use crate::{CloseReason, Negotiated};
 use block::{Buf, Rope};
 use smallvec::SmallVec;
 
-/// Sense data. Usual lengths lie in the completion itself.
+/// Sense data. Usual lengths are stored inline.
 pub type Sense = SmallVec<[u8; 24]>;
 
-/// A SCSI command to send.
+/// SCSI command to send.
 #[derive(Debug)]
 pub struct Command {
-    /// The logical unit.
+    /// Logical unit number.
     pub lun: Lun,
-    /// The command descriptor block; more than 16 bytes go into an additional header.
+    /// Command descriptor block; more than 16 bytes use an additional header segment.
     pub cdb: SmallVec<[u8; 16]>,
-    /// How it is ordered among others.
+    /// Task attribute.
     pub attribute: TaskAttribute,
-    /// What is written; its length is the expected data transfer length.
+    /// Data to write; its length is the Expected Data Transfer Length.
     pub data_out: Option<Rope>,
-    /// What is read.
+    /// Destination of data to read.
     pub data_in: DataIn,
 }
 
-/// Where the data of a read goes.
+/// Destination of the data of a read.
 #[derive(Debug, Default)]
 pub enum DataIn {
-    /// Nothing is read.
+    /// No data is read.
     #[default]
     None,
-    /// Into this memory: its length is the expected data transfer length.
+    /// Read into this buffer, whose length is the Expected Data Transfer Length.
     Into(Buf),
-    /// So many bytes are expected, counted and thrown away.
+    /// Expect this number of bytes, count and discard them.
     Discard(u32),
 }
 
-/// Something that the driver acts on.
+/// Event for the driver.
 #[derive(Debug)]
 pub enum Event {
     /// The login succeeded.
     FullFeature(Box<Negotiated>),
-    /// A command has ended.
+    /// A command completed.
     Completed(Completion),
     /// A task management function was answered.
     TaskManagement {
-        /// The request.
+        /// Task of the request.
         task: TaskId,
-        /// The answer.
+        /// Response code.
         outcome: TaskFunctionOutcome,
     },
     /// A ping was answered.
     Pong {
-        /// The request.
+        /// Task of the request.
         task: TaskId,
-        /// What came back: the data of the ping, perhaps cut.
+        /// Data of the ping, possibly truncated.
         data: Vec<u8>,
     },
     /// SendTargets was answered.
     Targets {
-        /// The request.
+        /// Task of the request.
         task: TaskId,
-        /// The targets; none when the question was refused.
+        /// Targets; empty when the query was rejected.
         targets: Vec<Target>,
     },
-    /// The target sent something that nobody asked for.
+    /// The target sent an asynchronous message.
     Async {
-        /// The logical unit, for events that have one.
+        /// Logical unit number, for events that have one.
         lun: Lun,
-        /// What happened.
+        /// Event of the message.
         event: AsyncEvent,
-        /// The sense data of a SCSI event.
+        /// Sense data of a SCSI event.
         sense: Sense,
     },
     /// The target rejected a PDU.
     Rejected {
-        /// The task that the PDU belonged to, which has ended by this.
+        /// Task of the rejected PDU, which has ended by this.
         task: Option<TaskId>,
-        /// Why.
+        /// Reason code.
         reason: RejectReason,
     },
-    /// The target is at another portal: `address:port`, perhaps with a portal group tag. The connection closes.
+    /// The target redirects to another portal: `address:port`, optionally with a portal group tag. The connection
+    /// closes.
     Moved(String),
-    /// The connection is over, and every task that has not ended is forgotten. The last event.
+    /// The connection has ended, and every remaining task is removed. This is the last event.
     Closed(CloseReason),
 }
 
-/// How a command ended.
+/// Completion of a command.
 #[derive(Debug)]
 pub struct Completion {
-    /// The command.
+    /// Task of the command.
     pub task: TaskId,
-    /// Whether the target carried it out at all.
+    /// Service response: whether the target executed the command.
     pub response: ServiceResponse,
-    /// The SCSI status.
+    /// SCSI status code.
     pub status: u8,
-    /// The sense data that came with it.
+    /// Sense data.
     pub sense: Sense,
-    /// What was read, cut to what came; empty unless it was asked into memory.
+    /// Data read, truncated to the received length; `None` unless a buffer was given.
     pub data_in: Option<Buf>,
-    /// How many bytes came.
+    /// Number of bytes received.
     pub data_in_bytes: u32,
-    /// What was not moved.
+    /// Residual.
     pub residual: Residual,
-    /// What was not read, of a command that moves data both ways.
+    /// Read residual of a bidirectional command.
     pub read_residual: Residual,
 }
 
-/// A target as SendTargets names it.
+/// Target record of a SendTargets response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its iSCSI name.
+    /// iSCSI name.
     pub name: String,
-    /// Its addresses as they came: `address:port,portal group tag`.
+    /// Addresses as received: `address:port,portal group tag`.
     pub addresses: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Full feature phase of an initiator: what may be sent, and where each PDU goes.
+//! Full feature phase of an initiator: command window, and dispatch of PDUs.
 
 use super::Event;
 use super::connection::Link;
@@ -17,27 +17,27 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// A logged-in connection of an initiator.
+/// State of an initiator connection in full feature phase.
 #[derive(Debug)]
 pub(crate) struct FullFeaturePhase {
     pub(crate) negotiated: Negotiated,
     pub(crate) tasks: Slab<Task>,
-    /// Requests that wait for the command window, in the order of submission.
+    /// Requests that await the command window, in order of submission.
     pub(crate) waiting: VecDeque<TaskId>,
     pub(crate) order: Rc<Order>,
     tags_from: u32,
-    /// The number of the next status.
+    /// StatSN of the next status.
     pub(crate) exp_stat_sn: StatSn,
 }
 
-/// Where the payload of a PDU goes.
+/// Destination of the payload of a PDU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Placement {
-    /// Into the data-in of a command.
+    /// Data-in of a command.
     Command { task: TaskId, offset: usize },
-    /// Nowhere; the command learns that it has come.
+    /// Discarded; the command is notified when it is complete.
     Skip(TaskId),
-    /// To [`FullFeaturePhase::handle_whole`], in one piece.
+    /// Passed to [`FullFeaturePhase::handle_whole`] in one piece.
     Whole,
 }
 
@@ -47,13 +47,13 @@ impl FullFeaturePhase {
         Self::joining(Joins { order, tags_from: 0 }, negotiated, exp_stat_sn)
     }
 
-    /// As [`FullFeaturePhase::new`], of a connection to a session that has others.
+    /// Creates the state of a connection that joins a session with other connections.
     pub(crate) fn joining(joins: Joins, negotiated: Negotiated, exp_stat_sn: StatSn) -> Self {
         let (tasks, waiting, Joins { order, tags_from }) = (Slab::new(), VecDeque::new(), joins);
         Self { negotiated, tasks, waiting, order, tags_from, exp_stat_sn }
     }
 
-    /// The request is sent when its turn comes.
+    /// Queues a request, which is sent when its turn comes.
     pub(crate) fn submit(&mut self, link: &mut Link, task: Task) -> TaskId {
         let id = self.tasks.insert(task);
         self.waiting.push_back(id);
@@ -61,7 +61,9 @@ impl FullFeaturePhase {
         id
     }
 
-    /// Judges a header and says where its payload goes.
+    /// Checks a header and determines the destination of its payload.
+    ///
+    /// *Errors*: the violated rule.
     pub(crate) fn begin(&mut self, head: Head<'_>, data_bytes: usize) -> Result<Placement, Violation> {
         match TargetPdu::parse(head.basic)? {
             TargetPdu::DataIn(data_in) => self.begin_data_in(&data_in, data_bytes),
@@ -69,7 +71,9 @@ impl FullFeaturePhase {
         }
     }
 
-    /// Acts on a PDU that [`FullFeaturePhase::begin`] wanted whole.
+    /// Handles a PDU that [`FullFeaturePhase::begin`] requested in one piece.
+    ///
+    /// *Errors*: the violated rule.
     pub(crate) fn handle_whole(&mut self, link: &mut Link, header: &Bhs, data: &[u8]) -> Result<(), Violation> {
         match TargetPdu::parse(header)? {
             TargetPdu::ScsiResponse(response) => self.handle_scsi_response(link, &response, data)?,
@@ -83,20 +87,22 @@ impl FullFeaturePhase {
             TargetPdu::Login(_) => return Err(Violation::LoginInFullFeature),
             TargetPdu::DataIn(_) => unreachable!("its payload is never wanted whole"),
         }
+        // Every PDU may have opened the window.
         self.pump(link);
         Ok(())
     }
 
-    /// Sends what waits, as far as the window and the output allow.
+    /// Sends waiting requests as far as the window and the output permit.
     pub(crate) fn pump(&mut self, link: &mut Link) {
         while link.transmit.has_room()
             && self.order.is_open()
             && let Some(id) = self.waiting.pop_front()
         {
             let cmd_sn = self.order.cmd_sn.get();
-            // What was given up meanwhile takes no number.
+            // A request that was abandoned meanwhile takes no CmdSN.
             if let Some(task) = self.tasks.find_mut(id) {
                 if let Task::Command(command) = task {
+                    // Kept for ABORT TASK, which names the CmdSN of its task (RFC 7143 §11.5.5).
                     command.cmd_sn = Some(cmd_sn);
                 }
                 self.order.cmd_sn.set(cmd_sn.next());
@@ -105,17 +111,19 @@ impl FullFeaturePhase {
         }
     }
 
-    /// True while something waits for the window.
+    /// True while a request awaits the window.
     pub(crate) fn is_held(&self) -> bool {
         !self.waiting.is_empty() && !self.order.is_open()
     }
 
-    /// The window of the session is what the target said last.
+    /// Updates the window of the session from a PDU of the target.
     pub(crate) fn handle_window(&mut self, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) {
         self.order.handle_window(exp_cmd_sn, max_cmd_sn);
     }
 
-    /// The next status has come, and no other.
+    /// Accepts the next status.
+    ///
+    /// *Errors*: for any other StatSN; at level 0 a gap cannot be repaired.
     pub(crate) fn handle_status(&mut self, stat_sn: StatSn) -> Result<(), Violation> {
         if stat_sn != self.exp_stat_sn {
             return Err(Violation::StatSnWrong);
@@ -124,21 +132,25 @@ impl FullFeaturePhase {
         Ok(())
     }
 
-    /// The task that a tag names.
+    /// Returns the task of a tag.
+    ///
+    /// *Errors*: for a tag without a task.
     pub(crate) fn by_tag(&self, tag: InitiatorTaskTag) -> Result<TaskId, Violation> {
+        // The upper half of a tag is the generation of the place, so that a stale tag is rejected.
         let place = (tag.0 & 0xffff).checked_sub(self.tags_from);
         let id = place.and_then(|place| self.tasks.id_at(place)).filter(|&id| self.tag_of(id) == tag);
         id.ok_or(Violation::TaskTagUnknown)
     }
 
-    /// The tag of a task says where it is, so that an answer finds it without searching.
+    /// Returns the tag of a task, which contains its place, so that a response finds it without a search.
     pub(crate) fn tag_of(&self, id: TaskId) -> InitiatorTaskTag {
-        // Places are fewer than 2^16 - 1, so the reserved tag never comes out.
+        // Places are fewer than 2^16 - 1, so the reserved tag cannot result.
         InitiatorTaskTag(id.generation << 16 | (id.index + self.tags_from))
     }
 
     fn handle_nop_in(&mut self, link: &mut Link, nop_in: &NopIn, data: &[u8]) -> Result<(), Violation> {
         self.handle_window(nop_in.exp_cmd_sn, nop_in.max_cmd_sn);
+        // A NOP-In with the reserved task tag is a ping of the target or a mere window update.
         if nop_in.initiator_task_tag.is_reserved() {
             if !nop_in.target_transfer_tag.is_reserved() {
                 self.answer_ping(link, nop_in);
@@ -148,7 +160,7 @@ impl FullFeaturePhase {
         self.handle_status(nop_in.stat_sn)?;
         let task = self.by_tag(nop_in.initiator_task_tag)?;
         match self.tasks.find(task) {
-            // Our own question whether the target is there: that the answer came is enough.
+            // Answer to a keep-alive ping: its arrival is enough.
             Some(Task::Ping { data: asked }) if asked.is_empty() && data.is_empty() => {}
             Some(Task::Ping { .. }) => link.events.push_back(Event::Pong { task, data: data.to_vec() }),
             _ => return Err(Violation::TaskTagUnknown),
@@ -193,7 +205,7 @@ impl FullFeaturePhase {
     fn handle_reject(&mut self, link: &mut Link, reject: &Reject, data: &[u8]) -> Result<(), Violation> {
         self.handle_window(reject.exp_cmd_sn, reject.max_cmd_sn);
         self.handle_status(reject.stat_sn)?;
-        // The data is the header that was rejected; its tag stands where every request has it.
+        // The data segment is the rejected header, which has the tag at its usual offset.
         let tag = data.get(16..20).and_then(|tag| tag.try_into().ok()).map(u32::from_be_bytes);
         let task = tag.and_then(|tag| self.by_tag(InitiatorTaskTag(tag)).ok());
         if let Some(task) = task {
@@ -204,7 +216,7 @@ impl FullFeaturePhase {
     }
 }
 
-/// The sense data of a response, behind its length.
+/// Extracts the sense data of a response, which follows its length.
 pub(crate) fn sense_in(data: &[u8]) -> super::Sense {
     let Some((length, rest)) = data.split_first_chunk::<2>() else { return SmallVec::new() };
     let length = usize::from(u16::from_be_bytes(*length));

@@ -1,4 +1,4 @@
-//! The login phase of a connection: the login machine between the stream and the driver.
+//! Login phase of a connection: connects the login state machine with the stream and the driver.
 
 use super::connection::Link;
 use super::full_feature::FullFeaturePhase;
@@ -8,19 +8,19 @@ use crate::login::{InitiatorLogin, InitiatorStep};
 use crate::pdu::{CmdSn, LoginResponse, SegmentLengths, StatSn};
 use crate::receive::Head;
 
-/// A login under way.
+/// Login in progress.
 #[derive(Debug)]
 pub(crate) struct LoginPhase {
     login: InitiatorLogin,
-    /// What the last response said of the window, and the status behind it.
+    /// MaxCmdSN of the last response, and the StatSN that follows it.
     max_cmd_sn: CmdSn,
     exp_stat_sn: StatSn,
-    /// The session that it joins beside others of ours.
+    /// Session of ours that the connection joins.
     pub(crate) joins: Option<Joins>,
 }
 
 impl LoginPhase {
-    /// A login whose first request is queued.
+    /// Starts a login with its first request queued.
     pub(crate) fn new(link: &mut Link, joins: Option<Joins>, random: [u8; 32]) -> Self {
         let login = InitiatorLogin::new(link.config.login.clone(), random);
         let mut phase = Self { login, max_cmd_sn: CmdSn(0), exp_stat_sn: StatSn(0), joins };
@@ -29,7 +29,7 @@ impl LoginPhase {
         phase
     }
 
-    /// Gives full feature phase, once the login has succeeded.
+    /// Handles a Login Response; returns full feature phase once the login has succeeded.
     pub(crate) fn handle_pdu(&mut self, link: &mut Link, head: Head<'_>, text: &[u8]) -> Option<FullFeaturePhase> {
         if let Ok(response) = LoginResponse::parse(head.basic) {
             self.max_cmd_sn = response.max_cmd_sn;

@@ -1,38 +1,39 @@
-//! The numbers of a session's commands, which its connections have in common.
+//! Command numbering of a session, shared by its connections.
 
 use crate::pdu::CmdSn;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Where a session stands in its commands.
+/// CmdSN and window of a session.
 ///
-/// *Source*: RFC 7143 §4.2.2.1: CmdSN counts the commands of a session, whichever of its connections carries them.
+/// *Source*: RFC 7143 §4.2.2.1: CmdSN counts the commands of a session, regardless of the connection.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// The number of the next request.
+    /// CmdSN of the next request.
     pub(crate) cmd_sn: Cell<CmdSn>,
     pub(crate) max_cmd_sn: Cell<CmdSn>,
     pub(crate) exp_cmd_sn: Cell<CmdSn>,
 }
 
-/// What a connection has of the session that it joins.
+/// Session state that a joining connection takes over.
 #[derive(Clone, Debug)]
 pub(crate) struct Joins {
     pub(crate) order: Rc<Order>,
-    /// Task tags are of the session: those of this connection begin here.
+    /// First task tag of this connection; tags are unique within the session.
     pub(crate) tags_from: u32,
 }
 
 impl Order {
-    /// A session that has sent nothing yet.
+    /// Creates the numbering of a session that has sent nothing yet.
     pub(crate) fn new(cmd_sn: CmdSn, max_cmd_sn: CmdSn) -> Self {
         Self { cmd_sn: Cell::new(cmd_sn), max_cmd_sn: Cell::new(max_cmd_sn), exp_cmd_sn: Cell::new(cmd_sn) }
     }
 
-    /// The window is what the target said last; what comes late does not close it again.
+    /// Updates the window from a PDU of the target. A PDU that arrives late must not narrow it again.
     ///
     /// *Source*: RFC 7143 §4.2.2.1.
     pub(crate) fn handle_window(&self, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) {
+        // RFC 7143 §4.2.2.1: both values are ignored if MaxCmdSN is below ExpCmdSN - 1.
         if max_cmd_sn.next().precedes(exp_cmd_sn) {
             return;
         }
@@ -44,7 +45,7 @@ impl Order {
         }
     }
 
-    /// True when the window takes one more command.
+    /// True when the window accepts one more command.
     pub(crate) fn is_open(&self) -> bool {
         !self.max_cmd_sn.get().precedes(self.cmd_sn.get())
     }

@@ -1,4 +1,4 @@
-//! What an initiator asks for beside commands: task management, pings, text and the logout.
+//! Requests of an initiator other than commands: task management, pings, text and logout.
 
 use super::connection::Link;
 use super::event::{Event, Target};
@@ -12,11 +12,11 @@ use crate::pdu::{
 use crate::session::TaskId;
 use crate::text::Pairs;
 
-/// The longest answer to SendTargets that is taken.
+/// Maximum accepted length of a SendTargets response in bytes.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
 impl FullFeaturePhase {
-    /// The request goes out under `cmd_sn`.
+    /// Sends the request with `cmd_sn`.
     pub(crate) fn send(&mut self, link: &mut Link, id: TaskId, cmd_sn: CmdSn, immediate: bool) {
         let initiator_task_tag = self.tag_of(id);
         let exp_stat_sn = self.exp_stat_sn;
@@ -29,6 +29,7 @@ impl FullFeaturePhase {
                 link.transmit.push(&header, &[]);
             }
             Some(Task::Ping { data }) => {
+                // A reserved target transfer tag: this ping is not an answer to the target's (RFC 7143 §11.18.4).
                 let target_transfer_tag = TargetTransferTag::RESERVED;
                 let lun = Lun(0);
                 let ping = NopOut { immediate, lun, initiator_task_tag, target_transfer_tag, cmd_sn, exp_stat_sn };
@@ -42,6 +43,7 @@ impl FullFeaturePhase {
                 link.transmit.push(&header, request);
             }
             Some(Task::Logout) => {
+                // The session as a whole is closed, with all of its connections.
                 let (reason, cid) = (LogoutReason::CloseSession, self.negotiated.identity.cid);
                 let logout = LogoutRequest { immediate, reason, initiator_task_tag, cid, cmd_sn, exp_stat_sn };
                 logout.emit(SegmentLengths::NONE, &mut header);
@@ -51,7 +53,7 @@ impl FullFeaturePhase {
         }
     }
 
-    /// A task management function goes out at once.
+    /// Sends a task management function at once.
     pub(crate) fn manage(
         &mut self,
         link: &mut Link,
@@ -59,12 +61,14 @@ impl FullFeaturePhase {
         lun: Lun,
         referenced: Option<TaskId>,
     ) -> TaskId {
+        // RefCmdSN names the CmdSN of the command to be aborted (RFC 7143 §11.5.5).
         let ref_cmd_sn = referenced.and_then(|id| self.sent_as(id));
         if let Some(id) = referenced.filter(|_| ref_cmd_sn.is_none() && function == TaskFunction::AbortTask) {
-            // It has not left yet, and now never will; the target says that it is not there.
+            // The command has not been sent and never will be; the target reports that it does not exist.
             self.tasks.remove(id);
         }
         let request = TaskManagementRequest {
+            // Immediate, so that the function does not wait for the commands that it is to abort.
             immediate: true,
             function,
             lun,
@@ -80,7 +84,7 @@ impl FullFeaturePhase {
         id
     }
 
-    /// The number under which a command was sent.
+    /// Returns the CmdSN of a command that has been sent.
     fn sent_as(&self, id: TaskId) -> Option<CmdSn> {
         match self.tasks.find(id) {
             Some(Task::Command(command)) => command.cmd_sn,
@@ -88,7 +92,7 @@ impl FullFeaturePhase {
         }
     }
 
-    /// Tasks that a completed function has aborted are forgotten: nothing comes for them any more.
+    /// Removes the tasks that a completed function aborted: no response follows for them.
     pub(crate) fn forget_aborted(&mut self, request: &TaskManagementRequest) {
         use TaskFunction as F;
         if request.function == F::AbortTask {
@@ -99,7 +103,7 @@ impl FullFeaturePhase {
         }
         let everywhere = matches!(request.function, F::TargetWarmReset | F::TargetColdReset);
         let sets = matches!(request.function, F::AbortTaskSet | F::ClearTaskSet | F::LogicalUnitReset);
-        // What was sent behind the function, or waits still, is not affected (RFC 7143 §4.2.3.3).
+        // Commands sent behind the function, or still waiting, are not affected (RFC 7143 §4.2.3.3).
         let affected = self.tasks.iter().filter(|(_, task)| match task {
             Task::Command(task) => {
                 let is_earlier = task.cmd_sn.is_some_and(|cmd_sn| cmd_sn.precedes(request.cmd_sn));
@@ -112,11 +116,13 @@ impl FullFeaturePhase {
         }
     }
 
-    /// The target asks whether we are there.
+    /// Answers a ping of the target.
     pub(crate) fn answer_ping(&self, link: &mut Link, nop_in: &NopIn) {
         let answer = NopOut {
+            // An answer is immediate and takes no CmdSN.
             immediate: true,
             lun: nop_in.lun,
+            // The reserved task tag marks an answer, which the target does not answer in turn (RFC 7143 §11.18.3).
             initiator_task_tag: InitiatorTaskTag::RESERVED,
             target_transfer_tag: nop_in.target_transfer_tag,
             cmd_sn: self.order.cmd_sn.get(),
@@ -137,6 +143,7 @@ impl FullFeaturePhase {
         self.handle_status(response.stat_sn)?;
         let task = self.by_tag(response.initiator_task_tag)?;
         let Some(Task::Text { answer, .. }) = self.tasks.find_mut(task) else { return Err(Violation::TaskTagUnknown) };
+        // Bounded, because the target decides on the number of its targets and portals.
         if answer.len() + data.len() > TEXT_BYTES_MAX {
             return Err(Violation::TextTooLong);
         }
@@ -150,8 +157,9 @@ impl FullFeaturePhase {
         Ok(())
     }
 
-    /// There is more text; it comes when an empty request asks for it.
+    /// Requests the continuation of the text with an empty request.
     fn ask_on(&self, link: &mut Link, task: TaskId, response: &TextResponse) -> Result<(), Violation> {
+        // Without a transfer tag the text cannot be continued.
         if response.target_transfer_tag.is_reserved() {
             return Err(Violation::TransferTagUnknown);
         }
@@ -193,7 +201,7 @@ fn text_request(
 
 fn targets_in(answer: &[u8]) -> Result<Vec<Target>, Violation> {
     let mut targets: Vec<Target> = Vec::new();
-    // Pair by pair: an answer may have more of them than a question.
+    // Parsed pair by pair: a response may have more pairs than the limit on a request.
     for pair in answer.split_inclusive(|&byte| byte == 0).flat_map(Pairs::parse) {
         match (pair?, targets.last_mut()) {
             (("TargetName", name), _) => targets.push(Target { name: name.to_owned(), addresses: Vec::new() }),

@@ -1,10 +1,10 @@
-//! A task of the initiator, from its submission to its end.
+//! Task of an initiator, from its submission to its end.
 
 use super::event::Command;
 use crate::pdu::{CmdSn, TaskManagementRequest};
 use block::Buf;
 
-/// A request that lives until it is answered.
+/// Request that lives until it has been answered.
 #[derive(Debug)]
 pub(crate) enum Task {
     Command(CommandTask),
@@ -12,7 +12,7 @@ pub(crate) enum Task {
     Ping {
         data: Vec<u8>,
     },
-    /// A text exchange, and the answer so far.
+    /// Text exchange with the response received so far.
     Text {
         request: Vec<u8>,
         answer: Vec<u8>,
@@ -20,19 +20,19 @@ pub(crate) enum Task {
     Logout,
 }
 
-/// A SCSI command.
+/// SCSI command.
 #[derive(Debug)]
 pub(crate) struct CommandTask {
     pub(crate) command: Command,
-    /// Its place in the session, once it was sent.
+    /// CmdSN, once the command has been sent.
     pub(crate) cmd_sn: Option<CmdSn>,
-    /// The memory of `command.data_in` while no payload is received into it.
+    /// Buffer of `command.data_in` while no payload is received into it.
     pub(crate) buf: Option<Buf>,
     pub(crate) expected_in_bytes: u32,
     pub(crate) received_bytes: u32,
-    /// DataSN of the next Data-In. R2TSN of the next R2T.
+    /// DataSN of the next Data-In, and R2TSN of the next R2T.
     pub(crate) data_sn: u32,
     pub(crate) r2t_sn: u32,
-    /// What the data that is being placed said about the end of the task.
+    /// Status carried by the Data-In whose payload is being placed.
     pub(crate) status: Option<crate::pdu::DataInStatus>,
 }

@@ -1,4 +1,4 @@
-//! What an initiator says of itself: its names, and what it wants.
+//! Declarations of an initiator: its names, session type and target.
 
 use super::failed::WrongKey;
 use super::{LoginQuestion, LoginStatus};
@@ -7,9 +7,9 @@ use crate::negotiation::SessionType;
 use crate::pdu::LoginRequest;
 use std::collections::BTreeMap;
 
-/// The most bytes of an alias.
+/// Maximum length of an alias in bytes.
 const ALIAS_BYTES_MAX: usize = 255;
-/// The declarations of an initiator.
+/// Keys that an initiator declares.
 const KEYS: [&str; 4] = ["InitiatorName", "InitiatorAlias", "SessionType", "TargetName"];
 
 const SESSION_TYPE_UNKNOWN: WrongKey = WrongKey {
@@ -38,29 +38,32 @@ const TARGET_NAME_WRONG: WrongKey = WrongKey {
     rule: "its value is no iSCSI name (RFC 7143 §4.2.7.1)",
 };
 
-/// The declarations of one login. Some initiators repeat them with each stage; that is taken as long as they
-/// say the same, for RFC 7143 §6.3 forbids to change them.
+/// Declarations of one login. Some initiators repeat them in each stage; that is accepted as long as the values are
+/// equal, since RFC 7143 §6.3 forbids changing them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Declarations(BTreeMap<&'static str, String>);
 
 impl Declarations {
-    /// True when `key` is a declaration, which is kept.
+    /// Records `key` if it is a declaration; true when it is one.
     ///
-    /// *Errors*: [`LoginStatus::InitiatorError`] when it said something else before.
+    /// *Errors*: [`LoginStatus::InitiatorError`] when its value has changed.
     pub(super) fn handle(&mut self, key: &str, value: &str) -> Result<bool, WrongKey> {
         let Some(key) = KEYS.into_iter().find(|&known| known == key) else { return Ok(false) };
         let kept = self.0.entry(key).or_insert_with(|| value.to_owned());
         let changed = "its value changed in the midst of the login (RFC 7143 §6.3)";
+        // iSCSI names are compared without case (RFC 7143 §4.2.7).
         let is_same = kept.eq_ignore_ascii_case(value);
         is_same.then_some(true).ok_or(WrongKey { status: LoginStatus::InitiatorError, key, rule: changed })
     }
 
-    /// Who asks for what.
+    /// Returns the login request in terms of initiator, target and session.
     ///
-    /// *Errors*: [`LoginStatus::MissingParameter`] without a name that is due, [`LoginStatus::SessionTypeNotSupported`],
-    /// [`LoginStatus::InitiatorError`] for a name that is none, [`LoginStatus::NotFound`] for a target name that is none.
+    /// *Errors*: [`LoginStatus::MissingParameter`] without a required name, [`LoginStatus::SessionTypeNotSupported`],
+    /// [`LoginStatus::InitiatorError`] for an invalid initiator name, [`LoginStatus::NotFound`] for an invalid target
+    /// name.
     pub(super) fn question(&self, request: &LoginRequest) -> Result<LoginQuestion, WrongKey> {
         let session_type = match self.get("SessionType") {
+            // SessionType is Normal by default (RFC 7143 §13.21).
             None | Some("Normal") => SessionType::Normal,
             Some("Discovery") => SessionType::Discovery,
             Some(_) => return Err(SESSION_TYPE_UNKNOWN),
@@ -84,7 +87,7 @@ impl Declarations {
         })
     }
 
-    /// The initiator's name and the target's, as far as they were said and are names.
+    /// Returns the names of initiator and target, as far as they were declared and are valid.
     pub(super) fn names(&self) -> (Option<IscsiName>, Option<IscsiName>) {
         let name = |key| self.get(key).and_then(|text| IscsiName::parse(text).ok());
         (name("InitiatorName"), name("TargetName"))

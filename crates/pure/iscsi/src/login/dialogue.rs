@@ -1,26 +1,26 @@
-//! What both roles of a login share: text that goes back and forth, within bounds.
+//! Text exchange of a login, shared by both roles, with its limits.
 
 use crate::Violation;
 use crate::negotiation::{IRRELEVANT, Key, NOT_UNDERSTOOD, Named, REJECT, Role};
 use crate::text::{LOGIN_SEGMENT_BYTES_MAX, TEXT_BYTES_MAX, TextCollector, TextPart, TextWriter};
 
-/// The text of a login in both directions.
+/// Text of a login in both directions.
 #[derive(Clone, Debug)]
 pub(super) struct Dialogue {
     incoming: TextCollector,
-    /// What waits to be sent.
+    /// Text that is queued for sending.
     pub(super) outgoing: TextWriter,
-    /// The PDUs that the stage may still have.
+    /// Remaining PDUs of the current stage.
     pdus_left: u32,
     pdus_max: u32,
-    /// The text that the login may still have.
+    /// Remaining text of the login in bytes.
     text_bytes_left: usize,
-    /// We promised more text, and the peer has to ask for it with an empty PDU.
+    /// True when we announced more text, which the peer requests with an empty PDU.
     promised: bool,
 }
 
 impl Dialogue {
-    /// A dialogue of at most `pdus_max` PDUs from the peer in each stage.
+    /// Creates an exchange with at most `pdus_max` PDUs from the peer in each stage.
     pub(super) fn new(pdus_max: u32) -> Self {
         Self {
             incoming: TextCollector::default(),
@@ -32,9 +32,10 @@ impl Dialogue {
         }
     }
 
-    /// The peer's text when it is whole; `None` while more of it is promised, or while the peer asks for more of ours.
+    /// Adds a segment of the peer. Returns its text when it is complete; `None` while more of it is announced, or when
+    /// the peer requests more of our text.
     ///
-    /// *Errors*: the bound or the rule that it breaks.
+    /// *Errors*: the violated limit or rule.
     pub(super) fn handle_segment(&mut self, segment: &[u8], continues: bool) -> Result<Option<Vec<u8>>, Violation> {
         self.pdus_left = self.pdus_left.checked_sub(1).ok_or(Violation::LoginTooLong)?;
         self.text_bytes_left = self.text_bytes_left.checked_sub(segment.len()).ok_or(Violation::TextTooLong)?;
@@ -47,7 +48,7 @@ impl Dialogue {
         self.incoming.handle_segment(segment, continues, LOGIN_SEGMENT_BYTES_MAX)
     }
 
-    /// The next text to send: none while the peer's goes on.
+    /// Takes the next text to send; empty while the peer's text continues.
     pub(super) fn take_part(&mut self) -> TextPart {
         if self.incoming.is_waiting() {
             return TextPart::default();
@@ -58,19 +59,19 @@ impl Dialogue {
         part
     }
 
-    /// True while the peer has promised more text.
+    /// True while the peer has announced more text.
     pub(super) fn is_listening(&self) -> bool {
         self.incoming.is_waiting()
     }
 
-    /// Another stage begins, with its own number of PDUs.
+    /// Enters the next stage, which has its own limit on PDUs.
     pub(super) fn enter_stage(&mut self) {
         self.pdus_left = self.pdus_max;
     }
 }
 
-/// The answer to a key that is not negotiated where it stands waits in `answers`. No key goes without its
-/// answer but declarations, which have none, and what is an answer itself.
+/// Answers a key that is not negotiated in the current stage. Every key is answered except declarations, which have no
+/// answer, and keys that are answers themselves.
 ///
 /// *Source*: RFC 7143 §6.2, §13.25.
 pub(super) fn answer_out_of_place((name, value): (&str, &str), speaker: Role, answers: &mut TextWriter) {

@@ -1,29 +1,28 @@
-//! What is known of a login that failed, for the operator. The initiator itself is told the status alone.
+//! Facts about a failed login, for the operator. The initiator receives the status alone.
 
 use super::LoginStatus;
 use crate::IscsiName;
 
-/// A login that failed, as far as it had come.
+/// Failed login, as far as it had progressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedLogin {
-    /// What the initiator was told; one that never began to log in is told nothing.
+    /// Status sent to the initiator; nothing is sent on a connection that never started a login.
     pub status: LoginStatus,
-    /// The initiator's iSCSI name, once it has said one that is one.
+    /// iSCSI name of the initiator, once it has declared a valid one.
     pub initiator_name: Option<IscsiName>,
-    /// The target that it asked for; none to discover, or where it did not say.
+    /// Requested target; `None` for discovery, or when none was declared.
     pub target_name: Option<IscsiName>,
-    /// The key that broke a rule, where one did.
+    /// Key that violated a rule, if one did.
     pub key: Option<&'static str>,
-    /// The rule that was broken, as a sentence without its end that says what is so instead, and where it stands; where
-    /// a rule of the protocol was.
+    /// Violated rule, as a clause that states the violation and its section, if a rule of the protocol was violated.
     pub rule: Option<String>,
 }
 
-/// A key that does not go.
+/// Invalid key of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WrongKey {
     pub(super) status: LoginStatus,
     pub(super) key: &'static str,
-    /// The rule, as in [`FailedLogin::rule`].
+    /// Violated rule, as in [`FailedLogin::rule`].
     pub(super) rule: &'static str,
 }

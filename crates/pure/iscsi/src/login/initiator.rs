@@ -1,4 +1,4 @@
-//! An initiator's side of a login.
+//! Initiator side of a login.
 
 mod security;
 
@@ -14,36 +14,36 @@ pub use security::InitiatorAuth;
 use security::Security;
 use std::collections::VecDeque;
 
-/// The most PDUs of one stage.
+/// Maximum number of PDUs in one stage.
 const PDUS_MAX: u32 = 32;
-/// The task tag of a login; any does.
+/// Task tag of a login; the value is arbitrary.
 const TASK_TAG: InitiatorTaskTag = InitiatorTaskTag(0);
 
-/// Who logs in to what, and what is offered.
+/// Identities, authentication and offered parameters of a login.
 #[derive(Clone, Debug)]
 pub struct InitiatorConfig {
-    /// Our iSCSI name.
+    /// iSCSI name of this initiator.
     pub initiator_name: IscsiName,
-    /// What we call ourselves for people, without control characters.
+    /// Human-readable alias, without control characters.
     pub initiator_alias: Option<String>,
-    /// The target: none for a discovery session.
+    /// Target name; `None` for a discovery session.
     pub target_name: Option<IscsiName>,
-    /// What is proven, and must be.
+    /// Authentication of both sides.
     pub auth: InitiatorAuth,
-    /// Our part of the session's identifier.
+    /// ISID: initiator part of the session identifier.
     pub isid: Isid,
-    /// The session to join, or zero for a new one.
+    /// TSIH of the session to join; zero for a new one.
     pub tsih: Tsih,
-    /// The connection's number in its session.
+    /// Connection identifier in its session.
     pub cid: Cid,
-    /// The CmdSN of the session's first command.
+    /// Initial CmdSN of the session.
     pub cmd_sn: CmdSn,
-    /// The operational parameters.
+    /// Operational parameters.
     pub offer: Offer,
 }
 
 impl InitiatorConfig {
-    /// A session of `initiator_name` without authentication: with `target_name` to use it, without to discover.
+    /// Creates a login without authentication: a normal session with `target_name`, or a discovery session without it.
     #[must_use]
     pub fn new(initiator_name: IscsiName, target_name: Option<IscsiName>) -> Self {
         Self {
@@ -64,30 +64,30 @@ impl InitiatorConfig {
     }
 }
 
-/// What an initiator's login wants done, in this order.
+/// Action that the login requests, in order.
 #[derive(Clone, Debug)]
 pub enum InitiatorStep {
-    /// Send this.
+    /// Send this PDU.
     Request {
-        /// The header.
+        /// Header.
         request: LoginRequest,
-        /// The data segment.
+        /// Data segment.
         text: Vec<u8>,
     },
-    /// Full feature phase has begun with these parameters.
+    /// Full feature phase has started with these parameters.
     FullFeature(Box<Negotiated>),
-    /// The target has refused: close the connection.
+    /// The target refused the login: close the connection.
     Refused {
-        /// What it said.
+        /// Status of the response.
         status: LoginStatus,
-        /// The TargetAddress that came with it, as it was written: where to try instead, when the target has moved.
+        /// TargetAddress of the response as received: the portal to try instead, for a redirection.
         elsewhere: Option<String>,
     },
-    /// The target has broken a rule: close the connection.
+    /// The target violated the protocol: close the connection.
     Failed(Violation),
 }
 
-/// A login under way. Do what [`InitiatorLogin::poll`] says, and feed it what the target sends.
+/// Login in progress. Perform the steps of [`InitiatorLogin::poll`], and pass in the PDUs of the target.
 #[derive(Debug)]
 pub struct InitiatorLogin {
     config: InitiatorConfig,
@@ -95,18 +95,18 @@ pub struct InitiatorLogin {
     stage: Stage,
     security: Security,
     parley: Parley,
-    /// The stage to which the last request asked to go.
+    /// Stage that the last request asked to enter.
     asked: Option<Stage>,
-    /// The status that is expected next; none before the first.
+    /// Expected StatSN; `None` before the first response.
     stat_sn: Option<StatSn>,
     steps: VecDeque<InitiatorStep>,
     is_over: bool,
 }
 
 impl InitiatorLogin {
-    /// A login whose first request waits to be sent.
+    /// Creates a login with its first request queued.
     ///
-    /// *Shape*: `random` are bytes that nobody can predict, used for nothing else.
+    /// *Shape*: `random` are unpredictable bytes, used for nothing else.
     #[must_use]
     pub fn new(config: InitiatorConfig, random: [u8; 32]) -> Self {
         let mut login = Self {
@@ -127,13 +127,14 @@ impl InitiatorLogin {
         login
     }
 
-    /// The PDU has been acted on. Never fails: what is wrong becomes a step.
+    /// Handles a PDU. Never fails: an error becomes a step.
     pub fn handle_pdu(&mut self, header: &Bhs, text: &[u8]) {
         if self.is_over {
             return;
         }
         let handled = match TargetPdu::parse(header) {
             Ok(TargetPdu::Login(response)) if response.status != LoginStatus::Success => {
+                // Status class 1 is a redirection (RFC 7143 §11.13.5).
                 let is_moved = response.status.codes().0 == 1;
                 let elsewhere = is_moved.then(|| address_in(text)).flatten();
                 self.end(InitiatorStep::Refused { status: response.status, elsewhere });
@@ -148,15 +149,17 @@ impl InitiatorLogin {
         }
     }
 
-    /// The next thing to do.
+    /// Returns the next step.
     pub fn poll(&mut self) -> Option<InitiatorStep> {
         self.steps.pop_front()
     }
 
     fn handle_response(&mut self, response: &LoginResponse, segment: &[u8]) -> Result<(), Violation> {
         self.judge(response)?;
+        // Advanced before the text is handled, because the next request acknowledges this response.
         self.stat_sn = Some(response.stat_sn.next());
         let Some(text) = self.dialogue.handle_segment(segment, response.transit.continues)? else {
+            // The target's text continues, so an empty request asks for the rest.
             self.push_request();
             return Ok(());
         };
@@ -165,9 +168,11 @@ impl InitiatorLogin {
             None => self.push_request(),
             Some(Stage::FullFeature) => self.finish(response.tsih)?,
             Some(next) => {
+                // The security stage cannot be left before the target has authenticated, whatever the target claims.
                 self.permit_leaving()?;
                 self.stage = next;
                 self.dialogue.enter_stage();
+                // All operational keys are offered in one request, which saves round trips.
                 self.parley.offer_all(&mut self.dialogue.outgoing);
                 self.push_request();
             }
@@ -175,7 +180,9 @@ impl InitiatorLogin {
         Ok(())
     }
 
-    /// The header is one that answers our last request.
+    /// Checks that the header answers our last request.
+    ///
+    /// *Errors*: the violated rule.
     fn judge(&self, response: &LoginResponse) -> Result<(), Violation> {
         if response.initiator_task_tag != TASK_TAG || response.isid != self.config.isid {
             return Err(Violation::LoginIdentifiersChanged);
@@ -189,6 +196,7 @@ impl InitiatorLogin {
         if response.transit.current != self.stage {
             return Err(Violation::LoginStageWrong);
         }
+        // The target may enter only the stage that was requested.
         if response.transit.next.is_some() && response.transit.next != self.asked {
             return Err(Violation::TransitUnasked);
         }
@@ -199,6 +207,7 @@ impl InitiatorLogin {
         let pairs = Pairs::parse(text).collect::<Result<Vec<_>, _>>()?;
         let answers = &mut self.dialogue.outgoing;
         for &(name, value) in &pairs {
+            // Declarations are valid in any stage; negotiated keys only in their own stage.
             match Key::of(name) {
                 Some(key) if self.stage == Stage::Operational || key == Key::MaxRecvDataSegmentLength => {
                     self.parley.handle(key, value, answers)?;
@@ -212,6 +221,7 @@ impl InitiatorLogin {
 
     fn finish(&mut self, tsih: Tsih) -> Result<(), Violation> {
         self.permit_leaving()?;
+        // A TSIH of zero denotes no session (RFC 7143 §11.13.3).
         if tsih == Tsih(0) {
             return Err(Violation::SessionWithoutHandle);
         }
@@ -251,8 +261,9 @@ impl InitiatorLogin {
         }
     }
 
-    /// The next part of what waits leaves, and asks for the next stage when nothing is left to say in this one.
+    /// Queues the next request. It asks for the next stage when nothing is left to send in this one.
     fn push_request(&mut self) {
+        // Evaluated before the text is taken, which changes the state of the exchange.
         let listening = self.dialogue.is_listening();
         let part = self.dialogue.take_part();
         let wish = match self.stage {
@@ -280,7 +291,7 @@ impl InitiatorLogin {
     }
 }
 
-/// The first TargetAddress of a response, if its text is text.
+/// Returns the first TargetAddress of a response, if the text is valid.
 fn address_in(text: &[u8]) -> Option<String> {
     let mut pairs = Pairs::parse(text).map_while(Result::ok);
     pairs.find(|(key, _)| *key == "TargetAddress").map(|(_, value)| value.to_owned())

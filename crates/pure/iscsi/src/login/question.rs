@@ -1,4 +1,4 @@
-//! What a target's login asks of those who know hosts and targets.
+//! Requests of a target's login to the driver, which knows hosts and targets.
 
 use super::LoginStatus;
 use crate::chap::{Auth, Authentication};
@@ -6,42 +6,42 @@ use crate::negotiation::SessionType;
 use crate::pdu::{Cid, Isid, Tsih};
 use crate::{Identity, IscsiName};
 
-/// Who asks to log in to what. Nothing of it is proven yet.
+/// Login request: initiator, target and session. Nothing in it has been authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginQuestion {
-    /// The initiator's iSCSI name.
+    /// iSCSI name of the initiator.
     pub initiator_name: IscsiName,
-    /// What the initiator calls itself for people, when it says.
+    /// Human-readable alias of the initiator, if declared.
     pub initiator_alias: Option<String>,
-    /// What the session shall be for.
+    /// Requested session type.
     pub session_type: SessionType,
-    /// The target; always there for a normal session.
+    /// Target name; always present for a normal session.
     pub target_name: Option<IscsiName>,
-    /// The initiator's part of the session's identifier.
+    /// ISID: initiator part of the session identifier.
     pub isid: Isid,
-    /// The session to join, or zero for a new one.
+    /// TSIH of the session to join; zero for a new one.
     pub tsih: Tsih,
-    /// The connection's number in its session.
+    /// Connection identifier in its session.
     pub cid: Cid,
 }
 
-/// How a login that is not refused at once goes on.
+/// Permission to continue a login.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// What has to be proven first.
+    /// Required authentication.
     pub auth: Auth,
-    /// The portal group of the portal over which the login came.
+    /// Portal group tag of the portal that the login uses.
     pub portal_group_tag: u16,
-    /// What the target is called for people, without control characters; told after the authentication.
+    /// Human-readable alias of the target, without control characters; sent after authentication.
     pub target_alias: Option<String>,
 }
 
-/// Why there is no session here.
+/// Reason for refusing a session at this portal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoSession {
-    /// What is asked for is not there, or not for this initiator.
+    /// The target does not exist, or not for this initiator.
     Refused(LoginStatus),
-    /// The target is there for it at another portal, this time: `address:port`, an IPv6 address in brackets.
+    /// Temporary redirection to another portal: `address:port`, with an IPv6 address in brackets.
     ///
     /// *Source*: RFC 7143 §6.3.1 and §11.13.5, class 1 with TargetAddress.
     Elsewhere(String),
@@ -54,7 +54,7 @@ impl From<LoginStatus> for NoSession {
 }
 
 impl LoginQuestion {
-    /// Who logged in, once it is proven and has a session.
+    /// Creates the identities of the session after authentication.
     pub(super) fn into_identity(
         self,
         authentication: Option<Authentication>,

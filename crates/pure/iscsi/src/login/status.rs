@@ -1,53 +1,53 @@
-//! How a login ends, in the words of the standard.
+//! Login status codes of the standard.
 
 use std::fmt;
 
-/// The status of a Login Response.
+/// Status of a Login Response: class and detail.
 ///
 /// *Source*: RFC 7143 §11.13.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoginStatus {
-    /// 0000: the step is taken.
+    /// 0000: the login continues or has succeeded.
     Success,
-    /// 0101: the target has moved for a while; the text says where to.
+    /// 0101: target moved temporarily; the text has the new address.
     TargetMovedTemporarily,
-    /// 0102: the target has moved for good; the text says where to.
+    /// 0102: target moved permanently; the text has the new address.
     TargetMovedPermanently,
-    /// 0200: something about the initiator is wrong that no other status names.
+    /// 0200: initiator error that no other status describes.
     InitiatorError,
-    /// 0201: the initiator is not who it says, or does not prove it.
+    /// 0201: authentication failed.
     AuthenticationFailure,
-    /// 0202: the initiator may not use this target.
+    /// 0202: the initiator is not authorized for this target.
     AuthorizationFailure,
-    /// 0203: there is no such target here.
+    /// 0203: target not found.
     NotFound,
-    /// 0204: the target is gone for good.
+    /// 0204: target removed permanently.
     TargetRemoved,
-    /// 0205: no version is common.
+    /// 0205: no common protocol version.
     UnsupportedVersion,
-    /// 0206: the session has as many connections as it may.
+    /// 0206: the session has the maximum number of connections.
     TooManyConnections,
-    /// 0207: a name or another parameter that is due did not come.
+    /// 0207: a required name or parameter is missing.
     MissingParameter,
-    /// 0208: the session does not go on through this portal.
+    /// 0208: the session cannot continue through this portal.
     CannotIncludeInSession,
-    /// 0209: sessions of this type are not held here.
+    /// 0209: session type not supported.
     SessionTypeNotSupported,
-    /// 020a: there is no such session.
+    /// 020a: session does not exist.
     SessionDoesNotExist,
-    /// 020b: a message came that is not valid in the login.
+    /// 020b: PDU not valid during login.
     InvalidDuringLogin,
-    /// 0300: something in the target failed.
+    /// 0300: internal error of the target.
     TargetError,
-    /// 0301: the target or its portal is not in service.
+    /// 0301: the target or portal is out of service.
     ServiceUnavailable,
-    /// 0302: the target has no room.
+    /// 0302: the target is out of resources.
     OutOfResources,
-    /// A class and a detail that no standard assigns.
+    /// Class and detail that no standard assigns.
     Other(u8, u8),
 }
 
-/// The assigned statuses with their classes and details.
+/// Assigned statuses with class, detail and name.
 const CODES: [(LoginStatus, (u8, u8), &str); 18] = [
     (LoginStatus::Success, (0, 0), "success"),
     (LoginStatus::TargetMovedTemporarily, (1, 1), "target moved temporarily"),
@@ -70,14 +70,14 @@ const CODES: [(LoginStatus, (u8, u8), &str); 18] = [
 ];
 
 impl LoginStatus {
-    /// The status of a class and a detail.
+    /// Returns the status for a class and detail.
     #[must_use]
     pub fn parse(class: u8, detail: u8) -> Self {
         let known = CODES.iter().find(|(_, codes, _)| *codes == (class, detail));
         known.map_or(Self::Other(class, detail), |&(status, _, _)| status)
     }
 
-    /// The class and the detail of the status.
+    /// Returns class and detail of the status.
     #[must_use]
     pub fn codes(self) -> (u8, u8) {
         match self {

@@ -1,4 +1,4 @@
-//! A target's side of a login.
+//! Target side of a login.
 
 mod security;
 
@@ -13,12 +13,12 @@ use crate::text::{LOGIN_SEGMENT_BYTES_MAX, Pairs, TextWriter};
 use security::Security;
 use std::collections::VecDeque;
 
-/// What a target's logins may agree on, and their bounds.
+/// Parameters and limits of a target's logins.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
-    /// The operational parameters.
+    /// Operational parameters.
     pub offer: Offer,
-    /// The most PDUs of one stage. Eight hold as much text as a login may have.
+    /// Maximum number of PDUs in one stage; default 10. Eight PDUs hold the maximum text of a login.
     pub pdus_max: u32,
 }
 
@@ -29,7 +29,7 @@ impl Default for TargetConfig {
 }
 
 impl TargetConfig {
-    /// Every value lies in its range.
+    /// Checks that every value is in range.
     ///
     /// *Errors*: a sentence for the operator.
     pub fn check(&self) -> Result<(), OfferError> {
@@ -37,44 +37,44 @@ impl TargetConfig {
     }
 }
 
-/// What a target's login wants done, in this order.
+/// Action that the login requests, in order.
 #[derive(Clone, Debug)]
 pub enum TargetStep {
-    /// Send this. The connection fills in StatSN and MaxCmdSN.
+    /// Send this PDU. The connection fills in StatSN and MaxCmdSN.
     Respond {
-        /// The header.
+        /// Header.
         response: LoginResponse,
-        /// The data segment.
+        /// Data segment.
         text: Vec<u8>,
     },
-    /// Answer this with [`TargetLogin::grant`] or [`TargetLogin::refuse`].
+    /// Answer with [`TargetLogin::grant`] or [`TargetLogin::refuse`].
     Ask(LoginQuestion),
-    /// Whoever asked has proven what it had to: answer with [`TargetLogin::place`]. A stranger takes up no place, and
-    /// learns nothing of the sessions of others and of no other portals.
+    /// The initiator has authenticated: answer with [`TargetLogin::place`]. Before that, it occupies no resources and
+    /// learns nothing about other sessions and portals.
     Proven,
-    /// Full feature phase has begun with these parameters, once the response before is sent.
+    /// Full feature phase starts with these parameters, once the preceding response is sent.
     FullFeature(Box<Negotiated>),
-    /// The login has failed: close the connection once the response before, if there is one, is sent.
+    /// The login failed: close the connection once the preceding response, if any, is sent.
     Failed {
-        /// What the initiator was told; a connection that never began to log in is told nothing.
+        /// Status sent to the initiator; nothing is sent on a connection that never started a login.
         status: LoginStatus,
-        /// What is behind the status, where more is known.
+        /// Cause behind the status, where it is known.
         fault: Option<Fault>,
-        /// Who it was, and what was wrong.
+        /// Facts for the operator.
         login: Box<FailedLogin>,
     },
 }
 
-/// Why a login fails, closer than its status says.
+/// Cause of a failed login, more specific than its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A rule of the protocol was broken.
+    /// Protocol violation.
     Violation(Violation),
-    /// What had to be proven was not.
+    /// Failed authentication.
     Unproven(Unproven),
 }
 
-/// A login under way. Feed it PDUs, and do what [`TargetLogin::poll`] says until it says nothing.
+/// Login in progress. Pass in PDUs, and perform the steps of [`TargetLogin::poll`] until it returns `None`.
 #[derive(Debug)]
 pub struct TargetLogin {
     random: [u8; 32],
@@ -82,7 +82,7 @@ pub struct TargetLogin {
     dialogue: Dialogue,
     declarations: Declarations,
     phase: Phase,
-    /// The request that waits for its response, or had the last one.
+    /// Request that awaits its response, or the last one answered.
     request: Option<LoginRequest>,
     steps: VecDeque<TargetStep>,
     is_over: bool,
@@ -90,55 +90,55 @@ pub struct TargetLogin {
 
 #[derive(Debug)]
 enum Phase {
-    /// The text that says who asks has not come yet.
+    /// The text with the declarations is not complete.
     Arriving,
-    /// The question is with those who know; its text waits.
+    /// The driver decides on the login; the text is kept until then.
     Asked { question: LoginQuestion, text: Vec<u8> },
-    /// Granted.
+    /// Granted and in progress.
     Talking(Box<Talk>),
-    /// Proven; the session is with those who know.
+    /// Authenticated; the driver assigns the session.
     Placing(Box<Talk>),
-    /// Nothing is waited for: the login is over, or in the midst of a step.
+    /// Ended, or in the middle of a step.
     Over,
 }
 
-/// A login that was granted.
+/// State of a granted login.
 #[derive(Debug)]
 struct Talk {
     stage: Stage,
     question: LoginQuestion,
     grant: Grant,
-    /// The session's handle, once there is one.
+    /// Session handle, once assigned.
     session: Option<Tsih>,
     security: Security,
     parley: Parley,
 }
 
-/// How far a request got.
+/// Progress of a request.
 enum Progress {
-    /// It has its response.
+    /// Answered: the response has been queued.
     Responded,
-    /// Its response waits for the session.
+    /// The response has to wait for the assignment of a session.
     Waits,
 }
 
-/// Why a login fails.
+/// Reason for the failure of a login.
 #[derive(Debug)]
 struct Failure {
     status: LoginStatus,
     fault: Option<Fault>,
-    /// The key that broke a rule.
+    /// Key that violated a rule.
     key: Option<&'static str>,
-    /// The rule, where no [`Fault`] says it.
+    /// Violated rule, where no [`Fault`] describes it.
     rule: Option<&'static str>,
-    /// Where it is to be tried instead.
+    /// Portal of a redirection.
     elsewhere: Option<String>,
 }
 
 impl TargetLogin {
-    /// A login that waits for its first request.
+    /// Creates a login that awaits its first request.
     ///
-    /// *Shape*: `random` are bytes that nobody can predict, used for nothing else.
+    /// *Shape*: `random` are unpredictable bytes, used for nothing else.
     #[must_use]
     pub fn new(config: &TargetConfig, random: [u8; 32]) -> Self {
         Self {
@@ -153,8 +153,9 @@ impl TargetLogin {
         }
     }
 
-    /// The PDU has been acted on. Never fails: what is wrong becomes a step.
+    /// Handles a PDU. Never fails: an error becomes a step.
     pub fn handle_pdu(&mut self, header: &Bhs, text: &[u8]) {
+        // PDUs behind the end of a login are ignored; the connection closes.
         if self.is_over {
             return;
         }
@@ -162,6 +163,7 @@ impl TargetLogin {
             Ok(InitiatorPdu::Login(request)) => self.handle_request(request, text),
             Err(violation) if Opcode::of(header) == Ok(Opcode::LoginRequest) => Err(violation.into()),
             Ok(_) | Err(_) => {
+                // RFC 7143 §6.3: only Login Requests are permitted before full feature phase.
                 let fault = Some(Fault::Violation(Violation::LoginExpected));
                 Err(Failure { fault, ..LoginStatus::InvalidDuringLogin.into() })
             }
@@ -171,12 +173,12 @@ impl TargetLogin {
         }
     }
 
-    /// What the bytes of the connection did wrong before they were a PDU ends the login.
+    /// Ends the login because of a violation in the byte stream.
     pub fn handle_violation(&mut self, violation: Violation) {
         self.fail(violation.into());
     }
 
-    /// The login goes on as `grant` says. Without effect unless a question is open.
+    /// Continues the login with `grant`. Without effect unless a decision is pending.
     pub fn grant(&mut self, grant: Grant) {
         let (question, text, request) = match (std::mem::replace(&mut self.phase, Phase::Over), self.request) {
             (Phase::Asked { question, text }, Some(request)) => (question, text, request),
@@ -185,6 +187,7 @@ impl TargetLogin {
                 return;
             }
         };
+        // The portal group tag is declared once, in the first response of a normal session (RFC 7143 §13.9).
         if question.target_name.is_some() {
             self.dialogue.outgoing.push("TargetPortalGroupTag", grant.portal_group_tag);
         }
@@ -201,9 +204,9 @@ impl TargetLogin {
         self.settle(talk, handled);
     }
 
-    /// Whoever has proven itself has this session, or none here. Without effect unless that was asked.
+    /// Assigns the session, or refuses one. Without effect unless that is pending.
     ///
-    /// *Panics*: when the session has the handle zero, which means none.
+    /// *Panics*: when the session has handle zero, which denotes none.
     pub fn place(&mut self, session: Result<Tsih, NoSession>) {
         assert!(session != Ok(Tsih(0)), "a session's handle is not zero");
         let (mut talk, request) = match (std::mem::replace(&mut self.phase, Phase::Over), self.request) {
@@ -223,27 +226,30 @@ impl TargetLogin {
         }
     }
 
-    /// The login ends with `status`. Without effect when it is over.
+    /// Ends the login with `status`. Without effect after its end.
     pub fn refuse(&mut self, status: LoginStatus) {
         self.fail(status.into());
     }
 
-    /// The next thing to do.
+    /// Returns the next step.
     pub fn poll(&mut self) -> Option<TargetStep> {
         self.steps.pop_front()
     }
 
     fn handle_request(&mut self, request: LoginRequest, text: &[u8]) -> Result<(), Failure> {
         let before = self.request.replace(request);
+        // Version 0 is the only one that exists (RFC 7143 §11.12.4).
         if request.version_min > 0 {
             let fault = Some(Fault::Violation(Violation::VersionUnknown));
             return Err(Failure { fault, ..LoginStatus::UnsupportedVersion.into() });
         }
+        // ISID, TSIH, CID, CmdSN and task tag must not change during a login (RFC 7143 §11.12).
         if before.is_some_and(|before| !same_login(&before, &request)) {
             return Err(Violation::LoginIdentifiersChanged.into());
         }
         let stage = match &self.phase {
             Phase::Talking(talk) => talk.stage,
+            // The first request selects the stage in which the login starts.
             _ => before.map_or(request.transit.current, |before| before.transit.current),
         };
         if request.transit.current != stage {
@@ -252,14 +258,16 @@ impl TargetLogin {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Arriving => self.arrive(&request, text),
             Phase::Talking(talk) => self.talk(talk, &request, text),
+            // A request while the previous one is unanswered violates the lockstep of a login (RFC 7143 §6.3).
             Phase::Asked { .. } | Phase::Placing(_) | Phase::Over => Err(Violation::LoginOutOfTurn.into()),
         }
     }
 
-    /// Until the first text is whole, nobody is asked anything.
+    /// Handles requests until the first text is complete; the driver is not involved before that.
     fn arrive(&mut self, request: &LoginRequest, segment: &[u8]) -> Result<(), Failure> {
         let Some(text) = self.dialogue.handle_segment(segment, request.transit.continues)? else {
             self.phase = Phase::Arriving;
+            // The C bit is set: an empty response asks for the next part (RFC 7143 §6.2).
             self.push_response(request, None, Tsih(0));
             return Ok(());
         };
@@ -267,6 +275,7 @@ impl TargetLogin {
             let (key, value) = pair?;
             self.declarations.handle(key, value)?;
         }
+        // Checked once the text is complete, because declarations may be spread over several PDUs.
         let question = self.declarations.question(request)?;
         self.steps.push_back(TargetStep::Ask(question.clone()));
         self.phase = Phase::Asked { question, text };
@@ -285,7 +294,8 @@ impl TargetLogin {
 
     fn handle_text(&mut self, talk: &mut Talk, request: &LoginRequest, text: &[u8]) -> Result<(), Failure> {
         let mut pairs = Pairs::parse(text).collect::<Result<Vec<_>, _>>()?;
-        // These are answered in the light of MaxBurstLength and of ErrorRecoveryLevel.
+        // FirstBurstLength and MaxOutstandingR2T depend on MaxBurstLength and ErrorRecoveryLevel, so they are handled
+        // last.
         pairs.sort_by_key(|(key, _)| ["FirstBurstLength", "MaxOutstandingR2T"].contains(key));
         let answers = &mut self.dialogue.outgoing;
         for &(name, value) in &pairs {
@@ -293,7 +303,7 @@ impl TargetLogin {
                 continue;
             }
             match Key::of(name) {
-                // A declaration may come at any stage; what is negotiated waits for its own.
+                // Declarations are valid in any stage; negotiated keys only in their own stage.
                 Some(key) if talk.stage == Stage::Operational || key == Key::MaxRecvDataSegmentLength => {
                     let handled = talk.parley.handle(key, value, answers);
                     handled.map_err(|violation| Failure::from(violation).of(key.row().name))?;
@@ -304,23 +314,29 @@ impl TargetLogin {
         if talk.stage == Stage::Security {
             talk.security.handle(&pairs, answers)?;
         } else {
+            // An initiator that starts in the operational stage has skipped authentication; that must be permitted.
             talk.security.permit_operational()?;
+            // Taken, so that the alias is declared once.
             if let Some(alias) = talk.grant.target_alias.take() {
                 answers.push("TargetAlias", alias);
             }
             talk.parley.declare(answers);
+            // Only defaults that are unacceptable here are negotiated by the target; all others are left to the
+            // initiator.
             talk.parley.offer_needed(answers);
         }
-        // Whoever wants to leave the security stage without a proof that is due has failed, not erred.
+        // Leaving the security stage without required authentication is an authentication failure, not a protocol
+        // error.
         if talk.stage == Stage::Security && request.transit.next.is_some() {
             talk.security.permit_transit()?;
         }
         Ok(())
     }
 
-    /// The response to `request`, which leaves the stage when both sides are ready to. Whoever leaves its first stage has
-    /// proven what it had to, and waits for its session first.
+    /// Queues the response to `request`, which leaves the stage when both sides are ready. Leaving the first stage
+    /// means that authentication is complete, so the session is assigned before the response.
     fn respond(&mut self, talk: &mut Talk, request: &LoginRequest) -> Result<Progress, Failure> {
+        // Request text that continues, or answers that do not fit into one PDU, keep the login in its stage.
         let ready = talk.is_ready() && !self.dialogue.is_listening();
         let asked = request.transit.next.filter(|_| ready);
         let tsih = match (asked, talk.session) {
@@ -338,6 +354,7 @@ impl TargetLogin {
             }
         };
         let identity = talk.question.clone().into_identity(talk.security.authentication(), tsih, request.cmd_sn);
+        // Values are checked as a whole at the end, because they depend on one another.
         let negotiated = talk.parley.finish(identity).map_err(|violation| {
             let key = talk.parley.unsuitable_key();
             Failure { key, ..violation.into() }
@@ -349,11 +366,13 @@ impl TargetLogin {
         Ok(Progress::Responded)
     }
 
-    /// The next part of the answers leaves, and with the last of them the stage, when it is time: the stage to
-    /// which both sides go now.
+    /// Queues the next part of the answers; the last part leaves the stage, if that is due. Returns the stage that both
+    /// sides enter.
     fn push_response(&mut self, request: &LoginRequest, next: Option<Stage>, tsih: Tsih) -> Option<Stage> {
         let part = self.dialogue.take_part();
+        // The transition happens with the last part of the answers.
         let next = next.filter(|_| !part.continues);
+        // The new TSIH is sent only in the last response (RFC 7143 §11.13.3).
         let tsih = if next == Some(Stage::FullFeature) { tsih } else { request.tsih };
         let transit = Transit { current: request.transit.current, next, continues: part.continues };
         let response = LoginResponse { transit, tsih, ..response_to(request, LoginStatus::Success) };
@@ -371,14 +390,16 @@ impl TargetLogin {
     }
 
     fn fail(&mut self, Failure { status, fault, key, rule, elsewhere }: Failure) {
+        // The first failure determines the status.
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
         self.phase = Phase::Over;
-        // Before a login has begun, there is nobody to answer: RFC 7143 §6.3.
+        // Before a login has started, no response can be sent (RFC 7143 §6.3).
         if let Some(request) = &self.request {
             let response = response_to(request, status);
             let mut text = TextWriter::default();
+            // A redirection carries the address of the other portal in the same response (RFC 7143 §11.13.5).
             if let Some(address) = elsewhere {
                 text.push("TargetAddress", address);
             }
@@ -395,7 +416,7 @@ impl TargetLogin {
 }
 
 impl Talk {
-    /// True when nothing keeps us in the stage.
+    /// True when we are ready to leave the stage.
     fn is_ready(&self) -> bool {
         match self.stage {
             Stage::Security => self.security.is_done(),
@@ -408,14 +429,14 @@ impl Talk {
     }
 }
 
-/// True when both belong to one login.
+/// True when both requests belong to one login.
 fn same_login(a: &LoginRequest, b: &LoginRequest) -> bool {
     let identifiers =
         |request: &LoginRequest| (request.isid, request.tsih, request.cid, request.initiator_task_tag, request.cmd_sn);
     identifiers(a) == identifiers(b)
 }
 
-/// A response without text that stays where the request is.
+/// Creates a response that stays in the stage of the request.
 fn response_to(request: &LoginRequest, status: LoginStatus) -> LoginResponse {
     LoginResponse {
         transit: Transit::stay(request.transit.current),
@@ -425,6 +446,7 @@ fn response_to(request: &LoginRequest, status: LoginStatus) -> LoginResponse {
         tsih: request.tsih,
         initiator_task_tag: request.initiator_task_tag,
         stat_sn: StatSn(0),
+        // The connection numbers its statuses and overwrites this value.
         exp_cmd_sn: request.cmd_sn,
         max_cmd_sn: CmdSn(request.cmd_sn.0),
         status,
@@ -432,14 +454,14 @@ fn response_to(request: &LoginRequest, status: LoginStatus) -> LoginResponse {
 }
 
 impl Failure {
-    /// It was this key.
+    /// Attributes the failure to a key.
     fn of(self, key: &'static str) -> Self {
         Self { key: Some(key), ..self }
     }
 }
 
 impl From<Violation> for Failure {
-    /// Whatever rule of the protocol an initiator breaks, it is told that it erred.
+    /// Maps every protocol violation of an initiator to status 0200.
     fn from(violation: Violation) -> Self {
         Self { fault: Some(Fault::Violation(violation)), ..LoginStatus::InitiatorError.into() }
     }

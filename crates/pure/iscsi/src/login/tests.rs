@@ -1,4 +1,4 @@
-//! Logins as transcripts, the matrix of authentication, and what hostile peers try.
+//! Logins as transcripts, the matrix of authentication settings, and hostile peers.
 
 mod hostile;
 mod initiator;

@@ -1,9 +1,9 @@
-//! What an initiator did not prove, in words for its operator.
+//! Causes of failed authentication, in words for the operator.
 
-/// Why an authentication failed. The initiator itself is told the status alone.
+/// Cause of a failed authentication. The initiator receives the status alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unproven {
-    /// RFC 7143 §12.1: the method that is asked for is not among AuthMethod, or the stage was left or skipped without it.
+    /// RFC 7143 §12.1: the required method is not among AuthMethod, or the stage was left or skipped without it.
     #[error("it offers no method of AuthMethod that is taken here: CHAP has to be set up on both sides, or on none")]
     NoMethod,
     /// RFC 7143 §12.1.3, CHAP_A.

@@ -1,8 +1,8 @@
-//! The table of keys.
+//! Table of text keys.
 
 use std::ops::RangeInclusive;
 
-/// The operational keys that are negotiated, and the declared length that is one of them in all but name.
+/// Negotiated operational keys, and MaxRecvDataSegmentLength, which is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are the standard's")]
 pub(crate) enum Key {
@@ -24,36 +24,36 @@ pub(crate) enum Key {
     TaskReporting,
 }
 
-/// How a key's value comes about. Numbers, booleans (0 and 1) and places in a list of values are all `u32`.
+/// Negotiation rule of a key. Numbers, booleans (0 and 1) and indexes into a list of values are all `u32`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// The lesser of the two numbers.
+    /// Minimum of the two numbers.
     Least(RangeInclusive<u32>),
-    /// The greater of the two numbers.
+    /// Maximum of the two numbers.
     Greatest(RangeInclusive<u32>),
-    /// `Yes` when both say so.
+    /// Boolean AND: `Yes` when both sides say so.
     And,
-    /// `Yes` when one says so.
+    /// Boolean OR: `Yes` when one side says so.
     Or,
-    /// The first of the offered values that the answerer takes.
+    /// First offered value that the responder accepts.
     List(&'static [&'static str]),
-    /// Each side tells the other; nothing is answered.
+    /// Declaration of each side, which is not answered.
     Declared(RangeInclusive<u32>),
 }
 
-/// One row of the table.
+/// Row of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) key: Key,
     pub(crate) name: &'static str,
     pub(crate) rule: Rule,
-    /// What holds when nobody speaks of it.
+    /// Default value, in effect without negotiation.
     pub(crate) default: u32,
-    /// Answered `Irrelevant` in a discovery session.
+    /// True for keys answered with `Irrelevant` in a discovery session.
     pub(crate) normal_only: bool,
 }
 
-/// How many keys the table has.
+/// Number of rows of the table.
 pub(crate) const KEYS: usize = 16;
 
 const DIGESTS: &[&str] = &["None", "CRC32C"];
@@ -64,7 +64,7 @@ const fn row(key: Key, name: &'static str, rule: Rule, default: u32, normal_only
     Row { key, name, rule, default, normal_only }
 }
 
-/// RFC 7143 §13, in the order in which keys are offered.
+/// Operational keys of RFC 7143 §13, in the order in which they are offered.
 #[rustfmt::skip]
 pub(crate) static TABLE: [Row; KEYS] = [
     row(Key::HeaderDigest, "HeaderDigest", Rule::List(DIGESTS), 0, false),
@@ -86,45 +86,46 @@ pub(crate) static TABLE: [Row; KEYS] = [
 ];
 
 impl Key {
-    /// The row of the key.
+    /// Returns the row of the key.
     pub(crate) fn row(self) -> &'static Row {
+        // Sixteen rows: a scan is as fast as an index and cannot disagree with the order of the table.
         TABLE.iter().find(|row| row.key == self).expect("every key has a row")
     }
 
-    /// True for what only the leading connection's login may speak of. Source: RFC 7143 §13, "Use: LO".
+    /// True for keys that only the leading connection may negotiate. Source: RFC 7143 §13, "Use: LO".
     pub(crate) fn is_leading_only(self) -> bool {
         !matches!(self, Self::HeaderDigest | Self::DataDigest | Self::MaxRecvDataSegmentLength)
     }
 
-    /// The key of a name.
+    /// Returns the key with this name.
     pub(crate) fn of(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.name == name).map(|row| row.key)
     }
 }
 
-/// Which side of a connection.
+/// Side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Initiator,
     Target,
 }
 
-/// A key that is known, and not negotiated by way of the table.
+/// Known key that is not negotiated through the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// Says who somebody is or what is wanted; sent by this side only, at any stage of the login.
+    /// Declaration of identity or purpose, sent by this side only, in any stage of the login.
     Declaration(Role),
-    /// Belongs to the security stage.
+    /// Key of the security stage.
     Security,
-    /// Belongs to full feature phase.
+    /// Key of full feature phase.
     FullFeature,
-    /// `IFMarker` and `OFMarker`: markers are gone, so they are answered `No`.
+    /// `IFMarker` and `OFMarker`: markers are obsolete, so they are answered with `No`.
     ObsoleteMarker,
-    /// `IFMarkInt` and `OFMarkInt`: answered `Reject`.
+    /// `IFMarkInt` and `OFMarkInt`: obsolete, answered with `Reject`.
     ObsoleteInterval,
 }
 
-/// The known keys that are not in the table. Source: RFC 7143 §12, §13.
+/// Known keys outside the table. Source: RFC 7143 §12, §13.
 #[rustfmt::skip]
 const NAMED: [(&str, Named); 18] = [
     ("InitiatorName", Named::Declaration(Role::Initiator)),
@@ -148,14 +149,14 @@ const NAMED: [(&str, Named); 18] = [
 ];
 
 impl Named {
-    /// What is known of a key that is not in the table.
+    /// Returns the class of a known key outside the table.
     pub(crate) fn of(name: &str) -> Option<Self> {
         NAMED.iter().find(|(known, _)| *known == name).map(|&(_, named)| named)
     }
 }
 
-/// True for every key that a login may speak of, so that full feature phase can tell it from one that
-/// nobody knows: the former is answered `Reject`, the latter `NotUnderstood`.
+/// True for every key that is valid in a login. Full feature phase answers such a key with `Reject`, and an unknown key
+/// with `NotUnderstood`.
 #[must_use]
 pub fn is_login_key(name: &str) -> bool {
     Key::of(name).is_some() || Named::of(name).is_some_and(|named| named != Named::FullFeature)

@@ -1,4 +1,4 @@
-//! What a login has come to.
+//! Result of a login: identities and operational parameters.
 
 use super::key::Key;
 use super::parley::Parley;
@@ -6,51 +6,51 @@ use crate::IscsiName;
 use crate::chap::Authentication;
 use crate::pdu::{Cid, CmdSn, Isid, Tsih};
 
-/// What a session is for.
+/// Session type.
 ///
 /// *Source*: RFC 7143 §13.21.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SessionType {
-    /// To ask for targets.
+    /// Discovery session: queries for targets only.
     Discovery,
-    /// To use a target.
+    /// Normal session with a target.
     #[default]
     Normal,
 }
 
-/// Who logged in to what.
+/// Identities of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The initiator's iSCSI name.
+    /// iSCSI name of the initiator.
     pub initiator_name: IscsiName,
-    /// What the initiator calls itself for people, when it says.
+    /// Human-readable alias of the initiator, if declared.
     pub initiator_alias: Option<String>,
-    /// What CHAP has proven; nothing where it was not spoken.
+    /// Result of CHAP; `None` where it was not used.
     pub authentication: Option<Authentication>,
-    /// What the session is for.
+    /// Session type.
     pub session_type: SessionType,
-    /// The target; none in most discovery sessions.
+    /// Target name; `None` in most discovery sessions.
     pub target_name: Option<IscsiName>,
-    /// The initiator's part of the session's identifier.
+    /// ISID: initiator part of the session identifier.
     pub isid: Isid,
-    /// The session; never zero.
+    /// TSIH of the session; never zero.
     pub tsih: Tsih,
-    /// True for a connection more of a session that is there.
+    /// True for a further connection of an existing session.
     pub joins: bool,
-    /// The connection.
+    /// Connection identifier.
     pub cid: Cid,
-    /// The CmdSN of the session's first command.
+    /// Initial CmdSN of the session.
     pub cmd_sn: CmdSn,
 }
 
-/// The operational parameters in force in full feature phase, and between whom.
+/// Operational parameters in effect in full feature phase, with the identities.
 ///
 /// *Source*: RFC 7143 §13.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Who logged in to what.
+    /// Identities of the login.
     pub identity: Identity,
-    /// What the session is for; the same as in the identity.
+    /// Session type, the same as in the identity.
     pub session_type: SessionType,
     /// HeaderDigest is CRC32C.
     pub header_digest: bool,
@@ -60,19 +60,19 @@ pub struct Negotiated {
     pub connections_max: u16,
     /// InitialR2T: no unsolicited Data-Out.
     pub initial_r2t: bool,
-    /// ImmediateData: commands may bring data.
+    /// ImmediateData: commands may carry data.
     pub immediate_data: bool,
-    /// The most data that the peer takes in one PDU: its MaxRecvDataSegmentLength.
+    /// MaxRecvDataSegmentLength of the peer in bytes.
     pub peer_data_segment_bytes_max: u32,
-    /// The most data that we take in one PDU: what we declared.
+    /// MaxRecvDataSegmentLength that this side declared, in bytes.
     pub own_data_segment_bytes_max: u32,
-    /// MaxBurstLength.
+    /// MaxBurstLength in bytes.
     pub burst_bytes_max: u32,
-    /// FirstBurstLength; at most MaxBurstLength.
+    /// FirstBurstLength in bytes; at most MaxBurstLength.
     pub first_burst_bytes_max: u32,
-    /// DefaultTime2Wait.
+    /// DefaultTime2Wait in seconds.
     pub time2wait_s: u16,
-    /// DefaultTime2Retain.
+    /// DefaultTime2Retain in seconds.
     pub time2retain_s: u16,
     /// MaxOutstandingR2T.
     pub outstanding_r2t_max: u16,
@@ -87,7 +87,7 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
-    /// The values that `parley` has come to, whose ranges the table of keys holds.
+    /// Collects the values of `parley`, whose ranges the table of keys guarantees.
     pub(super) fn new(identity: Identity, parley: &Parley) -> Self {
         let yes = |key| parley.value(key) == 1;
         let short = |key| u16::try_from(parley.value(key)).expect("the key's range has 16 bits");
@@ -104,6 +104,7 @@ impl Negotiated {
             peer_data_segment_bytes_max: parley.value(Key::MaxRecvDataSegmentLength),
             own_data_segment_bytes_max: parley.own_data_segment_bytes_max(),
             burst_bytes_max,
+            // The default of FirstBurstLength may exceed a smaller MaxBurstLength, which bounds it (RFC 7143 §13.14).
             first_burst_bytes_max: parley.value(Key::FirstBurstLength).min(burst_bytes_max),
             time2wait_s: short(Key::DefaultTime2Wait),
             time2retain_s: short(Key::DefaultTime2Retain),

@@ -1,72 +1,72 @@
-//! What we offer and accept, by configuration.
+//! Configured operational parameters that one side offers and accepts.
 
 use super::key::{Key, Rule};
 
-/// What one side of a connection wants of the operational parameters. What is not here has one value that
-/// we speak: data in order, RFC 7143 without extensions.
+/// Operational parameters wanted by one side of a connection. Parameters that are not listed have a single supported
+/// value: data in order, RFC 7143 without extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// HeaderDigest.
     pub header_digest: DigestOffer,
     /// DataDigest.
     pub data_digest: DigestOffer,
-    /// InitialR2T: `true` forbids unsolicited Data-Out.
+    /// InitialR2T: `true` forbids unsolicited Data-Out. Default `false`.
     pub initial_r2t: bool,
-    /// ImmediateData: `false` forbids data in commands.
+    /// ImmediateData: `false` forbids data in commands. Default `true`.
     pub immediate_data: bool,
-    /// MaxRecvDataSegmentLength that we declare: 512 to 2^24 - 1.
+    /// MaxRecvDataSegmentLength to declare: 512 to 2^24 - 1; default 256 KiB.
     pub data_segment_bytes_max: u32,
-    /// The greatest MaxBurstLength: 512 to 2^24 - 1.
+    /// Maximum MaxBurstLength: 512 to 2^24 - 1; default 1 MiB.
     pub burst_bytes_max: u32,
-    /// The greatest FirstBurstLength: 512 to `burst_bytes_max`.
+    /// Maximum FirstBurstLength: 512 to `burst_bytes_max`; default 256 KiB.
     pub first_burst_bytes_max: u32,
-    /// The least DefaultTime2Wait: at most 3,600.
+    /// Minimum DefaultTime2Wait in seconds: at most 3,600; default 2.
     pub time2wait_s: u16,
-    /// The greatest DefaultTime2Retain: at most 3,600.
+    /// Maximum DefaultTime2Retain in seconds: at most 3,600; default 20.
     pub time2retain_s: u16,
-    /// The greatest MaxOutstandingR2T: at least 1.
+    /// Maximum MaxOutstandingR2T: at least 1; default 4.
     pub outstanding_r2t_max: u16,
-    /// The greatest MaxConnections: at least 1.
+    /// Maximum MaxConnections: at least 1; default 1.
     pub connections_max: u16,
-    /// The greatest ErrorRecoveryLevel: at most 2.
+    /// Maximum ErrorRecoveryLevel: at most 2; default 0.
     pub error_recovery_level: u8,
 }
 
-/// Whether PDUs carry a CRC32C.
+/// Use of a CRC32C digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DigestOffer {
     /// Never.
     Never,
-    /// When the peer prefers it.
+    /// If the peer prefers it.
     #[default]
     Accepted,
-    /// Unless the peer does not speak it.
+    /// Unless the peer does not support it.
     Preferred,
-    /// Always: without it there is no login.
+    /// Always: a login without it fails.
     Required,
 }
 
-/// Why an offer cannot be made, as a sentence for the operator.
+/// Invalid offer, as a sentence for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
     /// RFC 7143 §13.
     #[error("{key} is {value}, but lies between {least} and {most}")]
     OutOfRange {
-        /// The key.
+        /// Name of the key.
         key: &'static str,
-        /// What it was to be.
+        /// Configured value.
         value: u32,
-        /// The least that it can be.
+        /// Minimum of the key.
         least: u32,
-        /// The most that it can be.
+        /// Maximum of the key.
         most: u32,
     },
     /// RFC 7143 §13.14.
     #[error("FirstBurstLength is {first}, but at most MaxBurstLength, which is {most}")]
     FirstBurst {
-        /// FirstBurstLength.
+        /// Configured FirstBurstLength.
         first: u32,
-        /// MaxBurstLength.
+        /// Configured MaxBurstLength.
         most: u32,
     },
 }
@@ -91,12 +91,13 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// Every value lies in its key's range.
+    /// Checks that every value is in the range of its key.
     ///
     /// *Errors*: a sentence for the operator.
     pub fn check(&self) -> Result<(), OfferError> {
         for row in &super::key::TABLE {
             let value = self.value(row.key);
+            // Booleans and lists cannot be out of range.
             if let Rule::Least(range) | Rule::Greatest(range) | Rule::Declared(range) = &row.rule
                 && !range.contains(&value)
             {
@@ -110,7 +111,7 @@ impl Offer {
         Ok(())
     }
 
-    /// Our number for a key that is no list.
+    /// Returns our number for a key that is not a list.
     pub(super) fn value(&self, key: Key) -> u32 {
         match key {
             Key::InitialR2T => self.initial_r2t.into(),
@@ -123,11 +124,12 @@ impl Offer {
             Key::MaxOutstandingR2T => self.outstanding_r2t_max.into(),
             Key::MaxConnections => self.connections_max.into(),
             Key::ErrorRecoveryLevel => self.error_recovery_level.into(),
+            // All other keys have one supported value, which is their default.
             _ => key.row().default,
         }
     }
 
-    /// The values of a list that we take, as places in its row, the most preferred first.
+    /// Returns the acceptable values of a list key, as indexes into its row, in order of preference.
     pub(super) fn choices(&self, key: Key) -> &'static [u32] {
         let digest = match key {
             Key::HeaderDigest => self.header_digest,
@@ -142,9 +144,10 @@ impl Offer {
         }
     }
 
-    /// True when we can go on with `value`.
+    /// True when `value` is acceptable for us.
     pub(super) fn allows(&self, key: Key, value: u32) -> bool {
         match key.row().rule {
+            // A result of the minimum rule is at most our value, one of the maximum rule at least our value.
             Rule::Least(_) => value <= self.value(key),
             Rule::Greatest(_) => value >= self.value(key),
             Rule::And => value <= self.value(key),

@@ -45,7 +45,7 @@ fn text(mut writer: TextWriter) -> String {
     String::from_utf8(writer.take(1 << 20).text).unwrap().replace('\0', " ").trim_end().to_owned()
 }
 
-/// What `parley` answers to one key.
+/// Returns the answer of `parley` to one key.
 fn answer(parley: &mut Parley, name: &str, value: &str) -> Result<String, Violation> {
     let mut answers = TextWriter::default();
     parley.handle(Key::of(name).unwrap(), value, &mut answers)?;
@@ -55,7 +55,7 @@ fn answer(parley: &mut Parley, name: &str, value: &str) -> Result<String, Violat
 #[test]
 fn each_key_is_answered_by_its_result_function() {
     for (name, value, expected) in [
-        // The first of the offered values that we take.
+        // First offered value that is acceptable.
         ("HeaderDigest", "CRC32C,None", "CRC32C"),
         ("HeaderDigest", "None,CRC32C", "None"),
         ("HeaderDigest", "X-com.example.sum,CRC32C", "CRC32C"),
@@ -65,7 +65,7 @@ fn each_key_is_answered_by_its_result_function() {
         ("DataDigest", "CRC32C,None", "None"),
         ("DataDigest", "CRC32C", "Reject"),
         ("TaskReporting", "FastAbort,RFC3720", "RFC3720"),
-        // The lesser number.
+        // Minimum.
         ("MaxConnections", "8", "1"),
         ("MaxConnections", "0", "Reject"),
         ("MaxConnections", "65536", "Reject"),
@@ -83,7 +83,7 @@ fn each_key_is_answered_by_its_result_function() {
         ("ErrorRecoveryLevel", "2", "0"),
         ("ErrorRecoveryLevel", "3", "Reject"),
         ("iSCSIProtocolLevel", "2", "1"),
-        // The greater number.
+        // Maximum.
         ("DefaultTime2Wait", "0", "3"),
         ("DefaultTime2Wait", "5", "5"),
         // AND and OR.
@@ -95,7 +95,7 @@ fn each_key_is_answered_by_its_result_function() {
         ("InitialR2T", "1", "Reject"),
         ("DataPDUInOrder", "No", "Yes"),
         ("DataSequenceInOrder", "No", "Yes"),
-        // Heard, not answered, unless it cannot be.
+        // Declared without an answer, unless the value is invalid.
         ("MaxRecvDataSegmentLength", "262144", ""),
         ("MaxRecvDataSegmentLength", "100", "Reject"),
     ] {
@@ -280,7 +280,7 @@ prop_compose! {
     }
 }
 
-/// Hands every pair of `from` to `to`, and gives back what `to` says to it.
+/// Passes every pair of `from` to `to`, and returns its answers.
 fn hand(from: TextWriter, to: &mut Parley) -> Result<TextWriter, Violation> {
     let mut from = from;
     let text = from.take(1 << 20).text;

@@ -5,7 +5,7 @@ use crate::Violation;
 
 const EXTENDED_CDB: u8 = 1;
 const BIDIRECTIONAL_READ_LENGTH: u8 = 2;
-/// Bytes of a segment before what AHSLength counts.
+/// Bytes of a segment before those that AHSLength counts.
 const PREFIX_BYTES: usize = 3;
 
 /// All additional header segments of one SCSI Command.
@@ -13,14 +13,14 @@ const PREFIX_BYTES: usize = 3;
 /// *Source*: RFC 7143 §11.2.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ahs<'a> {
-    /// The bytes of the CDB behind its 16th.
+    /// CDB bytes beyond the first 16.
     pub extended_cdb: Option<&'a [u8]>,
-    /// Bytes that a bidirectional command is expected to read.
+    /// Expected read length of a bidirectional command in bytes.
     pub expected_read_bytes: Option<u32>,
 }
 
 impl<'a> Ahs<'a> {
-    /// What the segments say.
+    /// Parses the segments.
     ///
     /// *Shape*: `bytes` are all additional header segments of one PDU, with their padding.
     ///
@@ -31,7 +31,7 @@ impl<'a> Ahs<'a> {
         while !rest.is_empty() {
             let (&[high, low, kind], behind) = rest.split_first_chunk::<PREFIX_BYTES>().ok_or(Violation::AhsLength)?;
             let length = usize::from(u16::from_be_bytes([high, low]));
-            // The byte behind the type is reserved in both types, and counted.
+            // The byte behind the type is reserved in both types, and included in AHSLength.
             let (_, content) = behind.get(..length).and_then(<[u8]>::split_first).ok_or(Violation::AhsLength)?;
             ahs.take(kind & 0x3f, content)?;
             rest = rest.get(padded(PREFIX_BYTES + length)..).ok_or(Violation::AhsLength)?;
@@ -51,7 +51,7 @@ impl<'a> Ahs<'a> {
         if repeated { Err(Violation::AhsRepeated) } else { Ok(()) }
     }
 
-    /// How many bytes the segments need on the wire.
+    /// Returns the length of the segments on the wire in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let cdb = self.extended_cdb.map_or(0, |cdb| padded(PREFIX_BYTES + 1 + cdb.len()));
@@ -59,9 +59,9 @@ impl<'a> Ahs<'a> {
         cdb + read
     }
 
-    /// Adds the segments to `out`: [`Ahs::bytes`] of them.
+    /// Appends the segments to `out`: [`Ahs::bytes`] bytes.
     ///
-    /// *Panics*: when the CDB has more bytes than a segment can count.
+    /// *Panics*: when the CDB is too long for the length field of a segment.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let begin = out.len();
         if let Some(cdb) = self.extended_cdb {

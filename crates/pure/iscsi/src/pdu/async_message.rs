@@ -1,63 +1,63 @@
-//! Asynchronous Message: the target says something that nobody asked for.
+//! Asynchronous Message: unsolicited notification by the target.
 
 use super::{Bhs, CmdSn, Lun, Opcode, SegmentLengths, StatSn, field, lengths};
 use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of an Asynchronous Message.
+/// Header of an Asynchronous Message.
 ///
 /// *Source*: RFC 7143 §11.9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncMessage {
-    /// The logical unit, for SCSI events.
+    /// Logical unit number, for SCSI events.
     pub lun: Lun,
-    /// The number of this status.
+    /// StatSN of this status.
     pub stat_sn: StatSn,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// What happened.
+    /// Event that the message reports.
     pub event: AsyncEvent,
 }
 
-/// What an Asynchronous Message reports.
+/// Event of an Asynchronous Message.
 ///
 /// *Source*: RFC 7143 §11.9.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvent {
-    /// A SCSI asynchronous event; its sense is the data segment.
+    /// SCSI asynchronous event; its sense data is the data segment.
     Scsi,
-    /// The target asks for a logout within `within_s` seconds.
+    /// The target requests a logout within `within_s` seconds.
     LogoutRequested {
-        /// Seconds that the initiator has.
+        /// Seconds that the initiator has to comply.
         within_s: u16,
     },
     /// The target drops connection `cid`.
     ConnectionDropped {
-        /// The connection.
+        /// CID of the connection.
         cid: u16,
-        /// Seconds to wait before reconnecting.
+        /// Time2Wait: seconds to wait before reconnecting.
         time2wait_s: u16,
-        /// Seconds for which the connection's tasks are kept.
+        /// Time2Retain: seconds for which the tasks of the connection are retained.
         time2retain_s: u16,
     },
     /// The target drops all connections of the session.
     SessionDropped {
-        /// Seconds to wait before reconnecting.
+        /// Time2Wait: seconds to wait before reconnecting.
         time2wait_s: u16,
-        /// Seconds for which the session's tasks are kept.
+        /// Time2Retain: seconds for which the tasks of the session are retained.
         time2retain_s: u16,
     },
-    /// The target asks for a parameter negotiation within `within_s` seconds.
+    /// The target requests a parameter negotiation within `within_s` seconds.
     NegotiationRequested {
-        /// Seconds that the initiator has.
+        /// Seconds that the initiator has to comply.
         within_s: u16,
     },
     /// All active tasks of the logical unit are being terminated.
     TasksTerminated,
-    /// A reserved or vendor-specific event with its vendor code and three parameters.
+    /// Reserved or vendor-specific event with its vendor code and three parameters.
     Other {
         /// AsyncEvent.
         event: u8,
@@ -69,7 +69,7 @@ pub enum AsyncEvent {
 }
 
 impl AsyncMessage {
-    /// The fields of a header whose opcode is Asynchronous Message.
+    /// Parses a header with opcode Asynchronous Message.
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         let parameters = [field::u16_at::<38>(header), field::u16_at::<40>(header), field::u16_at::<42>(header)];
         Ok(Self {
@@ -81,11 +81,12 @@ impl AsyncMessage {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         let (event, vendor_code, [first, second, third]) = self.event.codes();
         lengths::begin(header, Opcode::AsyncMessage, false, FINAL, follows);
         field::put::<8, 8>(header, self.lun.0.to_be_bytes());
+        // The task tag field is reserved and all ones (RFC 7143 §11.9).
         field::put::<16, 4>(header, [0xff; 4]);
         field::put::<24, 4>(header, self.stat_sn.0.to_be_bytes());
         field::put::<28, 4>(header, self.exp_cmd_sn.0.to_be_bytes());

@@ -1,4 +1,4 @@
-//! SCSI Data-In: data of a read, the last of it possibly with the status (phase collapse).
+//! SCSI Data-In: data of a read, the last PDU optionally with the status (phase collapse).
 
 use super::{
     Bhs, CmdSn, DataSn, InitiatorTaskTag, Lun, Opcode, Residual, SegmentLengths, StatSn, TargetTransferTag, field,
@@ -10,51 +10,52 @@ const FINAL: u8 = 0x80;
 const ACKNOWLEDGE: u8 = 0x40;
 const STATUS: u8 = 0x01;
 
-/// The header of a SCSI Data-In.
+/// Header of a SCSI Data-In.
 ///
 /// *Source*: RFC 7143 §11.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataIn {
-    /// The last of its sequence.
+    /// F bit: last PDU of its sequence.
     pub is_final: bool,
-    /// The initiator shall acknowledge the data with a SNACK (error recovery level 1 and above).
+    /// A bit: the initiator shall acknowledge the data with a SNACK (error recovery level 1 and above).
     pub acknowledge: bool,
-    /// The end of the task, when no SCSI Response will follow.
+    /// S bit: status of the task, when no SCSI Response follows.
     pub status: Option<DataInStatus>,
-    /// The logical unit; says something only with a transfer tag.
+    /// Logical unit number; meaningful only with a transfer tag.
     pub lun: Lun,
-    /// The task.
+    /// Initiator Task Tag.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// What the acknowledgement shall name, else reserved.
+    /// Tag that the acknowledgement names, else reserved.
     pub target_transfer_tag: TargetTransferTag,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// Its place among the task's data.
+    /// DataSN: number of the PDU among the Data-In of the task.
     pub data_sn: DataSn,
-    /// Where in the command's data its data begins.
+    /// Buffer Offset: position of this data within the command's data, in bytes.
     pub buffer_offset_bytes: u32,
 }
 
-/// The status of a task, riding on its last data.
+/// Status of a task, carried by its last Data-In.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataInStatus {
-    /// The SCSI status; never one that comes with sense.
+    /// SCSI status code; never one that comes with sense data.
     pub status: u8,
-    /// The number of this status.
+    /// StatSN of this status.
     pub stat_sn: StatSn,
-    /// What was not moved.
+    /// Residual of the transfer.
     pub residual: Residual,
 }
 
 impl DataIn {
-    /// The fields of a header whose opcode is SCSI Data-In.
+    /// Parses a header with opcode SCSI Data-In.
     ///
     /// *Errors*: [`Violation::StatusBeforeFinalData`], [`Violation::ResidualBothWays`].
     #[inline]
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         let flags = field::u8_at::<1>(header);
+        // The S bit is valid only together with the F bit (RFC 7143 §11.7.1).
         if flags & (FINAL | STATUS) == STATUS {
             return Err(Violation::StatusBeforeFinalData);
         }
@@ -72,7 +73,7 @@ impl DataIn {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     #[inline]
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         assert!(self.is_final || self.status.is_none(), "a status comes with the last data");
@@ -82,6 +83,7 @@ impl DataIn {
             | field::bit(self.status.is_some(), STATUS)
             | residual.flags();
         lengths::begin(header, Opcode::DataIn, false, flags, follows);
+        // StatSN and status are reserved without the S bit.
         if let Some(status) = &self.status {
             field::put::<3, 1>(header, [status.status]);
             field::put::<24, 4>(header, status.stat_sn.0.to_be_bytes());

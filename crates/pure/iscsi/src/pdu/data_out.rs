@@ -1,33 +1,33 @@
-//! SCSI Data-Out: data of a write, asked for by an R2T or sent unasked behind its command.
+//! SCSI Data-Out: data of a write, solicited by an R2T or unsolicited behind its command.
 
 use super::{Bhs, DataSn, InitiatorTaskTag, Lun, Opcode, SegmentLengths, StatSn, TargetTransferTag, field, lengths};
 use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of a SCSI Data-Out.
+/// Header of a SCSI Data-Out.
 ///
 /// *Source*: RFC 7143 §11.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataOut {
-    /// The last of its sequence.
+    /// F bit: last PDU of its sequence.
     pub is_final: bool,
-    /// The logical unit that the R2T named; says something only with a transfer tag.
+    /// Logical unit number of the R2T; meaningful only with a transfer tag.
     pub lun: Lun,
-    /// The task.
+    /// Initiator Task Tag.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The R2T that is answered, or reserved for unsolicited data.
+    /// Target Transfer Tag of the R2T that is answered; reserved for unsolicited data.
     pub target_transfer_tag: TargetTransferTag,
-    /// Statuses up to here, without it, have arrived.
+    /// ExpStatSN: acknowledges all statuses before this one.
     pub exp_stat_sn: StatSn,
-    /// Its place in the sequence.
+    /// DataSN: number of the PDU in its sequence.
     pub data_sn: DataSn,
-    /// Where in the command's data its data begins.
+    /// Buffer Offset: position of this data within the command's data, in bytes.
     pub buffer_offset_bytes: u32,
 }
 
 impl DataOut {
-    /// The fields of a header whose opcode is SCSI Data-Out.
+    /// Parses a header with opcode SCSI Data-Out.
     #[inline]
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         Ok(Self {
@@ -41,7 +41,7 @@ impl DataOut {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     #[inline]
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         lengths::begin(header, Opcode::DataOut, false, field::bit(self.is_final, FINAL), follows);

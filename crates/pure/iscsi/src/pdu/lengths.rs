@@ -1,31 +1,31 @@
-//! What follows a header: how many bytes of additional headers, and how many of data.
+//! Lengths of the segments behind a header: additional header segments and data.
 
 use super::{Bhs, Opcode, field};
 use crate::Violation;
 
-/// The most bytes that a data segment can have: its length field has 24 bits.
+/// Maximum length of a data segment in bytes: its length field has 24 bits.
 pub(super) const DATA_SEGMENT_BYTES_MAX: usize = 0x00ff_ffff;
 
-/// The lengths of the segments behind a basic header, without digests and without padding.
+/// Lengths of the segments behind a basic header segment, without digests and without padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentLengths {
-    /// Bytes of all additional header segments together: always a multiple of four, at most 1,020.
+    /// Bytes of all additional header segments together: a multiple of four, at most 1,020.
     pub ahs_bytes: usize,
     /// Bytes of the data segment, below 2^24.
     pub data_bytes: usize,
 }
 
 impl SegmentLengths {
-    /// Nothing follows the header.
+    /// No segment follows the header.
     pub const NONE: Self = Self { ahs_bytes: 0, data_bytes: 0 };
 
-    /// Only a data segment of `data_bytes` follows.
+    /// Lengths of a PDU with a data segment of `data_bytes` only.
     #[must_use]
     pub const fn data(data_bytes: usize) -> Self {
         Self { ahs_bytes: 0, data_bytes }
     }
 
-    /// What the header claims. Nothing of it has been judged yet.
+    /// Reads the lengths from a header; they have not been validated.
     #[inline]
     #[must_use]
     pub fn parse(header: &Bhs) -> Self {
@@ -33,14 +33,14 @@ impl SegmentLengths {
         Self { ahs_bytes: (word >> 24) as usize * 4, data_bytes: (word & 0x00ff_ffff) as usize }
     }
 
-    /// Bytes of the data segment as sent: padded to a multiple of four.
+    /// Length of the data segment on the wire: padded to a multiple of four.
     #[inline]
     #[must_use]
     pub const fn padded_data_bytes(self) -> usize {
         padded(self.data_bytes)
     }
 
-    /// The second word of a header.
+    /// Encodes TotalAHSLength and DataSegmentLength, the second word of a header.
     ///
     /// *Panics*: when a length does not fit its field; we never build such a PDU.
     #[inline]
@@ -54,7 +54,7 @@ impl SegmentLengths {
     }
 }
 
-/// `bytes` rounded up to the next multiple of four, as every segment is sent.
+/// Rounds `bytes` up to a multiple of four, the padding of every segment.
 ///
 /// *Source*: RFC 7143 §11.1.
 #[inline]
@@ -63,7 +63,7 @@ pub const fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(4)
 }
 
-/// The header is blank but for its first two bytes and its lengths.
+/// Clears the header and writes its first two bytes and its lengths.
 #[inline]
 pub(super) fn begin(header: &mut Bhs, opcode: Opcode, immediate: bool, flags: u8, lengths: SegmentLengths) {
     *header = [0; super::BHS_BYTES];
@@ -71,7 +71,7 @@ pub(super) fn begin(header: &mut Bhs, opcode: Opcode, immediate: bool, flags: u8
     field::put::<4, 4>(header, lengths.word());
 }
 
-/// The PDU claims no additional header segment.
+/// Checks that the PDU has no additional header segment.
 #[inline]
 pub(super) fn refuse_ahs(header: &Bhs) -> Result<(), Violation> {
     if field::u8_at::<4>(header) == 0 { Ok(()) } else { Err(Violation::AhsOutsideScsiCommand) }

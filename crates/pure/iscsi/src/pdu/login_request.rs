@@ -1,4 +1,4 @@
-//! Login Request: a step of an initiator through the login.
+//! Login Request: step of an initiator in the login phase.
 
 use super::{Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, Opcode, SegmentLengths, StatSn, Tsih, field, lengths};
 use crate::Violation;
@@ -6,58 +6,58 @@ use crate::Violation;
 const TRANSIT: u8 = 0x80;
 const CONTINUE: u8 = 0x40;
 
-/// The header of a Login Request; its data segment is text.
+/// Header of a Login Request; its data segment is text.
 ///
 /// *Source*: RFC 7143 §11.12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoginRequest {
-    /// The stage that this belongs to, and the one it asks for.
+    /// Current stage, and the requested next one.
     pub transit: Transit,
-    /// The highest version that the initiator speaks.
+    /// Version-max: highest protocol version of the initiator.
     pub version_max: u8,
-    /// The lowest version that the initiator speaks.
+    /// Version-min: lowest protocol version of the initiator.
     pub version_min: u8,
-    /// The initiator's part of the session's identifier.
+    /// ISID: initiator part of the session identifier.
     pub isid: Isid,
-    /// The session to join, or zero for a new one.
+    /// TSIH of the session to join; zero for a new session.
     pub tsih: Tsih,
-    /// The same through the whole login.
+    /// Initiator Task Tag, the same throughout the login.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The connection's number.
+    /// Connection identifier.
     pub cid: Cid,
-    /// The first CmdSN of the session.
+    /// Initial CmdSN of the session.
     pub cmd_sn: CmdSn,
-    /// The next status expected, from the second request on.
+    /// ExpStatSN, from the second request on.
     pub exp_stat_sn: StatSn,
 }
 
-/// A stage of the login.
+/// Stage of the login phase.
 ///
 /// *Source*: RFC 7143 §11.12.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Stage {
-    /// SecurityNegotiation.
+    /// `SecurityNegotiation`.
     Security = 0,
-    /// LoginOperationalNegotiation.
+    /// `LoginOperationalNegotiation`.
     Operational = 1,
-    /// FullFeaturePhase.
+    /// `FullFeaturePhase`.
     FullFeature = 3,
 }
 
-/// Where in the login a PDU stands: its flags, and CSG and NSG.
+/// Stage fields of a login PDU: the T and C bits, CSG and NSG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transit {
-    /// CSG: the stage of this PDU; never full feature.
+    /// CSG: stage of this PDU; never full feature.
     pub current: Stage,
-    /// NSG when the T bit is set: the sender is ready to go there.
+    /// NSG when the T bit is set: the sender is ready to enter it.
     pub next: Option<Stage>,
-    /// The C bit: the text goes on in the next PDU. Never together with the T bit.
+    /// C bit: the text continues in the next PDU. Never together with the T bit.
     pub continues: bool,
 }
 
 impl LoginRequest {
-    /// The first request of a session that is to be: of version 0, with CID and task tag 0, and CmdSN 1.
+    /// Creates the first request of a new session: version 0, CID and task tag 0, CmdSN 1.
     #[must_use]
     pub const fn leading(isid: Isid, transit: Transit) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl LoginRequest {
         }
     }
 
-    /// The fields of a header whose opcode is Login Request.
+    /// Parses a header with opcode Login Request.
     ///
     /// *Errors*: [`Violation::StageReserved`], [`Violation::StageDoesNotAdvance`], [`Violation::TransitTextContinues`].
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
@@ -90,8 +90,9 @@ impl LoginRequest {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
+        // A Login Request is always immediate (RFC 7143 §11.12).
         lengths::begin(header, Opcode::LoginRequest, true, self.transit.flags(), follows);
         field::put::<2, 2>(header, [self.version_max, self.version_min]);
         field::put::<8, 6>(header, self.isid.0);
@@ -104,23 +105,24 @@ impl LoginRequest {
 }
 
 impl Transit {
-    /// Text of `current`, without asking to leave it.
+    /// Stays in `current`.
     #[must_use]
     pub const fn stay(current: Stage) -> Self {
         Self { current, next: None, continues: false }
     }
 
-    /// Text of `current`, ready to go to `next`.
+    /// Belongs to `current`, ready to enter `next`.
     #[must_use]
     pub const fn to(current: Stage, next: Stage) -> Self {
         Self { current, next: Some(next), continues: false }
     }
 
-    /// Shared with Login Response, which has the same byte.
+    /// Parses the flags byte; shared with Login Response.
     pub(super) fn parse(flags: u8) -> Result<Self, Violation> {
         let current = Stage::parse(flags >> 2 & 3)?;
         let continues = flags & CONTINUE != 0;
         let next = if flags & TRANSIT == 0 { None } else { Some(Stage::parse(flags & 3)?) };
+        // Stage 2 is not assigned, so the numeric order of the stages is their order in the login.
         if current == Stage::FullFeature || next.is_some_and(|next| next <= current) {
             return Err(Violation::StageDoesNotAdvance);
         }
@@ -130,7 +132,7 @@ impl Transit {
         Ok(Self { current, next, continues })
     }
 
-    /// Shared with Login Response.
+    /// Emits the flags byte; shared with Login Response.
     pub(super) fn flags(self) -> u8 {
         let transit = self.next.map_or(0, |next| TRANSIT | next as u8);
         transit | field::bit(self.continues, CONTINUE) | (self.current as u8) << 2

@@ -1,39 +1,39 @@
-//! Login Response: the target's answer to a step of the login.
+//! Login Response: answer of the target to a step of the login phase.
 
 use super::{Bhs, CmdSn, InitiatorTaskTag, Isid, Opcode, SegmentLengths, StatSn, Transit, Tsih, field, lengths};
 use crate::{LoginStatus, Violation};
 
-/// The header of a Login Response; its data segment is text.
+/// Header of a Login Response; its data segment is text.
 ///
 /// *Source*: RFC 7143 §11.13.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoginResponse {
-    /// The stage that this belongs to, and the one that both go to now.
+    /// Current stage, and the stage that both sides enter now.
     pub transit: Transit,
-    /// The highest version that the target speaks.
+    /// Version-max: highest protocol version of the target.
     pub version_max: u8,
-    /// The version in force.
+    /// Version-active: protocol version in use.
     pub version_active: u8,
-    /// As in the request.
+    /// Copied from the request.
     pub isid: Isid,
-    /// The session: as in the request until the last response, which names a new one.
+    /// TSIH: copied from the request until the last response, which assigns that of a new session.
     pub tsih: Tsih,
-    /// As in the request.
+    /// Copied from the request.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The number of this status; the first one is the target's choice.
+    /// StatSN of this status; the target chooses the first one.
     pub stat_sn: StatSn,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// How the login goes.
+    /// Status class and detail.
     pub status: LoginStatus,
 }
 
 impl LoginResponse {
-    /// The fields of a header whose opcode is Login Response.
+    /// Parses a header with opcode Login Response.
     ///
-    /// A response that refuses says nothing with its flags, and they are not judged.
+    /// The flags of a response that refuses the login are reserved, and not validated.
     ///
     /// *Errors*: [`Violation::StageReserved`], [`Violation::StageDoesNotAdvance`], [`Violation::TransitTextContinues`].
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
@@ -56,7 +56,7 @@ impl LoginResponse {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         let (class, detail) = self.status.codes();
         lengths::begin(header, Opcode::LoginResponse, false, self.transit.flags(), follows);

@@ -1,45 +1,45 @@
-//! Logout Request: an initiator ends a connection or the session.
+//! Logout Request: an initiator closes a connection or the session.
 
 use super::{Bhs, Cid, CmdSn, InitiatorTaskTag, Opcode, SegmentLengths, StatSn, field, lengths, opcode};
 use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of a Logout Request.
+/// Header of a Logout Request.
 ///
 /// *Source*: RFC 7143 §11.14.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogoutRequest {
-    /// Delivered at once, outside the order of CmdSN.
+    /// I bit: immediate delivery, outside CmdSN order.
     pub immediate: bool,
-    /// What to end.
+    /// Reason code: connection or session to close.
     pub reason: LogoutReason,
-    /// The request.
+    /// Initiator Task Tag of the request.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The connection to end; says nothing when the session ends.
+    /// CID of the connection to close; ignored when the session is closed.
     pub cid: Cid,
-    /// The request's place in the session.
+    /// CmdSN of the request.
     pub cmd_sn: CmdSn,
-    /// Statuses up to here, without it, have arrived.
+    /// ExpStatSN: acknowledges all statuses before this one.
     pub exp_stat_sn: StatSn,
 }
 
-/// What a logout ends.
+/// Reason code of a logout.
 ///
 /// *Source*: RFC 7143 §11.14.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LogoutReason {
-    /// All connections, and the session with its tasks.
+    /// Close the session with all connections and tasks.
     CloseSession = 0,
-    /// One connection with its tasks.
+    /// Close one connection with its tasks.
     CloseConnection = 1,
-    /// One connection, whose tasks may move to another.
+    /// Remove one connection for recovery; its tasks may be reassigned.
     RemoveForRecovery = 2,
 }
 
 impl LogoutRequest {
-    /// The fields of a header whose opcode is Logout Request.
+    /// Parses a header with opcode Logout Request.
     ///
     /// *Errors*: [`Violation::LogoutReasonUnknown`].
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
@@ -53,7 +53,7 @@ impl LogoutRequest {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         lengths::begin(header, Opcode::LogoutRequest, self.immediate, FINAL | self.reason as u8, follows);
         field::put::<16, 4>(header, self.initiator_task_tag.0.to_be_bytes());

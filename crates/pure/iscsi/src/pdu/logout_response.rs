@@ -1,32 +1,32 @@
-//! Logout Response: the target has let go.
+//! Logout Response: result of a logout.
 
 use super::{Bhs, CmdSn, InitiatorTaskTag, Opcode, SegmentLengths, StatSn, field, lengths};
 use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of a Logout Response.
+/// Header of a Logout Response.
 ///
 /// *Source*: RFC 7143 §11.15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogoutResponse {
-    /// What became of the request.
+    /// Response code.
     pub outcome: LogoutOutcome,
-    /// The request.
+    /// Initiator Task Tag of the request.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The number of this status.
+    /// StatSN of this status.
     pub stat_sn: StatSn,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// Seconds to wait before reconnecting.
+    /// Time2Wait: seconds to wait before reconnecting.
     pub time2wait_s: u16,
-    /// Seconds for which tasks are kept for another connection.
+    /// Time2Retain: seconds for which tasks are retained for another connection.
     pub time2retain_s: u16,
 }
 
-/// How a logout ended.
+/// Response code of a logout.
 ///
 /// *Source*: RFC 7143 §11.15.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,12 @@ pub enum LogoutOutcome {
     CidNotFound,
     RecoveryNotSupported,
     CleanupFailed,
-    /// A reserved code.
+    /// Reserved code.
     Other(u8),
 }
 
 impl LogoutResponse {
-    /// The fields of a header whose opcode is Logout Response.
+    /// Parses a header with opcode Logout Response.
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         Ok(Self {
             outcome: LogoutOutcome::parse(field::u8_at::<2>(header)),
@@ -54,7 +54,7 @@ impl LogoutResponse {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         lengths::begin(header, Opcode::LogoutResponse, false, FINAL, follows);
         field::put::<2, 1>(header, [self.outcome.code()]);

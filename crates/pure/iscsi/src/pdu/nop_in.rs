@@ -1,31 +1,31 @@
-//! NOP-In: a ping by the target, or its answer to a ping.
+//! NOP-In: a ping by the target, or its answer to a ping of the initiator.
 
 use super::{Bhs, CmdSn, InitiatorTaskTag, Lun, Opcode, SegmentLengths, StatSn, TargetTransferTag, field, lengths};
 use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of a NOP-In; its data segment is that of the ping that it answers.
+/// Header of a NOP-In; its data segment is that of the ping that it answers.
 ///
 /// *Source*: RFC 7143 §11.19.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NopIn {
-    /// To be copied into the answer.
+    /// Logical unit number that the answer copies.
     pub lun: Lun,
-    /// The initiator's ping that is answered, else reserved.
+    /// Tag of the initiator's ping that is answered, else reserved.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The ping, or reserved when no answer is wanted.
+    /// Tag of the target's ping; reserved when no answer is expected.
     pub target_transfer_tag: TargetTransferTag,
-    /// The number of this status, or the next one when no ping is answered.
+    /// StatSN of this status, or the next StatSN when no ping is answered.
     pub stat_sn: StatSn,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
 }
 
 impl NopIn {
-    /// The fields of a header whose opcode is NOP-In.
+    /// Parses a header with opcode NOP-In.
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         Ok(Self {
             lun: Lun(field::u64_at::<8>(header)),
@@ -37,7 +37,7 @@ impl NopIn {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         lengths::begin(header, Opcode::NopIn, false, FINAL, follows);
         field::put::<8, 8>(header, self.lun.0.to_be_bytes());

@@ -1,4 +1,4 @@
-//! NOP-Out: a ping by the initiator, or its answer to a ping.
+//! NOP-Out: a ping by the initiator, or its answer to a ping of the target.
 
 use super::{
     Bhs, CmdSn, InitiatorTaskTag, Lun, Opcode, SegmentLengths, StatSn, TargetTransferTag, field, lengths, opcode,
@@ -7,27 +7,27 @@ use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of a NOP-Out; its data segment comes back in the answer.
+/// Header of a NOP-Out; its data segment is returned in the answer.
 ///
 /// *Source*: RFC 7143 §11.18.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NopOut {
-    /// Delivered at once, outside the order of CmdSN.
+    /// I bit: immediate delivery, outside CmdSN order.
     pub immediate: bool,
     /// Copied from the NOP-In that is answered.
     pub lun: Lun,
-    /// The ping, or reserved when no answer is wanted.
+    /// Tag of the ping; reserved when no answer is expected.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The target's ping that is answered, else reserved.
+    /// Tag of the target's ping that is answered, else reserved.
     pub target_transfer_tag: TargetTransferTag,
-    /// The request's place in the session.
+    /// CmdSN of the request.
     pub cmd_sn: CmdSn,
-    /// Statuses up to here, without it, have arrived.
+    /// ExpStatSN: acknowledges all statuses before this one.
     pub exp_stat_sn: StatSn,
 }
 
 impl NopOut {
-    /// The fields of a header whose opcode is NOP-Out.
+    /// Parses a header with opcode NOP-Out.
     ///
     /// *Errors*: [`Violation::PingWithoutTagNotImmediate`].
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
@@ -45,7 +45,7 @@ impl NopOut {
         Ok(nop)
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         lengths::begin(header, Opcode::NopOut, self.immediate, FINAL, follows);
         field::put::<8, 8>(header, self.lun.0.to_be_bytes());

@@ -1,6 +1,6 @@
-//! Sequence numbers: 32 bits that wrap, compared as RFC 1982 says.
+//! Sequence numbers: 32-bit serial numbers that wrap, compared according to RFC 1982.
 
-/// Makes a sequence number a type of its own.
+/// Defines a type for one kind of sequence number.
 macro_rules! serial_number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -11,28 +11,28 @@ macro_rules! serial_number {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The number behind this one.
+            /// Returns the next number.
             #[inline]
             #[must_use]
             pub const fn next(self) -> Self {
                 self.plus(1)
             }
 
-            /// The number `count` behind this one.
+            /// Returns the number `count` after this one.
             #[inline]
             #[must_use]
             pub const fn plus(self, count: u32) -> Self {
                 Self(self.0.wrapping_add(count))
             }
 
-            /// The number `count` before this one.
+            /// Returns the number `count` before this one.
             #[inline]
             #[must_use]
             pub const fn minus(self, count: u32) -> Self {
                 Self(self.0.wrapping_sub(count))
             }
 
-            /// True when this number comes before `other`.
+            /// True when this number precedes `other`.
             #[inline]
             #[must_use]
             pub const fn precedes(self, other: Self) -> bool {
@@ -40,7 +40,7 @@ macro_rules! serial_number {
                 ahead != 0 && ahead < 1 << 31
             }
 
-            /// How many steps lead from `earlier` to this number, modulo 2^32.
+            /// Returns the distance from `earlier` to this number, modulo 2^32.
             #[inline]
             #[must_use]
             pub const fn since(self, earlier: Self) -> u32 {
@@ -51,19 +51,19 @@ macro_rules! serial_number {
 }
 
 serial_number! {
-    /// The number of a command in its session (RFC 7143 §4.2.2.1).
+    /// Number of a command in its session (RFC 7143 §4.2.2.1).
     CmdSn
 }
 serial_number! {
-    /// The number of a status on its connection (RFC 7143 §4.2.2.2).
+    /// Number of a status on its connection (RFC 7143 §4.2.2.2).
     StatSn
 }
 serial_number! {
-    /// The number of a data PDU in its sequence (RFC 7143 §4.2.2.3).
+    /// Number of a data PDU in its sequence (RFC 7143 §4.2.2.3).
     DataSn
 }
 serial_number! {
-    /// The number of an R2T of its command (RFC 7143 §4.2.2.3).
+    /// Number of an R2T of its command (RFC 7143 §4.2.2.3).
     R2tSn
 }
 

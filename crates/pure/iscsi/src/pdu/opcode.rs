@@ -1,12 +1,12 @@
-//! The first byte of a header: who sends it and what it is.
+//! Opcode: the first byte of a header, which identifies sender and type of a PDU.
 
 use super::{Bhs, field};
 use crate::Violation;
 
-/// The bit that marks a request for immediate delivery.
+/// I bit: immediate delivery.
 pub(super) const IMMEDIATE: u8 = 0x40;
 
-/// The opcodes that this crate knows.
+/// Opcodes that this crate supports.
 ///
 /// *Source*: RFC 7143 §11.2.1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// The opcode that the header names.
+    /// Returns the opcode of the header.
     ///
     /// *Errors*: [`Violation::OpcodeUnknown`] for reserved and vendor-specific ones.
     #[inline]
@@ -63,7 +63,7 @@ impl Opcode {
     }
 }
 
-/// True when the header asks for immediate delivery.
+/// True when the I bit (immediate delivery) is set.
 #[inline]
 pub(super) fn is_immediate(header: &Bhs) -> bool {
     field::u8_at::<0>(header) & IMMEDIATE != 0

@@ -1,4 +1,4 @@
-//! Ready To Transfer: the target asks for a piece of a write's data.
+//! Ready To Transfer (R2T): the target solicits a part of a write's data.
 
 use super::{
     Bhs, CmdSn, InitiatorTaskTag, Lun, Opcode, R2tSn, SegmentLengths, StatSn, TargetTransferTag, field, lengths,
@@ -7,33 +7,33 @@ use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of an R2T. It has no data segment.
+/// Header of an R2T. It has no data segment.
 ///
 /// *Source*: RFC 7143 §11.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct R2t {
-    /// The logical unit that the Data-Out shall name.
+    /// Logical unit number that the Data-Out must carry.
     pub lun: Lun,
-    /// The task.
+    /// Initiator Task Tag.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// What the Data-Out shall name; never reserved.
+    /// Target Transfer Tag that the Data-Out must carry; never reserved.
     pub target_transfer_tag: TargetTransferTag,
-    /// The next status number; not advanced.
+    /// Next StatSN; not advanced by this PDU.
     pub stat_sn: StatSn,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// Its place among the task's R2Ts.
+    /// R2TSN: number of the R2T among those of the task.
     pub r2t_sn: R2tSn,
-    /// Where in the command's data the piece begins.
+    /// Offset of the solicited data within the command's data, in bytes.
     pub buffer_offset_bytes: u32,
-    /// How long the piece is; never zero, at most MaxBurstLength.
+    /// Length of the solicited data in bytes; never zero, at most MaxBurstLength.
     pub desired_data_transfer_bytes: u32,
 }
 
 impl R2t {
-    /// The fields of a header whose opcode is R2T.
+    /// Parses a header with opcode R2T.
     ///
     /// *Errors*: [`Violation::R2tWithoutTransferTag`], [`Violation::R2tOfNothing`].
     #[inline]
@@ -58,7 +58,7 @@ impl R2t {
         Ok(r2t)
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     #[inline]
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         assert!(self.desired_data_transfer_bytes > 0, "an R2T asks for something");

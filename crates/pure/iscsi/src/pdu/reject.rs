@@ -1,28 +1,28 @@
-//! Reject: the target gives a PDU back; the refused header is the data segment.
+//! Reject: the target refuses a PDU; the refused header is the data segment.
 
 use super::{Bhs, CmdSn, DataSn, Opcode, SegmentLengths, StatSn, field, lengths};
 use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of a Reject.
+/// Header of a Reject.
 ///
 /// *Source*: RFC 7143 §11.17.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject {
-    /// Why.
+    /// Reason code.
     pub reason: RejectReason,
-    /// The number of this status.
+    /// StatSN of this status.
     pub stat_sn: StatSn,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// The next data or R2T number of the task that was to be helped; only for refused SNACKs.
+    /// Next DataSN or R2TSN of the task; only for refused SNACKs.
     pub data_sn: DataSn,
 }
 
-/// Why a PDU is given back.
+/// Reason code of a Reject.
 ///
 /// *Source*: RFC 7143 §11.17.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +38,12 @@ pub enum RejectReason {
     InvalidPduField,
     LongOperationReject,
     WaitingForLogout,
-    /// A reserved or deprecated code.
+    /// Reserved or deprecated code.
     Other(u8),
 }
 
 impl Reject {
-    /// The fields of a header whose opcode is Reject.
+    /// Parses a header with opcode Reject.
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         Ok(Self {
             reason: RejectReason::parse(field::u8_at::<2>(header)),
@@ -54,7 +54,7 @@ impl Reject {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         lengths::begin(header, Opcode::Reject, false, FINAL, follows);
         field::put::<2, 1>(header, [self.reason.code()]);

@@ -1,4 +1,4 @@
-//! SCSI Command: a task for the target, often with the first of its data.
+//! SCSI Command: starts a task, often with immediate data.
 
 use super::{Bhs, CmdSn, InitiatorTaskTag, Lun, Opcode, SegmentLengths, StatSn, field, lengths, opcode};
 use crate::Violation;
@@ -8,36 +8,36 @@ const READ: u8 = 0x40;
 const WRITE: u8 = 0x20;
 const ATTRIBUTE: u8 = 0x07;
 
-/// The header of a SCSI Command.
+/// Header of a SCSI Command.
 ///
 /// *Source*: RFC 7143 §11.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScsiCommand {
-    /// Delivered at once, outside the order of CmdSN.
+    /// I bit: immediate delivery, outside CmdSN order.
     pub immediate: bool,
-    /// No unsolicited Data-Out follows.
+    /// F bit: no unsolicited Data-Out follows.
     pub is_final: bool,
-    /// Data is expected to flow to the initiator.
+    /// R bit: data is expected to flow to the initiator.
     pub read: bool,
-    /// Data is expected to flow to the target.
+    /// W bit: data is expected to flow to the target.
     pub write: bool,
-    /// The task attribute.
+    /// Task attribute.
     pub attribute: TaskAttribute,
-    /// The logical unit.
+    /// Logical unit number.
     pub lun: Lun,
-    /// The task.
+    /// Initiator Task Tag.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// Bytes that the initiator expects to move: of the write when both directions are set.
+    /// Expected Data Transfer Length in bytes; of the write when both directions are set.
     pub expected_data_transfer_bytes: u32,
-    /// Its place in the session.
+    /// CmdSN of the command.
     pub cmd_sn: CmdSn,
-    /// Statuses up to here, without it, have arrived.
+    /// ExpStatSN: acknowledges all statuses before this one.
     pub exp_stat_sn: StatSn,
-    /// The CDB, or its first 16 bytes when an additional header carries more.
+    /// CDB, or its first 16 bytes when an additional header segment carries more.
     pub cdb: [u8; 16],
 }
 
-/// How a task is ordered among others.
+/// Task attribute.
 ///
 /// *Source*: RFC 7143 §11.3.1, SAM-5 §8.6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,12 +53,13 @@ pub enum TaskAttribute {
 }
 
 impl ScsiCommand {
-    /// The fields of a header whose opcode is SCSI Command.
+    /// Parses a header with opcode SCSI Command.
     ///
     /// *Errors*: [`Violation::TaskAttributeReserved`], [`Violation::FinalClearWithoutWrite`].
     #[inline]
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         let flags = field::u8_at::<1>(header);
+        // A cleared F bit announces Data-Out, which only a write has (RFC 7143 §11.3.1).
         if flags & (FINAL | WRITE) == 0 {
             return Err(Violation::FinalClearWithoutWrite);
         }
@@ -77,7 +78,7 @@ impl ScsiCommand {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     #[inline]
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         let flags = field::bit(self.is_final, FINAL)

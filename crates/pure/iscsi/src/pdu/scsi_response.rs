@@ -1,4 +1,4 @@
-//! SCSI Response: the end of a task, with its status, residuals and sense.
+//! SCSI Response: completion of a task, with status, residuals and sense data.
 
 use super::{Bhs, CmdSn, DataSn, InitiatorTaskTag, Opcode, SegmentLengths, StatSn, field, lengths};
 use crate::Violation;
@@ -9,62 +9,62 @@ const READ_UNDERFLOW: u8 = 0x08;
 const OVERFLOW: u8 = 0x04;
 const UNDERFLOW: u8 = 0x02;
 
-/// The header of a SCSI Response. Sense data, when there is any, is the data segment, behind two bytes that hold its length.
+/// Header of a SCSI Response. Sense data, if present, is in the data segment, behind two bytes that hold its length.
 ///
 /// *Source*: RFC 7143 §11.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScsiResponse {
-    /// What became of the command on the way.
+    /// iSCSI service response.
     pub response: ServiceResponse,
-    /// The SCSI status; says something only when the command was completed.
+    /// SCSI status code; meaningful only when the command was completed.
     pub status: u8,
-    /// The task.
+    /// Initiator Task Tag.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// Copied from the R-Data SNACK that changed the numbers of the data, else zero.
+    /// SNACK Tag of the R-Data SNACK that renumbered the data, else zero.
     pub snack_tag: u32,
-    /// The number of this status.
+    /// StatSN of this status.
     pub stat_sn: StatSn,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// How many Data-In and R2T PDUs the task had.
+    /// ExpDataSN: number of Data-In and R2T PDUs of the task.
     pub exp_data_sn: DataSn,
-    /// What was not moved of the read of a bidirectional command.
+    /// Bidirectional read residual.
     pub read_residual: Residual,
-    /// What was not moved.
+    /// Residual.
     pub residual: Residual,
 }
 
-/// Whether a command was carried out at all.
+/// iSCSI service response: whether the target executed the command.
 ///
 /// *Source*: RFC 7143 §11.4.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceResponse {
-    /// Carried out; the SCSI status tells how it went.
+    /// Command completed at target; the SCSI status gives the result.
     Completed,
-    /// The target failed before it could carry it out.
+    /// Target failure before execution.
     TargetFailure,
-    /// A code that is reserved or a vendor's own.
+    /// Reserved or vendor-specific code.
     Other(u8),
 }
 
-/// The difference between what the initiator expected to move and what there was to move.
+/// Difference between the expected transfer length and the length that the command transfers.
 ///
 /// *Source*: RFC 7143 §11.4.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residual {
-    /// None.
+    /// No residual.
     #[default]
     None,
-    /// So many bytes fewer were moved than expected.
+    /// Number of expected bytes that were not transferred.
     Underflow(u32),
-    /// So many bytes more would have been moved, had they been expected.
+    /// Number of bytes that were not transferred because they were not expected.
     Overflow(u32),
 }
 
 impl ScsiResponse {
-    /// The fields of a header whose opcode is SCSI Response.
+    /// Parses a header with opcode SCSI Response.
     ///
     /// *Errors*: [`Violation::ResidualBothWays`].
     #[inline]
@@ -85,7 +85,7 @@ impl ScsiResponse {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     #[inline]
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         let (overflow, underflow) = self.read_residual.bits();
@@ -105,13 +105,13 @@ impl ScsiResponse {
 }
 
 impl Residual {
-    /// Shared with Data-In, which has the same bits in the same places.
+    /// Parses the residual bits, which Data-In has at the same positions.
     #[inline]
     pub(super) fn parse_flags(flags: u8, bytes: u32) -> Result<Self, Violation> {
         Self::parse((flags & OVERFLOW != 0, flags & UNDERFLOW != 0), bytes)
     }
 
-    /// Shared with Data-In.
+    /// Emits the residual bits; shared with Data-In.
     #[inline]
     pub(super) fn flags(self) -> u8 {
         let (overflow, underflow) = self.bits();
@@ -124,6 +124,7 @@ impl Residual {
             (false, false) => Ok(Self::None),
             (false, true) => Ok(Self::Underflow(bytes)),
             (true, false) => Ok(Self::Overflow(bytes)),
+            // Overflow and underflow exclude each other (RFC 7143 §11.4.1).
             (true, true) => Err(Violation::ResidualBothWays),
         }
     }
@@ -133,7 +134,7 @@ impl Residual {
         (matches!(self, Self::Overflow(_)), matches!(self, Self::Underflow(_)))
     }
 
-    /// How many bytes the residual is, either way.
+    /// Returns the residual count in bytes.
     #[inline]
     #[must_use]
     pub fn bytes(self) -> u32 {

@@ -1,32 +1,32 @@
-//! SNACK Request: an initiator asks for PDUs again, or acknowledges data.
+//! SNACK Request: an initiator requests retransmission of PDUs, or acknowledges data.
 
 use super::{Bhs, InitiatorTaskTag, Lun, Opcode, SegmentLengths, StatSn, TargetTransferTag, field, lengths};
 use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of a SNACK Request.
+/// Header of a SNACK Request.
 ///
 /// *Source*: RFC 7143 §11.16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snack {
-    /// What is asked for.
+    /// SNACK type.
     pub kind: SnackType,
     /// Copied from the Data-In that is acknowledged.
     pub lun: Lun,
-    /// The task, or reserved for statuses and acknowledgements.
+    /// Initiator Task Tag; reserved for statuses and acknowledgements.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The tag of the acknowledged data, or the SNACK tag of R-Data, else reserved.
+    /// Tag of the acknowledged data, or the SNACK Tag of R-Data, else reserved.
     pub target_transfer_tag: TargetTransferTag,
-    /// Statuses up to here, without it, have arrived.
+    /// ExpStatSN: acknowledges all statuses before this one.
     pub exp_stat_sn: StatSn,
-    /// The first number that is asked for, or the next one expected.
+    /// BegRun: first number requested, or the next one expected.
     pub beg_run: u32,
-    /// How many; zero means all from `beg_run` on.
+    /// RunLength: count of numbers; zero means all from `beg_run` on.
     pub run_length: u32,
 }
 
-/// The types of SNACK.
+/// SNACK type.
 ///
 /// *Source*: RFC 7143 §11.16.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum SnackType {
 }
 
 impl Snack {
-    /// The fields of a header whose opcode is SNACK Request.
+    /// Parses a header with opcode SNACK Request.
     ///
     /// *Errors*: [`Violation::SnackTypeUnknown`].
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
@@ -55,7 +55,7 @@ impl Snack {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         lengths::begin(header, Opcode::SnackRequest, false, FINAL | self.kind as u8, follows);
         field::put::<8, 8>(header, self.lun.0.to_be_bytes());

@@ -1,16 +1,16 @@
-//! Tags and identifiers that headers carry.
+//! Tags and identifiers in headers.
 
 use std::fmt;
 
-/// The initiator's name for a task, unique in its session while the task lives.
+/// Initiator Task Tag: identifies a task, unique in its session while the task lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InitiatorTaskTag(pub u32);
 
 impl InitiatorTaskTag {
-    /// Names no task.
+    /// Reserved value FFFFFFFFh, which identifies no task.
     pub const RESERVED: Self = Self(u32::MAX);
 
-    /// True when the tag names no task.
+    /// True for the reserved value.
     #[inline]
     #[must_use]
     pub fn is_reserved(self) -> bool {
@@ -18,15 +18,15 @@ impl InitiatorTaskTag {
     }
 }
 
-/// The target's name for a transfer, a text exchange or a ping.
+/// Target Transfer Tag: identifies a transfer, a text exchange or a ping of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetTransferTag(pub u32);
 
 impl TargetTransferTag {
-    /// Names no transfer: unsolicited data, a new text exchange, a ping that wants no answer.
+    /// Reserved value FFFFFFFFh: unsolicited data, a new text exchange, a ping without an answer.
     pub const RESERVED: Self = Self(u32::MAX);
 
-    /// True when the tag names no transfer.
+    /// True for the reserved value.
     #[inline]
     #[must_use]
     pub fn is_reserved(self) -> bool {
@@ -40,19 +40,19 @@ impl TargetTransferTag {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Isid(pub [u8; 6]);
 
-/// The target's handle of a session; zero means that there is none yet.
+/// TSIH: session handle that the target assigns; zero before that.
 ///
 /// *Source*: RFC 7143 §11.12.6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tsih(pub u16);
 
-/// A connection's number in its session.
+/// CID: identifier of a connection in its session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cid(pub u16);
 
-/// A logical unit number as the eight bytes of the wire, the first byte the highest.
+/// Logical unit number as the eight bytes on the wire, the first byte most significant.
 ///
-/// What it addresses is for the SCSI layer to say (SAM-5 §4.7).
+/// The SCSI layer interprets it (SAM-5 §4.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lun(pub u64);
 

@@ -1,36 +1,36 @@
-//! Task Management Function Request: what shall become of tasks that run.
+//! Task Management Function Request: aborts, resets and reassignment of tasks.
 
 use super::{Bhs, CmdSn, DataSn, InitiatorTaskTag, Lun, Opcode, SegmentLengths, StatSn, field, lengths, opcode};
 use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of a Task Management Function Request.
+/// Header of a Task Management Function Request.
 ///
 /// *Source*: RFC 7143 §11.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskManagementRequest {
-    /// Delivered at once, outside the order of CmdSN.
+    /// I bit: immediate delivery, outside CmdSN order.
     pub immediate: bool,
-    /// What to do.
+    /// Requested function.
     pub function: TaskFunction,
-    /// The logical unit, where the function has one.
+    /// Logical unit number, for functions that address one.
     pub lun: Lun,
-    /// The request itself.
+    /// Initiator Task Tag of the request itself.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The task to abort or to move, else reserved.
+    /// Referenced Task Tag of the task to abort or to reassign, else reserved.
     pub referenced_task_tag: InitiatorTaskTag,
-    /// The request's place in the session.
+    /// CmdSN of the request.
     pub cmd_sn: CmdSn,
-    /// Statuses up to here, without it, have arrived.
+    /// ExpStatSN: acknowledges all statuses before this one.
     pub exp_stat_sn: StatSn,
-    /// The CmdSN of the task to abort.
+    /// RefCmdSN: CmdSN of the task to abort.
     pub ref_cmd_sn: CmdSn,
-    /// The next data PDU that a moved task expects.
+    /// ExpDataSN: next data PDU that a reassigned task expects.
     pub exp_data_sn: DataSn,
 }
 
-/// A task management function.
+/// Task management function.
 ///
 /// *Source*: RFC 7143 §11.5.1; those with Query and Nexus in their names: RFC 7144 §4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +48,11 @@ pub enum TaskFunction {
     QueryTaskSet,
     NexusReset,
     QueryAsynchronousEvent,
-    /// A code that no standard assigns; to be answered "not supported".
+    /// Code that no standard assigns; answered with "not supported".
     Other(u8),
 }
 
-/// The functions in the order of their codes, from 1.
+/// Functions in the order of their codes, from 1.
 const FUNCTIONS: [TaskFunction; 12] = [
     TaskFunction::AbortTask,
     TaskFunction::AbortTaskSet,
@@ -69,7 +69,7 @@ const FUNCTIONS: [TaskFunction; 12] = [
 ];
 
 impl TaskManagementRequest {
-    /// The fields of a header whose opcode is Task Management Function Request.
+    /// Parses a header with opcode Task Management Function Request.
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         Ok(Self {
             immediate: opcode::is_immediate(header),
@@ -84,7 +84,7 @@ impl TaskManagementRequest {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         let flags = FINAL | self.function.code();
         lengths::begin(header, Opcode::TaskManagementRequest, self.immediate, flags, follows);

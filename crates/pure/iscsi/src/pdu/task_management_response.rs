@@ -1,28 +1,28 @@
-//! Task Management Function Response: what became of the tasks.
+//! Task Management Function Response: result of a function.
 
 use super::{Bhs, CmdSn, InitiatorTaskTag, Opcode, SegmentLengths, StatSn, field, lengths};
 use crate::Violation;
 
 const FINAL: u8 = 0x80;
 
-/// The header of a Task Management Function Response.
+/// Header of a Task Management Function Response.
 ///
 /// *Source*: RFC 7143 §11.6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskManagementResponse {
-    /// What became of the request.
+    /// Response code.
     pub outcome: TaskFunctionOutcome,
-    /// The request.
+    /// Initiator Task Tag of the request.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// The number of this status.
+    /// StatSN of this status.
     pub stat_sn: StatSn,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
 }
 
-/// How a task management function ended.
+/// Response code of a task management function.
 ///
 /// *Source*: RFC 7143 §11.6.1; `Succeeded`: RFC 7144 §4.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,12 @@ pub enum TaskFunctionOutcome {
     AuthorizationFailed,
     Succeeded,
     Rejected,
-    /// A reserved code.
+    /// Reserved code.
     Other(u8),
 }
 
 impl TaskManagementResponse {
-    /// The fields of a header whose opcode is Task Management Function Response.
+    /// Parses a header with opcode Task Management Function Response.
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         Ok(Self {
             outcome: TaskFunctionOutcome::parse(field::u8_at::<2>(header)),
@@ -53,7 +53,7 @@ impl TaskManagementResponse {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         lengths::begin(header, Opcode::TaskManagementResponse, false, FINAL, follows);
         field::put::<2, 1>(header, [self.outcome.code()]);

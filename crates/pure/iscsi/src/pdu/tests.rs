@@ -1,9 +1,9 @@
-//! Vectors written by hand from the pictures of RFC 7143 §11, round trips, and garbage.
+//! Vectors written by hand from the figures of RFC 7143 §11, round trips, and random input.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A header from twelve words in hexadecimal, as the RFC draws it.
+/// Builds a header from twelve words in hexadecimal, in the layout of the RFC.
 fn header(words: &str) -> Bhs {
     let digits: Vec<u8> = words.bytes().filter(u8::is_ascii_hexdigit).collect();
     let bytes: Vec<u8> =
@@ -11,7 +11,7 @@ fn header(words: &str) -> Bhs {
     bytes.try_into().expect("twelve words")
 }
 
-/// `pdu` is what `words` say, and is written as `words` again.
+/// Checks that `words` parse as `pdu`, and that `pdu` is emitted as `words`.
 macro_rules! check_vector {
     ($kind:ident, $words:expr, $lengths:expr, $pdu:expr $(,)?) => {
         let bytes = header($words);
@@ -50,7 +50,7 @@ fn scsi_command_vector() {
     );
 }
 
-// §11.4: CHECK CONDITION with 20 bytes of sense, an overflow of the read and an underflow.
+// §11.4: CHECK CONDITION with 20 bytes of sense data, an overflow of the read and an underflow.
 #[test]
 fn scsi_response_vector() {
     check_vector!(
@@ -151,7 +151,7 @@ fn data_in_with_status_vector() {
     );
 }
 
-// §11.7: data in the middle that asks to be acknowledged.
+// §11.7: data in the middle of a transfer, with a request for acknowledgement.
 #[test]
 fn data_in_without_status_vector() {
     check_vector!(
@@ -194,7 +194,7 @@ fn r2t_vector() {
     );
 }
 
-// §11.9: connection 1 goes; wait 2 s, tasks are kept for 20 s.
+// §11.9: connection 1 is dropped; Time2Wait 2 s, tasks are retained for 20 s.
 #[test]
 fn async_message_vector() {
     check_vector!(
@@ -211,7 +211,7 @@ fn async_message_vector() {
     );
 }
 
-// §11.10: "SendTargets=All" and its NUL, all in one.
+// §11.10: "SendTargets=All" with its NUL in one PDU.
 #[test]
 fn text_request_vector() {
     check_vector!(
@@ -231,7 +231,7 @@ fn text_request_vector() {
     );
 }
 
-// §11.11: 8,192 bytes, and more to come.
+// §11.11: 8,192 bytes, with more to follow.
 #[test]
 fn text_response_vector() {
     check_vector!(
@@ -251,7 +251,7 @@ fn text_response_vector() {
     );
 }
 
-// §11.12: the leading login, from the security to the operational stage.
+// §11.12: leading login, from the security to the operational stage.
 #[test]
 fn login_request_vector() {
     check_vector!(
@@ -272,7 +272,7 @@ fn login_request_vector() {
     );
 }
 
-// §11.13: the last response of a login, which names the session.
+// §11.13: last response of a login, which assigns the TSIH.
 #[test]
 fn login_response_vector() {
     check_vector!(
@@ -312,7 +312,7 @@ fn logout_request_vector() {
     );
 }
 
-// §11.15: closed; wait 2 s, tasks are kept for 20 s.
+// §11.15: closed; Time2Wait 2 s, tasks are retained for 20 s.
 #[test]
 fn logout_response_vector() {
     check_vector!(
@@ -331,7 +331,7 @@ fn logout_response_vector() {
     );
 }
 
-// §11.16: statuses 5 and 6 again.
+// §11.16: retransmission of statuses 5 and 6.
 #[test]
 fn snack_vector() {
     check_vector!(
@@ -385,7 +385,7 @@ fn nop_out_vector() {
     );
 }
 
-// §11.19: the target's own ping.
+// §11.19: a ping of the target.
 #[test]
 fn nop_in_vector() {
     check_vector!(
@@ -403,7 +403,7 @@ fn nop_in_vector() {
     );
 }
 
-/// A header of `opcode` whose second byte is `flags`, and else blank.
+/// Header of `opcode` with `flags` as second byte, and otherwise zero.
 fn blank(opcode: u8, flags: u8) -> Bhs {
     let mut header = [0; BHS_BYTES];
     header[0] = opcode;
@@ -582,7 +582,7 @@ proptest! {
                 TargetPdu::Reject(pdu) => pdu.emit(lengths, &mut again),
             }
             let again = TargetPdu::parse(&again);
-            // Residual counts without their bit are not kept; all else is.
+            // Residual counts without their bit are dropped; everything else is preserved.
             prop_assert_eq!(again, Ok(pdu));
         }
     }

@@ -8,31 +8,31 @@ use crate::Violation;
 pub(super) const FINAL: u8 = 0x80;
 pub(super) const CONTINUE: u8 = 0x40;
 
-/// The header of a Text Request; its data segment is text.
+/// Header of a Text Request; its data segment is text.
 ///
 /// *Source*: RFC 7143 §11.10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextRequest {
-    /// Delivered at once, outside the order of CmdSN.
+    /// I bit: immediate delivery, outside CmdSN order.
     pub immediate: bool,
-    /// The last of the exchange.
+    /// F bit: last PDU of the exchange.
     pub is_final: bool,
-    /// The text goes on in the next request.
+    /// C bit: the text continues in the next request.
     pub continues: bool,
-    /// Copied from the response when a transfer tag is named.
+    /// Copied from the response when a transfer tag is set.
     pub lun: Lun,
-    /// The exchange.
+    /// Initiator Task Tag of the exchange.
     pub initiator_task_tag: InitiatorTaskTag,
     /// Copied from the response that is answered; reserved in the first request.
     pub target_transfer_tag: TargetTransferTag,
-    /// The request's place in the session.
+    /// CmdSN of the request.
     pub cmd_sn: CmdSn,
-    /// Statuses up to here, without it, have arrived.
+    /// ExpStatSN: acknowledges all statuses before this one.
     pub exp_stat_sn: StatSn,
 }
 
 impl TextRequest {
-    /// The fields of a header whose opcode is Text Request.
+    /// Parses a header with opcode Text Request.
     ///
     /// *Errors*: [`Violation::FinalTextContinues`].
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
@@ -49,7 +49,7 @@ impl TextRequest {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         let flags = field::bit(self.is_final, FINAL) | field::bit(self.continues, CONTINUE);
         lengths::begin(header, Opcode::TextRequest, self.immediate, flags, follows);
@@ -61,7 +61,7 @@ impl TextRequest {
     }
 }
 
-/// The final bit and the continue bit, which exclude each other.
+/// Parses the F and C bits, which exclude each other.
 pub(super) fn parse_flags(header: &Bhs) -> Result<(bool, bool), Violation> {
     let flags = field::u8_at::<1>(header);
     match (flags & FINAL != 0, flags & CONTINUE != 0) {

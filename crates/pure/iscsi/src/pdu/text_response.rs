@@ -1,34 +1,34 @@
-//! Text Response: the target's pairs.
+//! Text Response: answer of the target in a text exchange.
 
 use super::text_request::{CONTINUE, FINAL, parse_flags};
 use super::{Bhs, CmdSn, InitiatorTaskTag, Lun, Opcode, SegmentLengths, StatSn, TargetTransferTag, field, lengths};
 use crate::Violation;
 
-/// The header of a Text Response; its data segment is text.
+/// Header of a Text Response; its data segment is text.
 ///
 /// *Source*: RFC 7143 §11.11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextResponse {
-    /// The last of the exchange.
+    /// F bit: last PDU of the exchange.
     pub is_final: bool,
-    /// The text goes on in the next response.
+    /// C bit: the text continues in the next response.
     pub continues: bool,
-    /// To be copied into the next request of the exchange.
+    /// Logical unit number that the next request of the exchange copies.
     pub lun: Lun,
-    /// The exchange.
+    /// Initiator Task Tag of the exchange.
     pub initiator_task_tag: InitiatorTaskTag,
-    /// What the next request of the exchange shall name; reserved in the last response.
+    /// Tag that the next request of the exchange must carry; reserved in the last response.
     pub target_transfer_tag: TargetTransferTag,
-    /// The number of this status.
+    /// StatSN of this status.
     pub stat_sn: StatSn,
-    /// The next command that the target expects.
+    /// ExpCmdSN: CmdSN of the next command that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last command that the target will take.
+    /// MaxCmdSN: highest CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
 }
 
 impl TextResponse {
-    /// The fields of a header whose opcode is Text Response.
+    /// Parses a header with opcode Text Response.
     ///
     /// *Errors*: [`Violation::FinalTextContinues`].
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
@@ -45,7 +45,7 @@ impl TextResponse {
         })
     }
 
-    /// The header holds these fields and the lengths of what follows.
+    /// Writes the header, with these fields and the lengths of the segments that follow.
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         let flags = field::bit(self.is_final, FINAL) | field::bit(self.continues, CONTINUE);
         lengths::begin(header, Opcode::TextResponse, false, flags, follows);

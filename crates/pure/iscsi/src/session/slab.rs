@@ -1,6 +1,6 @@
-//! Tasks in numbered places that are used again.
+//! Slab allocator for tasks with generation-checked identifiers.
 
-/// Names one task of one connection; never names a later one in the same place.
+/// Identifier of a task of one connection; never refers to a later task in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId {
     pub(crate) index: u32,
@@ -8,15 +8,15 @@ pub struct TaskId {
 }
 
 impl TaskId {
-    /// The id in 32 bits: no two tasks that live at the same time have the same, nor do a task and those
-    /// that follow it in its place for a long time.
+    /// Returns the identifier in 32 bits: unique among live tasks, and not repeated in the same place for 65,536
+    /// generations.
     #[must_use]
     pub fn bits(self) -> u32 {
         self.generation << 16 | (self.index & 0xffff)
     }
 }
 
-/// Values in numbered places. Grows to its largest use and allocates nothing after that.
+/// Slab of values. Grows to its peak and does not allocate after that.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
@@ -34,13 +34,13 @@ impl<T> Slab<T> {
         Self { places: Vec::new(), free: Vec::new() }
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub(crate) fn len(&self) -> usize {
         assert!(self.free.len() <= self.places.len(), "a place is free once");
         self.places.len() - self.free.len()
     }
 
-    /// Gives `value` a place.
+    /// Stores `value` in a free place.
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> TaskId {
         let index = self.free.pop().unwrap_or_else(|| {
@@ -53,23 +53,23 @@ impl<T> Slab<T> {
         TaskId { index, generation: place.generation }
     }
 
-    /// The value that `id` names, while it is there.
+    /// Returns the value of `id`, if present.
     pub(crate) fn find(&self, id: TaskId) -> Option<&T> {
         self.places.get(id.index as usize).filter(|place| place.generation == id.generation)?.value.as_ref()
     }
 
-    /// The value that `id` names, while it is there.
+    /// Returns the value of `id`, if present.
     pub(crate) fn find_mut(&mut self, id: TaskId) -> Option<&mut T> {
         place_of(&mut self.places, id)?.value.as_mut()
     }
 
-    /// What names the value in the place `index`.
+    /// Returns the identifier of the value in place `index`.
     pub(crate) fn id_at(&self, index: u32) -> Option<TaskId> {
         let place = self.places.get(index as usize)?;
         place.value.is_some().then_some(TaskId { index, generation: place.generation })
     }
 
-    /// Takes the value out; its place is free and `id` names nothing any more.
+    /// Removes and returns the value; its place is free and `id` becomes stale.
     pub(crate) fn remove(&mut self, id: TaskId) -> Option<T> {
         let place = place_of(&mut self.places, id)?;
         let value = place.value.take()?;
@@ -78,7 +78,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// As [`Slab::remove`], for a value that nobody wants: it is dropped where it is. True when it was there.
+    /// Removes the value and drops it in place, without a move. True when it was present.
     pub(crate) fn clear(&mut self, id: TaskId) -> bool {
         let Some(place) = place_of(&mut self.places, id).filter(|place| place.value.is_some()) else { return false };
         place.value = None;
@@ -87,7 +87,7 @@ impl<T> Slab<T> {
         true
     }
 
-    /// All values, by place.
+    /// Iterates over all values in order of places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TaskId, &T)> {
         self.places.iter().zip(0u32..).filter_map(|(place, index)| {
             place.value.as_ref().map(|value| (TaskId { index, generation: place.generation }, value))
@@ -95,7 +95,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// The place that `id` names, while it is the same one's.
+/// Returns the place of `id`, unless it has been reused.
 fn place_of<T>(places: &mut [Place<T>], id: TaskId) -> Option<&mut Place<T>> {
     places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)
 }

@@ -1,22 +1,22 @@
-//! The tasks of a target's session: by place, and by the tag that the initiator gave them.
+//! Task table of a target session, indexed by identifier and by Initiator Task Tag.
 
 use super::slab::{Slab, TaskId};
 use crate::pdu::InitiatorTaskTag;
 
-/// Tasks that are found by tag.
+/// Tasks with a lookup by tag.
 #[derive(Debug)]
 pub(crate) struct Tasks<T> {
     slab: Slab<T>,
     tags: TagTable,
 }
 
-/// What the table needs to know of a task.
+/// Properties of a task that the table needs.
 pub(crate) trait Tagged {
-    /// The tag that the initiator gave it.
+    /// Initiator Task Tag.
     fn tag(&self) -> InitiatorTaskTag;
-    /// True when it was delivered outside the order of CmdSN.
+    /// True when the task was delivered outside CmdSN order.
     fn is_immediate(&self) -> bool;
-    /// False once the tag is the initiator's again though the task lives: see [`Tasks::untag`].
+    /// False after the tag was freed while the task remains: see [`Tasks::untag`].
     fn is_tagged(&self) -> bool;
 }
 
@@ -25,15 +25,15 @@ impl<T: Tagged> Tasks<T> {
         Self { slab: Slab::new(), tags: TagTable::default() }
     }
 
-    /// How many tasks there are.
+    /// Number of tasks.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.slab.len()
     }
 
-    /// Gives `task` a place.
+    /// Adds a task.
     ///
-    /// *Panics*: when its tag is in use; callers have looked.
+    /// *Panics*: when its tag is in use; callers have checked.
     #[inline]
     pub(crate) fn insert(&mut self, task: T) -> TaskId {
         let tag = task.tag();
@@ -42,23 +42,23 @@ impl<T: Tagged> Tasks<T> {
         id
     }
 
-    /// The task that `id` names, while it lives.
+    /// Returns the task of `id`, if it is live.
     pub(crate) fn find(&self, id: TaskId) -> Option<&T> {
         self.slab.find(id)
     }
 
-    /// The task that `id` names, while it lives.
+    /// Returns the task of `id`, if it is live.
     pub(crate) fn find_mut(&mut self, id: TaskId) -> Option<&mut T> {
         self.slab.find_mut(id)
     }
 
-    /// The task with `tag`.
+    /// Returns the task with `tag`.
     #[inline]
     pub(crate) fn by_tag(&self, tag: InitiatorTaskTag) -> Option<TaskId> {
         self.slab.id_at(self.tags.find(tag.0)?)
     }
 
-    /// Forgets the task; its place and tag are free, its id names nothing any more. True when it lived.
+    /// Removes the task and frees its place and tag. True when it was live.
     pub(crate) fn remove(&mut self, id: TaskId) -> bool {
         let Some(task) = self.slab.find(id) else { return false };
         if task.is_tagged() {
@@ -67,20 +67,21 @@ impl<T: Tagged> Tasks<T> {
         self.slab.clear(id)
     }
 
-    /// The tag may be used for another task while this one still lives; [`Tagged::is_tagged`] is false from now on.
+    /// Frees the tag for another task while this one remains; [`Tagged::is_tagged`] must be false from now on.
     pub(crate) fn untag(&mut self, id: TaskId) {
         if let Some(task) = self.slab.find(id) {
             self.tags.remove(task.tag().0);
         }
     }
 
-    /// All tasks, by place.
+    /// Iterates over all tasks in order of places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TaskId, &T)> {
         self.slab.iter()
     }
 }
 
-/// Tags to places, by open addressing: at most half full, so that a look-up touches a line or two.
+/// Hash table from tags to places with open addressing, at most half full, so that a lookup touches one or two cache
+/// lines.
 #[derive(Debug, Default)]
 struct TagTable {
     entries: Vec<Option<(u32, u32)>>,
@@ -89,7 +90,8 @@ struct TagTable {
 
 impl TagTable {
     fn home(&self, tag: u32) -> usize {
-        // Multiplication spreads counted tags; who picks colliding ones only slows a look-up to the window's length.
+        // Multiplicative hashing spreads consecutive tags. An initiator that chooses colliding tags slows a lookup to
+        // at most the window's length.
         (tag.wrapping_mul(0x9e37_79b1) >> 8) as usize & (self.entries.len() - 1)
     }
 
@@ -114,6 +116,7 @@ impl TagTable {
 
     fn insert(&mut self, tag: u32, index: u32) {
         assert!(self.position(tag).is_none(), "a tag in use was refused before");
+        // At most half full, so that probe sequences stay short and always end at an empty entry.
         if (self.used + 1) * 2 > self.entries.len() {
             let larger = vec![None; (self.entries.len() * 2).max(16)];
             for (tag, index) in std::mem::replace(&mut self.entries, larger).into_iter().flatten() {
@@ -138,8 +141,9 @@ impl TagTable {
         let mut hole = self.position(tag).expect("a task has its tag in the table");
         let mask = self.entries.len() - 1;
         let mut at = (hole + 1) & mask;
-        // Whoever was pushed behind the hole moves up, so that look-ups need no tombstones.
+        // Entries displaced by the removed one move up (backward shift), so that lookups need no tombstones.
         while let Some((tag, index)) = self.entries[at] {
+            // An entry moves only if its probe sequence starts at or before the hole.
             if at.wrapping_sub(self.home(tag)) & mask >= at.wrapping_sub(hole) & mask {
                 self.entries[hole] = Some((tag, index));
                 hole = at;
@@ -183,7 +187,7 @@ mod tests {
             let mut tasks = Tasks::new();
             let mut model = BTreeMap::new();
             for (insert, low, high) in steps {
-                // Tags that share their low bits collide in the table.
+                // Tags with equal low bits collide in the table.
                 let tag = low | high << 30;
                 match (insert, model.get(&tag).copied()) {
                     (true, None) => { model.insert(tag, tasks.insert(Plain(tag))); }

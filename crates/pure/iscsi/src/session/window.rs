@@ -1,55 +1,57 @@
-//! The command window: which CmdSN may come, in which order requests are taken, and how many more may follow.
+//! Command window: accepted range and order of CmdSN, and the credit given to the initiator.
 
 use crate::pdu::CmdSn;
 
-/// ExpCmdSN and MaxCmdSN, as each PDU of a target has them.
+/// ExpCmdSN and MaxCmdSN, as each PDU of a target carries them.
 pub(crate) type CmdSns = (CmdSn, CmdSn);
 
-/// Orders the requests of a session by CmdSN and opens no more places than there are.
+/// Command window of a session: orders requests by CmdSN, and grants no more credit than there are places.
 ///
 /// Source: RFC 7143 §4.2.2.1.
 #[derive(Debug)]
 pub(crate) struct CommandWindow<T> {
     expected: CmdSn,
     maximum: CmdSn,
-    /// Requests that came before an earlier one did, by the low bits of their CmdSN. Empty until the first hole.
+    /// Requests that arrived early, indexed by the low bits of their CmdSN. Empty until the first gap.
     held: Vec<Option<T>>,
     held_count: u32,
     places: u32,
 }
 
-/// Where a CmdSN lies.
+/// Position of a CmdSN relative to the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It is ExpCmdSN.
+    /// Equal to ExpCmdSN.
     Next,
-    /// It is in the window, and an earlier one is missing.
+    /// In the window, with an earlier one missing.
     Ahead,
-    /// It is outside the window, or came already: ignored in silence.
+    /// Outside the window, or a duplicate: silently ignored.
     Outside,
 }
 
 impl<T> CommandWindow<T> {
-    /// A window that expects `first` and is open for `places` requests.
+    /// Creates a window that expects `first` and is open for `places` requests.
     pub(crate) fn new(first: CmdSn, places: u32) -> Self {
         assert!((1..1 << 31).contains(&places), "a window is narrower than half the circle of numbers");
         let maximum = first.plus(places).minus(1);
         Self { expected: first, maximum, held: Vec::new(), held_count: 0, places }
     }
 
-    /// ExpCmdSN: the next request that will be taken.
+    /// Returns ExpCmdSN, the next request to be taken.
     pub(crate) fn expected(&self) -> CmdSn {
         self.expected
     }
 
-    /// MaxCmdSN: the last request that may come.
+    /// Returns MaxCmdSN, the last request that may be sent.
     pub(crate) fn maximum(&self) -> CmdSn {
         self.maximum
     }
 
-    /// Says where `cmd_sn` lies.
+    /// Classifies `cmd_sn`.
     #[inline]
     pub(crate) fn judge(&self, cmd_sn: CmdSn) -> Arrival {
+        // Serial number arithmetic (RFC 1982): distances wrap, so one unsigned comparison covers both sides of the
+        // window.
         let distance = cmd_sn.since(self.expected);
         let open = self.maximum.next().since(self.expected);
         if distance >= open {
@@ -63,28 +65,28 @@ impl<T> CommandWindow<T> {
         }
     }
 
-    /// True when a request with `cmd_sn` may come now.
+    /// True when a request with `cmd_sn` is acceptable now.
     pub(crate) fn is_open_for(&self, cmd_sn: CmdSn) -> bool {
         self.judge(cmd_sn) != Arrival::Outside
     }
 
-    /// True when no request may come in order.
+    /// True when no ordered request is acceptable.
     pub(crate) fn is_closed(&self) -> bool {
         self.maximum.next() == self.expected
     }
 
-    /// True while a request waits for one before it.
+    /// True while a request is held behind a gap.
     pub(crate) fn holds_any(&self) -> bool {
         self.held_count > 0
     }
 
-    /// The expected request was taken.
+    /// Advances past the expected request.
     pub(crate) fn advance(&mut self) {
         assert!(!self.is_closed(), "ExpCmdSN goes no further than MaxCmdSN + 1");
         self.expected = self.expected.next();
     }
 
-    /// Keeps `request`, which [`CommandWindow::judge`] found to be ahead, until its turn comes.
+    /// Holds `request`, which [`CommandWindow::judge`] classified as ahead, until its turn comes.
     pub(crate) fn hold(&mut self, cmd_sn: CmdSn, request: T) {
         assert!(cmd_sn.since(self.expected) < self.places, "what is held lies in the window");
         if self.held.is_empty() {
@@ -96,7 +98,7 @@ impl<T> CommandWindow<T> {
         self.held_count += 1;
     }
 
-    /// The held request whose turn it is; the window advances past it.
+    /// Takes the held request that is next in order, and advances past it.
     pub(crate) fn take_held(&mut self) -> Option<T> {
         if self.held_count == 0 {
             return None;
@@ -108,11 +110,12 @@ impl<T> CommandWindow<T> {
         Some(request)
     }
 
-    /// MaxCmdSN follows the number of `free` places. It never goes back.
+    /// Raises MaxCmdSN to match the number of `free` places. It never decreases.
     #[inline]
     pub(crate) fn open(&mut self, free: u32) {
-        // Held requests have a place but their CmdSN is not yet behind ExpCmdSN.
+        // Held requests count as free places, because their CmdSN is not yet below ExpCmdSN.
         let width = (free + self.held_count).min(self.places);
+        // RFC 7143 §4.2.2.1: a MaxCmdSN below an earlier one is ignored by the initiator, so the window only grows.
         if width > self.maximum.next().since(self.expected) {
             self.maximum = self.expected.plus(width).minus(1);
         }

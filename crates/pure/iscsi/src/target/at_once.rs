@@ -1,7 +1,8 @@
-//! The short way of a command that is all here, has nobody before it, and that the gate answers: it is never a task.
+//! Fast path of a command that is complete, next in order, and answered synchronously by the gate: it never becomes a
+//! task.
 //!
-//! Whoever looks from outside sees what the long way shows: the same checks were passed, and nothing can happen between
-//! the turn of the command and its answer.
+//! The initiator observes the same as on the slow path: the same checks are made, and nothing can happen between the
+//! turn of the command and its response.
 
 use super::event::{CommandAtOnce, Gate};
 use super::full_feature::FullFeature;
@@ -10,19 +11,19 @@ use super::task::Moves;
 use crate::pdu::{Opcode, ScsiCommand, TaskAttribute};
 use crate::receive::Head;
 
-/// What came of asking for an answer at once.
+/// Result of the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Short {
-    /// It is answered.
+    /// The command was answered.
     Answered,
-    /// The gate was asked and has none: the command goes the long way.
+    /// The gate was asked and declined: the slow path executes the command.
     Declined,
-    /// It is none that could be answered: it goes the long way, and nobody was asked.
+    /// The command does not qualify; the gate was not asked.
     Unfit,
 }
 
 impl FullFeature {
-    /// Answers the command of this PDU, where that is possible.
+    /// Answers the command of this PDU, where possible.
     pub(crate) fn answer_at_once(
         &mut self,
         link: &mut Link,
@@ -30,10 +31,11 @@ impl FullFeature {
         data: &[u8],
         gate: &mut impl Gate,
     ) -> Short {
-        // Without the immediate bit.
+        // The comparison includes the immediate bit, so immediate commands do not qualify.
         if head.basic[0] != Opcode::ScsiCommand as u8 || !head.additional.is_empty() {
             return Short::Unfit;
         }
+        // Violations are reported by the slow path.
         let Ok(command) = ScsiCommand::parse(head.basic) else { return Short::Unfit };
         if !self.is_next_and_whole(link, &command, data.len()) {
             return Short::Unfit;
@@ -41,7 +43,9 @@ impl FullFeature {
         let expected_data_in_bytes = if command.read { command.expected_data_transfer_bytes } else { 0 };
         let asked = CommandAtOnce { lun: command.lun, cdb: &command.cdb, data_out: data, expected_data_in_bytes };
         let Some(response) = gate.answer(&asked) else { return Short::Declined };
+        // Nothing has been changed up to here, so both early returns leave the command to the slow path.
         link.handle_acknowledged(command.exp_stat_sn);
+        // The command takes its CmdSN and its place in the window within one step.
         self.session.pass();
         let moves = Moves {
             read: command.read,
@@ -53,11 +57,11 @@ impl FullFeature {
         Short::Answered
     }
 
-    /// Nothing is before the command, it breaks no rule, and its answer is one PDU that can leave.
+    /// True when the command is next in order, violates no rule, and its response is one PDU that can be queued now.
     #[inline]
     fn is_next_and_whole(&self, link: &Link, command: &ScsiCommand, data_bytes: usize) -> bool {
         let expected = command.expected_data_transfer_bytes;
-        // The most data of an answer that is one PDU.
+        // Maximum data of a response that fits one Data-In PDU.
         let answer_bytes_max = link.peer_data_segment_bytes_max.min(self.negotiated.burst_bytes_max);
         let is_whole = match (command.read, command.write) {
             (true, false) => data_bytes == 0 && expected <= answer_bytes_max,
@@ -66,10 +70,13 @@ impl FullFeature {
                     if self.negotiated.immediate_data { self.data_out_limits.first_burst_bytes_max } else { 0 };
                 data_bytes == expected as usize && expected <= unasked
             }
+            // Bidirectional commands, and those without data, take the slow path.
             _ => false,
         };
         is_whole
+            // All unsolicited data came with the command.
             && command.is_final
+            // SIMPLE only: other attributes depend on commands before and after.
             && matches!(command.attribute, TaskAttribute::Untagged | TaskAttribute::Simple)
             && self.is_idle()
             && self.session.is_next(command.cmd_sn)
@@ -77,16 +84,17 @@ impl FullFeature {
             && link.answers_at_once()
     }
 
-    /// Nobody waits whom a new command would pass.
+    /// True when no other command would be overtaken.
     fn is_idle(&self) -> bool {
         self.events.is_empty() && self.waiting.is_empty() && self.orphans == 0 && !self.is_discovery()
     }
 }
 
 impl Link {
-    /// No answer waits to be sent, and none is kept.
+    /// True when no response is queued before this one, and responses need not be retained for recovery.
     #[inline]
     fn answers_at_once(&self) -> bool {
+        // Retained responses need a task, so error recovery excludes the fast path.
         !self.recovers && self.responding.is_empty() && self.transmit.has_room()
     }
 }

@@ -1,4 +1,4 @@
-//! SCSI commands on their way in: judged by the header, filled with data, handed out in order.
+//! SCSI commands on the receive side: checked by their header, filled with data, delivered in order.
 
 use super::at_once::Short;
 use super::data_out::{Admitted, Arrived, DataOut, Limits, Solicitation};
@@ -12,14 +12,16 @@ use crate::{Negotiated, Violation};
 use block::{Buf, View};
 use smallvec::SmallVec;
 
-/// SAM-5 §5.3.1.
+/// Status TASK SET FULL (SAM-5 §5.3.1).
 const TASK_SET_FULL: u8 = 0x28;
 
-/// Fixed-format sense: ABORTED COMMAND, 47/05.
+/// Fixed-format sense data: ABORTED COMMAND, 47/05 PROTOCOL SERVICE CRC ERROR.
 const PROTOCOL_SERVICE_CRC_ERROR: [u8; 18] = [0x70, 0, 0x0b, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x47, 0x05, 0, 0, 0, 0];
 
 impl FullFeature {
-    /// Judges a SCSI Command; when it may go on, the task lives and says where its immediate data goes.
+    /// Checks a SCSI Command PDU. An acceptable command becomes a task; the result tells where its immediate data goes.
+    ///
+    /// *Errors*: the violated rule.
     pub(crate) fn begin_command(
         &mut self,
         link: &mut Link,
@@ -29,15 +31,19 @@ impl FullFeature {
         short: Short,
         gate: &mut impl Gate,
     ) -> Result<Placement, Violation> {
+        // RFC 7143 §4.2.2.1: a command outside the window, or a duplicate, is silently ignored together with its data.
         if !self.in_window(header.immediate, header.cmd_sn) {
             return Ok(Placement::Skip(None));
         }
         if self.is_discovery() {
             return Err(Violation::OnlyDiscovery);
         }
+        // The tag is checked before anything is allocated for the command.
         self.session.admit(header.initiator_task_tag, header.immediate)?;
+        // The fast path has offered this command to the driver, which declined it and must not be asked again.
         let mut command = CommandTask { declined: short == Short::Declined, ..CommandTask::parse(header, additional)? };
         self.data_out_limits.check_unsolicited(&self.negotiated, header, data_bytes)?;
+        // The driver decides before the task exists, so a refusal needs no cleanup.
         self.judge(link, header, &mut command, data_bytes, gate);
         let (is_refused, takes_data) = (command.progress == Progress::Refused, command.takes_data());
         let id = self.session.insert(Task {
@@ -50,24 +56,28 @@ impl FullFeature {
             doomed_by: None,
             kind: Kind::Command(command),
         });
-        // A refused command has its turn too, but is never handed out.
+        // A refused command takes its turn in CmdSN order, too, but is never delivered.
+        // An immediate command is delivered when its data is complete; see `finish_data`.
         let turn = if is_refused || header.immediate { Turn::Pass } else { Turn::Command(id) };
         self.take_turn(link, header.immediate, header.cmd_sn, turn);
         let placed = takes_data && data_bytes > 0;
         Ok(if placed { Placement::Command { task: id, offset: 0 } } else { Placement::Skip(Some(id)) })
     }
 
-    /// Judges a Data-Out; says where its data goes.
+    /// Checks a Data-Out PDU; the result tells where its data goes.
+    ///
+    /// *Errors*: the violated rule.
     pub(crate) fn begin_data_out(
         &mut self,
         link: &Link,
         header: &pdu::DataOut,
         data_bytes: usize,
     ) -> Result<Placement, Violation> {
-        // The data of a task that was aborted or answered early cannot be called back by anybody: it is
-        // thrown away. What names no task at all looks the same.
+        // An initiator cannot recall data of a task that was aborted or answered early, so it is discarded. Data with
+        // an unknown tag is indistinguishable from it.
         let Some(id) = self.session.by_tag(header.initiator_task_tag) else { return Ok(Placement::Skip(None)) };
         let task = self.session.find_mut(id).expect("the tag names it");
+        // Connection allegiance: all PDUs of a command use the connection of the command (RFC 7143 §4.2.2).
         if task.slot != Some(link.slot) {
             return Err(Violation::AllegianceWrong);
         }
@@ -76,7 +86,7 @@ impl FullFeature {
         let solicited = !header.target_transfer_tag.is_reserved();
         if solicited {
             if header.target_transfer_tag != transfer_tag(id, command.data_out.answering()) {
-                // Above level 0 it may answer what was asked for again meanwhile.
+                // Above level 0 it may answer an R2T that has been replaced by a recovery R2T.
                 return if link.recovers { Ok(Placement::Skip(None)) } else { Err(Violation::TransferTagUnknown) };
             }
             if header.lun != lun {
@@ -91,14 +101,16 @@ impl FullFeature {
             last: header.is_final,
         };
         let admitted = command.data_out.admit(arrived, link.recovers)?;
+        // Progress, so the recovery timer does not ask for this data again yet.
         command.stale = false;
         if admitted == Admitted::Useless {
             return Ok(Placement::Skip(Some(id)));
         }
+        // Recorded until the payload is complete, so that a digest error can revoke exactly this range.
         command.placing = Some(Placing { offset: arrived.offset, last: arrived.last });
         if admitted == Admitted::BehindHole && command.progress == Progress::Receiving {
-            // A hole in the numbers is a digest error that nobody saw (RFC 7143 §7.9): the task ends with it, as
-            // §7.8 has it, once nothing of its data is on its way any more.
+            // A gap in DataSN is an undetected digest error (RFC 7143 §7.9): the task ends with it, as in §7.8, once
+            // none of its data is in flight any more.
             command.data_out.forgo();
             command.progress = Progress::Refused;
             command.refusal = Some(Box::new(Response::check_condition(&PROTOCOL_SERVICE_CRC_ERROR)));
@@ -112,12 +124,12 @@ impl FullFeature {
         }
     }
 
-    /// The memory for the data of the command, while a payload is being put there.
+    /// Takes the data buffer of the command while a payload is received into it.
     pub(crate) fn take_buf(&mut self, id: TaskId) -> Option<Buf> {
         self.session.find_mut(id)?.command_mut()?.buf.take()
     }
 
-    /// The payload of a PDU that came whole is put in its place.
+    /// Copies the payload of a completely buffered PDU into the data buffer.
     pub(crate) fn put_data(&mut self, link: &mut Link, id: TaskId, offset: usize, data: &[u8]) {
         let mut buf = self.take_buf(id);
         if let Some(buf) = &mut buf {
@@ -126,27 +138,31 @@ impl FullFeature {
         self.finish_data(link, id, buf);
     }
 
-    /// A payload of the command has come and was thrown away, or there was none.
+    /// Completes a payload that was discarded, or a PDU without payload.
     pub(crate) fn finish_skipped(&mut self, link: &mut Link, id: Option<TaskId>) {
         if let Some(id) = id {
             self.finish_data(link, id, None);
         }
     }
 
-    /// A payload of the command has come, into `buf` where it was taken before.
+    /// Completes a payload of the command; `buf` is its data buffer, if it was taken before.
     pub(crate) fn finish_data(&mut self, link: &mut Link, id: TaskId, buf: Option<Buf>) {
         let Some(task) = self.session.find_mut(id) else { return };
         let immediate = task.immediate;
         let Some(command) = task.command_mut() else { return };
+        // The payload is complete; only now can a digest error no longer revoke it.
         command.placing = None;
         if buf.is_some() {
             command.buf = buf;
         }
         match command.progress {
+            // Forgone data is awaited but never solicited.
             Progress::Receiving if !command.is_ready() && command.forgone => {}
             Progress::Receiving if !command.is_ready() => self.solicit(link, id),
             Progress::Receiving if immediate => self.handle_immediate(id),
             Progress::Receiving => self.deliver(),
+            // A refusal is sent only after all announced data has arrived: an early status would leave Data-Out PDUs
+            // without a task.
             Progress::Refused if !command.data_out.is_owed() => {
                 let refusal = command.refusal.take().expect("a refused command has an answer");
                 self.start_response(link, id, *refusal);
@@ -155,9 +171,10 @@ impl FullFeature {
         }
     }
 
-    /// The turn of a command has come: it is handed out, or waits for its data and for those before it.
+    /// Delivers a command whose turn has come, or queues it until its data and its predecessors allow delivery.
     pub(crate) fn handle_turn(&mut self, id: TaskId) {
         let ready = self.session.find(id).and_then(Task::command).is_some_and(CommandTask::is_ready);
+        // Common case: nothing before this command waits, so the queue is bypassed.
         if ready && self.waiting.is_empty() && self.orphans == 0 {
             return self.hand_out(id);
         }
@@ -165,17 +182,20 @@ impl FullFeature {
         self.deliver();
     }
 
-    /// An immediate command passes all that wait, but for what a lost connection has left.
+    /// Delivers an immediate command ahead of all waiting ones, but not while tasks of a lost connection are still
+    /// running.
     fn handle_immediate(&mut self, id: TaskId) {
         if self.orphans == 0 { self.hand_out(id) } else { self.waiting.push_front(id) }
     }
 
-    /// Hands out every waiting command that has its data and whose order allows it.
+    /// Delivers every waiting command that is complete and whose task attribute permits it.
     pub(crate) fn deliver(&mut self) {
+        // Tasks of a lost connection must end first, so that none of their writes lands behind a repeated command.
         if self.orphans > 0 {
             return;
         }
         let mut waiting = std::mem::take(&mut self.waiting);
+        // An ORDERED command waits for everything before it, and everything behind it waits for the command.
         let (mut earlier, mut barrier) = (false, false);
         waiting.retain(|&id| {
             let Some(command) = self.session.find(id).and_then(Task::command) else { return false };
@@ -196,7 +216,7 @@ impl FullFeature {
         self.waiting = waiting;
     }
 
-    /// Asks the gate, then takes memory for the data or keeps the answer.
+    /// Asks the gate about the command, then allocates its data buffer or stores its refusal.
     fn judge(
         &mut self,
         link: &Link,
@@ -206,22 +226,28 @@ impl FullFeature {
         gate: &mut impl Gate,
     ) {
         let limits = self.data_out_limits;
+        // FirstBurstLength bytes may arrive unsolicited, however small the configured limit is.
         let most = link.config.data_out_bytes_max.max(limits.first_burst_bytes_max);
         let total = command.expected_out_bytes.min(most);
-        // The payload passed FirstBurstLength's check, so it fits.
+        // The payload passed the check against FirstBurstLength, so it fits.
         let immediate_bytes = u32::try_from(data_bytes).unwrap_or(u32::MAX);
         command.placing = (data_bytes > 0).then_some(Placing { offset: 0, last: header.is_final });
         command.data_out = DataOut::start(total, immediate_bytes, !header.is_final, &limits);
         let verdict = gate.judge(header.lun, &command.cdb, command.expected_out_bytes, command.expected_in_bytes);
         let (room, refusal) = match verdict {
+            // A refusal takes no data, so no memory is allocated either.
             Verdict::Refuse(response) => (0, Some(response)),
             Verdict::Take { bytes_max } => {
                 let room = command.data_out.limit(bytes_max);
+                // One command alone may always have its data; otherwise a limit below its size would refuse it forever.
                 let passes = self.held_bytes + room as usize > link.config.data_out_held_bytes_max;
+                // The response counts all data as residual: none of it is stored.
                 let full = || Response { transfer_bytes: Some(0), ..Response::status(TASK_SET_FULL) };
                 (room, (self.held_bytes > 0 && passes).then(full))
             }
             Verdict::Forgo => {
+                // The unit answers this command itself: it may have a unit attention to report that precedes the
+                // refusal.
                 command.data_out.forgo();
                 command.forgone = true;
                 return;
@@ -234,12 +260,13 @@ impl FullFeature {
                 command.refusal = Some(Box::new(response));
             }
             None if room > 0 => {
-                // Every byte that is handed out is overwritten before.
+                // Recycled memory is not cleared: every byte that is delivered is overwritten before.
                 command.buf = Some(Buf::recycled(room as usize));
                 command.held_bytes = room as usize;
                 self.held_bytes += room as usize;
                 let is_bounded = self.held_bytes <= link.config.data_out_held_bytes_max;
                 assert!(is_bounded || self.held_bytes == room as usize, "data of commands is within its memory");
+                // Only a command that has to wait for data can be cleared in between.
                 if room > immediate_bytes {
                     command.enrolment = gate.enrol(header.lun);
                 }
@@ -257,6 +284,7 @@ impl FullFeature {
         self.events.push_back(Event::Command(Command {
             task: id,
             lun,
+            // Taken, not copied: the command is delivered exactly once.
             cdb: std::mem::take(&mut command.cdb),
             attribute: command.attribute,
             immediate,
@@ -272,6 +300,7 @@ impl FullFeature {
     pub(crate) fn solicit(&mut self, link: &mut Link, id: TaskId) {
         let limits = self.data_out_limits;
         let Some(command) = self.session.find_mut(id).and_then(Task::command_mut) else { return };
+        // Collected first, because sending an R2T borrows the session again.
         let mut due = SmallVec::<[Solicitation; 2]>::new();
         due.extend(std::iter::from_fn(|| command.data_out.poll_solicitation(&limits)));
         for solicitation in due {
@@ -279,16 +308,18 @@ impl FullFeature {
         }
     }
 
-    /// Asks for data, for the first time or again.
+    /// Sends an R2T, for the first time or as a recovery R2T.
     pub(crate) fn push_r2t(&self, link: &mut Link, id: TaskId, solicitation: Solicitation) {
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let Some(task) = self.session.find(id) else { return };
         let r2t = R2t {
             lun: task.lun,
             initiator_task_tag: task.tag,
+            // The tag encodes the R2T, so that an answer to an old R2T is recognized.
             target_transfer_tag: transfer_tag(id, solicitation.r2t_sn),
             stat_sn: link.stat_sn,
             exp_cmd_sn,
+            // An R2T carries StatSN without advancing it (RFC 7143 §11.8).
             max_cmd_sn,
             r2t_sn: R2tSn(solicitation.r2t_sn),
             buffer_offset_bytes: solicitation.offset,
@@ -301,13 +332,14 @@ impl FullFeature {
 }
 
 impl Limits {
-    /// Admits the data that comes with the command, and what it announces.
+    /// Checks the immediate data of a command and its announcement of unsolicited data.
     fn check_unsolicited(
         &self,
         negotiated: &Negotiated,
         header: &ScsiCommand,
         data_bytes: usize,
     ) -> Result<(), Violation> {
+        // The F bit is clear if unsolicited Data-Out follows the command (RFC 7143 §11.3.1).
         let announced = !header.is_final;
         if announced && negotiated.initial_r2t {
             return Err(Violation::UnexpectedUnsolicitedData);
@@ -337,10 +369,12 @@ impl CommandTask {
         let mut read_bytes = None;
         if !additional.is_empty() {
             let ahs = Ahs::parse(additional)?;
+            // The extended CDB continues the 16 bytes of the basic header (RFC 7143 §11.2.2.3).
             cdb.extend_from_slice(ahs.extended_cdb.unwrap_or_default());
             read_bytes = ahs.expected_read_bytes;
         }
         let expected = header.expected_data_transfer_bytes;
+        // The basic header has one length; for a bidirectional command it is that of the write (RFC 7143 §11.3.4).
         let expected_in_bytes = match (header.read, header.write) {
             (true, true) => read_bytes.ok_or(Violation::BidirectionalWithoutReadLength)?,
             (true, false) => expected,
@@ -367,33 +401,34 @@ impl CommandTask {
         })
     }
 
-    /// True when all its data lies in its memory, or when all that is not wanted has come.
+    /// True when all data is in the buffer, or all forgone data has arrived.
     fn is_ready(&self) -> bool {
         let came = if self.forgone { !self.data_out.is_owed() } else { self.data_out.is_complete() };
         self.progress == Progress::Receiving && came && self.placing.is_none()
     }
 
-    /// All that it takes of its data, which has come.
+    /// Returns the data of the command, truncated to the accepted length.
     fn take_data(&mut self) -> View {
         let Some(mut buf) = self.buf.take() else { return View::default() };
         let wanted = self.data_out.total_bytes() as usize;
         assert!(buf.len() >= wanted, "a command is handed out with as much data as it is to have");
-        // The surplus is nobody's, and may end in what lay there before.
+        // The excess is not used and may contain stale memory.
         if buf.len() > wanted {
             buf.truncate(wanted);
         }
         buf.freeze()
     }
 
-    /// True when the data that comes has a place.
+    /// True when arriving data has a destination.
     fn takes_data(&self) -> bool {
         self.progress == Progress::Receiving && !self.forgone
     }
 }
 
-/// The tag of an R2T: the place of the task, and a number that differs from those of tasks before in the same place.
+/// Returns the Target Transfer Tag of an R2T: the place of the task, and a number that differs from those of earlier
+/// tasks in the same place.
 pub(crate) fn transfer_tag(id: TaskId, r2t_sn: u32) -> TargetTransferTag {
     let low = id.generation.wrapping_mul(0x9e5) ^ r2t_sn;
-    // Places are fewer than 2^16 - 1, so the reserved tag never comes out.
+    // Places are fewer than 2^16 - 1, so the reserved tag cannot result.
     TargetTransferTag(id.index << 16 | low & 0xffff)
 }

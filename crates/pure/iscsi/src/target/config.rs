@@ -1,34 +1,34 @@
-//! What a portal asks of its connections.
+//! Configuration of the connections of a portal.
 
 use crate::login::TargetConfig;
 use crate::timers::Patience;
 use std::time::Duration;
 
-/// The bounds and times of a target's connections. One for all connections of a portal.
+/// Limits and timeouts of target connections, shared by all connections of a portal.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the login may agree on.
+    /// Parameters that a login may negotiate.
     pub login: TargetConfig,
-    /// Commands that may wait or run at once: the width of the command window. 1 to 32,767.
+    /// Maximum number of commands that wait or run at once: the width of the command window. 1 to 32,767; default 128.
     pub commands_max: u32,
-    /// Immediate requests that may wait or run at once, beside the others.
+    /// Maximum number of immediate requests that wait or run at once, in addition. Default 8.
     pub immediate_max: u32,
-    /// The most data that one command can bring. A command that announces more gets only this much of it;
-    /// at least FirstBurstLength. A [`Gate`](super::Gate) refuses with sense before.
+    /// Maximum data-out of one command in bytes, at least FirstBurstLength; default 16 MiB. A command that announces
+    /// more receives only this much; a [`Gate`](super::Gate) refuses it with sense data before.
     pub data_out_bytes_max: u32,
-    /// The most memory that the data of all commands of a connection takes. A command that would pass it is
-    /// answered TASK SET FULL; one command alone may always have its data.
+    /// Maximum memory for the data-out of all commands of a connection in bytes; default 64 MiB. A command that would
+    /// exceed it ends with TASK SET FULL; a single command may always have its data.
     pub data_out_held_bytes_max: usize,
-    /// The largest size of the receive buffer. It is smaller while there is little to receive.
+    /// Maximum size of the receive buffer in bytes; default 256 KiB. It is smaller while there is little to receive.
     pub receive_buffer_bytes_max: usize,
-    /// Above error recovery level 0: after how long at least, and twice that at most, data that was asked for and has not come
-    /// is asked for again.
+    /// Above error recovery level 0: time after which missing solicited data is requested again (at least this, at most
+    /// twice this). Default 2 s.
     pub recovery_interval: Duration,
-    /// How long a login may take in all.
+    /// Timeout of a whole login. Default 15 s.
     pub login_timeout: Duration,
-    /// How long a peer may be silent before it is pinged.
+    /// Silence of a peer after which it is pinged. Default 15 s.
     pub idle_interval: Duration,
-    /// How long a pinged peer may stay silent, and how long output may not move at all.
+    /// Maximum time for the answer to a ping, and maximum time without progress of queued output. Default 15 s.
     pub answer_timeout: Duration,
 }
 
@@ -54,7 +54,9 @@ impl Config {
         Patience { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
     }
 
-    /// *Panics*: when a bound is outside what its field says.
+    /// Checks the bounds.
+    ///
+    /// *Panics*: when a value is outside the range of its field.
     pub(crate) fn check(&self) {
         assert!((1..=0x7fff).contains(&self.commands_max), "1 to 32,767 commands fit a window");
         assert!((1..=0x7fff).contains(&self.immediate_max), "1 to 32,767 immediate requests fit");

@@ -1,4 +1,4 @@
-//! One TCP connection of a session: its bytes on their way in, its login, its timers.
+//! One TCP connection of a target session: receive path, login phase, timers.
 
 use super::at_once::Short;
 use super::event::{Event, Gate};
@@ -17,38 +17,38 @@ use shard::Time;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// A target's side of one TCP connection, from its first byte to its last.
+/// Target side of one TCP connection, from its first byte to its last.
 #[derive(Debug)]
 pub(crate) struct Connection {
     receive: Receive,
     core: Core,
 }
 
-/// All but the bytes on their way in, so that a PDU can be read where it lies in the buffer.
+/// Everything except the receive path, so that a PDU can be handled while it is borrowed from the receive buffer.
 #[derive(Debug)]
 struct Core {
     link: Link,
     phase: Phase,
     timers: Timers,
     incoming: Incoming,
-    /// Limits that hold from the next PDU on.
+    /// Receive limits that take effect with the next PDU.
     receive_limits: Option<Limits>,
-    /// Until when its tasks wait for another connection, once this one is lost.
+    /// Time until which the tasks of a lost connection await reassignment.
     retained_until: Option<Time>,
 }
 
 #[derive(Debug)]
 enum Phase {
     Login(Box<LoginPhase>),
-    /// Logged in to a session that is elsewhere.
+    /// Logged in to an existing session that another driver owns.
     Joining(Box<Negotiated>),
     FullFeature,
-    /// Output that is left is sent; what comes is thrown away.
+    /// Remaining output is sent; input is discarded.
     Closing,
     Closed,
 }
 
-/// Whose payload is being received.
+/// Destination of the payload that is being received.
 #[derive(Debug)]
 enum Incoming {
     Nothing,
@@ -57,41 +57,42 @@ enum Incoming {
     Whole(Bhs),
 }
 
-/// What the connections of a session share.
+/// State shared by the connections of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) full_feature: Option<Box<FullFeature>>,
-    /// What the driver hears of a login, and of the end.
+    /// Events of the login and of the end, for the driver.
     pub(crate) events: VecDeque<Event>,
 }
 
 impl Shared {
-    /// True when what came may have brought about something on another connection. Almost never.
+    /// True when handling a PDU may have caused work on another connection. Rarely true.
     #[inline]
     pub(crate) fn concerns_others(&self) -> bool {
         self.full_feature.as_deref().is_some_and(|full_feature| !full_feature.elsewhere.is_empty())
     }
 }
 
-/// A connection that has logged in to join a session: all of it but its socket, to be carried to where the session is.
+/// Connection that has logged in to join a session: everything except its socket, for transfer to the owner of the
+/// session.
 #[derive(Debug)]
 pub struct Joining {
     pub(crate) negotiated: Box<Negotiated>,
-    /// The end of its login, which is not sent before the session has taken the connection.
+    /// Last PDUs of its login, not sent before the session has accepted the connection.
     unsent: Vec<u8>,
     stat_sn: StatSn,
 }
 
 #[cfg(test)]
 impl Joining {
-    /// A login to a session that came to this, for tests of what comes after.
+    /// Creates a login to a session with the given result, for tests of the following phase.
     pub(crate) fn of(negotiated: Negotiated) -> Self {
         Self { negotiated: Box::new(negotiated), unsent: Vec::new(), stat_sn: StatSn(1) }
     }
 }
 
 impl Connection {
-    /// A connection that waits for a login.
+    /// Creates a connection that awaits a login.
     pub(crate) fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
         let timers = Timers::new(now, config.patience(), config.login_timeout);
         let link = Link::new(config);
@@ -101,17 +102,20 @@ impl Connection {
         Self { receive: Receive::new(Limits::login()), core }
     }
 
-    /// The connection that `joining` was, in the place `slot` of its session.
+    /// Creates the connection that continues `joining` in the place `slot` of its session.
     pub(crate) fn joined(config: Rc<Config>, joining: &Joining, slot: usize, recovers: bool, now: Time) -> Self {
+        // The random bytes are used by a login only, and the login is over.
         let mut connection = Self::new(config, [0; 32], now);
         connection.start_full_feature(&joining.negotiated, recovers);
         let link = &mut connection.core.link;
         link.transmit.push_bytes(&joining.unsent);
+        // StatSN continues behind the last Login Response of this connection.
         (link.slot, link.stat_sn, link.acknowledged) = (slot, joining.stat_sn, joining.stat_sn);
         connection
     }
 
-    /// What its session takes over, when the login was one to a session that is there already and nothing came behind it.
+    /// Returns the state for the session to take over, when the login names an existing session and no further bytes
+    /// arrived.
     pub(crate) fn take_joining(&mut self) -> Option<Joining> {
         if !matches!(self.core.phase, Phase::Joining(_)) {
             return None;
@@ -119,6 +123,8 @@ impl Connection {
         let Phase::Joining(negotiated) = std::mem::replace(&mut self.core.phase, Phase::Closed) else { return None };
         let link = &mut self.core.link;
         let (unsent, stat_sn) = (link.transmit.take_bytes(), link.stat_sn);
+        // Bytes behind the login would be lost in the transfer; RFC 7143 §6.3 permits none before the final Login
+        // Response.
         self.receive.is_empty().then_some(Joining { negotiated, unsent, stat_sn })
     }
 
@@ -126,12 +132,12 @@ impl Connection {
         &mut self.core.link
     }
 
-    /// What is known of its login, when that has failed.
+    /// Returns the facts about a failed login.
     pub(crate) fn failed_login(&self) -> Option<&FailedLogin> {
         self.core.link.failed_login.as_deref()
     }
 
-    /// What the initiator calls it.
+    /// Returns the connection identifier (CID).
     pub(crate) fn cid(&self) -> Cid {
         self.core.link.cid
     }
@@ -144,7 +150,7 @@ impl Connection {
         &self.core.link.transmit
     }
 
-    /// Memory of the buffers for input and output.
+    /// Allocated size of the receive and transmit buffers in bytes.
     #[cfg(test)]
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.receive.buffer_bytes() + self.core.link.transmit.buffer_bytes()
@@ -154,15 +160,18 @@ impl Connection {
         if self.core.is_listening() { self.receive.space() } else { &mut [] }
     }
 
-    /// `len` bytes were received; what they complete is acted on by [`Connection::step`].
+    /// Accepts `len` received bytes; [`Connection::step`] acts on the PDUs that they complete.
     pub(crate) fn handle_filled(&mut self, len: usize, now: Time) {
         self.receive.handle_filled(len);
+        // Any received byte proves that the peer is alive, also part of a PDU.
         self.core.timers.handle_heard(now, self.core.pulse());
     }
 
-    /// Acts on the next PDU, or part of one, that has come. False when there is none.
+    /// Handles the next received PDU, or part of one. False when there is none.
     pub(crate) fn step(&mut self, shared: &mut Shared, gate: &mut impl Gate) -> bool {
         let core = &mut self.core;
+        // Nothing is parsed behind a PDU that ends the connection, or behind the login of a connection that is to be
+        // transferred.
         if core.link.closing.is_some() || matches!(core.phase, Phase::Joining(_)) {
             return false;
         }
@@ -179,12 +188,14 @@ impl Connection {
             Ok(Step::Lost) => {}
             Err(fault) => core.handle_fault(shared, &fault),
         }
+        // New limits take effect between two PDUs, so the PDU that ends the login is the last with the old ones.
         self.apply_receive_limits();
         true
     }
 
-    /// The login goes on as `grant` says.
+    /// Continues the login as `grant` permits.
     pub(crate) fn grant(&mut self, shared: &mut Shared, grant: Grant) {
+        // The driver may answer late; the login can have failed in the meantime.
         if let Phase::Login(login) = &mut self.core.phase {
             let negotiated = login.grant(&mut self.core.link, &mut shared.events, grant);
             self.core.finish_login(shared, negotiated);
@@ -192,7 +203,7 @@ impl Connection {
         }
     }
 
-    /// Whoever has proven itself has this session, or none here.
+    /// Assigns the session of an authenticated login, or refuses one.
     pub(crate) fn place(&mut self, shared: &mut Shared, session: Result<Tsih, NoSession>) {
         if let Phase::Login(login) = &mut self.core.phase {
             let negotiated = login.place(&mut self.core.link, &mut shared.events, session);
@@ -201,19 +212,21 @@ impl Connection {
         }
     }
 
-    /// The login ends with `status`.
+    /// Ends the login with `status`.
     pub(crate) fn refuse(&mut self, shared: &mut Shared, status: LoginStatus) {
         if let Phase::Login(login) = &mut self.core.phase {
             login.refuse(&mut self.core.link, &mut shared.events, status);
         }
     }
 
-    /// The next `len` bytes of output have left.
+    /// Removes the next `len` bytes of output, which have been sent.
     pub(crate) fn handle_transmitted(&mut self, full_feature: Option<&mut FullFeature>, len: usize) {
         self.core.link.transmit.handle_transmitted(len);
+        // Sent bytes make room in the output for responses that wait in their tasks.
         if let Some(full_feature) = full_feature.filter(|_| self.is_live()) {
             full_feature.pump(&mut self.core.link);
         }
+        // The connection ends gracefully: its last output, such as a Logout Response, was sent.
         if matches!(self.core.phase, Phase::Closing) && self.output().queued_bytes() == 0 {
             self.finish();
         }
@@ -226,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// What is due at `now` has happened; why the connection is over, if it is.
+    /// Handles due timers. Returns the reason when the connection must end.
     pub(crate) fn handle_timeout(&mut self, full_feature: Option<&mut FullFeature>, now: Time) -> Option<CloseReason> {
         if self.is_closed() {
             return Some(CloseReason::Dropped);
@@ -235,8 +248,10 @@ impl Connection {
             Due::Nothing => {}
             Due::Close(reason) => return Some(reason),
             Due::Ping => {
+                // The connection has been idle for the interval, so its buffers are freed.
                 self.receive.shrink();
                 self.core.link.transmit.shrink();
+                // A discovery session is not pinged: it is closed when it stays silent.
                 if let Some(full_feature) = full_feature.filter(|full_feature| !full_feature.is_discovery()) {
                     full_feature.send_ping(&mut self.core.link);
                 }
@@ -245,7 +260,7 @@ impl Connection {
         None
     }
 
-    /// The connection is over unless it has ended by `at`.
+    /// Sets a deadline: the connection ends for `reason` unless it has ended by `at`.
     pub(crate) fn set_deadline(&mut self, at: Time, reason: CloseReason) {
         self.core.timers.set_deadline(Some((at, reason)));
     }
@@ -255,33 +270,36 @@ impl Connection {
         matches!(self.core.phase, Phase::FullFeature)
     }
 
-    /// True until it begins to end.
+    /// True until the connection starts to close.
     pub(crate) fn is_open(&self) -> bool {
         self.core.is_open()
     }
 
-    /// True while its tasks wait for another connection.
+    /// True while the tasks of a lost connection await reassignment.
     pub(crate) fn is_stranded(&self) -> bool {
         self.core.retained_until.is_some()
     }
 
-    /// True when nothing is left to do but to close the socket.
+    /// True when only closing the socket is left to do.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.core.phase, Phase::Closed)
     }
 
-    /// Nothing is received any more; output that is queued may still leave.
+    /// Stops reception for `reason`; queued output may still be sent.
     pub(crate) fn end(&mut self, reason: CloseReason) {
         self.core.link.close(reason);
+        // Nothing will be sent again, so retained responses are freed.
         self.core.link.responding.clear();
         self.core.link.sent = Default::default();
         self.core.retained_until = None;
         self.stop();
     }
 
-    /// The same, but what its tasks need is kept until `until` for another connection.
+    /// Stops reception for `reason`, and keeps the state that its tasks need until `until`, for reassignment to another
+    /// connection.
     pub(crate) fn strand(&mut self, full_feature: &mut FullFeature, reason: CloseReason, until: Time) {
         self.core.link.close(reason);
+        // The receive path owns the data buffer of this command at present.
         if let Incoming::Command(task) = self.core.incoming {
             full_feature.give_back(task, self.receive.take_place());
         }
@@ -297,13 +315,13 @@ impl Connection {
         self.receive.clear();
     }
 
-    /// What was not sent is forgotten.
+    /// Discards unsent output.
     pub(crate) fn finish(&mut self) {
         self.core.link.transmit.clear();
         self.core.phase = Phase::Closed;
     }
 
-    /// Full feature phase begins with what was agreed.
+    /// Enters full feature phase with the negotiated parameters.
     pub(crate) fn start_full_feature(&mut self, negotiated: &Negotiated, recovers: bool) {
         self.core.start_full_feature(negotiated, recovers);
         self.apply_receive_limits();
@@ -322,6 +340,7 @@ impl Core {
     }
 
     fn is_listening(&self) -> bool {
+        // Back-pressure: with too much queued output no further requests are accepted.
         matches!(self.phase, Phase::Login(_) | Phase::FullFeature) && !self.link.transmit.is_flooded()
     }
 
@@ -338,8 +357,10 @@ impl Core {
             let negotiated = login.handle_pdu(&mut self.link, &mut shared.events, head, data);
             return self.finish_login(shared, negotiated);
         }
+        // Input behind the end of the connection is discarded.
         let Some(full_feature) = self.full_feature(shared) else { return };
         let link = &mut self.link;
+        // The fast path answers a command that is complete, in order and executes without waiting.
         let short = full_feature.answer_at_once(link, head, data, gate);
         if short == Short::Answered {
             return;
@@ -361,10 +382,11 @@ impl Core {
         }
     }
 
-    /// Full feature phase begins, when the login has succeeded.
+    /// Enters full feature phase after a successful login.
     fn finish_login(&mut self, shared: &mut Shared, negotiated: Option<Box<Negotiated>>) {
         let Some(negotiated) = negotiated else { return };
         shared.events.push_back(Event::FullFeature(negotiated.clone()));
+        // The connection belongs to another session, so it does not enter full feature phase here.
         if negotiated.identity.joins {
             self.phase = Phase::Joining(negotiated);
             return;
@@ -386,6 +408,7 @@ impl Core {
         self.link.cid = negotiated.identity.cid;
         self.link.recovers = recovers;
         self.link.peer_data_segment_bytes_max = negotiated.peer_data_segment_bytes_max;
+        // The login is over: from now on silence and stuck output are the only timeouts.
         self.timers.set_deadline(None);
         self.phase = Phase::FullFeature;
     }
@@ -394,7 +417,7 @@ impl Core {
         shared.full_feature.as_deref_mut().filter(|_| matches!(self.phase, Phase::FullFeature))
     }
 
-    /// Says where a large payload goes; nowhere when there is no place.
+    /// Determines the destination of a large payload; `None` discards it.
     fn begin(
         &mut self,
         shared: &mut Shared,
@@ -405,6 +428,7 @@ impl Core {
         let full_feature = self.full_feature(shared)?;
         let placement =
             full_feature.begin(&mut self.link, head, data_bytes, Short::Unfit, gate).unwrap_or_else(|violation| {
+                // The rest of the payload must be consumed in any case, so that the stream stays at PDU boundaries.
                 full_feature.handle_violation(&mut self.link, violation, Some(head.basic));
                 Placement::Skip(None)
             });
@@ -419,7 +443,7 @@ impl Core {
             }
             Placement::Whole => {
                 self.incoming = Incoming::Whole(*head.basic);
-                // A data segment is at most our own MaxRecvDataSegmentLength, so this is bounded.
+                // Bounded by the MaxRecvDataSegmentLength that this side declared.
                 Some((Buf::recycled(data_bytes), 0))
             }
         }
@@ -453,8 +477,9 @@ impl Core {
         let Some(full_feature) = self.full_feature(shared) else { return };
         match incoming {
             Incoming::Command(task) => full_feature.handle_damaged_payload(&mut self.link, task, buf, header),
-            // It is thrown away, right or wrong.
+            // The payload is discarded in any case.
             Incoming::Skipped(task) => full_feature.finish_skipped(&mut self.link, task),
+            // Nothing was executed, so the initiator can repeat the request.
             Incoming::Whole(_) | Incoming::Nothing => {
                 self.link.reject(full_feature.cmd_sns(), Violation::DataDigestWrong, header)
             }
@@ -463,6 +488,7 @@ impl Core {
 
     fn handle_fault(&mut self, shared: &mut Shared, fault: &Fault) {
         if let Phase::Login(login) = &mut self.phase {
+            // A violation ends the login, so there is no result.
             let _ = login.handle_violation(&mut self.link, &mut shared.events, fault.violation);
         } else if let Some(full_feature) = self.full_feature(shared) {
             full_feature.handle_violation(&mut self.link, fault.violation, fault.header.as_ref());

@@ -1,12 +1,13 @@
-//! What a command's data-out must look like: immediate, unsolicited, then one sequence for each R2T, in order.
+//! State machine of the data-out of one command: immediate data, unsolicited Data-Out, then one sequence per R2T, in
+//! order.
 //!
-//! DataPDUInOrder and DataSequenceInOrder are always Yes with us, so every byte has one place and one turn; what is lost is
-//! asked for again above error recovery level 0, from the first byte that is missing.
+//! DataPDUInOrder and DataSequenceInOrder are always Yes here, so every byte has a single place and turn. Above error
+//! recovery level 0, lost data is requested again from the first missing byte.
 
 use crate::Violation;
 use smallvec::SmallVec;
 
-/// The negotiated limits on data-out.
+/// Negotiated limits on data-out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) first_burst_bytes_max: u32,
@@ -14,42 +15,42 @@ pub(crate) struct Limits {
     pub(crate) outstanding_r2t_max: u32,
 }
 
-/// How far the data-out of one command has come.
+/// Progress of the data-out of one command.
 #[derive(Debug, Default)]
 pub(crate) struct DataOut {
-    /// What the command takes in all: what R2Ts ask for ends here.
+    /// Bytes that the command accepts in all; R2Ts request no more.
     total_bytes: u32,
-    /// What has come, without holes; the offset of the next byte.
+    /// Bytes received without a gap, which is the offset of the next byte.
     received_bytes: u32,
-    /// Where unsolicited Data-Out must end at the latest, while more of it is announced.
+    /// Maximum end of announced unsolicited Data-Out, while more of it is expected.
     unsolicited_end: Option<u32>,
-    /// Up to where R2Ts have asked.
+    /// End of the range that R2Ts have requested.
     solicited_to: u32,
-    /// DataSN of the next Data-Out of the running sequence.
+    /// DataSN of the next Data-Out of the current sequence.
     data_sn: u32,
     /// R2TSN of the next R2T.
     r2t_sn: u32,
-    /// R2Ts that are not answered in full; the initiator answers the first one now.
+    /// R2Ts that have not been answered in full, the current one first.
     open: SmallVec<[Solicitation; 2]>,
-    /// A part of the running sequence is lost: the rest is thrown away, and asked for again at its end.
+    /// True when a part of the current sequence is lost: the rest is discarded, and requested again at its end.
     broken: bool,
 }
 
-/// What becomes of a Data-Out that fits.
+/// Result of an acceptable Data-Out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admitted {
-    /// Its data counts as received from now on.
+    /// The data counts as received.
     Next,
-    /// Its data counts as received, but something before it was lost.
+    /// The data counts as received, but a PDU before it was lost.
     BehindHole,
-    /// It is thrown away: it came before, or belongs to what will be asked for again.
+    /// The data is discarded: a duplicate, or part of a sequence that will be requested again.
     Useless,
 }
 
-/// The facts of one Data-Out that its sequence decides on.
+/// Properties of a Data-Out that the check of its sequence depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
-    /// True when it answers the R2T that [`DataOut::answering`] names.
+    /// True when it answers the R2T that [`DataOut::answering`] returns.
     pub(crate) solicited: bool,
     pub(crate) data_sn: u32,
     pub(crate) offset: u32,
@@ -57,7 +58,7 @@ pub(crate) struct Arrived {
     pub(crate) last: bool,
 }
 
-/// What an R2T asks for.
+/// Data range of an R2T.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Solicitation {
     pub(crate) r2t_sn: u32,
@@ -66,10 +67,11 @@ pub(crate) struct Solicitation {
 }
 
 impl DataOut {
-    /// The data-out of a command that takes `total_bytes`, brought `immediate_bytes` with it and announced
-    /// more unsolicited data or not.
+    /// Starts the data-out of a command that accepts `total_bytes`, came with `immediate_bytes`, and announced more
+    /// unsolicited data or not.
     pub(crate) fn start(total_bytes: u32, immediate_bytes: u32, announced: bool, limits: &Limits) -> Self {
         assert!(immediate_bytes <= total_bytes, "no more comes with a command than it moves");
+        // Unsolicited data, including the immediate part, is limited to FirstBurstLength (RFC 7143 §13.14).
         let unsolicited_end = announced.then(|| limits.first_burst_bytes_max.min(total_bytes));
         Self {
             total_bytes,
@@ -80,62 +82,69 @@ impl DataOut {
         }
     }
 
-    /// No more than `bytes` are asked for. How much comes all the same: what has come, and what is announced, is not called back.
+    /// Limits the solicited data to `bytes`. Returns the number of bytes that arrive nevertheless: data that has
+    /// arrived or was announced cannot be recalled.
     ///
     /// Source: RFC 7143 §11.4.5.1.
     pub(crate) fn limit(&mut self, bytes: u32) -> u32 {
         self.total_bytes = self.total_bytes.min(bytes);
+        // The buffer must take announced unsolicited data as well, although the command does not use it.
         self.total_bytes.max(self.unsolicited_end.unwrap_or(self.received_bytes))
     }
 
-    /// What the command takes of its data.
+    /// Returns the bytes that the command accepts.
     pub(crate) fn total_bytes(&self) -> u32 {
         self.total_bytes
     }
 
-    /// True when every byte has come and none is announced.
+    /// True when every byte has arrived and no more is announced.
     pub(crate) fn is_complete(&self) -> bool {
         self.unsolicited_end.is_none() && self.received_bytes >= self.total_bytes
     }
 
-    /// True while Data-Out may come that nobody can call back: announced without R2T, or asked for.
+    /// True while Data-Out may arrive that cannot be recalled: announced without an R2T, or requested by one.
     pub(crate) fn is_owed(&self) -> bool {
         self.unsolicited_end.is_some() || !self.open.is_empty()
     }
 
-    /// True while a sequence of this kind is what comes next: unsolicited data that is announced, or the answer to an R2T.
+    /// True while a sequence of this kind is expected: announced unsolicited data, or the answer to an R2T.
     pub(crate) fn runs(&self, solicited: bool) -> bool {
         self.sequence_end(solicited).is_ok()
     }
 
-    /// The R2T that the initiator answers now, or will next.
+    /// Returns the R2TSN that the initiator is answering, or will answer next.
     pub(crate) fn answering(&self) -> u32 {
+        // With no open R2T, the next one will have this number.
         self.open.first().map_or(self.r2t_sn, |solicitation| solicitation.r2t_sn)
     }
 
-    /// An R2T that is not answered in full.
+    /// Returns an R2T that has not been answered in full.
     pub(crate) fn open_r2t(&self, r2t_sn: u32) -> Option<Solicitation> {
         self.open.iter().copied().find(|solicitation| solicitation.r2t_sn == r2t_sn)
     }
 
-    /// How many R2Ts were sent.
+    /// Returns the number of R2Ts sent.
     pub(crate) fn solicitations(&self) -> u32 {
         self.r2t_sn
     }
 
-    /// No R2T follows: the command has its answer already, and what is announced is thrown away.
+    /// Stops solicitation: the command has its response already, and announced data is discarded.
     pub(crate) fn forgo(&mut self) {
+        // The total shrinks to what can still arrive, so that the sequence completes without further R2Ts.
         self.total_bytes = self.unsolicited_end.unwrap_or(0).max(self.solicited_to);
     }
 
-    /// The Data-Out fits. `recovers` above error recovery level 0, where what is lost is asked for again.
+    /// Checks a Data-Out and advances the sequence. `recovers` is set above error recovery level 0, where lost data is
+    /// requested again.
     ///
-    /// Source: RFC 7143 §7.9.
+    /// *Errors*: the violated rule. Source: RFC 7143 §7.9.
     pub(crate) fn admit(&mut self, arrived: Arrived, recovers: bool) -> Result<Admitted, Violation> {
         let Arrived { solicited, .. } = arrived;
         let end = self.sequence_end(solicited)?;
         let in_order = arrived.data_sn == self.data_sn;
+        // A gap or a jump is a lost PDU here, not a violation: the sequence is completed by another R2T.
         if recovers && (self.broken || !in_order || arrived.offset != self.received_bytes) {
+            // A duplicate of data that was received changes nothing.
             let came_before = !self.broken && arrived.data_sn < self.data_sn;
             if !came_before {
                 self.miss(solicited, arrived.last);
@@ -147,11 +156,12 @@ impl DataOut {
         }
         let reached = arrived.offset.checked_add(arrived.len).filter(|&reached| reached <= end);
         let reached = reached.ok_or(Violation::SequenceTooLong)?;
-        // An R2T is answered in full; unsolicited data may end early, and what is missing is asked for.
+        // An R2T must be answered in full. Unsolicited data may end early; the rest is solicited.
         if (solicited && arrived.last != (reached == end)) || (!solicited && !arrived.last && reached == end) {
             return Err(Violation::FinalBitWrong);
         }
         self.received_bytes = reached;
+        // Counting continues behind a gap, which the caller treats as an undetected digest error.
         self.data_sn = arrived.data_sn.wrapping_add(1);
         if arrived.last {
             self.end_sequence(solicited);
@@ -159,8 +169,11 @@ impl DataOut {
         Ok(if in_order { Admitted::Next } else { Admitted::BehindHole })
     }
 
-    /// A part of the sequence that [runs](Self::runs) is lost; with the `last` one the sequence is over and what is missing is due.
+    /// Marks a part of the [current](Self::runs) sequence as lost. With its `last` PDU the sequence ends, and the
+    /// missing data is due for an R2T.
     pub(crate) fn miss(&mut self, solicited: bool, last: bool) {
+        // With the last PDU of the sequence the gap is final; before it, more data of the sequence follows and is
+        // useless.
         self.broken = !last;
         if last {
             self.end_sequence(solicited);
@@ -168,7 +181,7 @@ impl DataOut {
         }
     }
 
-    /// What has come from `offset` on, with the `last` part of its sequence or not, is worth nothing.
+    /// Marks the data received from `offset` on as invalid; `last` tells whether it ended its sequence.
     pub(crate) fn lose(&mut self, offset: u32, last: bool) {
         assert!(offset <= self.received_bytes, "what is lost had come");
         self.received_bytes = offset;
@@ -178,15 +191,17 @@ impl DataOut {
         }
     }
 
-    /// Nothing of what was asked for or announced comes any more: all that is missing is due.
+    /// Abandons all outstanding sequences, so that all missing data is due for R2Ts.
     pub(crate) fn restart(&mut self) {
         self.unsolicited_end = None;
         self.open.clear();
+        // DataSN restarts with each sequence (RFC 7143 §11.7.5).
         (self.broken, self.data_sn, self.solicited_to) = (false, 0, self.received_bytes);
     }
 
-    /// The next R2T, when one is due.
+    /// Returns the next R2T, when one is due.
     pub(crate) fn poll_solicitation(&mut self, limits: &Limits) -> Option<Solicitation> {
+        // Unsolicited data comes first: until its sequence ends, the first byte to solicit is unknown.
         if self.unsolicited_end.is_some()
             || self.solicited_to >= self.total_bytes
             || self.open.len() >= limits.outstanding_r2t_max as usize
@@ -212,17 +227,20 @@ impl DataOut {
                 let answered = self.open.first().ok_or(Violation::TransferTagUnknown)?;
                 Ok(answered.offset + answered.len)
             }
+            // R2Ts are sent only after unsolicited data has ended, so this tag answers none.
             (true, Some(_)) => Err(Violation::TransferTagUnknown),
         }
     }
 
     fn end_sequence(&mut self, solicited: bool) {
+        // DataSN counts per sequence (RFC 7143 §11.7.5).
         self.data_sn = 0;
         assert!(!solicited || !self.open.is_empty(), "a solicited sequence answers an R2T");
         if solicited {
             self.open.remove(0);
         } else {
             self.unsolicited_end = None;
+            // Solicitation continues behind what actually arrived, which may be less than announced.
             self.solicited_to = self.received_bytes;
         }
     }

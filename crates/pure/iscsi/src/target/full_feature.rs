@@ -1,4 +1,4 @@
-//! Full feature phase: where each PDU goes, and in which order requests have their turn.
+//! Full feature phase of a session: dispatch of PDUs and ordering of requests.
 
 use super::at_once::Short;
 use super::data_out::Limits;
@@ -17,124 +17,130 @@ use crate::session::{Session, TaskId};
 use crate::{Negotiated, SessionType};
 use std::collections::{BTreeSet, VecDeque};
 
-/// A logged-in connection of a target.
+/// State of a session in full feature phase, shared by its connections.
 #[derive(Debug)]
 pub(crate) struct FullFeature {
     pub(crate) negotiated: Negotiated,
     pub(crate) data_out_limits: Limits,
     pub(crate) session: Session<Turn, Task>,
-    /// Commands whose turn has come and whose data or predecessors have not, in CmdSN order.
+    /// Commands whose turn has come but whose data or predecessors are incomplete, in CmdSN order.
     pub(crate) waiting: VecDeque<TaskId>,
-    /// Memory that data-out of all tasks takes.
+    /// Memory allocated for data-out of all tasks in bytes.
     pub(crate) held_bytes: usize,
     pub(crate) next_text_tag: u32,
-    /// What the driver has not heard yet.
+    /// Events that the driver has not polled yet.
     pub(crate) events: VecDeque<Event>,
     pub(crate) roster: Roster,
-    /// The target wants the session to come back elsewhere.
+    /// True after the target has requested a logout, so that the session moves to another portal.
     pub(crate) asked_to_leave: bool,
-    /// Connections that end by what was asked on another one, and why.
+    /// Connections to be closed by a request on another one, with the reason.
     pub(crate) ending: Vec<(usize, CloseReason)>,
     pub(crate) elsewhere: Elsewhere,
-    /// Commands that the driver still has though their connection is lost; until they have ended, nothing new begins.
+    /// Commands still executed by the driver although their connection is lost. Until they have ended, no command is
+    /// delivered.
     pub(crate) orphans: u32,
 }
 
-/// What happens when the turn of a CmdSN comes.
+/// Action when the turn of a CmdSN comes.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// Nothing: the request was dealt with, or is considered received.
+    /// None: the request was answered, or counts as received.
     Pass,
     Command(TaskId),
     TaskManagement(TaskId, TaskManagementRequest),
     Logout(usize, LogoutRequest),
 }
 
-/// Where the payload of a PDU goes.
+/// Destination of the payload of a PDU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Placement {
-    /// Into the data-out of a command.
+    /// Data-out of a command.
     Command { task: TaskId, offset: usize },
-    /// Nowhere; the command, if there is one, learns that it has come.
+    /// Discarded; the command, if there is one, is notified when it is complete.
     Skip(Option<TaskId>),
-    /// To [`FullFeature::handle_whole`], in one piece.
+    /// Passed to [`FullFeature::handle_whole`] in one piece.
     Whole,
 }
 
-/// What the initiator calls the connections of a session, by their places.
+/// CIDs of the connections of a session, indexed by slot.
 #[derive(Debug)]
 pub(crate) struct Roster(Vec<Option<Cid>>);
 
 impl Roster {
-    /// The place of the connection that the initiator calls `cid`.
+    /// Returns the slot of the connection with this CID.
     pub(crate) fn slot_of(&self, cid: Cid) -> Option<usize> {
+        // A session has few connections, so a scan is cheaper than a map.
         self.0.iter().position(|known| *known == Some(cid))
     }
 
-    /// There is a connection in `slot`, and no other is called `cid` from now on.
+    /// Registers a connection in `slot`; a previous connection with the same CID loses its entry.
     pub(crate) fn welcome(&mut self, slot: usize, cid: Cid) {
         self.0.iter_mut().filter(|known| **known == Some(cid)).for_each(|known| *known = None);
         self.0.resize(self.0.len().max(slot + 1), None);
         self.0[slot] = Some(cid);
     }
 
-    /// The connection in `slot` is no more.
+    /// Removes the connection in `slot`.
     fn lose(&mut self, slot: usize) {
         assert!(slot < self.0.len(), "only connections that were there are lost");
         self.0[slot] = None;
     }
 
-    /// The places of all other connections, of those also that are no more.
+    /// Slots of all other connections, including lost ones.
     pub(crate) fn others(&self, slot: usize) -> impl Iterator<Item = usize> {
         (0..self.0.len()).filter(move |&other| other != slot)
     }
 
     fn is_several(&self) -> bool {
+        // Counting CIDs: slots of lost connections may be empty.
         self.0.iter().flatten().count() > 1
     }
 }
 
-/// What other connections have to do than the one that brought it about.
+/// Work that a PDU caused on connections other than its own.
 #[derive(Debug, Default)]
 pub(crate) struct Elsewhere {
-    /// Tasks that are to be moved to the connection that asks for it.
+    /// Tasks to be reassigned to the requesting connection.
     pub(crate) moves: Vec<(TaskId, TaskManagementRequest)>,
-    /// What has its turn, on another connection than the one that brought it about.
+    /// Action that is next in order on another connection.
     ripe: Option<(usize, Turn)>,
-    /// Immediate functions that came before commands which they are about, on other connections.
+    /// Immediate task management functions that arrived before the commands they affect, which use other connections.
     early: Vec<(TaskId, TaskManagementRequest)>,
 }
 
 impl Elsewhere {
-    /// True when there is nothing. Almost always.
+    /// True when there is no such work, which is the common case.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.ripe.is_none() && self.early.is_empty() && self.moves.is_empty()
     }
 
-    /// The function has its turn when those commands have come.
+    /// Defers a function until the commands before it have arrived.
     pub(crate) fn defer(&mut self, id: TaskId, request: TaskManagementRequest) {
         self.early.push((id, request));
     }
 
-    /// A function whose commands have come, when `expected` is the next CmdSN.
+    /// Takes a function whose preceding commands have arrived; `expected` is the next CmdSN.
     fn take_due(&mut self, expected: CmdSn) -> Option<(TaskId, TaskManagementRequest)> {
+        // A function is due once every CmdSN before its own has arrived.
         let due = self.early.iter().position(|(_, request)| !expected.precedes(request.cmd_sn))?;
         Some(self.early.remove(due))
     }
 }
 
 impl Link {
-    /// Says that the PDU with this header was not taken, and why.
+    /// Queues a Reject with the header of the refused PDU.
     pub(crate) fn reject(&mut self, (exp_cmd_sn, max_cmd_sn): CmdSns, violation: Violation, header: &Bhs) {
         let mut answer = [0; 48];
         let reject = Reject {
             reason: violation.reject_reason(),
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn,
+            // DataSN is used only for a Reject of a SNACK (RFC 7143 §11.17.4).
             max_cmd_sn,
             data_sn: DataSn(0),
         };
+        // The Reject carries the complete header of the refused PDU (RFC 7143 §11.17).
         reject.emit(SegmentLengths::data(header.len()), &mut answer);
         self.push_status(&answer, header);
     }
@@ -146,7 +152,8 @@ impl FullFeature {
         let data_out_limits = Limits {
             first_burst_bytes_max: negotiated.first_burst_bytes_max,
             burst_bytes_max: negotiated.burst_bytes_max,
-            // Above level 0 with data in order, only the last R2T may be asked again (RFC 7143 §13.19).
+            // Above level 0 with data in order, only the last R2T can be repeated, so one is outstanding at a time (RFC
+            // 7143 §13.19).
             outstanding_r2t_max: match negotiated.error_recovery_level {
                 0 => u32::from(negotiated.outstanding_r2t_max),
                 _ => 1,
@@ -168,7 +175,9 @@ impl FullFeature {
         }
     }
 
-    /// Judges a header and says where its payload of `data_bytes` goes.
+    /// Checks a header and determines the destination of its payload of `data_bytes`.
+    ///
+    /// *Errors*: the violated rule.
     pub(crate) fn begin(
         &mut self,
         link: &mut Link,
@@ -178,6 +187,7 @@ impl FullFeature {
         gate: &mut impl Gate,
     ) -> Result<Placement, Violation> {
         let pdu = InitiatorPdu::parse(head.basic)?;
+        // Every PDU of an initiator acknowledges statuses, also one that is refused below.
         link.handle_acknowledged(exp_stat_sn(head.basic));
         match pdu {
             InitiatorPdu::ScsiCommand(command) => {
@@ -188,7 +198,9 @@ impl FullFeature {
         }
     }
 
-    /// Acts on a PDU that [`FullFeature::begin`] wanted whole.
+    /// Handles a PDU that [`FullFeature::begin`] requested in one piece.
+    ///
+    /// *Errors*: the violated rule.
     pub(crate) fn handle_whole(&mut self, link: &mut Link, header: &Bhs, data: &[u8]) -> Result<(), Violation> {
         match InitiatorPdu::parse(header)? {
             InitiatorPdu::NopOut(nop_out) => self.handle_nop_out(link, &nop_out, data),
@@ -203,12 +215,13 @@ impl FullFeature {
             InitiatorPdu::Snack(snack) => self.handle_snack(link, &snack),
             InitiatorPdu::Login(_) => Err(Violation::LoginInFullFeature),
             InitiatorPdu::ScsiCommand(_) | InitiatorPdu::DataOut(_) => {
+                // The dispatch in `begin` places or skips the payloads of these two PDU types.
                 unreachable!("their payload is never wanted whole")
             }
         }
     }
 
-    /// Answers a broken rule: with a Reject, and with the end of the connection unless the rule leaves it whole.
+    /// Handles a violation: sends a Reject, and ends the connection unless the rule leaves it intact.
     ///
     /// Source: RFC 7143 §7.3, §7.7, §7.13.
     pub(crate) fn handle_violation(&mut self, link: &mut Link, violation: Violation, header: Option<&Bhs>) {
@@ -216,47 +229,54 @@ impl FullFeature {
             link.close(CloseReason::Violation(violation));
         }
         let Some(header) = header else { return };
+        // The request counts as received before the Reject reports ExpCmdSN.
         if !violation.ends_connection() {
             self.pass_over(link, header);
         }
         link.reject(self.cmd_sns(), violation, header);
     }
 
-    /// ExpCmdSN and MaxCmdSN as they are now.
+    /// Returns the current ExpCmdSN and MaxCmdSN.
     pub(crate) fn cmd_sns(&self) -> CmdSns {
         (self.session.window.expected(), self.session.window.maximum())
     }
 
-    /// True in a session that is there to name targets only.
+    /// True in a discovery session.
     pub(crate) fn is_discovery(&self) -> bool {
         self.negotiated.session_type == SessionType::Discovery
     }
 
-    /// False for requests that are ignored in silence: their CmdSN is outside the window, or came already.
+    /// False for requests that must be silently ignored: their CmdSN is outside the window, or a duplicate.
     pub(crate) fn in_window(&self, immediate: bool, cmd_sn: CmdSn) -> bool {
         immediate || self.session.window.is_open_for(cmd_sn)
     }
 
-    /// Does what the request asks when its turn comes: now, or once the CmdSNs before it have come.
+    /// Runs the action of a request in CmdSN order: now, or once the preceding CmdSNs have arrived.
     pub(crate) fn take_turn(&mut self, link: &mut Link, immediate: bool, cmd_sn: CmdSn, turn: Turn) {
+        // An immediate request takes no CmdSN and is executed at once (RFC 7143 §4.2.2.1).
         if immediate {
             return self.run(link, turn);
         }
+        // Out of order: a preceding request is on another connection, or was lost. This one waits for the missing
+        // CmdSN.
         if cmd_sn != self.session.window.expected() {
             return self.session.window.hold(cmd_sn, turn);
         }
+        // The window advances before the action: its response already reports the new ExpCmdSN.
         self.session.window.advance();
         self.session.open();
         self.run(link, turn);
         self.run_held(link);
     }
 
-    /// Runs what was held and has its turn now, up to what another connection must answer.
+    /// Runs held actions that are next in order, up to one that another connection must answer.
     pub(crate) fn run_held(&mut self, link: &mut Link) {
+        // One action at a time for another connection: the next one may only follow after it.
         while self.elsewhere.ripe.is_none()
             && let Some(turn) = self.session.window.take_held()
         {
             self.session.open();
+            // An answer uses the connection of its request, and its link is borrowed by the caller only for this one.
             match self.answerer(&turn) {
                 Some(slot) if slot != link.slot => self.elsewhere.ripe = Some((slot, turn)),
                 _ => self.run(link, turn),
@@ -264,7 +284,8 @@ impl FullFeature {
         }
     }
 
-    /// What has its turn on another connection than the one that brought it about, whether that is still there or not.
+    /// Takes the action that is next in order on a connection other than the one that caused it, whether that
+    /// connection still exists or not.
     pub(crate) fn take_ripe(&mut self) -> Option<(usize, Turn)> {
         if self.elsewhere.ripe.is_some() {
             return self.elsewhere.ripe.take();
@@ -278,7 +299,7 @@ impl FullFeature {
         None
     }
 
-    /// Which connection answers at once when the turn comes.
+    /// Returns the connection that answers the action directly.
     fn answerer(&self, turn: &Turn) -> Option<usize> {
         match turn {
             Turn::Pass | Turn::Command(_) => None,
@@ -287,25 +308,27 @@ impl FullFeature {
         }
     }
 
-    /// An immediate function waits for the commands that it is about and that come on other connections.
+    /// True for an immediate function that must wait for commands it affects, which use other connections.
     ///
     /// Source: RFC 7143 §4.2.3.3 (b).
     pub(crate) fn is_early(&self, request: &TaskManagementRequest) -> bool {
+        // With one connection the order of the bytes guarantees that all preceding commands have arrived.
         self.roster.is_several() && request.immediate && self.session.window.expected().precedes(request.cmd_sn)
     }
 
-    /// The place of the connection that a task belongs to; none for one whose connection is lost.
+    /// Returns the slot of the connection of a task; `None` when that connection is lost.
     pub(crate) fn slot_of(&self, id: TaskId) -> Option<usize> {
         self.session.find(id).and_then(|task| task.slot)
     }
 
-    /// The place of the connection that the task with this tag belongs to.
+    /// Returns the slot of the connection of the task with this tag.
     pub(crate) fn slot_of_tag(&self, tag: InitiatorTaskTag) -> Option<usize> {
         self.session.by_tag(tag).and_then(|id| self.slot_of(id))
     }
 
-    /// The connection in `slot` is no more. Its tasks end without an answer; what the driver has of them is waited for
-    /// before anything new begins, so that no old write lands behind a new one. Gives the units whose commands they were.
+    /// Removes the connection in `slot`. Its tasks end without a response. Commands that the driver is executing become
+    /// orphans, which must end before anything new is delivered, so that no old write lands behind a new one. Returns
+    /// the units of the affected commands.
     ///
     /// Source: RFC 7143 §7.6.
     pub(crate) fn lose(&mut self, slot: usize) -> BTreeSet<Lun> {
@@ -315,6 +338,7 @@ impl FullFeature {
             let task = self.session.find_mut(id).expect("it was there a moment ago");
             bereaved.extend(task.command().map(|_| task.lun));
             if task.command().is_some_and(|command| command.progress == Progress::Running) {
+                // The tag is free for the initiator at once, although the driver still executes the command.
                 task.slot = None;
                 self.session.untag(id);
                 self.orphans += 1;
@@ -325,22 +349,24 @@ impl FullFeature {
         bereaved
     }
 
-    /// The session goes on without the connections whose commands were for these units.
+    /// Reports the lost commands of these units to the driver, and resumes delivery.
     pub(crate) fn go_on(&mut self, bereaved: BTreeSet<Lun>) {
+        // One event per unit: the SCSI layer establishes one unit attention, regardless of the number of lost commands.
         self.events.extend(bereaved.into_iter().map(Event::CommandsLost));
         self.deliver();
     }
 
-    /// A command whose connection is lost has ended.
+    /// Removes an orphaned command that has ended.
     pub(crate) fn forget(&mut self, id: TaskId) {
         if self.remove(id) {
             self.deliver();
         }
     }
 
-    /// Forgets a task and what it holds. True when it lived.
+    /// Removes a task and frees its resources. True when it existed.
     pub(crate) fn remove(&mut self, id: TaskId) -> bool {
         let Some(task) = self.session.find(id) else { return false };
+        // The data buffer of a command is charged until the task ends, also while the driver uses it.
         if let Kind::Command(command) = &task.kind {
             assert!(command.held_bytes <= self.held_bytes, "the memory of every command is counted");
             self.held_bytes -= command.held_bytes;
@@ -352,16 +378,17 @@ impl FullFeature {
         self.session.remove(id)
     }
 
-    /// Forgets a task that the driver gave up.
+    /// Removes a task that the driver abandoned.
     pub(crate) fn abort(&mut self, link: &mut Link, id: TaskId) {
+        // Evaluated before the task is removed, because that opens the window.
         let closed = self.session.window.is_closed();
         if self.remove(id) && closed {
-            // No answer will tell the initiator that it may go on.
+            // No response will report the new MaxCmdSN, so a NOP-In does.
             self.send_window(link);
         }
     }
 
-    /// The turn of a request has come.
+    /// Runs the action of a request that is next in order.
     pub(crate) fn run(&mut self, link: &mut Link, turn: Turn) {
         match turn {
             Turn::Pass => {}
@@ -371,13 +398,16 @@ impl FullFeature {
         }
     }
 
-    /// A request that is rejected and leaves the connection whole counts as received (RFC 7143 §7.3).
+    /// Counts a rejected request that leaves the connection intact as received (RFC 7143 §7.3).
     fn pass_over(&mut self, link: &mut Link, header: &Bhs) {
         const IMMEDIATE: u8 = 0x40;
+        // Data-Out and SNACK carry no CmdSN.
         let numbered = !matches!(Opcode::of(header), Ok(Opcode::DataOut | Opcode::SnackRequest));
+        // CmdSN is in bytes 24 to 27 of all these headers.
         let [.., a, b, c, d] = *header.first_chunk::<28>().expect("a header has 48 bytes");
         let cmd_sn = CmdSn(u32::from_be_bytes([a, b, c, d]));
         if numbered && header[0] & IMMEDIATE == 0 && self.in_window(false, cmd_sn) {
+            // The request was refused, but its CmdSN must not leave a gap that blocks those behind it.
             self.take_turn(link, false, cmd_sn, Turn::Pass);
         }
     }

@@ -1,4 +1,4 @@
-//! The way out of one connection: what waits to be sent, how it is numbered, and whether the connection goes on.
+//! Send side of one connection: queued responses, StatSN, and the decision to close.
 
 use super::ping::Ping;
 use super::sent::Sent;
@@ -11,45 +11,46 @@ use crate::transmit::Transmit;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// The way out of a connection.
+/// Send side of a connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) config: Rc<Config>,
     pub(crate) transmit: Transmit,
-    /// The place of the connection in its session.
+    /// Slot of the connection in its session.
     pub(crate) slot: usize,
-    /// What the initiator calls the connection.
+    /// Connection identifier that the initiator assigned.
     pub(crate) cid: Cid,
-    /// The most data that the peer takes in one PDU: its MaxRecvDataSegmentLength.
+    /// MaxRecvDataSegmentLength of the initiator in bytes.
     pub(crate) peer_data_segment_bytes_max: u32,
-    /// The number of the next status.
+    /// StatSN of the next status.
     pub(crate) stat_sn: StatSn,
-    /// ExpStatSN: the initiator has all statuses before this one.
+    /// Last ExpStatSN received: the initiator has all statuses before this one.
     pub(crate) acknowledged: StatSn,
-    /// True above error recovery level 0: what was sent may be asked for again.
+    /// True above error recovery level 0: sent PDUs may be requested again.
     pub(crate) recovers: bool,
     pub(crate) sent: Sent,
-    /// Answers in the order of sending.
+    /// Responses in sending order.
     pub(crate) responding: VecDeque<Responding>,
     pub(crate) ping: Ping,
-    /// The text exchange under way; there is one at a time.
+    /// Current text exchange; at most one.
     pub(crate) text: Option<TaskId>,
-    /// Set once the connection shall end.
+    /// Reason for closing, set once the connection shall end.
     pub(crate) closing: Option<CloseReason>,
-    /// What is known of its login, when that has failed.
+    /// Facts about a failed login.
     pub(crate) failed_login: Option<Box<FailedLogin>>,
 }
 
 impl Link {
-    /// The way out of a connection that logs in.
+    /// Creates the send side of a connection in login phase.
     pub(crate) fn new(config: Rc<Config>) -> Self {
-        // The first StatSN is ours to choose (RFC 7143 §11.13.4).
+        // The initial StatSN is chosen by the target (RFC 7143 §11.13.4).
         let stat_sn = StatSn(1);
         Self {
             config,
             transmit: Transmit::default(),
             slot: 0,
             cid: Cid(0),
+            // Default MaxRecvDataSegmentLength during the login (RFC 7143 §13.12).
             peer_data_segment_bytes_max: 8192,
             stat_sn,
             acknowledged: stat_sn,
@@ -63,7 +64,7 @@ impl Link {
         }
     }
 
-    /// The number of a status that is sent now.
+    /// Takes the StatSN for a status that is sent now.
     #[inline]
     pub(crate) fn take_stat_sn(&mut self) -> StatSn {
         let taken = self.stat_sn;
@@ -71,10 +72,10 @@ impl Link {
         taken
     }
 
-    /// The initiator has all statuses before `expected`, if these were sent at all.
+    /// Records that the initiator has all statuses before `expected`, as far as they were sent.
     #[inline]
     pub(crate) fn handle_acknowledged(&mut self, expected: StatSn) {
-        // What was never sent is acknowledged by nobody; what was acknowledged stays so.
+        // Ignores a value beyond the statuses sent, and one before an earlier acknowledgement.
         if self.stat_sn.since(expected) < self.stat_sn.since(self.acknowledged) {
             self.acknowledged = expected;
             self.sent.acknowledge(expected);
@@ -86,8 +87,9 @@ impl Link {
         self.acknowledged != self.stat_sn
     }
 
-    /// The connection ends for `reason`, unless it ends already.
+    /// Requests the end of the connection for `reason`, unless it is ending already.
     pub(crate) fn close(&mut self, reason: CloseReason) {
+        // The first reason counts: later ones are consequences of it.
         self.closing.get_or_insert(reason);
     }
 }

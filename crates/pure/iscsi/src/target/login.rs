@@ -1,4 +1,4 @@
-//! The login phase of a connection: the login machine between the stream and the driver.
+//! Login phase of a connection: connects the login state machine with the stream and the driver.
 
 use super::event::Event;
 use super::link::Link;
@@ -8,7 +8,7 @@ use crate::receive::Head;
 use crate::{CloseReason, Negotiated, Violation};
 use std::collections::VecDeque;
 
-/// A login under way.
+/// Login in progress.
 #[derive(Debug)]
 pub(crate) struct LoginPhase {
     login: TargetLogin,
@@ -19,7 +19,8 @@ impl LoginPhase {
         Self { login: TargetLogin::new(&link.config.login, random) }
     }
 
-    /// Each of the following gives what was agreed on, once the login has succeeded.
+    /// Handles a Login Request. This and the following functions return the negotiated parameters once the login has
+    /// succeeded.
     pub(crate) fn handle_pdu(
         &mut self,
         link: &mut Link,
@@ -71,6 +72,7 @@ impl LoginPhase {
             match step {
                 TargetStep::Respond { mut response, text } => {
                     response.stat_sn = link.take_stat_sn();
+                    // The window of the session opens with the login, so MaxCmdSN follows from the configured width.
                     response.max_cmd_sn = response.exp_cmd_sn.plus(link.config.commands_max).minus(1);
                     let mut header = [0; 48];
                     response.emit(SegmentLengths::data(text.len()), &mut header);
@@ -78,6 +80,7 @@ impl LoginPhase {
                 }
                 TargetStep::Ask(question) => events.push_back(Event::Login(question)),
                 TargetStep::Proven => events.push_back(Event::Proven),
+                // The loop ends here: the remaining work belongs to full feature phase.
                 TargetStep::FullFeature(negotiated) => return Some(negotiated),
                 TargetStep::Failed { status, fault, login } => {
                     link.failed_login = Some(login);

@@ -1,4 +1,4 @@
-//! The end of a session by agreement, and the messages that ask for it.
+//! Logout of sessions and connections, and the asynchronous messages that announce an end.
 
 use super::CloseReason;
 use super::full_feature::FullFeature;
@@ -9,19 +9,23 @@ use crate::pdu::{
 };
 use crate::session::window::CmdSns;
 
-/// Whoever comes back waits for what is left of the old session by itself, at the target.
+/// Time2Wait of zero: a returning initiator waits for the remains of the old session at the target anyway.
 const COME_BACK_AT_ONCE: u16 = 0;
 
-/// Nothing is left of the session to come back to.
+/// Session dropped, with no tasks to return to (Time2Retain zero).
 const FOR_GOOD: AsyncEvent = AsyncEvent::SessionDropped { time2wait_s: COME_BACK_AT_ONCE, time2retain_s: 0 };
 
 impl FullFeature {
+    /// Executes a logout request.
+    ///
     /// Source: RFC 7143 §11.9.1, §11.14, §11.15.
     pub(crate) fn handle_logout(&mut self, link: &mut Link, request: &LogoutRequest) {
         let named = self.roster.slot_of(request.cid);
         let outcome = match (request.reason, named) {
             (LogoutReason::CloseSession, _) => {
+                // A logout of the session ends all of its connections (RFC 7143 §11.14.1).
                 self.ending = self.roster.others(link.slot).map(|slot| (slot, CloseReason::LoggedOut)).collect();
+                // The initiator follows a request of ours to log out; the message tells it that it need not wait.
                 if self.asked_to_leave {
                     link.send_async(self.cmd_sns(), Lun(0), FOR_GOOD, &[]);
                 }
@@ -29,6 +33,7 @@ impl FullFeature {
                 LogoutOutcome::Closed
             }
             (LogoutReason::CloseConnection, Some(slot)) => {
+                // The own connection closes after the response is sent; another one closes at once.
                 if slot == link.slot {
                     link.close(CloseReason::LoggedOut)
                 } else {
@@ -45,8 +50,10 @@ impl FullFeature {
                 }
                 LogoutOutcome::Closed
             }
+            // The CID is unknown: the initiator learns that nothing was closed.
             (_, None) => LogoutOutcome::CidNotFound,
         };
+        // Only tasks of a connection removed for recovery are retained.
         let retains = request.reason == LogoutReason::RemoveForRecovery && outcome == LogoutOutcome::Closed;
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let response = LogoutResponse {
@@ -63,17 +70,19 @@ impl FullFeature {
         link.push_status(&header, &[]);
     }
 
-    /// The session ends, behind what it has said; the initiator hears that it may come back at once.
+    /// Ends the session behind its queued output, and announces that the initiator may log in again at once.
     pub(crate) fn end_session(&mut self, link: &mut Link, reason: CloseReason) {
+        // The message precedes the end of the byte stream on this connection.
         link.send_async(self.cmd_sns(), Lun(0), FOR_GOOD, &[]);
         self.ending = self.roster.others(link.slot).map(|slot| (slot, reason)).collect();
         link.close(reason);
     }
 
-    /// The initiator hears that the connection `cid`, or the whole session where there is none, ends, and when it may be back.
+    /// Announces the end of the connection `cid`, or of the whole session for `None`, and when the initiator may
+    /// return.
     ///
-    /// Below error recovery level 2 the Time2Wait of a logout response says nothing (RFC 7143 §11.15.3), and a connection
-    /// that breaks says nothing at all: Linux waits the DefaultTime2Wait that was negotiated, unless this message came before.
+    /// Below error recovery level 2 the Time2Wait of a Logout Response has no meaning (RFC 7143 §11.15.3), and a broken
+    /// connection reports nothing: Linux waits the negotiated DefaultTime2Wait unless this message arrived before.
     pub(crate) fn announce_end(&mut self, link: &mut Link, cid: Option<Cid>) {
         let time2retain_s = if self.keeps_tasks() { self.negotiated.time2retain_s } else { 0 };
         let time2wait_s = COME_BACK_AT_ONCE;
@@ -86,8 +95,9 @@ impl FullFeature {
 }
 
 impl Link {
-    /// Tells the initiator something that it did not ask for.
+    /// Sends an asynchronous message.
     pub(crate) fn send_async(&mut self, (exp_cmd_sn, max_cmd_sn): CmdSns, lun: Lun, event: AsyncEvent, sense: &[u8]) {
+        // An asynchronous message consumes a StatSN, because the initiator must acknowledge it (RFC 7143 §11.9).
         let message = AsyncMessage { lun, stat_sn: self.take_stat_sn(), exp_cmd_sn, max_cmd_sn, event };
         let mut header = [0; 48];
         let data = if sense.is_empty() { Default::default() } else { with_length(sense) };

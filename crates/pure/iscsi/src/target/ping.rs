@@ -1,4 +1,4 @@
-//! Pings, both ways.
+//! NOP-Out and NOP-In: pings in both directions, and window updates.
 
 use super::full_feature::{FullFeature, Turn};
 use super::link::Link;
@@ -6,14 +6,17 @@ use crate::Violation;
 use crate::pdu::{InitiatorTaskTag, Lun, NopIn, NopOut, SegmentLengths, TargetTransferTag};
 use crate::session::window::CmdSns;
 
-/// Our own pings.
+/// State of pings that the target sends.
 #[derive(Debug, Default)]
 pub(crate) struct Ping {
     last: u32,
 }
 
 impl FullFeature {
-    /// Answers the initiator's ping with its own data. An answer to our ping needs none: that it came is enough.
+    /// Answers a ping of the initiator with its data. An answer to a ping of the target needs no action: its arrival is
+    /// enough.
+    ///
+    /// Source: RFC 7143 §11.18, §11.19.
     pub(crate) fn handle_nop_out(&mut self, link: &mut Link, request: &NopOut, data: &[u8]) -> Result<(), Violation> {
         if request.initiator_task_tag.is_reserved() {
             return Ok(());
@@ -21,8 +24,9 @@ impl FullFeature {
         if !self.in_window(request.immediate, request.cmd_sn) {
             return Ok(());
         }
-        // An answer needs no turn of its own, but the number counts.
+        // The answer does not wait for its turn, but its CmdSN is consumed in order.
         self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
+        // The echo is cut to what the initiator accepts in one PDU.
         let echoed = data.len().min(link.peer_data_segment_bytes_max as usize);
         let data = data.get(..echoed).unwrap_or_default();
         let stat_sn = link.take_stat_sn();
@@ -30,14 +34,15 @@ impl FullFeature {
         Ok(())
     }
 
-    /// Asks the initiator whether it is there.
+    /// Pings the initiator.
     pub(crate) fn send_ping(&mut self, link: &mut Link) {
+        // The most significant bit stays clear, so the tag is never the reserved one.
         link.ping.last = link.ping.last.wrapping_add(1) & 0x7fff_ffff;
         let (tag, stat_sn) = (TargetTransferTag(link.ping.last), link.stat_sn);
         link.push_nop_in(self.cmd_sns(), InitiatorTaskTag::RESERVED, tag, stat_sn, &[]);
     }
 
-    /// Tells the initiator how far the window is open now, when nothing else does.
+    /// Sends the current MaxCmdSN when no other PDU does.
     pub(crate) fn send_window(&mut self, link: &mut Link) {
         let (tag, transfer_tag) = (InitiatorTaskTag::RESERVED, TargetTransferTag::RESERVED);
         let stat_sn = link.stat_sn;
@@ -57,6 +62,8 @@ impl Link {
         let nop_in = NopIn { lun: Lun(0), initiator_task_tag, target_transfer_tag, stat_sn, exp_cmd_sn, max_cmd_sn };
         let mut header = [0; 48];
         nop_in.emit(SegmentLengths::data(data.len()), &mut header);
+        // A NOP-In without an Initiator Task Tag carries the next StatSN without consuming it (RFC 7143 §11.19.2), so
+        // it is not kept for retransmission.
         if stat_sn == self.stat_sn { self.transmit.push(&header, data) } else { self.push_status(&header, data) }
     }
 }

@@ -1,4 +1,4 @@
-//! Answers on their way out: Data-In with phase collapse, SCSI Responses with residuals and sense.
+//! Responses on the send side: Data-In with phase collapse, SCSI Responses with residuals and sense data.
 
 use super::event::Response;
 use super::full_feature::FullFeature;
@@ -15,15 +15,16 @@ use smallvec::SmallVec;
 const GOOD: u8 = 0;
 
 impl FullFeature {
-    /// The driver's answer to a command; without effect when the command was aborted meanwhile.
+    /// Accepts the driver's response to a command; without effect when the command was aborted meanwhile.
     pub(crate) fn respond(&mut self, link: &mut Link, id: TaskId, response: Response) {
         let Some(command) = self.session.find(id).and_then(Task::command) else { return };
+        // The state is not Running if the command was aborted or answered before.
         if command.progress == Progress::Running {
             self.start_response(link, id, response);
         }
     }
 
-    /// The answer is sent when its turn comes.
+    /// Starts a response, which is sent in its turn.
     pub(crate) fn start_response(&mut self, link: &mut Link, id: TaskId, response: Response) {
         let burst_bytes_max = self.negotiated.burst_bytes_max;
         let Some(task) = self.session.find_mut(id) else { return };
@@ -31,23 +32,26 @@ impl FullFeature {
         let Some(command) = task.command_mut() else { return };
         assert!(command.progress != Progress::Responding, "a command is answered once");
         command.progress = Progress::Responding;
+        // The number of R2Ts is part of ExpDataSN in the SCSI Response of a write.
         let mut answer = Responding::new((id, tag), command.moves(), response, link, burst_bytes_max);
         answer.solicitations = command.data_out.solicitations();
         if link.responding.is_empty() && link.transmit.has_room() && !answer.is_left() {
-            // Most answers are of one PDU, and find nobody before them.
+            // Common case: a single PDU with nothing queued before it.
             return self.finish(link, answer);
         }
         link.responding.push_back(answer);
         self.pump(link);
     }
 
-    /// Queues an answer that is one PDU, to a command that never was a task; nobody may ask for it again.
+    /// Queues a single-PDU response to a command that never was a task. It cannot be retransmitted.
     #[inline]
     pub(crate) fn send_whole(&self, link: &mut Link, tag: InitiatorTaskTag, moves: Moves, response: Response) {
         let (residual, read_residual) = moves.residuals(&response);
         let stat_sn = link.take_stat_sn();
         let Response { status, sense, mut data_in, .. } = response;
         let expected = moves.expected_in_bytes as usize;
+        // RFC 7143 §11.4.5.1: the initiator has no buffer beyond its expected length, and the residual reports the
+        // rest.
         if data_in.len() > expected {
             data_in = data_in.slice(0..expected);
         }
@@ -57,29 +61,32 @@ impl FullFeature {
         }
         let status = Some(DataInStatus { status, stat_sn, residual });
         let header = DataIn { is_final: true, status, ..data_in_header(self.cmd_sns(), tag, 0, 0) };
+        // Phase collapse: the status is part of the last Data-In (RFC 7143 §11.7.1).
         let mut bytes = [0; 48];
         header.emit(SegmentLengths::data(data_in.len()), &mut bytes);
         link.transmit.push_whole(&bytes, data_in);
     }
 
-    /// Queues the last PDU of an answer.
+    /// Queues the last PDU of a response.
     pub(crate) fn finish(&mut self, link: &mut Link, answer: Responding) {
-        // Its place is open again, and the PDU itself says so.
+        // The task is removed first, so that the PDU itself reports the MaxCmdSN with its place open again.
         self.remove(answer.task);
         let stat_sn = link.take_stat_sn();
         answer.send_status(link, self.cmd_sns(), stat_sn);
         link.keep_answer(stat_sn, answer);
     }
 
-    /// Queues PDUs of waiting answers while the output has room.
+    /// Queues PDUs of pending responses while the output has room.
     pub(crate) fn pump(&mut self, link: &mut Link) {
         while link.transmit.has_room()
             && let Some(mut answer) = link.responding.pop_front()
         {
+            // The command was aborted while its response waited.
             if self.session.find(answer.task).is_none() {
                 continue;
             }
             if answer.is_left() {
+                // The first response is completed before the next one starts.
                 answer.send_next_data_in(link, self.cmd_sns());
                 link.responding.push_front(answer);
             } else {
@@ -93,6 +100,7 @@ impl Link {
     #[inline]
     fn push_response(&mut self, header: &ScsiResponse, sense: &[u8]) {
         let mut bytes = [0; 48];
+        // A response without sense data has no data segment at all.
         if sense.is_empty() {
             header.emit(SegmentLengths::NONE, &mut bytes);
             return self.transmit.push(&bytes, &[]);
@@ -104,7 +112,7 @@ impl Link {
 }
 
 impl Responding {
-    /// An answer of which nothing was sent.
+    /// Creates a response of which nothing has been sent.
     pub(crate) fn new(
         (task, tag): (TaskId, InitiatorTaskTag),
         moves: Moves,
@@ -133,19 +141,20 @@ impl Responding {
         }
     }
 
-    /// How many Data-In PDUs it has had once its status is sent: the last data rides with that, or came before it.
+    /// Number of Data-In PDUs in all, once the status is sent: the last data is sent with it or before it.
     pub(crate) fn data_in_pdus_in_all(&self) -> u32 {
         self.data_in_pdus + u32::from(self.data_in_bytes < self.data_in_total)
     }
 
-    /// Bytes of the Data-In at `offset`: within the initiator's MaxRecvDataSegmentLength and the running burst.
+    /// Length of the Data-In at `offset`, within the initiator's MaxRecvDataSegmentLength and the current burst.
     fn data_in_len(&self, offset: u32) -> u32 {
+        // Every burst starts at a multiple of its length, and no PDU may cross that boundary.
         let burst = self.burst_bytes_max;
         self.segment_bytes_max.min(burst - offset % burst).min(self.data_in_total - offset)
     }
 
-    /// True when the Data-In that comes next is not the last PDU of the task. GOOD rides on the last data, but for what
-    /// has more to say, or says it apart.
+    /// True when the next Data-In is not the last PDU of the task. Status GOOD is sent with the last data, unless the
+    /// status must be separate.
     pub(crate) fn is_left(&self) -> bool {
         let len = self.data_in_len(self.data_in_bytes);
         let collapses = self.response.status == GOOD && !self.apart;
@@ -161,7 +170,7 @@ impl Responding {
         self.data_in_pdus += 1;
     }
 
-    /// All Data-In that is left before the last PDU of an self.
+    /// Queues all remaining Data-In before the last PDU of the response.
     pub(crate) fn send_left(&mut self, link: &mut Link, cmd_sns: CmdSns) {
         while self.is_left() {
             self.send_next_data_in(link, cmd_sns);
@@ -172,13 +181,15 @@ impl Responding {
     fn send_data_in(&self, link: &mut Link, cmd_sns: CmdSns) {
         let len = self.data_in_len(self.data_in_bytes);
         let end = self.data_in_bytes + len;
+        // The F bit ends each burst of MaxBurstLength (RFC 7143 §11.7.1).
         let ends_burst = end.is_multiple_of(self.burst_bytes_max);
         let header = DataIn { is_final: ends_burst || end == self.data_in_total, ..self.next_data_in(cmd_sns) };
         self.push_data(link, &header, len);
     }
 
-    /// Data-In PDUs that were sent before the last one of an self.
+    /// Queues Data-In PDUs again that were sent before the last one.
     pub(crate) fn send_pdus_again(&mut self, link: &mut Link, cmd_sns: CmdSns, which: impl Iterator<Item = u32>) {
+        // The state of a response in progress must not change by a retransmission.
         let (bytes, pdus) = (self.data_in_bytes, self.data_in_pdus);
         for data_sn in which {
             (self.data_in_bytes, self.data_in_pdus) = (self.data_in_offset(data_sn), data_sn);
@@ -187,7 +198,7 @@ impl Responding {
         (self.data_in_bytes, self.data_in_pdus) = (bytes, pdus);
     }
 
-    /// Queues the last PDU of a task: GOOD rides on the last data, everything else stands apart.
+    /// Queues the last PDU of a task: Data-In with GOOD, or a separate SCSI Response.
     pub(crate) fn send_status(&self, link: &mut Link, cmd_sns: CmdSns, stat_sn: StatSn) {
         let len = self.data_in_len(self.data_in_bytes);
         assert_eq!(self.data_in_bytes + len, self.data_in_total, "a status comes with the last data, or behind it");
@@ -206,8 +217,9 @@ impl Responding {
         link.push_response(&header, &self.response.sense);
     }
 
-    /// Where the Data-In number `data_sn` of an answer begins.
+    /// Returns the offset of the Data-In with number `data_sn`.
     pub(crate) fn data_in_offset(&self, data_sn: u32) -> u32 {
+        // Each burst starts a new PDU, so the number of PDUs per burst is constant.
         let burst = u64::from(self.burst_bytes_max);
         let segment = u64::from(self.segment_bytes_max).min(burst);
         let in_a_burst = burst.div_ceil(segment);
@@ -216,8 +228,8 @@ impl Responding {
         u32::try_from(offset).unwrap_or(u32::MAX).min(self.data_in_total)
     }
 
-    /// The answer goes on behind what the initiator has: from its Data-In number `data_sn` on. Where the new connection
-    /// takes other lengths, from the beginning.
+    /// Rewinds the response behind the data that the initiator has, to the Data-In with number `data_sn`. Where the new
+    /// connection has another segment length, the PDU boundaries differ, and it restarts from the beginning.
     pub(crate) fn go_back(&mut self, link: &Link, data_sn: u32) {
         let data_sn = if self.segment_bytes_max == link.peer_data_segment_bytes_max { data_sn } else { 0 };
         self.segment_bytes_max = link.peer_data_segment_bytes_max;
@@ -246,10 +258,11 @@ impl CommandTask {
 }
 
 impl Moves {
-    /// What was not moved, and for a bidirectional command what was not read.
+    /// Residual of the transfer, and the read residual of a bidirectional command.
     #[inline]
     fn residuals(&self, response: &Response) -> (Residual, Residual) {
         let given = response.data_in.len() as u64;
+        // Without a statement of the driver, the command counts as having taken all data.
         let written = response.transfer_bytes.unwrap_or(u64::from(self.expected_out_bytes));
         match (self.write, self.read) {
             (true, true) => (residual(self.expected_out_bytes, written), residual(self.expected_in_bytes, given)),
@@ -275,7 +288,7 @@ fn data_in_header((exp_cmd_sn, max_cmd_sn): CmdSns, tag: InitiatorTaskTag, numbe
     }
 }
 
-/// The end of a command that had no other PDU and left nothing over.
+/// SCSI Response of a command without other PDUs and without residual.
 #[inline]
 fn scsi_response((exp_cmd_sn, max_cmd_sn): CmdSns, tag: InitiatorTaskTag, status: u8, stat_sn: StatSn) -> ScsiResponse {
     ScsiResponse {
@@ -292,9 +305,10 @@ fn scsi_response((exp_cmd_sn, max_cmd_sn): CmdSns, tag: InitiatorTaskTag, status
     }
 }
 
-/// The difference between what was expected and what there was to move.
+/// Compares the expected length with the length that the command transfers.
 fn residual(expected_bytes: u32, there: u64) -> Residual {
     let expected = u64::from(expected_bytes);
+    // The residual count has 32 bits; a transfer of SCSI may be larger.
     let clamp = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
     match there.cmp(&expected) {
         std::cmp::Ordering::Less => Residual::Underflow(clamp(expected - there)),
@@ -303,7 +317,7 @@ fn residual(expected_bytes: u32, there: u64) -> Residual {
     }
 }
 
-/// Sense data behind its length, as SCSI Responses and asynchronous messages carry it.
+/// Sense data preceded by its length, as SCSI Responses and asynchronous messages carry it (RFC 7143 §11.4.7).
 pub(crate) fn with_length(sense: &[u8]) -> SmallVec<[u8; 128]> {
     let length = u16::try_from(sense.len()).expect("sense data is short");
     let mut data = SmallVec::new();

@@ -1,38 +1,39 @@
-//! What was sent and may be asked for again: statuses that are not acknowledged, with the answers behind them.
+//! Retained PDUs for retransmission: unacknowledged statuses, with the responses that they complete.
 //!
-//! At error recovery level 0 nothing is kept. Above it, an initiator acknowledges with all that it sends, so the queue is
-//! about as long as its commands are many; one that does not is not given more again than fits the bounds.
+//! Nothing is retained at error recovery level 0. Above it, every PDU of the initiator acknowledges statuses, so the
+//! queue is about as long as the initiator's queue depth. An initiator that does not acknowledge can have no more
+//! retransmitted than the limits retain.
 
 use super::link::Link;
 use super::task::Responding;
 use crate::pdu::{Bhs, InitiatorTaskTag, StatSn};
 use std::collections::VecDeque;
 
-/// Statuses that are kept at most.
+/// Maximum number of retained statuses.
 pub(super) const STATUSES_MAX: usize = 1024;
-/// Bytes of answers that are kept at most.
+/// Maximum length of retained data in bytes.
 const BYTES_MAX: usize = 32 << 20;
 
-/// The statuses of a connection that its initiator may lack, in their order.
+/// Unacknowledged statuses of a connection, in order of StatSN.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     statuses: VecDeque<Status>,
     bytes: usize,
 }
 
-/// One of them.
+/// Retained status.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) stat_sn: StatSn,
     pub(crate) what: What,
 }
 
-/// What a status came with.
+/// PDU or response that carried a status.
 #[derive(Debug)]
 pub(crate) enum What {
-    /// A PDU in one piece.
+    /// Single PDU.
     Pdu(Box<Bhs>, Vec<u8>),
-    /// The answer to a command, as it stood before its last PDU.
+    /// Response to a command, in its state before the last PDU.
     Answer(Box<Responding>),
 }
 
@@ -42,6 +43,7 @@ impl Sent {
         assert!(follows, "statuses are kept in the order of their numbers");
         self.bytes += status.bytes();
         self.statuses.push_back(status);
+        // The latest status is kept even if it exceeds the byte limit alone.
         while self.statuses.len() > STATUSES_MAX || self.bytes > BYTES_MAX && self.statuses.len() > 1 {
             self.pop();
         }
@@ -55,33 +57,35 @@ impl Sent {
         }
     }
 
-    /// The initiator has all before `expected`.
+    /// Drops the statuses before `expected`, which the initiator has.
     pub(crate) fn acknowledge(&mut self, expected: StatSn) {
+        // Cumulative: an acknowledgement covers all lower StatSN.
         while self.statuses.front().is_some_and(|status| status.stat_sn.precedes(expected)) {
             self.pop();
         }
     }
 
-    /// The status with this number, and its place, to be put back.
+    /// Takes the status with this StatSN and its position, to be put back.
     pub(crate) fn take(&mut self, stat_sn: StatSn) -> Option<(usize, Status)> {
         let at = self.statuses.iter().position(|status| status.stat_sn == stat_sn)?;
         Some((at, self.statuses.remove(at)?))
     }
 
-    /// The number of the status of the command with this tag.
+    /// Returns the StatSN of the response to the command with this tag.
     pub(crate) fn stat_sn_of(&self, tag: InitiatorTaskTag) -> Option<StatSn> {
         let is_it = |status: &&Status| matches!(&status.what, What::Answer(answer) if answer.tag == tag);
         self.statuses.iter().find(is_it).map(|status| status.stat_sn)
     }
 
-    /// What was taken is there again.
+    /// Puts a taken status back.
     pub(crate) fn put(&mut self, at: usize, status: Status) {
         self.statuses.insert(at, status);
     }
 
-    /// The answer to the command with this tag, which another connection sends from now on.
+    /// Takes the response to the command with this tag, which another connection will send.
     pub(crate) fn take_answer(&mut self, tag: InitiatorTaskTag) -> Option<Responding> {
         let (_, status) = self.take(self.stat_sn_of(tag)?)?;
+        // The response is removed for good, so its bytes no longer count.
         self.bytes -= status.bytes();
         match status.what {
             What::Answer(answer) => Some(*answer),
@@ -94,22 +98,25 @@ impl Status {
     fn bytes(&self) -> usize {
         match &self.what {
             What::Pdu(_, data) => data.len(),
+            // The data of a response is a reference to the driver's buffers, which stay allocated until it is dropped.
             What::Answer(answer) => answer.response.data_in.len(),
         }
     }
 }
 
 impl Link {
-    /// A PDU that carries the StatSN that was taken last is queued, and kept where it may be asked for again.
+    /// Queues a PDU with the StatSN taken last, and retains it for retransmission.
     pub(crate) fn push_status(&mut self, header: &Bhs, data: &[u8]) {
         self.transmit.push(header, data);
+        // At error recovery level 0 nothing can be requested again, so nothing is copied.
         if self.recovers {
+            // `push_status` is called after the number was taken.
             let stat_sn = self.stat_sn.minus(1);
             self.sent.push(Status { stat_sn, what: What::Pdu(Box::new(*header), data.to_vec()) });
         }
     }
 
-    /// The answer whose last PDU carried the status `stat_sn` is kept where it may be asked for again.
+    /// Retains a response whose last PDU carried the status `stat_sn`.
     #[inline]
     pub(crate) fn keep_answer(&mut self, stat_sn: StatSn, answer: Responding) {
         if self.recovers {

@@ -1,4 +1,4 @@
-//! A task of the target, from its header to its last response.
+//! Task of a target session, from its request to its last response PDU.
 
 use super::data_out::DataOut;
 use super::event::{Cdb, Enrolment, Response, SendTargets};
@@ -10,19 +10,19 @@ use block::Buf;
 use shard::Time;
 use std::collections::BTreeSet;
 
-/// A request that lives until it is answered.
+/// Request that lives until it has been answered.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) tag: InitiatorTaskTag,
     pub(crate) lun: Lun,
     pub(crate) cmd_sn: CmdSn,
-    /// The place of the connection that it belongs to; none when that is lost.
+    /// Slot of its connection; `None` when that is lost.
     pub(crate) slot: Option<usize>,
-    /// Outside the order of CmdSN, and of the places that MaxCmdSN is counted from.
+    /// True for an immediate request, which is outside CmdSN order and does not occupy a place of MaxCmdSN.
     pub(crate) immediate: bool,
-    /// When it came, as the gate tells the time.
+    /// Time of arrival, as the gate reports it.
     pub(crate) since: Time,
-    /// The task management function that will end it.
+    /// Task management function that will end the task.
     pub(crate) doomed_by: Option<TaskId>,
     pub(crate) kind: Kind,
 }
@@ -34,39 +34,39 @@ pub(crate) enum Kind {
     Text(TextTask),
 }
 
-/// A SCSI command.
+/// SCSI command.
 #[derive(Debug)]
 pub(crate) struct CommandTask {
     pub(crate) cdb: Cdb,
-    /// The first byte of the CDB, also when that was handed out.
+    /// First byte of the CDB, kept after the CDB was delivered.
     pub(crate) operation_code: u8,
     pub(crate) attribute: TaskAttribute,
     pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) expected_out_bytes: u32,
     pub(crate) expected_in_bytes: u32,
-    /// Bytes of memory that it counts for.
+    /// Bytes of memory allocated for its data.
     pub(crate) held_bytes: usize,
     pub(crate) data_out: DataOut,
-    /// True when its data is not wanted: it is handed out without.
+    /// True when its data is not wanted: it is delivered without data.
     pub(crate) forgone: bool,
-    /// True when the gate was asked whether it ends at once, and it does not.
+    /// True when the fast path was tried and the gate declined.
     pub(crate) declined: bool,
-    /// The payload that counts as received and is on its way to its place.
+    /// Payload that counts as received and is still being placed.
     pub(crate) placing: Option<Placing>,
-    /// True when no Data-Out has come since somebody looked.
+    /// True when no Data-Out has arrived since the last recovery check.
     pub(crate) stale: bool,
-    /// Where its data-out goes; absent when there is none, when it is thrown away, and while a payload is
-    /// being received into it.
+    /// Buffer for its data-out. `None` when there is none, when data is discarded, and while a payload is being
+    /// received into it.
     pub(crate) buf: Option<Buf>,
     pub(crate) progress: Progress,
-    /// What the gate gave it to wait with.
+    /// Object that the gate attached while the command awaits data.
     pub(crate) enrolment: Option<Enrolment>,
-    /// The gate's answer, while the command is refused and waits for data that it announced.
+    /// Response of a refused command, which waits for announced data to arrive.
     pub(crate) refusal: Option<Box<Response>>,
 }
 
-/// Which way the initiator expects data to go, and how much.
+/// Data direction and length that the initiator announced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moves {
     pub(crate) read: bool,
@@ -75,107 +75,108 @@ pub(crate) struct Moves {
     pub(crate) expected_in_bytes: u32,
 }
 
-/// An answer that is being sent, or was and may be asked for again.
+/// Response that is being sent, or was sent and is retained for retransmission.
 #[derive(Debug)]
 pub(crate) struct Responding {
-    /// The task, which is forgotten with the last PDU of its answer.
+    /// Task, which is removed with the last PDU of the response.
     pub(crate) task: TaskId,
     pub(crate) tag: InitiatorTaskTag,
     pub(crate) response: Response,
-    /// What was not moved, and for a bidirectional command what was not read.
+    /// Residual, and the read residual of a bidirectional command.
     pub(crate) residual: Residual,
     pub(crate) read_residual: Residual,
-    /// How many R2Ts the command had.
+    /// Number of R2Ts of the command.
     pub(crate) solicitations: u32,
-    /// True when the status has a PDU of its own whatever it is.
+    /// True when the status must have a PDU of its own.
     pub(crate) apart: bool,
-    /// Of an R-Data SNACK, else zero.
+    /// SNACK Tag of an R-Data SNACK, else zero.
     pub(crate) snack_tag: u32,
-    /// The most data of one PDU: what the initiator takes at once when the answer begins.
+    /// Maximum data segment of a Data-In: the initiator's MaxRecvDataSegmentLength when the response started.
     pub(crate) segment_bytes_max: u32,
-    /// MaxBurstLength: no Data-In goes beyond a multiple of it.
+    /// MaxBurstLength: a Data-In never crosses a multiple of it.
     pub(crate) burst_bytes_max: u32,
-    /// What the initiator gets of its data in all, and what was sent.
+    /// Bytes of Data-In in all, followed by the bytes and PDUs sent so far.
     pub(crate) data_in_total: u32,
     pub(crate) data_in_bytes: u32,
     pub(crate) data_in_pdus: u32,
 }
 
-/// A payload on its way to its place.
+/// Payload that is being placed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placing {
     pub(crate) offset: u32,
-    /// True for the last of its sequence.
+    /// True for the last PDU of its sequence.
     pub(crate) last: bool,
 }
 
-/// Where a command stands.
+/// State of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Its data comes.
+    /// Data is arriving, or a command with a lower CmdSN is missing.
     Receiving,
-    /// It has its answer, which waits for data that was announced and is thrown away.
+    /// Response known; announced data must arrive first and is discarded.
     Refused,
-    /// The driver has it.
+    /// The driver is executing it.
     Running,
-    /// Its answer is being sent.
+    /// Response in transmission.
     Responding,
 }
 
-/// A text exchange.
+/// Text exchange.
 #[derive(Debug)]
 pub(crate) struct TextTask {
-    /// What was asked, while the driver has it.
+    /// Pending SendTargets query, while the driver has it.
     pub(crate) asked: Option<SendTargets>,
-    /// The tag of the next part of the exchange.
+    /// Target Transfer Tag for the continuation of the exchange.
     pub(crate) transfer_tag: TargetTransferTag,
-    /// Keys that came and are not answered: the text so far.
+    /// Unanswered text received so far.
     pub(crate) request: TextCollector,
-    /// What is left to answer.
+    /// Remaining text of the response.
     pub(crate) answer: TextWriter,
-    /// True when the last request had the F bit: the initiator has no more to say.
+    /// True when the last request had the F bit: the initiator has no more text.
     pub(crate) ends: bool,
-    /// The keys that have come: none comes twice.
+    /// Keys received so far; none may be repeated.
     pub(crate) keys: BTreeSet<String>,
-    /// The MaxRecvDataSegmentLength that holds once the exchange is over.
+    /// MaxRecvDataSegmentLength that takes effect at the end of the exchange.
     pub(crate) declared_segment_bytes_max: Option<u32>,
 }
 
-/// A command that has no answer yet, as whoever looks on sees it.
+/// Snapshot of an unanswered command for management views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// What the driver knows it by.
+    /// Identifier of the task.
     pub task: TaskId,
-    /// The initiator task tag.
+    /// Initiator Task Tag.
     pub tag: u32,
-    /// Its CmdSN.
+    /// CmdSN.
     pub cmd_sn: u32,
-    /// The logical unit number, as it came.
+    /// Logical unit number as on the wire.
     pub lun: u64,
-    /// The first byte of its CDB.
+    /// First byte of the CDB.
     pub operation_code: u8,
-    /// When its header came.
+    /// Time at which its header arrived.
     pub since: Time,
-    /// Where it stands.
+    /// State of the command.
     pub stage: Stage,
 }
 
-/// Where a command stands.
+/// State of a command in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its data, or a command before it, has not come.
+    /// Awaits data or a preceding command.
     Receiving,
-    /// The driver has it.
+    /// The driver is executing it.
     Running,
-    /// Its answer is being sent.
+    /// Response in transmission.
     Responding,
 }
 
 impl Task {
-    /// The command, where it is one.
+    /// Returns the snapshot of a command; `None` for any other task.
     pub(crate) fn standing(&self, task: TaskId) -> Option<Standing> {
         let Kind::Command(command) = &self.kind else { return None };
         let stage = match command.progress {
+            // Both wait for Data-Out.
             Progress::Receiving | Progress::Refused => Stage::Receiving,
             Progress::Running => Stage::Running,
             Progress::Responding => Stage::Responding,
@@ -195,6 +196,7 @@ impl Tagged for Task {
     }
 
     fn is_tagged(&self) -> bool {
+        // The tag of a task whose connection is lost is free for the initiator.
         self.slot.is_some()
     }
 }

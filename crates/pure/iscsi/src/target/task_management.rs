@@ -1,9 +1,8 @@
-//! Task management: which tasks a function affects, and the order of its answer behind theirs.
+//! Task management: affected tasks of a function, and the order of its response behind theirs.
 //!
-//! With one connection to a session the order of the bytes is the acknowledgement that RFC 7143 §4.2.3
-//! asks for: what was sent for an affected task arrives before the function's answer, and nothing is sent
-//! for it after. Outstanding R2Ts are not waited for: initiators stop answering them once they abort, and
-//! what they send all the same is thrown away.
+//! On a single connection the order of the bytes stands for the acknowledgement that RFC 7143 §4.2.3 requires: PDUs
+//! sent for an affected task arrive before the response to the function, and none are sent after it. Outstanding R2Ts
+//! are not awaited: initiators stop answering them once they abort, and data that they send nevertheless is discarded.
 
 use super::CloseReason;
 use super::event::{Event, TaskManagement};
@@ -23,6 +22,7 @@ impl FullFeature {
         link: &mut Link,
         request: TaskManagementRequest,
     ) -> Result<(), Violation> {
+        // As for commands: outside the window a request is silently ignored (RFC 7143 §4.2.2.1).
         if !self.in_window(request.immediate, request.cmd_sn) {
             return Ok(());
         }
@@ -36,11 +36,12 @@ impl FullFeature {
             cmd_sn: request.cmd_sn,
             slot: Some(link.slot),
             immediate: request.immediate,
-            // Nobody asks how long these have been here.
+            // The age of these tasks is never queried.
             since: Time::default(),
             doomed_by: None,
             kind: Kind::TaskManagement(request.function),
         });
+        // Commands on other connections may still be in transit and belong to the affected ones.
         if self.is_early(&request) {
             self.elsewhere.defer(id, request);
             return Ok(());
@@ -50,13 +51,14 @@ impl FullFeature {
         Ok(())
     }
 
-    /// The turn of the function has come.
+    /// Executes a function whose turn has come.
     pub(crate) fn start_task_management(&mut self, link: &mut Link, id: TaskId, request: &TaskManagementRequest) {
         use TaskFunction as F;
         match request.function {
             F::AbortTask => self.abort_task(link, id, request),
             F::AbortTaskSet | F::ClearTaskSet | F::LogicalUnitReset | F::TargetWarmReset | F::TargetColdReset => {
                 self.doom(id, request);
+                // Removing commands may permit those that waited for them.
                 self.deliver();
                 self.ask(id, request, None);
             }
@@ -64,16 +66,17 @@ impl FullFeature {
             F::TaskReassign => {
                 self.respond_task_management(link, id, TaskFunctionOutcome::ReassignmentNotSupported);
             }
-            // ACA is not offered (NormACA is zero), and the functions of iSCSIProtocolLevel 2 were not agreed on.
+            // ACA is not supported (NormACA is zero), and the functions of iSCSIProtocolLevel 2 were not negotiated.
             F::ClearAca | F::QueryTask | F::QueryTaskSet | F::NexusReset | F::QueryAsynchronousEvent | F::Other(_) => {
                 self.respond_task_management(link, id, TaskFunctionOutcome::FunctionNotSupported);
             }
         }
     }
 
-    /// The function has ended; when it is complete, nothing more is sent for the tasks it affected.
+    /// Ends the tasks affected by a function that has completed. Otherwise they continue.
     pub(crate) fn finish_doomed(&mut self, id: TaskId, outcome: TaskFunctionOutcome) {
         for doomed in self.session.matching(|task| task.doomed_by == Some(id)) {
+            // Running commands end only after the driver has confirmed the function.
             if outcome == TaskFunctionOutcome::Complete {
                 self.remove(doomed);
             } else if let Some(task) = self.session.find_mut(doomed) {
@@ -83,7 +86,7 @@ impl FullFeature {
         self.deliver();
     }
 
-    /// The answer to a function, behind [`FullFeature::finish_doomed`].
+    /// Sends the response to a function, after [`FullFeature::finish_doomed`].
     pub(crate) fn respond_task_management(&mut self, link: &mut Link, id: TaskId, outcome: TaskFunctionOutcome) {
         let Some(task) = self.session.find(id) else { return };
         let Kind::TaskManagement(function) = task.kind else { return };
@@ -95,11 +98,14 @@ impl FullFeature {
         let mut header = [0; 48];
         response.emit(SegmentLengths::NONE, &mut header);
         link.push_status(&header, &[]);
+        // RFC 7143 §11.5.1: a cold reset also terminates the session.
         if function == TaskFunction::TargetColdReset && outcome == TaskFunctionOutcome::Complete {
             self.end_session(link, CloseReason::ColdReset);
         }
     }
 
+    /// Executes ABORT TASK.
+    ///
     /// Source: RFC 7143 §11.5.1, §11.5.5, §11.6.1.
     fn abort_task(&mut self, link: &mut Link, id: TaskId, request: &TaskManagementRequest) {
         let Some(referenced) = self.find_command(request.referenced_task_tag, request) else {
@@ -107,6 +113,7 @@ impl FullFeature {
             return self.respond_task_management(link, id, outcome);
         };
         let Some(task) = self.session.find_mut(referenced) else { return };
+        // Only the driver can stop a command that it is executing; all other states end here.
         if task.command().is_some_and(|command| command.progress == Progress::Running) {
             task.doomed_by = Some(id);
             return self.ask(id, request, Some(referenced));
@@ -116,12 +123,15 @@ impl FullFeature {
         self.respond_task_management(link, id, TaskFunctionOutcome::Complete);
     }
 
-    /// A command that is not here and lies in the window is considered received, and never runs.
+    /// Handles ABORT TASK for an unknown command: one whose CmdSN lies in the window counts as received, and will never
+    /// be executed.
     fn abort_missing(&mut self, link: &mut Link, request: &TaskManagementRequest) -> TaskFunctionOutcome {
         let window = &self.session.window;
         let expected = window.expected();
+        // The referenced command may still be in transit on another connection.
         let ahead = request.ref_cmd_sn == expected || expected.precedes(request.ref_cmd_sn);
         if ahead && request.ref_cmd_sn.precedes(request.cmd_sn) && window.is_open_for(request.ref_cmd_sn) {
+            // RFC 7143 §11.5.5: the abort consumes the CmdSN of the missing command, so the window does not stall.
             self.take_turn(link, false, request.ref_cmd_sn, Turn::Pass);
             return TaskFunctionOutcome::Complete;
         }
@@ -131,15 +141,17 @@ impl FullFeature {
     fn find_command(&self, tag: InitiatorTaskTag, request: &TaskManagementRequest) -> Option<TaskId> {
         let id = self.session.by_tag(tag)?;
         let task = self.session.find(id)?;
+        // A tag that is in use by a task of another unit is not the referenced task.
         (task.lun == request.lun && task.command().is_some()).then_some(id)
     }
 
-    /// Drops the affected commands that nobody has seen, and marks those that the driver has.
+    /// Removes the affected commands that have not been delivered, and marks those that have.
     fn doom(&mut self, id: TaskId, request: &TaskManagementRequest) {
         let everywhere = matches!(request.function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
         let affected = self.session.matching(|task| {
             task.command().is_some()
                 && (everywhere || task.lun == request.lun)
+                // Commands with a later CmdSN than the function are not affected (RFC 7143 §4.2.3.3).
                 && (task.immediate || task.cmd_sn.precedes(request.cmd_sn))
         });
         for affected in affected {

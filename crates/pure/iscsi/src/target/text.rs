@@ -1,7 +1,8 @@
-//! Text exchanges in full feature phase: SendTargets, and keys that may change while a session lives.
+//! Text exchanges in full feature phase: SendTargets, and keys that may change during a session.
 //!
-//! One exchange is under way at a time; a new one ends the one before. Both its text and its answer are bounded. It ends
-//! when the initiator says so, and what it declares holds from then on: of one that fails, nothing does.
+//! One exchange per connection is in progress at a time; a new one ends the previous one. Request text and response
+//! text are bounded. The initiator ends the exchange, and its declarations take effect then; a failed exchange changes
+//! nothing.
 
 use super::event::{Event, SendTargets, TargetRecord};
 use super::full_feature::{FullFeature, Turn};
@@ -20,28 +21,34 @@ impl FullFeature {
             return Ok(());
         }
         let id = self.find_text(link, request)?;
+        // The CmdSN counts as received even if the text is faulty; the exchange is bound by its tags, not by the order.
         self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
         let taken = self.take_text(link, id, request, data);
         if taken.is_err() {
-            // RFC 7143 §7.11: the whole exchange ends, and with it what it would have changed.
+            // RFC 7143 §7.11: the whole exchange ends, and with it the changes that it would have made.
             self.end_text(link, id);
         }
         taken
     }
 
-    /// Adds what has come to the exchange, and answers it.
+    /// Adds received text to the exchange and answers it.
+    ///
+    /// *Errors*: the violated rule.
     fn take_text(&mut self, link: &mut Link, id: TaskId, request: &TextRequest, data: &[u8]) -> Result<(), Violation> {
         let segment_bytes_max = self.negotiated.own_data_segment_bytes_max as usize;
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
         let goes_on = !text.answer.is_empty();
+        // While the response continues over several PDUs, the requests in between must be empty (RFC 7143 §6.2).
         if goes_on && !data.is_empty() {
             return Err(Violation::TextWhileContinuing);
         }
         text.ends = request.is_final;
         let Some(asked) = text.request.handle_segment(data, request.continues, segment_bytes_max)? else {
+            // More request text follows: an empty response asks for it.
             self.push_text(link, id, &TextPart::default());
             return Ok(());
         };
+        // The empty request asks for the next part of the response.
         if goes_on {
             self.send_text(link, id);
             return Ok(());
@@ -49,9 +56,10 @@ impl FullFeature {
         self.answer_text(link, id, &asked)
     }
 
-    /// The driver's answer to SendTargets; without effect when the exchange was given up.
+    /// Accepts the driver's response to SendTargets; without effect when the exchange was abandoned.
     pub(crate) fn respond_targets(&mut self, link: &mut Link, id: TaskId, targets: &[TargetRecord]) {
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return };
+        // The question is taken: a second answer of the driver has no effect.
         if text.asked.take().is_none() {
             return;
         }
@@ -64,19 +72,24 @@ impl FullFeature {
         self.send_text(link, id);
     }
 
-    /// The exchange that the request belongs to: a running one by its tags, or a new one.
+    /// Finds the exchange of a request by its tags, or starts a new one.
+    ///
+    /// *Errors*: the violated rule.
     fn find_text(&mut self, link: &mut Link, request: &TextRequest) -> Result<TaskId, Violation> {
         if !request.target_transfer_tag.is_reserved() {
             let id = self.session.by_tag(request.initiator_task_tag).ok_or(Violation::TransferTagUnknown)?;
+            // The tag must continue the exchange of this connection; any other one is an error of the initiator.
             return match self.session.find(id).filter(|task| task.slot == Some(link.slot)).map(|task| &task.kind) {
                 Some(Kind::Text(text)) if text.is_continued_by(request) => Ok(id),
                 _ => Err(Violation::TransferTagUnknown),
             };
         }
+        // RFC 7143 §11.10.4: a request with the reserved tag starts a new exchange and ends the previous one.
         if let Some(before) = link.text.take() {
             self.remove(before);
         }
         self.session.admit(request.initiator_task_tag, request.immediate)?;
+        // The most significant bit stays clear, so the tag is never the reserved one.
         self.next_text_tag = self.next_text_tag.wrapping_add(1) & 0x7fff_ffff;
         let id = self.session.insert(Task {
             tag: request.initiator_task_tag,
@@ -84,7 +97,7 @@ impl FullFeature {
             cmd_sn: request.cmd_sn,
             slot: Some(link.slot),
             immediate: request.immediate,
-            // Nobody asks how long these have been here.
+            // The age of these tasks is never queried.
             since: Time::default(),
             doomed_by: None,
             kind: Kind::Text(TextTask::new(TargetTransferTag(self.next_text_tag))),
@@ -93,31 +106,36 @@ impl FullFeature {
         Ok(id)
     }
 
-    /// All text of the initiator has come, for this time.
+    /// Answers the text of the initiator, which is complete for this turn.
     fn answer_text(&mut self, link: &mut Link, id: TaskId, asked: &[u8]) -> Result<(), Violation> {
         let mut answer = TextWriter::default();
         let mut which = None;
         for pair in Pairs::parse(asked) {
             let (key, value) = pair?;
             let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
+            // Repetition of a key is checked across all requests of the exchange (RFC 7143 §6.3).
             text.remember(key)?;
             match key {
                 "SendTargets" => match judge_send_targets(&self.negotiated, value) {
                     Some(asked) => which = Some(asked),
                     None => answer.push(key, "Reject"),
                 },
-                // A declaration; it needs no answer.
+                // A declaration, which needs no answer.
                 "MaxRecvDataSegmentLength" => match number(value).and_then(|bytes| u32::try_from(bytes).ok()) {
                     Some(bytes @ 512..=0x00ff_ffff) => text.declared_segment_bytes_max = Some(bytes),
                     _ => answer.push(key, "Reject"),
                 },
+                // An alias is a declaration as well; nobody evaluates it.
                 "InitiatorAlias" => {}
+                // A login-only key in full feature phase is rejected; an unknown key is answered with NotUnderstood
+                // (RFC 7143 §6.2).
                 _ if crate::is_login_key(key) => answer.push(key, "Reject"),
                 _ => answer.push(key, "NotUnderstood"),
             }
         }
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
         text.answer = answer;
+        // SendTargets needs the access table, so the driver answers it.
         match which {
             Some(which) => {
                 text.asked = Some(which.clone());
@@ -128,7 +146,7 @@ impl FullFeature {
         Ok(())
     }
 
-    /// Sends what is left of the answer, as much as the initiator takes at once.
+    /// Sends the next part of the response, up to the initiator's MaxRecvDataSegmentLength.
     fn send_text(&mut self, link: &mut Link, id: TaskId) {
         let most = link.peer_data_segment_bytes_max as usize;
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return };
@@ -136,7 +154,8 @@ impl FullFeature {
         self.push_text(link, id, &part);
     }
 
-    /// Only who has asked for the end of the exchange is told of it; all others get a tag to go on with.
+    /// Sends one Text Response. It is final only if the initiator requested the end; otherwise it carries a tag for the
+    /// continuation.
     ///
     /// Source: RFC 7143 §11.11.1.
     fn push_text(&mut self, link: &mut Link, id: TaskId, part: &TextPart) {
@@ -145,7 +164,7 @@ impl FullFeature {
         let Kind::Text(text) = &task.kind else { return };
         let (transfer_tag, last) = (text.transfer_tag, text.ends && !part.continues);
         if last {
-            // What was negotiated holds once that is over (RFC 7143 §6.4).
+            // Declared values take effect at the end of the exchange (RFC 7143 §6.4).
             link.peer_data_segment_bytes_max =
                 text.declared_segment_bytes_max.unwrap_or(link.peer_data_segment_bytes_max);
             self.end_text(link, id);
@@ -166,14 +185,15 @@ impl FullFeature {
         link.push_status(&header, &part.text);
     }
 
-    /// Nothing is left of the exchange.
+    /// Ends the exchange and removes its task.
     fn end_text(&mut self, link: &mut Link, id: TaskId) {
         self.remove(id);
         link.text = None;
     }
 }
 
-/// In a normal session the initiator learns of its own target only. Source: RFC 7143 Appendix C.
+/// Returns the scope of a SendTargets query, or `None` to reject it: a normal session may query its own target only.
+/// Source: RFC 7143 Appendix C.
 fn judge_send_targets(negotiated: &Negotiated, value: &str) -> Option<SendTargets> {
     if negotiated.session_type == SessionType::Discovery {
         return match value {
@@ -199,14 +219,15 @@ impl TextTask {
         }
     }
 
-    /// The request goes on with the exchange: it has the tag, which nobody has while the answer is looked for.
+    /// True when the request continues this exchange: it carries the tag, which the initiator cannot know while the
+    /// driver still has the query.
     fn is_continued_by(&self, request: &TextRequest) -> bool {
         self.transfer_tag == request.target_transfer_tag && self.asked.is_none()
     }
 
-    /// The key has come, and may not come again.
+    /// Records a received key.
     ///
-    /// Source: RFC 7143 §6.4.
+    /// *Errors*: for a repeated key, or too many keys. Source: RFC 7143 §6.4.
     fn remember(&mut self, key: &str) -> Result<(), Violation> {
         if self.keys.len() == PAIRS_MAX {
             return Err(Violation::TooManyKeys);

@@ -1,4 +1,5 @@
-//! Commands that the gate answers at once look from outside as if they had been handed out, and pass nobody.
+//! Fast path: commands that the gate answers synchronously look to the initiator as if they had been delivered, and
+//! overtake none.
 
 use super::rig::*;
 use crate::Negotiated;
@@ -7,7 +8,7 @@ use crate::target::{CommandAtOnce, Event, Gate, Response, Verdict};
 use block::{Buf, Rope};
 use proptest::prelude::*;
 
-/// What becomes of a command, by its tag: as much data as that says, now and then with sense.
+/// Response to a command by its first CDB byte: data of that length, sometimes sense data.
 fn response_to(cdb: u8, data_out: &[u8]) -> Response {
     let sum = data_out.iter().fold(cdb, |sum, &byte| sum.wrapping_add(byte));
     match cdb % 5 {
@@ -18,7 +19,7 @@ fn response_to(cdb: u8, data_out: &[u8]) -> Response {
     }
 }
 
-/// Answers every command that may be answered at once, but for every `declines`th.
+/// Gate that answers every command on the fast path, except every `declines`th.
 struct Answers {
     asked: u32,
     declines: u32,
@@ -43,7 +44,7 @@ fn unbounded() -> Negotiated {
     Negotiated { initial_r2t: false, ..negotiated() }
 }
 
-/// One thing that an initiator says.
+/// Strategy for one request of an initiator.
 fn said() -> impl Strategy<Value = (u8, u32, i32, Shape, usize)> {
     let shape = (any::<bool>(), any::<bool>(), 0u32..3000, 0u8..8, 0u8..8, 0u8..8);
     let shape = shape.prop_map(|(read, write, bytes, is_final, immediate, attribute)| Shape {
@@ -73,7 +74,7 @@ proptest! {
         for (kind, tag, skew, shape, given) in steps {
             let number = (cmd_sn as i32 + skew) as u32;
             let given = if shape.write { given.min(shape.bytes as usize).min(2048) } else { 0 };
-            // Most writes bring what they announce.
+            // Most writes bring the data that they announce.
             let given = if given % 3 > 0 && shape.write { (shape.bytes as usize).min(2048) } else { given };
             let bytes = match kind {
                 0 => nop_out(tag, number, false, b"echo"),
@@ -114,7 +115,7 @@ fn command_is_answered_with_one_pdu_and_leaves_nothing() {
     rig.assert_idle();
 }
 
-/// Whether the gate is asked for an answer to a read that comes behind `before`, in a session of this kind.
+/// True when the gate is asked for an answer to a read that follows `before`, in a session of this kind.
 fn is_asked(negotiated: Negotiated, before: &[Vec<u8>], last: &[u8]) -> bool {
     let mut rig = Rig::with(config(), negotiated);
     before.iter().for_each(|bytes| rig.receive(bytes));

@@ -1,18 +1,18 @@
-//! Several connections of one session: one order of commands, one window, and what becomes of the rest when one is lost.
+//! Several connections of one session: common command order, one window, and the effects of losing a connection.
 
 use super::rig::*;
 use crate::Negotiated;
 use crate::pdu::{LogoutReason, Lun, TaskFunction, TaskFunctionOutcome as Outcome};
 use crate::target::{CloseReason, Event, Response};
 
-/// A session of two connections, the leading one (CID 1) in place 0 and another (CID 2) in place 1.
+/// A session of two connections, the leading one (CID 1) in slot 0 and another (CID 2) in slot 1.
 fn two() -> Rig {
     let mut rig = Rig::with(config(), Negotiated { connections_max: 4, ..negotiated() });
     assert_eq!(rig.join(2), Some(1));
     rig
 }
 
-/// The request for another unit.
+/// The request, addressed to another unit.
 fn on_unit(lun: Lun, request: &[u8]) -> Vec<u8> {
     [&request[..8], &lun.0.to_be_bytes(), &request[16..]].concat()
 }
@@ -129,7 +129,7 @@ fn nothing_new_begins_before_what_a_lost_connection_has_left_is_over() {
     rig.on(0).receive(&command(1, 1, writes(4), &pattern(4)));
     let old = rig.expect_command();
     rig.target.handle_peer_closed(0);
-    // The initiator sends it again, under the same tag, and another one at once.
+    // The initiator repeats it under the same tag, and sends another one at the same time.
     rig.on(1).receive(&command(1, 2, writes(4), &pattern(4)));
     rig.receive(&command(8, 3, Shape { immediate: true, ..NONE }, &[]));
     let events = rig.events();
@@ -166,7 +166,7 @@ fn session_ends_with_its_last_connection() {
     assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::PeerClosed)]) && rig.target.is_over());
 }
 
-/// A reset that is done on one connection, behind an answer that is on its way on the other.
+/// A reset that completes on one connection while a response is in flight on the other.
 fn reset_behind_an_answer() -> Rig {
     let mut rig = two();
     rig.on(1).receive(&command(1, 1, NONE, &[]));

@@ -1,4 +1,4 @@
-//! Reads: Data-In, phase collapse, residuals and sense.
+//! Reads: Data-In, phase collapse, residuals and sense data.
 
 use super::rig::*;
 use crate::pdu::{Ahs, CmdSn, InitiatorTaskTag, ScsiCommand, SegmentLengths, StatSn, TaskAttribute};
@@ -70,7 +70,7 @@ fn residuals_are_right_in_each_case() {
         ),
         (writes(0), asked(512), &["response 7 status 0 stat 1 overflow 512"]),
         (writes(0), given(512), &["response 7 status 0 stat 1"]),
-        // In the wrong direction: nothing of what was expected moves.
+        // In the wrong direction: none of the expected data is transferred.
         (
             reads(512),
             Response::check_condition(&[0x70, 5]),

@@ -1,4 +1,4 @@
-//! Writes: immediate and unsolicited data, R2Ts, and everything that can be wrong with them.
+//! Writes: immediate and unsolicited data, R2Ts, and all violations of their rules.
 
 use super::rig::*;
 use crate::pdu::{Lun, TargetTransferTag};
@@ -114,7 +114,7 @@ fn data_out_behind_a_hole_in_its_numbers_ends_the_command_and_not_the_connection
     assert!(!rig.target.is_over());
 }
 
-/// Each row breaks one rule; the connection ends with a Reject that names it.
+/// Each row violates one rule; the connection ends with a Reject of that rule.
 #[test]
 fn data_out_that_disagrees_with_its_r2t_ends_the_connection() {
     let right = |transfer_tag| Out { tag: 7, transfer_tag, lun: LUN, data_sn: 0, offset: 0, is_final: true };
@@ -187,7 +187,7 @@ fn unsolicited_data_beyond_what_was_agreed_ends_the_connection() {
     assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::Violation(Violation::SequenceTooLong))]));
 }
 
-/// Refuses everything with a sense.
+/// Gate that refuses everything with sense data.
 struct Refuses;
 
 impl Gate for Refuses {
@@ -197,7 +197,7 @@ impl Gate for Refuses {
     }
 }
 
-/// Gives every command that waits a share of this.
+/// Gate that gives every waiting command a share of this counter.
 struct Counts(std::rc::Rc<()>);
 
 impl Gate for Counts {
@@ -251,7 +251,7 @@ fn refused_write_is_answered_behind_the_data_that_it_announced() {
     rig.assert_idle();
 }
 
-/// Wants no data.
+/// Gate that forgoes all data.
 struct Forgoes;
 
 impl Gate for Forgoes {
@@ -285,7 +285,7 @@ fn write_whose_data_is_forgone_is_handed_out_behind_the_data_that_it_announced()
     assert!(rig.said().is_empty(), "nothing is asked for");
 }
 
-/// The CDB names so many bytes.
+/// Gate whose CDBs name this number of bytes.
 struct Names(u32);
 
 impl Gate for Names {
@@ -294,7 +294,7 @@ impl Gate for Names {
     }
 }
 
-/// The answer counts what was not taken, and nothing is left of the command.
+/// The residual counts the data that was not accepted, and the command leaves nothing behind.
 fn answer_names(rig: &mut Rig, names: u32, line: &str) {
     let command = rig.expect_command();
     assert_eq!((&command.data_out[..], rig.said()), (&pattern(names as usize)[..], vec![]));
@@ -324,7 +324,7 @@ fn surplus_of_a_write_that_comes_unasked_is_thrown_away() {
     let mut rig = Rig::new();
     rig.receive_through(&command(7, 1, writes(8192), &pattern(2000)), &mut Names(512));
     answer_names(&mut rig, 512, "response 7 status 0 stat 1 underflow 7680");
-    // What is announced may end anywhere: before the first burst does, or behind all that is wanted.
+    // Announced data may end anywhere: before the first burst does, or behind all accepted data.
     for (names, ends) in [(512, 900), (512, 2048), (1500, 1500), (1500, 1999)] {
         let mut rig = Rig::with(config(), without_r2t());
         let announced = Shape { is_final: false, ..writes(8192) };

@@ -1,4 +1,4 @@
-//! Header and data digests: right ones pass, and each wrong bit is found.
+//! Header and data digests: valid ones pass, and each wrong bit is detected.
 
 use super::rig::*;
 use crate::receive::Digests;
@@ -16,7 +16,7 @@ fn rig(digests: Digests) -> Rig {
 
 const BOTH: Digests = Digests { header: true, data: true };
 
-/// The PDU with its digests.
+/// Returns the PDU with its digests.
 fn with_digests(bytes: &[u8], digests: Digests) -> Vec<u8> {
     let (header, data) = bytes.split_at(48);
     let mut out = header.to_vec();
@@ -33,7 +33,7 @@ fn with_digests(bytes: &[u8], digests: Digests) -> Vec<u8> {
 #[test]
 fn digests_are_checked_and_sent_as_agreed() {
     for digests in [Digests { header: true, data: false }, Digests { header: false, data: true }, BOTH] {
-        // One payload that lies in the buffer whole, and one that is received into its place.
+        // One payload that fits the buffer, and one that is received into its destination.
         for len in [1001, 50_001] {
             let mut rig = rig(digests);
             let shape = writes(len as u32);

@@ -1,4 +1,4 @@
-//! Text exchanges: who ends them, what they change, and what ends them early.
+//! Text exchanges: who ends them, their effects, and early ends.
 
 use super::rig::*;
 use super::sessions::discovery;
@@ -6,12 +6,12 @@ use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, SegmentLengths, StatSn, TargetTra
 use crate::target::{CloseReason, Event, SendTargets, TargetRecord};
 use crate::{Negotiated, Violation};
 
-/// The last request of an exchange, or one whose text goes on.
+/// The last request of an exchange, or one whose text continues.
 pub(super) fn text(tag: u32, cmd_sn: u32, transfer_tag: TargetTransferTag, continues: bool, data: &[u8]) -> Vec<u8> {
     request(tag, cmd_sn, transfer_tag, (!continues, continues), data)
 }
 
-/// A request that is whole, and behind which the initiator has more to ask.
+/// A complete request without the F bit: the initiator has more to ask.
 fn open(tag: u32, cmd_sn: u32, transfer_tag: TargetTransferTag, data: &[u8]) -> Vec<u8> {
     request(tag, cmd_sn, transfer_tag, (false, false), data)
 }
@@ -38,7 +38,7 @@ fn request(
     pdu(bytes, data)
 }
 
-/// What the one PDU that was said says, and the transfer tag in it.
+/// Returns text and transfer tag of the only PDU sent.
 fn answer(rig: &mut Rig) -> (String, TargetTransferTag) {
     let (header, data) = pdus(&rig.sent()).remove(0);
     let tag = u32::from_be_bytes([header[20], header[21], header[22], header[23]]);
@@ -152,7 +152,7 @@ fn what_an_exchange_declares_holds_when_it_is_over_and_not_before() {
     let (_, tag) = answer(&mut rig);
     rig.receive(&nop_out(5, 2, true, &pattern(5000)));
     assert_eq!(rig.said(), ["pong 5 len 1024 stat 2"]);
-    // A new exchange ends the one before, and with it what it has declared.
+    // A new exchange ends the previous one, with its declarations.
     rig.receive(&text(2, 2, TargetTransferTag::RESERVED, false, b"X-one=1\0"));
     assert_eq!(rig.said(), ["text 2 F: X-one=NotUnderstood"]);
     rig.receive(&nop_out(5, 3, true, &pattern(5000)));

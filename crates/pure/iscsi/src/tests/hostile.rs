@@ -1,4 +1,4 @@
-//! What nobody who means well sends, once the login is over.
+//! Hostile PDUs in full feature phase.
 
 use super::rig::*;
 use crate::pdu::TaskFunction;
@@ -10,7 +10,7 @@ use std::time::Duration;
 const SCSI_COMMAND: u8 = 0x01;
 const OF_TARGETS: u8 = 0x20;
 
-/// A header without data: every tag is 7, every length nothing, every transfer tag reserved.
+/// Header without data: every tag is 7, every length zero, every transfer tag reserved.
 fn bare(first: u8, flags: u8) -> [u8; 48] {
     let mut header = [0; 48];
     (header[0], header[1]) = (first, flags);

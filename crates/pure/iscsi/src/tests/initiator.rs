@@ -1,4 +1,4 @@
-//! An initiator and a target that says what it should not.
+//! Initiator against a target that violates the protocol.
 
 use super::rig::{LUN, initiator_config, negotiated, pattern, pdu, pdus};
 use crate::initiator::{Command, Completion, Connection, DataIn, Event};

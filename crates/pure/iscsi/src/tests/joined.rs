@@ -1,4 +1,4 @@
-//! Several connections of one session, at the initiator's side.
+//! Several connections of one session on the initiator side.
 
 use super::rig::{LUN, Rig, config, initiator_config, negotiated};
 use crate::initiator::{Command, Connection, DataIn, Event};
@@ -9,7 +9,7 @@ use shard::Time;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// Two connections of an initiator, and the target's session with a place for each.
+/// Two connections of an initiator, and the target session with a slot for each.
 struct Both {
     ours: [Connection; 2],
     rig: Rig,
@@ -33,7 +33,7 @@ impl Both {
         self.ours[on].submit(command).expect("full feature phase, and room")
     }
 
-    /// What connection `on` has to send arrives.
+    /// Delivers the output of connection `on`.
     fn send(&mut self, on: usize) {
         let mut slices = Gathered::new();
         self.ours[on].gather(&mut slices);
@@ -43,7 +43,7 @@ impl Both {
         self.rig.on(on).receive(&bytes);
     }
 
-    /// Everything that the target has is answered, and the answers arrive.
+    /// Answers every command of the target, and delivers the responses.
     fn answer(&mut self) -> Vec<u8> {
         let mut names = Vec::new();
         for event in self.rig.events() {
@@ -76,13 +76,13 @@ impl Both {
 fn commands_of_both_connections_have_one_order_and_end_where_they_began() {
     let mut both = both();
     let tasks = [both.read(0, 1), both.read(1, 2), both.read(0, 3), both.read(1, 4)];
-    // What was said later arrives before.
+    // The later PDU arrives first.
     both.send(1);
     assert!(both.rig.events().is_empty(), "command 1 has not come");
     both.send(0);
     assert_eq!(both.answer(), [1, 2, 3, 4]);
     assert_eq!((both.ended(0), both.ended(1)), (vec![tasks[0], tasks[2]], vec![tasks[1], tasks[3]]));
-    // A session has each tag once: the target would have refused the second.
+    // Tags are unique in a session: the target would have refused the second.
     assert_eq!((tasks[0], tasks[2]), (tasks[1], tasks[3]), "both have the same places, and other tags");
     both.rig.assert_idle();
 }

@@ -1,4 +1,4 @@
-//! Whole connections from the first byte on: login, a command, a logout; and what a stranger may try.
+//! Complete connections from the first byte: login, a command, a logout; and attempts of unauthenticated peers.
 
 use super::rig::{LUN, command, describe, pattern, pdu, pdus, reads};
 use crate::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};
@@ -21,7 +21,7 @@ fn credential(name: &str, secret: &str) -> Credential {
     Credential { name: name.to_owned(), secret: Secret::new(secret.as_bytes()).expect("long enough") }
 }
 
-/// A host that proves itself, wants the target to, and wants digests.
+/// An initiator with mutual CHAP and digests.
 fn host() -> initiator::Config {
     let mut login = InitiatorConfig::new(name("iqn.2026-01.test:host"), Some(name("iqn.2026-01.test:disk")));
     let (own, target) = (credential("host", "secret of host"), credential("disk", "secret of disk"));
@@ -41,7 +41,7 @@ fn grant() -> Grant {
 struct Whole {
     target: target::Session,
     initiator: initiator::Connection,
-    /// What both sides saw.
+    /// Events of both sides.
     log: Vec<String>,
     answer: fn() -> Result<Grant, LoginStatus>,
 }
@@ -53,7 +53,7 @@ impl Whole {
         Self { target, initiator, log: Vec::new(), answer }
     }
 
-    /// Bytes go each way in pieces of `cut` until nobody has more to say; `budget` bytes at most in all.
+    /// Moves bytes in both directions in pieces of `cut` until both sides are idle; `budget` bytes at most in all.
     fn run(&mut self, cut: usize, budget: &mut usize) {
         loop {
             let to_target = drain(&gathered(|into| self.initiator.gather(into)), *budget);
@@ -131,7 +131,7 @@ impl Whole {
                         assert!(data[..] == pattern(5000));
                     }
                     self.log.push(format!("completed {}", done.status));
-                    // A logout ends what still runs, so it comes when nothing does.
+                    // A logout ends running commands, so it is sent when there are none.
                     if self.log.iter().filter(|line| line.starts_with("completed")).count() == 2 {
                         self.initiator.logout();
                     }
@@ -143,7 +143,7 @@ impl Whole {
     }
 }
 
-/// What one call adds to the slices of a send.
+/// Returns the bytes that one call adds to the slices of a send.
 fn gathered<'a>(gather: impl FnOnce(&mut Gathered<'a>)) -> Vec<u8> {
     let mut slices = Gathered::new();
     gather(&mut slices);
@@ -181,7 +181,7 @@ fn session_with_mutual_chap_and_digests_is_the_same_over_any_cut() {
         let mut whole = Whole::new(|| Ok(grant()));
         whole.run(cut, &mut usize::MAX.clone());
         let mut log = whole.log;
-        // A coarse cut lets a command be completed before the logout is seen; what happens is the same.
+        // A coarse cut lets a command complete before the logout is seen; the set of events is the same.
         log.sort();
         let mut story: Vec<String> = STORY.iter().map(|&line| line.to_owned()).collect();
         story.sort();
@@ -194,7 +194,7 @@ fn peer_that_resets_at_every_byte_of_a_session_leaves_nothing() {
     let mut bytes = usize::MAX;
     Whole::new(|| Ok(grant())).run(usize::MAX, &mut bytes);
     let all = usize::MAX - bytes;
-    // Every byte of the login, and of the headers behind it; of payloads every fifth.
+    // Every byte of the login and of the headers behind it; every fifth byte of payloads.
     for end in (0..2000).chain((2000..all).step_by(5)) {
         let mut whole = Whole::new(|| Ok(grant()));
         whole.run(usize::MAX, &mut end.clone());
@@ -231,7 +231,7 @@ fn wrong_secret_is_an_authentication_failure() {
     assert!(whole.log.last().expect("it ended").starts_with("initiator: the login was refused"), "{:?}", whole.log);
 }
 
-/// What a target says to bytes from a stranger, and why it leaves, if it does.
+/// Returns the response of a target to bytes of an unauthenticated peer, and its reason for closing, if any.
 fn stranger(bytes: &[u8]) -> (Vec<String>, Option<CloseReason>) {
     let mut target = target::Session::new(Rc::new(Config::default()), [1; 32], Time(0));
     feed(bytes, |bytes| {
@@ -301,7 +301,7 @@ fn half_open_login_ends_at_its_deadline_whatever_trickles_in() {
     assert!(target.is_over());
 }
 
-/// The first request of a login to the disk, which goes straight to the operational stage.
+/// The first request of a login to the disk, which enters the operational stage directly.
 fn first_request(opcode: u8) -> Vec<u8> {
     let mut header = [0; 48];
     let text = b"InitiatorName=iqn.2026-01.test:host\0TargetName=iqn.2026-01.test:disk\0SessionType=Normal\0";
@@ -314,7 +314,8 @@ fn first_request(opcode: u8) -> Vec<u8> {
 #[test]
 fn first_login_response_begins_the_count_of_statuses() {
     for opcode in [0x43, 0x03] {
-        // A login is immediate; one that does not say so is taken as one, and its CmdSN is still the first of the session.
+        // A login is immediate; one without the I bit is accepted as one, and its CmdSN is still the first of the
+        // session.
         let mut target = target::Session::new(Rc::new(Config::default()), [1; 32], Time(0));
         let request = first_request(opcode);
         target.receive_into(0)[..request.len()].copy_from_slice(&request);

@@ -1,7 +1,7 @@
-//! A session of two connections at error recovery level 2, of which any PDU is lost, damaged, or the last of its connection:
-//! every command ends well and is done once.
+//! A session of two connections at error recovery level 2 in which any PDU may be lost, damaged, or the last one of its
+//! connection: every command succeeds and is executed once.
 //!
-//! The initiator here is as simple as can be: when nothing moves any more it looks at what it lacks, and asks for it.
+//! The initiator here is minimal: when nothing moves, it determines the missing PDUs and requests them.
 
 use super::recovery::{digested, reassign, snack};
 use super::rig::*;
@@ -27,16 +27,16 @@ enum Fault {
     Cut,
 }
 
-/// What the initiator knows of one of its commands.
+/// State of one command at the initiator.
 struct Task {
     write: Option<Vec<u8>>,
     bytes: u32,
     connection: usize,
-    /// What came, by DataSN: where it belongs, and the data.
+    /// Data received by DataSN: offset and data.
     parts: BTreeMap<u32, (u32, Vec<u8>)>,
-    /// DataSNs and R2TSNs that there were in all, once the status has come.
+    /// Number of DataSNs and R2TSNs in all, once the status has arrived.
     ended: Option<u32>,
-    /// The number of its status.
+    /// StatSN of its status.
     stat_sn: Option<u32>,
     moved: bool,
 }
@@ -47,16 +47,16 @@ impl Task {
     }
 }
 
-/// One connection as the initiator sees it.
+/// One connection at the initiator.
 #[derive(Default)]
 struct Path {
     slot: usize,
     to_target: VecDeque<Vec<u8>>,
-    /// The StatSN that comes next, those that came ahead of it, and up to where there are some.
+    /// Next StatSN, the StatSNs that arrived ahead of it, and the end of the known range.
     expected: u32,
     ahead: BTreeSet<u32>,
     there_are: u32,
-    /// How often it was lost.
+    /// Number of losses.
     losses: usize,
 }
 
@@ -65,7 +65,7 @@ struct Play {
     paths: [Path; 2],
     tasks: Vec<Task>,
     disk: Vec<u8>,
-    /// How often each command was done.
+    /// Number of executions of each command.
     done: Vec<u32>,
     exp_cmd_sn: u32,
     pdus: usize,
@@ -116,7 +116,7 @@ impl Play {
         self.push(task.connection, plain);
     }
 
-    /// What becomes of the next PDU on a connection; nothing when it does not arrive.
+    /// Determines the fate of the next PDU on a connection; `None` when it does not arrive.
     fn meet(&mut self, connection: usize, mut pdu: Vec<u8>) -> Option<Vec<u8>> {
         let number = self.pdus;
         self.pdus += 1;
@@ -134,7 +134,7 @@ impl Play {
         Some(pdu)
     }
 
-    /// The connection is lost, and another takes its place under its number.
+    /// Loses the connection; another one with the same CID replaces it.
     fn cut(&mut self, connection: usize) {
         let old = &self.paths[connection];
         self.rig.target.handle_peer_closed(old.slot);
@@ -145,7 +145,7 @@ impl Play {
         on_it.for_each(|task| task.moved = false);
     }
 
-    /// Everything moves until nothing does.
+    /// Moves everything until nothing moves any more.
     fn run(&mut self) {
         loop {
             let mut moved = false;
@@ -159,7 +159,7 @@ impl Play {
                 }
                 let slot = self.paths[connection].slot;
                 for pdu in split(&self.rig.on(slot).sent()) {
-                    // What was on its way when the connection was cut never comes.
+                    // PDUs in flight on the lost connection never arrive.
                     if self.paths[connection].slot == slot
                         && let Some(pdu) = self.meet(connection, pdu)
                     {
@@ -192,7 +192,7 @@ impl Play {
         }
     }
 
-    /// What a target has sent; what its digests say is damaged is dropped.
+    /// Handles PDUs of the target; damaged ones are dropped by their digests.
     fn hear(&mut self, connection: usize, pdu: &[u8]) {
         let header: &Bhs = pdu.first_chunk().expect("a header");
         let data = &pdu[52..(52 + SegmentLengths::parse(header).data_bytes).min(pdu.len())];
@@ -231,7 +231,7 @@ impl Play {
             TargetPdu::R2t(r2t) => self.answer(connection, &r2t),
             TargetPdu::TaskManagement(p) => {
                 let task = &mut self.tasks[(p.initiator_task_tag.0 - MOVE) as usize];
-                // It was moved, also where an answer to an earlier wish was lost.
+                // Reassigned, also where the response to an earlier request was lost.
                 assert!(matches!(
                     p.outcome,
                     Outcome::Complete | Outcome::TaskStillAllegiant | Outcome::TaskDoesNotExist
@@ -248,7 +248,7 @@ impl Play {
         self.advance(connection);
     }
 
-    /// What is here is acknowledged from now on; a status is not before all data of its command is here.
+    /// Acknowledges what has arrived; a status counts only once all data of its command has arrived.
     fn advance(&mut self, connection: usize) {
         let path = &mut self.paths[connection];
         let lacks_data = |stat_sn| {
@@ -274,7 +274,7 @@ impl Play {
         }
     }
 
-    /// Nothing moves: asks for what is missing.
+    /// Requests missing PDUs when nothing moves.
     fn recover(&mut self, round: u32) {
         if let Some(due) = self.rig.target.poll_timeout() {
             self.rig.now = due;
@@ -344,7 +344,7 @@ impl Play {
     }
 }
 
-/// The PDUs of a stream with both digests.
+/// Splits a stream with both digests into PDUs.
 fn split(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while let Some(header) = bytes.first_chunk::<48>() {

@@ -1,4 +1,4 @@
-//! CmdSN, the window, tags, and the order in which commands are handed out.
+//! CmdSN, the command window, tags, and the order of delivery.
 
 use super::rig::*;
 use crate::Violation;

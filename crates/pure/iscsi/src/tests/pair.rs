@@ -1,4 +1,4 @@
-//! Target and initiator with a pipe between them that cuts and delays, and a clock that a test moves.
+//! Target and initiator connected by a pipe that splits and delays, with a clock that the test controls.
 
 use super::rig::{LUN, config, identity, initiator_config, negotiated};
 use crate::initiator::{self, Completion, DataIn};
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Two machines, the bytes between them, and a disk of 64 KiB behind the target.
+/// Two state machines, the bytes between them, and a disk of 64 KiB behind the target.
 struct Pair {
     target: target::Session,
     initiator: initiator::Connection,
@@ -20,7 +20,7 @@ struct Pair {
     to_target: VecDeque<u8>,
     to_initiator: VecDeque<u8>,
     disk: Vec<u8>,
-    /// Commands that the target keeps until it is told to answer.
+    /// Commands that the target holds until the test answers them.
     kept: Vec<target::Command>,
     keeps: bool,
     completed: Vec<Completion>,
@@ -61,7 +61,7 @@ fn both_sides(negotiated: Negotiated) -> Pair {
 }
 
 impl Pair {
-    /// Moves up to `most` bytes each way. True when something moved.
+    /// Moves up to `most` bytes in each direction. True when any byte moved.
     fn turn(&mut self, most: usize) -> bool {
         let mut moved = false;
         while self.target.wants_to_send(0) {
@@ -124,7 +124,7 @@ impl Pair {
         }
     }
 
-    /// The first two bytes of a CDB are the address; data moves there.
+    /// Executes a command: the first two bytes of the CDB are the address.
     fn execute(&mut self, command: target::Command) {
         let at = usize::from(u16::from_be_bytes([command.cdb[0], command.cdb[1]]));
         let response = if command.expected_data_out_bytes > 0 {
@@ -132,7 +132,7 @@ impl Pair {
             Response::default()
         } else {
             let data = &self.disk[at..at + command.expected_data_in_bytes as usize];
-            // In two parts, as a striped volume gives it.
+            // In two parts, as a striped volume returns it.
             let mut rope = Rope::from(Buf::copy_of(&data[..data.len() / 3]));
             rope.push(Buf::copy_of(&data[data.len() / 3..]).freeze());
             Response::good(rope)
@@ -278,7 +278,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever was agreed and however the pipe cuts: reads return what writes brought.
+    /// For all negotiated parameters and all splits of the pipe: reads return the data that writes sent.
     #[test]
     fn commands_move_the_right_bytes_over_any_pipe(
         ops in ops(),
@@ -324,7 +324,7 @@ proptest! {
         prop_assert_eq!(pair.target.holds(), (0, 0));
     }
 
-    /// Many at once, to places of their own.
+    /// Many commands at once, to different addresses.
     #[test]
     fn commands_that_run_together_do_not_mix(
         sizes in prop::collection::vec(1usize..4000, 16),

@@ -1,4 +1,4 @@
-//! Any cut of a stream means the same, and no stream of any bytes does harm.
+//! Properties: the split of a stream does not matter, and no byte stream does harm.
 
 use super::rig::*;
 use crate::pdu::{CmdSn, StatSn, TargetTransferTag, TaskFunction, TaskFunctionOutcome};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use shard::Time;
 use std::rc::Rc;
 
-/// A session's worth of requests that need no answer to go on: what they say is known beforehand.
+/// A session of requests that need no intermediate response: their content is known in advance.
 fn script() -> Vec<u8> {
     let announced = Shape { is_final: false, ..writes(2000) };
     let unsolicited = |data_sn, offset, is_final| Out {
@@ -40,7 +40,7 @@ fn generous() -> Rig {
     Rig::with(crate::target::Config { commands_max: 16, ..config() }, agreed)
 }
 
-/// A driver that answers at once: what it saw, and what was said.
+/// A driver that answers at once: returns the events seen and the PDUs sent.
 fn drive(rig: &mut Rig, seen: &mut Vec<String>, said: &mut Vec<u8>) {
     for event in rig.events() {
         seen.push(format!("{event:?}"));
@@ -59,7 +59,7 @@ fn drive(rig: &mut Rig, seen: &mut Vec<String>, said: &mut Vec<u8>) {
     said.extend(rig.sent());
 }
 
-/// Runs the bytes in pieces of the given sizes; what was seen is told with data, but without memory addresses.
+/// Runs the bytes in pieces of the given sizes; events are listed with data, but without memory addresses.
 fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Vec<u8>) {
     let mut rig = generous();
     let (mut seen, mut said) = (Vec::new(), Vec::new());
@@ -94,8 +94,8 @@ proptest! {
 
     #[test]
     fn any_cut_of_the_stream_gives_the_same_events_and_answers(cuts in prop::collection::vec(1usize..3000, 1..30)) {
-        // Answers that depend on how far the stream has come (a task aborted before or after it was
-        // answered) are left out by answering at the end only.
+        // Responses that depend on the progress of the stream (a task aborted before or after its response) are
+        // excluded by answering at the end only.
         let script = script();
         let collect = |cuts: &[usize]| {
             let mut rig = generous();
@@ -134,7 +134,7 @@ proptest! {
         let mut bytes = Vec::new();
         for (mut header, opcode, immediate) in headers {
             header[0] = OPCODES[usize::from(opcode)] | u8::from(immediate) << 6;
-            // Small segments and numbers, so that most PDUs get through to where they do something.
+            // Small segments and numbers, so that most PDUs pass validation.
             header[4..7].fill(0);
             header[7] &= 0x1c;
             header[16..19].fill(0);

@@ -1,4 +1,5 @@
-//! Error recovery levels 1 and 2 of a target: what is lost is asked for again, sent again, or moved to another connection.
+//! Error recovery levels 1 and 2 of a target: lost data is requested again, PDUs are retransmitted, tasks are
+//! reassigned.
 
 use super::rig::*;
 use crate::Negotiated;
@@ -51,7 +52,7 @@ fn read_of(len: usize) -> Response {
     Response::good(Buf::copy_of(&pattern(len)).into())
 }
 
-/// A session at this level whose first command has read so many bytes; what was said for it.
+/// A session at this level whose first command has read `len` bytes, with the PDUs sent for it.
 fn answered(level: u8, len: u32) -> (Rig, Vec<String>) {
     let mut rig = rig(level);
     rig.command(1, reads(len), &[]);
@@ -68,7 +69,7 @@ fn data_that_is_lost_is_asked_for_again_at_the_end_of_its_sequence() {
     rig.command(1, writes(4096), &[]);
     let first = last_transfer_tag(&rig.sent());
     rig.receive(&data_out(out(1, first, 0, 0, false), &data[..1000]));
-    // The second is lost; what follows is of no use.
+    // The second PDU is lost; the following ones are discarded.
     rig.receive(&data_out(out(1, first, 2, 2000, false), &data[2000..3000]));
     assert!(rig.said().is_empty());
     rig.receive(&data_out(out(1, first, 3, 3000, true), &data[3000..]));
@@ -163,7 +164,7 @@ fn status_that_was_lost_is_sent_again_with_what_the_window_is_now() {
     rig.receive(&nop_out(8, 3, false, b"ping"));
     let mut all = pdus(&rig.sent());
     rig.receive(&snack(SnackType::Status, u32::MAX, 1, 0));
-    // ExpCmdSN and MaxCmdSN move on.
+    // ExpCmdSN and MaxCmdSN have advanced.
     all.iter_mut().for_each(|(header, _)| header[28..36].copy_from_slice(&[0, 0, 0, 4, 0, 0, 0, 7]));
     assert_eq!(pdus(&rig.sent()), all);
     rig.receive(&snack(SnackType::Status, u32::MAX, 2, 1));
@@ -202,7 +203,7 @@ fn acknowledgement_of_data_that_nobody_asked_for_is_rejected() {
     assert_eq!(plain.said(), ["reject SnackReject of 0x10"], "level 0 has nothing to send again");
 }
 
-/// A PDU with both digests.
+/// Returns a PDU with both digests.
 pub(super) fn digested(header: &[u8], data: &[u8]) -> Vec<u8> {
     let mut bytes = header.to_vec();
     bytes.extend_from_slice(&crc32c(header).to_le_bytes());
@@ -244,7 +245,7 @@ fn request_with_a_wrong_header_digest_is_dropped_and_taken_when_it_comes_again()
 
 #[test]
 fn data_with_a_wrong_digest_is_rejected_and_asked_for_again() {
-    // Small PDUs are read where they lie, large ones into their place.
+    // Small PDUs are parsed in the buffer, large ones are received into their destination.
     for bytes in [4000u32, 40_000] {
         let agreed = Negotiated { header_digest: true, data_digest: true, burst_bytes_max: 1 << 20, ..level(1) };
         let mut rig = Rig::with(config(), agreed);
@@ -269,7 +270,7 @@ fn damaged_data_of_a_sequence_that_is_not_due_is_rejected_and_changes_nothing() 
     let none = TargetTransferTag::RESERVED;
     let data = pattern(4096);
 
-    // Solicited, while unsolicited data is announced: the tag is that of the R2T that would come next.
+    // Solicited, while unsolicited data is announced: the tag is that of the next R2T.
     let mut rig = Rig::with(config(), agreed.clone());
     rig.receive(&with_digests(&command(1, 1, Shape { is_final: false, ..writes(4096) }, &[])));
     rig.receive(&damaged(with_digests(&data_out(out(1, TargetTransferTag(0), 0, 0, true), &data[..2048])), 100));
@@ -278,7 +279,7 @@ fn damaged_data_of_a_sequence_that_is_not_due_is_rejected_and_changes_nothing() 
     let asked = TargetTransferTag(u32::from_be_bytes(*rig.sent()[20..].first_chunk().expect("an R2T")));
     assert_eq!(asked, TargetTransferTag(0), "what the damaged one guessed");
 
-    // Unsolicited, while an R2T is open.
+    // Unsolicited, while an R2T is outstanding.
     rig.receive(&damaged(with_digests(&data_out(out(1, none, 0, 2048, true), &data[2048..])), 100));
     rejected_only(&rig.sent());
     rig.receive(&with_digests(&data_out(out(1, asked, 0, 2048, true), &data[2048..])));
@@ -319,7 +320,7 @@ fn write_goes_on_where_it_was_when_it_is_moved() {
     rig.command(1, writes(4096), &[]);
     let first = last_transfer_tag(&rig.sent());
     rig.receive(&data_out(out(1, first, 0, 0, false), &data[..1000]));
-    // Half a PDU, whose place is the command's.
+    // Half a PDU, whose destination is the buffer of the command.
     let half = data_out(out(1, first, 1, 1000, true), &data[1000..]);
     rig.receive(&half[..2000]);
     rig.join(2);

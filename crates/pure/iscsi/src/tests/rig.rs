@@ -1,4 +1,4 @@
-//! A target's connection in full feature phase, with an initiator that says exactly what a test wants.
+//! A target session in full feature phase, with an initiator that sends exactly the PDUs of the test.
 
 use crate::pdu::{
     AsyncMessage, Bhs, Cid, CmdSn, DataOut, DataSn, InitiatorTaskTag, Isid, LogoutReason, LogoutRequest, Lun, NopOut,
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 pub(super) const LUN: Lun = Lun(0x0001_0000_0000_0000);
 
-/// What most tests agree on: small limits, so that sequences are short.
+/// Negotiated parameters of most tests: small limits, so that sequences are short.
 pub(super) fn negotiated() -> Negotiated {
     Negotiated {
         session_type: SessionType::Normal,
@@ -63,9 +63,9 @@ pub(super) fn initiator_config() -> crate::initiator::Config {
 pub(super) struct Rig {
     pub(super) target: Session,
     pub(super) now: Time,
-    /// The CmdSN of the next command.
+    /// CmdSN of the next command.
     pub(super) cmd_sn: u32,
-    /// The connection that is used.
+    /// Slot of the connection in use.
     pub(super) slot: usize,
     agreed: Negotiated,
 }
@@ -81,7 +81,7 @@ impl Rig {
         Self { target, now, cmd_sn: 1, slot: 0, agreed: negotiated }
     }
 
-    /// Another connection joins the session, and is used from now on.
+    /// Adds a connection to the session, and uses it from now on.
     pub(super) fn join(&mut self, cid: u16) -> Option<usize> {
         let agreed = self.agreed.clone();
         let identity = Identity { cid: Cid(cid), joins: true, ..agreed.identity.clone() };
@@ -90,13 +90,13 @@ impl Rig {
         Some(self.slot)
     }
 
-    /// The connection in `slot` is used from now on.
+    /// Uses the connection in `slot` from now on.
     pub(super) fn on(&mut self, slot: usize) -> &mut Self {
         self.slot = slot;
         self
     }
 
-    /// The bytes arrive, as fast as the target takes them.
+    /// Delivers the bytes as fast as the target accepts them.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         self.receive_through(bytes, &mut OpenGate);
     }
@@ -115,19 +115,19 @@ impl Rig {
         }
     }
 
-    /// A command in its turn.
+    /// Sends a command in CmdSN order.
     pub(super) fn command(&mut self, tag: u32, shape: Shape, data: &[u8]) {
         let cmd_sn = self.cmd_sn;
         self.cmd_sn += 1;
         self.receive(&command(tag, cmd_sn, shape, data));
     }
 
-    /// All events that wait.
+    /// Takes all pending events.
     pub(super) fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.target.poll_event()).collect()
     }
 
-    /// The next event, which is a command.
+    /// Takes the next event, which must be a command.
     pub(super) fn expect_command(&mut self) -> Command {
         match self.target.poll_event() {
             Some(Event::Command(command)) => command,
@@ -142,7 +142,7 @@ impl Rig {
         }
     }
 
-    /// Everything that the target has to say, sent and forgotten.
+    /// Takes all output of the target as bytes.
     pub(super) fn sent(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while self.target.wants_to_send(self.slot) {
@@ -156,12 +156,12 @@ impl Rig {
         all
     }
 
-    /// Everything that the target has to say, one line for each PDU.
+    /// Takes all output of the target, one line per PDU.
     pub(super) fn said(&mut self) -> Vec<String> {
         pdus(&self.sent()).iter().map(|(header, data)| describe(header, data)).collect()
     }
 
-    /// Nothing is left of any task.
+    /// Asserts that no task has left anything behind.
     pub(super) fn assert_idle(&self) {
         assert_eq!(self.target.holds(), (0, 0), "tasks and bytes of data-out that are held");
     }
@@ -171,7 +171,7 @@ impl Rig {
     }
 }
 
-/// The parts of a command that tests vary.
+/// Parameters of a command that tests vary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) read: bool,
@@ -212,7 +212,7 @@ pub(super) fn command(tag: u32, cmd_sn: u32, shape: Shape, data: &[u8]) -> Vec<u
     pdu(bytes, data)
 }
 
-/// A Data-Out, by default the right one for a first R2T.
+/// Data-Out, by default the valid one for a first R2T.
 #[derive(Clone, Copy)]
 pub(super) struct Out {
     pub(super) tag: u32,
@@ -298,12 +298,12 @@ pub(super) fn pdu(header: Bhs, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that differ from place to place.
+/// Bytes that differ from offset to offset.
 pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 256) as u8).collect()
 }
 
-/// The PDUs of a stream without digests and without additional headers.
+/// Splits a stream without digests and without additional header segments into PDUs.
 pub(super) fn pdus(mut bytes: &[u8]) -> Vec<(Bhs, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some((header, rest)) = bytes.split_first_chunk::<48>() {
@@ -315,7 +315,7 @@ pub(super) fn pdus(mut bytes: &[u8]) -> Vec<(Bhs, Vec<u8>)> {
     all
 }
 
-/// One line that says what a PDU of a target says.
+/// Describes a PDU of a target in one line.
 pub(super) fn describe(header: &Bhs, data: &[u8]) -> String {
     let residual = |residual| match residual {
         Residual::None => String::new(),
@@ -362,7 +362,7 @@ pub(super) fn describe(header: &Bhs, data: &[u8]) -> String {
     }
 }
 
-/// The transfer tag of the last R2T in `bytes`.
+/// Returns the transfer tag of the last R2T in `bytes`.
 pub(super) fn last_transfer_tag(bytes: &[u8]) -> TargetTransferTag {
     let tags = pdus(bytes).into_iter().filter_map(|(header, _)| match TargetPdu::parse(&header) {
         Ok(TargetPdu::R2t(r2t)) => Some(r2t.target_transfer_tag),

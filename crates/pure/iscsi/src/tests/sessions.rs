@@ -1,4 +1,4 @@
-//! What happens beside commands: pings, text, logout, messages, Rejects, silence.
+//! Everything beside commands: pings, text, logout, asynchronous messages, Rejects, silence.
 
 use super::rig::*;
 use crate::pdu::{AsyncEvent, LogoutReason};
@@ -214,7 +214,7 @@ fn idle_connection_gives_its_buffers_back() {
     let idle = rig.target.poll_timeout().expect("an open connection has a timer");
     rig.target.handle_timeout(idle);
     rig.sent();
-    // Room for what the next receive may bring, and no more.
+    // Space for the next receive, and no more.
     rig.receive(&nop_out(6, 1, true, &pattern(32)));
     rig.sent();
     assert!(rig.target.buffer_bytes() <= 2 << 10, "{}", rig.target.buffer_bytes());
@@ -227,7 +227,7 @@ fn answer_to_a_ping_of_the_target_is_not_answered() {
     answer[20..24].copy_from_slice(&1u32.to_be_bytes());
     rig.receive(&answer);
     assert!(rig.said().is_empty() && rig.events().is_empty());
-    // Without a tag, a ping is immediate.
+    // A ping without a tag is immediate.
     rig.receive(&nop_out(u32::MAX, 1, false, b""));
     let violation = Violation::PingWithoutTagNotImmediate;
     assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::Violation(found))] if found == violation));

@@ -1,4 +1,4 @@
-//! Task management: which tasks are affected, and what is still said for them.
+//! Task management: affected tasks, and the responses still sent for them.
 
 use super::rig::*;
 use crate::Negotiated;

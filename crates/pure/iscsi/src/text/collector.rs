@@ -1,18 +1,18 @@
-//! Text on its way in, joined from the PDUs over which it is spread.
+//! Reassembly of text that spans several PDUs.
 
 use super::TEXT_BYTES_MAX;
 use crate::Violation;
 
-/// Joins the text of PDUs until one comes without the C bit. Keeps no more than it was sent.
+/// Joins the text of PDUs until one arrives without the C bit. Memory is bounded by the text received.
 #[derive(Clone, Debug, Default)]
 pub struct TextCollector {
     text: Vec<u8>,
 }
 
 impl TextCollector {
-    /// The text is complete and handed out, or kept because more was promised.
+    /// Adds the text of a PDU. Returns the complete text, or `None` when more was announced.
     ///
-    /// *Shape*: `continues` is the C bit; `segment_bytes_max` is what we take at once.
+    /// *Shape*: `continues` is the C bit; `segment_bytes_max` is the maximum length of one segment.
     ///
     /// *Errors*: [`Violation::TextSegmentTooLong`], [`Violation::TextTooLong`], [`Violation::ContinuesWithoutText`].
     ///
@@ -37,7 +37,7 @@ impl TextCollector {
         Ok((!continues).then(|| std::mem::take(&mut self.text)))
     }
 
-    /// True while the peer has promised more.
+    /// True while the peer has announced more text.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.text.is_empty()

@@ -1,13 +1,13 @@
-//! Text that is complete, as pairs.
+//! Parser of complete text into pairs.
 
 use crate::Violation;
 
-/// The most bytes of a key.
+/// Maximum length of a key in bytes (RFC 7143 §6.1).
 const KEY_BYTES_MAX: usize = 63;
-/// The most pairs of one exchange: an answer is bounded because what it answers is.
+/// Maximum number of pairs in one exchange, which also bounds the response.
 pub const PAIRS_MAX: usize = 256;
 
-/// The pairs of a text, in their order. Ends behind the first violation.
+/// Iterator over the pairs of a text in order. Ends after the first violation.
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
     rest: &'a [u8],
@@ -15,9 +15,9 @@ pub struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// The pairs of `text`, each judged when it is reached.
+    /// Iterates over the pairs of `text`; each is validated when it is reached.
     ///
-    /// NUL bytes between pairs and behind the last are skipped: some initiators pad with them.
+    /// NUL bytes between pairs and behind the last one are skipped, because some initiators pad with them.
     ///
     /// *Errors*, from the iterator: [`Violation::PairWithoutEnd`], [`Violation::PairWithoutEquals`],
     /// [`Violation::KeyMalformed`], [`Violation::ValueNotText`], [`Violation::TooManyKeys`].
@@ -65,8 +65,10 @@ fn parse_pair(pair: &[u8]) -> Result<(&str, &str), Violation> {
     Ok((parse_key(key)?, value))
 }
 
-/// A capital letter, then letters, digits and a few marks ("X-" and "X#" keys have a domain in them).
+/// Parses a key: a capital letter, then letters, digits and a few punctuation characters (keys with "X-" and "X#"
+/// contain a domain).
 fn parse_key(key: &[u8]) -> Result<&str, Violation> {
+    // iSCSIProtocolLevel is the only standard key that starts with a lower-case letter.
     let well_formed = key.first().is_some_and(u8::is_ascii_uppercase) || key.starts_with(b"iSCSI");
     let marks = b".-+@_#";
     let known = key.iter().all(|byte| byte.is_ascii_alphanumeric() || marks.contains(byte));

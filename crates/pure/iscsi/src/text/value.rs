@@ -1,23 +1,23 @@
-//! The forms of values: numbers, booleans, lists, ranges and binary.
+//! Forms of values: numbers, booleans, lists, ranges and binary constants.
 //!
 //! *Source*: RFC 7143 §6.1.
 
-/// The most bytes that a binary value has once decoded (RFC 7143 §12.1.3).
+/// Maximum length of a decoded binary value in bytes (RFC 7143 §12.1.3).
 pub const BINARY_BYTES_MAX: usize = 1024;
 
-/// The number that a decimal or a `0x` hexadecimal constant says, or `None` when it is neither or needs more than 64 bits.
+/// Parses a decimal or `0x` hexadecimal constant; `None` when it is neither or exceeds 64 bits.
 #[must_use]
 pub fn number(text: &str) -> Option<u64> {
     let (digits, radix) = match hexadecimal_digits(text) {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     let plain = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
     plain.then(|| u64::from_str_radix(digits, radix).ok()).flatten()
 }
 
-/// The two ends of `low~high`, or `None` when it is no range or goes down.
+/// Parses `low~high`; `None` for any other form, or when `low` exceeds `high`.
 #[must_use]
 pub fn range(text: &str) -> Option<(u64, u64)> {
     let (low, high) = text.split_once('~')?;
@@ -25,7 +25,7 @@ pub fn range(text: &str) -> Option<(u64, u64)> {
     (low <= high).then_some((low, high))
 }
 
-/// What `Yes` or `No` says; they are written in no other way.
+/// Parses `Yes` or `No`, the only forms of a boolean.
 #[must_use]
 pub fn boolean(text: &str) -> Option<bool> {
     match text {
@@ -35,15 +35,15 @@ pub fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// The parts of a comma-separated list, the most preferred first.
+/// Splits a comma-separated list, in order of preference.
 pub fn list(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.split(',')
 }
 
-/// The bytes that a `0x` hexadecimal or a `0b` base64 constant says.
+/// Decodes a `0x` hexadecimal or a `0b` base64 constant.
 ///
-/// `None` when it is neither, malformed, or longer than [`BINARY_BYTES_MAX`] once decoded. An odd number of
-/// hexadecimal digits has a zero before the first.
+/// `None` when it is neither, malformed, or decodes to more than [`BINARY_BYTES_MAX`] bytes. An odd number of
+/// hexadecimal digits is read with a leading zero.
 #[must_use]
 pub fn binary(text: &str) -> Option<Vec<u8>> {
     if let Some(digits) = hexadecimal_digits(text) {
@@ -52,7 +52,7 @@ pub fn binary(text: &str) -> Option<Vec<u8>> {
     from_base64(text.strip_prefix("0b").or_else(|| text.strip_prefix("0B"))?)
 }
 
-/// `bytes` as a `0x` constant.
+/// Encodes `bytes` as a `0x` constant.
 #[must_use]
 pub fn hexadecimal(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).expect("a nibble is a hexadecimal digit");
@@ -60,7 +60,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     "0x".chars().chain(digits).collect()
 }
 
-/// `bytes` as a `0b` constant.
+/// Encodes `bytes` as a `0b` constant.
 #[must_use]
 pub fn base64(bytes: &[u8]) -> String {
     let mut out = String::from("0b");
@@ -83,7 +83,7 @@ fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
         return None;
     }
     let mut bytes = Vec::with_capacity(digits.len().div_ceil(2));
-    // With an odd number of digits the first stands alone.
+    // With an odd number of digits, the first one is a byte of its own.
     let mut high = (digits.len() % 2 == 1).then_some(0);
     for digit in digits.chars() {
         let nibble = u8::try_from(digit.to_digit(16)?).ok()?;
@@ -116,7 +116,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
             word &= (1 << bits) - 1;
         }
     }
-    // Bits behind the last byte are zero, so that bytes have one form only.
+    // Bits behind the last byte must be zero, so that each value has a single encoding.
     (word == 0).then_some(bytes)
 }
 

@@ -1,26 +1,26 @@
-//! Text on its way out, cut to what the peer takes at once.
+//! Text on the send side, split into segments that the peer accepts.
 
 use std::fmt::Display;
 
-/// Pairs that wait to be sent.
+/// Pairs that are queued for sending.
 #[derive(Clone, Debug, Default)]
 pub struct TextWriter {
     text: Vec<u8>,
 }
 
-/// What goes into one PDU.
+/// Text of one PDU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextPart {
-    /// The data segment.
+    /// Data segment.
     pub text: Vec<u8>,
-    /// The C bit: more follows once the peer has answered with an empty PDU.
+    /// C bit: more follows once the peer has answered with an empty PDU.
     pub continues: bool,
 }
 
 impl TextWriter {
-    /// The pair waits to be sent behind those before.
+    /// Queues a pair behind the previous ones.
     ///
-    /// *Panics*: when the value has a NUL byte in it, which would end it early; ours never have.
+    /// *Panics*: when the value contains a NUL byte, which would end it early; ours never do.
     pub fn push(&mut self, key: &str, value: impl Display) {
         let value = value.to_string();
         assert!(!value.contains('\0'), "a value has no NUL byte");
@@ -31,7 +31,7 @@ impl TextWriter {
         self.text.push(0);
     }
 
-    /// The next at most `bytes_max` bytes leave. A pair may be cut anywhere; the peer joins it.
+    /// Takes the next `bytes_max` bytes at most. A pair may be split anywhere; the peer joins it.
     #[must_use]
     pub fn take(&mut self, bytes_max: usize) -> TextPart {
         assert!(bytes_max > 0, "text leaves in pieces of some length");
@@ -40,7 +40,7 @@ impl TextWriter {
         TextPart { text, continues: !self.text.is_empty() }
     }
 
-    /// True when nothing waits.
+    /// True when no text is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()

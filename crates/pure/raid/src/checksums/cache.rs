@@ -1,4 +1,4 @@
-//! The pages of sums that are in memory: found in one step, within a budget, dirty ones held.
+//! Cache of checksum pages: lookup without a search, eviction by a clock within a budget, dirty pages kept.
 
 use crate::on_disk::area::PAGE_ENTRIES;
 use crate::on_disk::entry::Entry;
@@ -11,12 +11,12 @@ use std::rc::Rc;
 /// One bit for each entry of a page.
 type Bits = [u64; (PAGE_ENTRIES as usize).div_ceil(64)];
 
-/// Pages that one leaf of the directory points to.
+/// Pages per leaf of the directory.
 const LEAF_PAGES: usize = 1024;
-/// No slot.
+/// Marker for a page without a slot.
 const NONE: u32 = u32::MAX;
 
-/// The slots of a run of pages, once one of them is in memory.
+/// Slots of a run of pages; allocated once one of them is in memory.
 type Leaf = Option<Box<[u32; LEAF_PAGES]>>;
 
 pub(crate) struct Cache {
@@ -24,9 +24,9 @@ pub(crate) struct Cache {
     free: Vec<u32>,
     /// For each member, leaves of slot numbers.
     directory: Vec<Vec<Leaf>>,
-    /// Pages that may be held beside those that have to be.
+    /// Pages that may be held, beside those that cannot be evicted.
     budget: usize,
-    /// Where the search for a page to give up goes on.
+    /// Position of the clock hand, where the search for an eviction continues.
     hand: usize,
     dirty: usize,
 }
@@ -34,13 +34,13 @@ pub(crate) struct Cache {
 struct Slot {
     id: PageId,
     entries: Box<Entries>,
-    /// Counts changes, so that a page that changed while it was written stays dirty.
+    /// Incremented by each change, so that a page that changed while it was written stays dirty.
     changes: u64,
     dirty: bool,
-    /// Used since the hand came by.
+    /// Used since the clock hand last passed.
     used: bool,
     pins: u32,
-    /// Entries of fresh writes that are not in the log: on disk they are unwritten.
+    /// Entries of fresh writes that are not logged; on disk they are unwritten.
     fresh: Option<Box<Bits>>,
 }
 
@@ -52,10 +52,11 @@ impl Cache {
         cache
     }
 
-    /// There are so many members and pages of each, not fewer than before.
+    /// Makes room for this number of members and pages of each; never shrinks.
     pub(crate) fn widen(&mut self, members: u16, pages: u64) {
         let leaves = usize::try_from(pages).expect("pages are addressable").div_ceil(LEAF_PAGES);
         self.directory.resize_with(self.directory.len().max(usize::from(members)), Vec::new);
+        // Leaves are allocated on first use, so a large array costs a pointer for 1024 pages.
         self.directory.iter_mut().for_each(|of| of.resize_with(leaves, || None));
     }
 
@@ -81,7 +82,7 @@ impl Cache {
         Some(self.slots[slot].entries[(block % PAGE_ENTRIES) as usize])
     }
 
-    /// The entries of these blocks in runs, one for each page; `None` when a page is not in memory.
+    /// Passes the entries of these blocks to `see`, one run per page; `None` when a page is not in memory.
     pub(crate) fn visit(&mut self, member: u16, extent: Extent, mut see: impl FnMut(u64, &[Entry])) -> Option<()> {
         for page in pages_of(extent) {
             let part = blocks_of(page).intersection(extent);
@@ -94,9 +95,9 @@ impl Cache {
         Some(())
     }
 
-    /// The block has this entry, and that is in the log.
+    /// Sets a logged entry.
     ///
-    /// *Panics*: when its page is not in memory: whoever changes an entry holds its page.
+    /// *Panics*: when its page is not in memory: callers pin the page.
     pub(crate) fn set(&mut self, member: u16, block: u64, entry: Entry) {
         let at = (block % PAGE_ENTRIES) as usize;
         let slot = self.change(PageId { member, page: block / PAGE_ENTRIES });
@@ -104,16 +105,17 @@ impl Cache {
         slot.forget_fresh(at);
     }
 
-    /// The block has this entry, which is not in the log yet.
+    /// Sets the entry of a fresh write, which is not logged yet.
     pub(crate) fn set_fresh(&mut self, member: u16, block: u64, entry: Entry) {
         let at = (block % PAGE_ENTRIES) as usize;
         let slot = self.slot_of(PageId { member, page: block / PAGE_ENTRIES }).expect("the page is held");
         let slot = &mut self.slots[slot];
         slot.entries[at] = entry;
+        // The page does not become dirty: on disk the block stays unwritten until the entry is logged.
         slot.fresh.get_or_insert_default()[at / 64] |= 1 << (at % 64);
     }
 
-    /// The page has to be written, changed or not.
+    /// Marks the page dirty, so that it is written whether it changed or not.
     pub(crate) fn soil(&mut self, id: PageId) {
         self.change(id);
     }
@@ -127,11 +129,12 @@ impl Cache {
         slot
     }
 
-    /// Takes a page into memory; one that is there already stays.
+    /// Inserts a page; one that is there already stays, because it may be newer than what was read.
     pub(crate) fn insert(&mut self, id: PageId, entries: Box<Entries>) {
         if self.has(id) {
             return;
         }
+        // Over budget: pages that cannot be evicted may exceed it.
         if self.slots.len() - self.free.len() >= self.budget {
             self.give_one_up();
         }
@@ -155,8 +158,9 @@ impl Cache {
         leaf.get_or_insert_with(|| Box::new([NONE; LEAF_PAGES]))[page % LEAF_PAGES] = slot;
     }
 
-    /// Gives up a page that was not used lately, if there is one that need not be held.
+    /// Evicts a page that was not used since the hand passed, if one can be evicted.
     fn give_one_up(&mut self) {
+        // Two rounds: the first may only clear the marks of use.
         for _ in 0..2 * self.slots.len() {
             self.hand = (self.hand + 1) % self.slots.len();
             let slot = &mut self.slots[self.hand];
@@ -164,6 +168,7 @@ impl Cache {
             if is_free || slot.dirty || slot.pins > 0 || slot.fresh.is_some() || std::mem::take(&mut slot.used) {
                 continue;
             }
+            // Marks the slot as empty; see `entries_are_gone`.
             slot.pins = u32::MAX;
             let id = slot.id;
             self.point(id, NONE);
@@ -172,23 +177,23 @@ impl Cache {
         }
     }
 
-    /// How many pages have to be written.
+    /// Number of dirty pages.
     pub(crate) fn dirty(&self) -> usize {
         self.dirty
     }
 
-    /// How many pages are in memory.
+    /// Number of pages in memory.
     pub(crate) fn held(&self) -> usize {
         assert!(self.free.len() <= self.slots.len(), "a slot is free once");
         self.slots.len() - self.free.len()
     }
 
-    /// Pages that may be dirty before a checkpoint should begin.
+    /// Number of dirty pages at which a checkpoint should start.
     pub(crate) fn dirty_max(&self) -> usize {
         self.budget / 2
     }
 
-    /// The dirty pages in order, and how often each had changed.
+    /// Lists the dirty pages in order, each with its change count.
     pub(crate) fn dirty_pages(&self) -> Vec<(PageId, u64)> {
         let dirty = self.slots.iter().filter(|slot| slot.dirty && !slot.entries_are_gone());
         let mut pages: Vec<_> = dirty.map(|slot| (slot.id, slot.changes)).collect();
@@ -196,7 +201,7 @@ impl Cache {
         pages
     }
 
-    /// The entries of a page as they belong on disk, if it is in memory.
+    /// Entries of a page as they are to be on disk, if it is in memory.
     pub(crate) fn settled(&self, id: PageId) -> Option<Box<Entries>> {
         let slot = &self.slots[self.slot_of(id)?];
         let mut entries = slot.entries.clone();
@@ -207,13 +212,13 @@ impl Cache {
         Some(entries)
     }
 
-    /// The entries of a page that is in memory and need not be written.
+    /// Entries of a page that is in memory and not dirty.
     pub(crate) fn clean(&self, id: PageId) -> Option<Box<Entries>> {
         let slot = &self.slots[self.slot_of(id)?];
         if slot.dirty { None } else { self.settled(id) }
     }
 
-    /// The page was written as it was after `changes` changes.
+    /// Marks the page clean, unless it changed since it had `changes` changes.
     pub(crate) fn written(&mut self, id: PageId, changes: u64) {
         let Some(slot) = self.slot_of(id) else { return };
         let slot = &mut self.slots[slot];
@@ -227,7 +232,7 @@ impl Cache {
 }
 
 impl Slot {
-    /// True for a slot that holds no page; its pins keep the hand away.
+    /// True for a slot without a page; its pin count keeps the hand away.
     fn entries_are_gone(&self) -> bool {
         self.pins == u32::MAX
     }
@@ -242,7 +247,7 @@ impl Slot {
     }
 }
 
-/// Pages that stay in memory as long as this lives.
+/// Pins: pages that stay in memory until this is dropped.
 pub(crate) struct Pins {
     cache: Rc<RefCell<Cache>>,
     slots: SmallVec<[u32; 8]>,
@@ -253,7 +258,7 @@ impl Pins {
         Self { cache: cache.clone(), slots: SmallVec::new() }
     }
 
-    /// Holds the page too; false when it is not in memory.
+    /// Pins the page, too; false when it is not in memory.
     pub(crate) fn hold(&mut self, id: PageId) -> bool {
         let mut cache = self.cache.borrow_mut();
         let Some(at) = cache.slot_of(id) else { return false };

@@ -1,4 +1,4 @@
-//! Pages of sums on disk: their form, their two homes, and how one is read.
+//! Loading of checksum pages from their two copies on disk.
 
 use crate::checksums::Checksums;
 use crate::checksums::cache::Pins;
@@ -11,7 +11,7 @@ use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Where one copy of a page lies.
+/// Location of one copy of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
     pub(crate) member: u16,
@@ -19,7 +19,7 @@ pub(crate) struct Home {
 }
 
 impl<D: BlockDevice + 'static> Checksums<D> {
-    /// The pages of all members' chunks of these stripes.
+    /// Pins the pages of all members' chunks of these stripes, loading them as needed.
     pub(crate) async fn hold_stripes(self: &Rc<Self>, stripes: &Range<u64>) -> Pins {
         let mut pins = Pins::new(&self.pages.cache);
         let chunk = self.members.layout.chunk_blocks();
@@ -30,7 +30,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         pins
     }
 
-    /// True when nothing of these stripes was ever written. Their pages are held.
+    /// True when nothing in these stripes was ever written. Their pages are pinned.
     pub(crate) fn is_unwritten(&self, stripes: &Range<u64>) -> bool {
         let chunk = self.members.layout.chunk_blocks();
         let blocks = Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk);
@@ -58,20 +58,21 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         regions.into_iter().flat_map(of)
     }
 
-    /// The page is written once more.
+    /// Marks the page dirty, so that it is written once more.
     pub(crate) async fn soil_page(self: &Rc<Self>, id: PageId) {
         let blocks = blocks_of(id.page);
         let _pins = self.hold_pages(id.member, blocks).await;
         self.pages.cache.borrow_mut().soil(id);
     }
 
-    /// The two homes of a page: on its own member, and on the next.
+    /// Locations of both copies of a page: on its own member, and on the next.
     pub(crate) fn homes(&self, id: PageId) -> [Home; 2] {
         let [own, other] = self.pages.segments.homes(id.page);
         [Home { member: id.member, at: own }, Home { member: (id.member + 1) % self.members.width(), at: other }]
     }
 
-    /// Where copy `copy` of a page is written: beside its homes, those that it will have once who is joining counts.
+    /// Location that copy `copy` of a page is written to; copy 2 is the second home that it will have once a joining
+    /// member counts.
     pub(crate) fn written_home(&self, id: PageId, copy: usize) -> Option<Home> {
         let is_joining = id.member >= self.members.width();
         let has_new_neighbour =
@@ -80,41 +81,46 @@ impl<D: BlockDevice + 'static> Checksums<D> {
             0 => Some(self.homes(id)[0]),
             1 if !is_joining => Some(self.homes(id)[1]),
             2 if has_new_neighbour => {
+                // The second home of the last member's pages moves to the member that joins.
                 Some(Home { member: self.members.width(), at: self.pages.segments.homes(id.page)[1] })
             }
             _ => None,
         }
     }
 
-    /// The pages of these blocks are in memory and stay there as long as the result lives.
+    /// Pins the pages of these blocks, loading them as needed.
     pub(crate) async fn hold_pages(self: &Rc<Self>, member: u16, extent: Extent) -> Pins {
         let mut pins = Pins::new(&self.pages.cache);
         self.hold_more(&mut pins, member, extent).await;
         pins
     }
 
-    /// As [`Checksums::hold_pages`], beside those that `pins` holds already.
+    /// Pins pages as [`Checksums::hold_pages`], in addition to those in `pins`.
     pub(crate) async fn hold_more(self: &Rc<Self>, pins: &mut Pins, member: u16, extent: Extent) {
         for page in pages_of(extent) {
             let id = PageId { member, page };
+            // A loaded page may be evicted before it is pinned.
             while !pins.hold(id) {
                 self.load_page(id).await;
             }
         }
     }
 
-    /// Takes the page into memory; one at a time, so that what was read is never older than what was written.
+    /// Loads a page, one command at a time, so that a page is never replaced by an older version of itself.
     async fn load_page(self: &Rc<Self>, id: PageId) {
         assert!(id.page < self.pages.segments.pages(), "only pages that the array has are loaded");
+        // The member in the upper 16 bits, the page below.
         let key = u64::from(id.member) << 48 | id.page;
         let _alone = self.pages.loading.exclusive(key..key + 1).await;
         if self.pages.cache.borrow().has(id) {
             return;
         }
         if !self.pages.is_used(id.page) {
+            // Never written: no need to read it.
             self.pages.cache.borrow_mut().insert(id, Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]));
             return;
         }
+        // Both copies, because only the stamps tell which is current.
         let homes = self.homes(id);
         let read = async |patience| {
             let [a, b] = homes.map(|home| self.read_home(id, home, patience));
@@ -129,7 +135,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         };
         match (is_late(&a), is_late(&b)) {
             (false, false) => {}
-            // The other copy is as good as with a member that is away.
+            // The late member is treated as absent.
             (true, false) if matches!(b, Some(Ok(_))) => a = None,
             (false, true) if matches!(a, Some(Ok(_))) => b = None,
             _ => (a, b) = read(Patience::Patient).await,
@@ -142,7 +148,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         }
     }
 
-    /// The newer of the copies that are whole; and whether a copy has to be written again.
+    /// Returns the newer of the intact copies, and whether a copy must be rewritten.
     fn choose_page(
         &self,
         id: PageId,
@@ -151,6 +157,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
     ) -> (Box<Entries>, bool) {
         let homes = self.homes(id);
         let newest = [&a, &b].into_iter().flatten().flatten().map(|found| found.stamp).max();
+        // Stamps must keep increasing, or a later version could lose against this one.
         self.pages.stamp.set(self.pages.stamp.get().max(newest.unwrap_or_default()));
         let asked = a.is_some() || b.is_some();
         let mut repair = false;
@@ -161,15 +168,15 @@ impl<D: BlockDevice + 'static> Checksums<D> {
                 _ => continue,
             };
             repair = true;
-            // With both copies gone redundancy gives the blocks back, unproven, if there is any.
+            // With both copies gone the blocks come from redundancy, unverified, if there is any.
             let outcome = match newest {
                 Some(_) => Outcome::Healed,
                 None if self.members.spares(id.member) => Outcome::Served,
                 None => Outcome::Lost,
             };
             let extent = blocks_of(id.page);
-            // What an interrupted checkpoint leaves of its pages is nobody's fault, nor that the home of a member
-            // that has just joined had others' pages before.
+            // Not reported: what an interrupted checkpoint left of its pages, and the page of another member that a
+            // joined member's home had before.
             let may_be_old = self.pages.position.get().is_some() && id.member + 1 == self.members.width();
             if !self.pages.recovering.get() && !may_be_old {
                 self.pages.report(Finding::new(home.member, extent, kind, outcome));
@@ -180,11 +187,12 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         let best = all.max_by_key(|found| if older { u64::MAX - found.stamp } else { found.stamp });
         match best {
             Some(found) => (found.entries, repair),
+            // Both copies are gone: the content on disk is not trusted, and redundancy restores it unverified.
             None => (Box::new([Entry::UNKNOWN; PAGE_ENTRIES as usize]), repair && asked),
         }
     }
 
-    /// The copy at `home`; `None` when nobody can be asked.
+    /// Reads the copy at `home`; `None` when its member is not in service.
     pub(crate) async fn read_home(
         self: &Rc<Self>,
         id: PageId,
@@ -192,6 +200,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         patience: Patience,
     ) -> Option<Result<Found, IoError>> {
         let place = self.members.place(home.member);
+        // A replacement or absent member has old pages, or none.
         if place.state() != MemberState::InService {
             return None;
         }
@@ -206,10 +215,10 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         })
     }
 
-    /// What the page of the member before it says of a page: nothing was ever written to this one.
+    /// Interprets the page of the member before it, found in this page's home, as an unwritten page.
     ///
-    /// The second home of a mirror that was added has that page until its own is written there, and what is filled from
-    /// nothing is told by its second home alone.
+    /// The second home of an added mirror has that page until its own is written there, and for a member that is
+    /// filled from scratch its second home alone decides.
     fn found_before(&self, block: &[u8], array: [u8; 16], id: PageId) -> Option<Found> {
         let (is, _) = parse_any(block, array)?;
         let is_before = is.page == id.page && is.member + 1 == id.member;

@@ -1,4 +1,4 @@
-//! Reads from members that are compared with their sums.
+//! Reads from members that are verified against their checksums.
 
 use crate::checksums::{Checksums, Pages};
 use crate::geometry::bytes;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 const BLOCK: usize = crate::BLOCK_BYTES as usize;
 
-/// What the entries of an extent say before it is read.
+/// State of the blocks of an extent according to their entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
     All,
@@ -20,13 +20,16 @@ pub(crate) enum Written {
 }
 
 impl<D: BlockDevice + 'static> Checksums<D> {
+    /// Returns zeros for blocks that were never written; `Gone` when the member is out of service.
     pub(crate) fn read_unwritten(&self, member: u16, extent: Extent) -> Result<Rope, IoError> {
         match self.members.place(member).state() {
+            // Zeros from an absent member would hide that it cannot be read.
             MemberState::Failed | MemberState::Missing => Err(IoError::new(IoErrorKind::Gone, extent)),
             MemberState::InService | MemberState::Rebuilding { .. } => Ok(self.pages.zeros(bytes(extent.len.0)).into()),
         }
     }
 
+    /// Reads blocks that are all written, and compares them with their entries.
     pub(crate) async fn read_compared(
         self: &Rc<Self>,
         member: u16,
@@ -44,12 +47,13 @@ impl<D: BlockDevice + 'static> Checksums<D> {
                     self.pages.mismatched.borrow_mut().insert((member, block));
                     return Err(IoError::new(IoErrorKind::Medium, Extent::new(block, 1)).of_member(member));
                 }
-                // The page left memory while the member read.
+                // The page was evicted during the read.
                 None => drop(self.hold_pages(member, extent).await),
             }
         }
     }
 
+    /// Classifies the blocks of an extent, loading their pages as needed.
     pub(crate) async fn written(self: &Rc<Self>, member: u16, extent: Extent) -> Written {
         loop {
             let (mut written, mut unwritten) = (false, false);
@@ -66,16 +70,18 @@ impl<D: BlockDevice + 'static> Checksums<D> {
                     _ => Written::All,
                 };
             }
+            // Loads the pages; they may be evicted again before the next look, so this is a loop.
             let pins = self.hold_pages(member, extent).await;
             drop(pins);
         }
     }
 
-    /// Cuts an extent where blocks begin or cease to be written. Its pages are in memory.
+    /// Splits an extent where blocks start or stop being written. Its pages are in memory.
     pub(crate) fn runs(&self, member: u16, extent: Extent) -> Vec<(Extent, bool)> {
         let mut runs: Vec<(Extent, bool)> = Vec::new();
         let cache = self.pages.cache.borrow();
         for block in extent.start.0..extent.end().0 {
+            // Treated as written: the read will verify it.
             let is_written = cache.entry(member, block).is_none_or(|entry| !entry.is_unwritten());
             match runs.last_mut() {
                 Some((run, same)) if *same == is_written => run.len.0 += 1,
@@ -85,15 +91,16 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         runs
     }
 
-    /// The entry of a block, `UNKNOWN` when its page is not in memory.
+    /// The entry of a block; `UNKNOWN` when its page is not in memory.
     pub(crate) fn entry(&self, member: u16, block: u64) -> Entry {
         self.pages.cache.borrow().entry(member, block).unwrap_or(Entry::UNKNOWN)
     }
 }
 
-/// The first block that does not match, if any; `None` when the entries are not in memory.
+/// Returns the first block that does not match, if any; `None` when the entries are not in memory.
 fn compare(pages: &Pages, member: u16, extent: Extent, rope: &Rope) -> Option<Option<u64>> {
     let mut cache = pages.cache.borrow_mut();
+    // Before any guard is computed: a partial comparison would be wasted.
     if !cache.covers(member, extent) {
         return None;
     }
@@ -113,8 +120,9 @@ fn compare(pages: &Pages, member: u16, extent: Extent, rope: &Rope) -> Option<Op
     Some(wrong)
 }
 
-/// The guards of the blocks of a rope, wherever it is cut.
+/// Computes the CRC32C of each block of a rope, however it is split.
 fn guards_of(rope: &Rope) -> impl Iterator<Item = u32> {
+    // Whole blocks need no list of slices.
     let is_even = rope.parts().all(|part| part.len().is_multiple_of(BLOCK));
     let mut even = is_even.then(|| rope.parts().flat_map(|part| part.chunks(BLOCK)).map(crc32c));
     let mut at = 0;

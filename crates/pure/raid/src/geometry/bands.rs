@@ -1,32 +1,32 @@
-//! Which rows of which columns a write of part of a stripe touches.
+//! Bands: the rows and columns that a partial-stripe write touches.
 
 use super::Rows;
 use smallvec::{SmallVec, smallvec};
 
-/// The rows of one column that are written.
+/// Rows of one column that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
-    /// The data column.
+    /// Data column.
     pub column: u16,
-    /// Its rows.
+    /// Rows written in it.
     pub rows: Rows,
-    /// Where the new content begins, in blocks of the data that is written.
+    /// Offset of their new content, in blocks of the written data.
     pub at: u64,
 }
 
-/// Rows whose parity changes together, and what is written in them.
+/// Rows whose parity changes together, and the columns written in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// The rows from the first to the last that is touched; their parity is written.
+    /// Rows from the first to the last that is touched; their parity is written.
     pub rows: Rows,
-    /// The columns that are touched, in order.
+    /// Touched columns, in ascending order.
     pub touches: SmallVec<[Touch; 8]>,
 }
 
-/// The bands of a write of `len` blocks from block `offset` of a stripe's data on.
+/// Splits a write of `len` blocks, from block `offset` of a stripe's data on, into bands.
 ///
-/// There is one, but for a write that crosses into the next chunk and is so short that its two ends share
-/// no row: then each end is a band, so that no parity between them is read or written.
+/// There is one band, except for a write that crosses into the next chunk and is so short that its two ends share no
+/// row: then each end is a band, so that no parity between them is read or written.
 #[must_use]
 pub fn bands(chunk_blocks: u64, offset: u64, len: u64) -> SmallVec<[Band; 2]> {
     let end = offset + len;
@@ -41,9 +41,11 @@ pub fn bands(chunk_blocks: u64, offset: u64, len: u64) -> SmallVec<[Band; 2]> {
     }
     match touches[..] {
         [one] => smallvec![Band { rows: one.rows, touches: smallvec![one] }],
+        // Strictly less: ends that meet share a parity read if they are one band.
         [head, tail] if tail.rows.end < head.rows.start => {
             [head, tail].map(|touch| Band { rows: touch.rows, touches: smallvec![touch] }).into()
         }
+        // The ends share rows, or a column between them is written whole.
         _ => smallvec![Band { rows: Rows::new(0, chunk_blocks), touches }],
     }
 }

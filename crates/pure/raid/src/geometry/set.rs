@@ -1,67 +1,67 @@
-//! Sets of members, as bits.
+//! Sets of members as bit masks.
 
 use crate::bounds::MEMBERS_MAX;
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Sub};
 
-/// Some of an array's members.
+/// Set of an array's members, one bit for each.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemberSet(u64);
 
 impl MemberSet {
-    /// No member.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// The members from zero to before `count`.
+    /// The members 0 to `count` - 1.
     #[must_use]
     pub fn first(count: u16) -> Self {
         (0..count).collect()
     }
 
-    /// This member only.
+    /// The set of this member only.
     #[must_use]
     pub fn only(member: u16) -> Self {
         assert!(member < MEMBERS_MAX, "an array has no more members than a set has bits");
         Self(1 << member)
     }
 
-    /// True when `member` is one of them.
+    /// True when `member` is in the set.
     #[must_use]
     pub fn contains(self, member: u16) -> bool {
         self.0 & (1 << member) != 0
     }
 
-    /// The members as bits, the first in the lowest.
+    /// Bit mask of the set; member 0 is the lowest bit.
     #[must_use]
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// The members whose bits are set.
+    /// Set from a bit mask.
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// How many.
+    /// Number of members in the set.
     #[must_use]
     pub fn len(self) -> u16 {
         u16::try_from(self.0.count_ones()).expect("64 bits at most")
     }
 
-    /// True when there is none.
+    /// True when the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// These, and `member`.
+    /// The set with `member` added.
     #[must_use]
     pub fn with(self, member: u16) -> Self {
         self | Self::only(member)
     }
 
-    /// The members, in order.
+    /// Members in ascending order.
     pub fn iter(self) -> impl Iterator<Item = u16> {
         let mut rest = self.0;
         std::iter::from_fn(move || {

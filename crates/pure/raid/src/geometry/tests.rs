@@ -9,7 +9,7 @@ fn layout(level: Level, members: usize) -> Layout {
     Layout::new(level, members, 4096, Blocks(1000)).expect("a valid shape")
 }
 
-/// The members' chunks of the first stripes, as docs/raid.md draws them.
+/// Members' chunks of the first stripes, as docs/raid.md draws them.
 fn drawn(level: Level, members: u16, stripes: u64) -> Vec<String> {
     let layout = layout(level, usize::from(members));
     let cell = |stripe, member| match layout.role_of(stripe, member) {

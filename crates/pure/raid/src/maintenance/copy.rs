@@ -1,7 +1,7 @@
-//! Copying a member to another device beside it, which then takes its place, while the host is served.
+//! Copy of a member to a spare device beside it, which then takes its place, during host I/O.
 //!
-//! The member stays in service, and the array as protected as it is. Every change goes to both devices from the beginning, so a walk
-//! over the stripes under their locks is all that the data needs. Pages are written once more to both.
+//! The member stays in service, and redundancy is not reduced. Every change goes to both devices from the start, so
+//! one walk over the stripes under their locks copies the data. Pages are written once more to both.
 
 use crate::array::Array;
 use crate::error::CopyError;
@@ -16,7 +16,7 @@ use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A copy of one member that runs.
+/// Running copy of one member.
 struct Copying<'a, D: BlockDevice + 'static> {
     stripes: &'a Rc<Stripes<D>>,
     members: &'a Rc<Members<D>>,
@@ -28,19 +28,21 @@ struct Copying<'a, D: BlockDevice + 'static> {
 }
 
 impl<D: BlockDevice + 'static> Drop for Copying<'_, D> {
-    /// Lets go of the new device, unless it has the place.
+    /// Drops the new device, unless it has taken the place.
     fn drop(&mut self) {
         self.members.place(self.member).end_shadow();
     }
 }
 
 impl<D: BlockDevice + 'static> Array<D> {
-    /// `device` is in the place of `member`, which was in service and still is: it holds what the member held in `stripes`.
+    /// Copies `member`, which stays in service, to `device`, and puts `device` into its place: it then holds what the
+    /// member held in `stripes`.
     ///
-    /// What the member cannot read comes from the others; what nobody can restore is lost, as in a rebuild. *Shape*: `stripes` as
-    /// for [`Array::rebuild`]. The host is served meanwhile. *Errors*: see [`CopyError`]; the member serves as before then, unless it
-    /// failed itself. *Durability*: all that was copied is flushed before [`RebuildOwner::commit`] is asked, which promises
-    /// that after any crash `device` is the member; from then on a write that `device` does not do costs the member.
+    /// Blocks that the member cannot read come from redundancy; blocks that cannot be restored are lost, as in a
+    /// rebuild. *Shape*: `stripes` as for [`Array::rebuild`]. *Errors*: see [`CopyError`]; the member then serves as
+    /// before, unless it failed itself. *Durability*: everything copied is flushed before [`RebuildOwner::commit`] is
+    /// called, which promises that after any crash `device` is the member; from then on a failed write of `device`
+    /// fails the member.
     pub async fn copy_member(
         &self,
         member: u16,
@@ -64,12 +66,13 @@ impl<D: BlockDevice + 'static> Array<D> {
         let copied = copying.copy(stripes, owner).await?;
         copying.copy_pages().await?;
         let flushed = copying.flush().await?;
+        // Before the commit: from the moment the owner may have recorded it, `device` must not lack a write.
         place.rely_on_shadow(&copying.shadow);
         copying.still_copying()?;
         let committed: Result<Stable, IoError> = owner.commit(member, flushed, &copied).await;
         let _committed: Stable = committed.map_err(CopyError::Stopped)?;
         if let Some(error) = copying.shadow.failed() {
-            // It is the member after any crash, and lacks something.
+            // After any crash this device is the member, and it lacks a write.
             members.lose(member, error);
             return Err(CopyError::CopyLost(error));
         }
@@ -88,6 +91,7 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
             let length = step.end - step.start;
             let losses = self.copy_step(step).await?;
             copied.add(length, losses);
+            // For the progress only: both devices get every write from the start.
             self.shadow.advance(end);
             owner.pace(Progress { done: copied.stripes, total, front_stripe: end }).await;
         }
@@ -95,8 +99,9 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
         Ok(copied)
     }
 
-    /// The stripes of `step` are on the new device.
+    /// Copies the stripes of `step` to the new device.
     async fn copy_step(&self, step: Range<u64>) -> Result<Losses, CopyError> {
+        // Writes of hosts go to both devices; the lock keeps one from being overwritten with what was read before it.
         let _guard = self.stripes.locks.exclusive(step.clone()).await;
         self.still_copying()?;
         if let Some(array) = self.protected {
@@ -129,10 +134,10 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
         Ok(losses)
     }
 
-    /// The new device has the pages of the member and those of the member before it, and an anchor.
+    /// Writes the member's pages, those of the member before it, and an anchor to both devices.
     async fn copy_pages(&self) -> Result<(), CopyError> {
         let Some(array) = self.protected else { return Ok(()) };
-        // The one that runs has begun without the new device.
+        // A running checkpoint may have written pages before the new device was added.
         array.log.end_of_checkpoint().await;
         let regions: Vec<u64> = array.checksums.pages.used.borrow().iter().collect();
         soil_pages(array, self.member, &regions).await.map_err(CopyError::Stopped)?;
@@ -140,7 +145,7 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
         self.still_copying()
     }
 
-    /// All of it is durable on both devices.
+    /// Flushes both devices.
     async fn flush(&self) -> Result<Stable, CopyError> {
         let flushed = self.members.flush_member(self.member).await;
         self.still_copying()?;

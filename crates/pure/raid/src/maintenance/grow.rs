@@ -1,4 +1,4 @@
-//! Larger members: the array uses more of each, and nothing moves. A segment is added behind what is there.
+//! Growth to larger members: a segment is appended behind the existing ones, and nothing moves.
 
 use crate::array::Array;
 use crate::error::GrowError;
@@ -16,22 +16,24 @@ use futures_util::future::join_all;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Pages that are written in one go.
+/// Upper bound of adjacent pages written in one operation.
 const RUN_PAGES: u64 = 64;
 
 impl<D: BlockDevice + 'static> Array<D> {
-    /// The array uses `member_blocks` blocks of each member, and has as many blocks as the result says.
+    /// Grows the array to `member_blocks` blocks of each member, and returns its new number of blocks.
     ///
-    /// For members that are larger than they were when the array was formatted, after each was replaced by a larger
-    /// one or the devices grew. Hosts are served meanwhile; what is there stays where it is, and what is new reads as
-    /// zeros. *Errors*: see [`GrowError`]. *Durability*: when it returns; after a crash before that the array has the
+    /// For members that are larger than when the array was formatted, because each was replaced by a larger one or
+    /// the devices grew. Hosts are served during the growth; existing data stays in place, and new blocks read as
+    /// zeros. *Errors*: see [`GrowError`]. *Durability*: when it returns; after an earlier crash the array has the
     /// old size or the new one.
     pub async fn grow(&self, member_blocks: Blocks) -> Result<Blocks, GrowError> {
         let growth = Growth::begin(&self.path())?;
+        // A refused plan releases the right to change the shape.
         let segment = growth.plan(member_blocks).inspect_err(|_| growth.end())?;
         let (background, current) = (growth.array.background.clone(), self.0.clone());
         let work = async move {
             let log = &growth.array.log;
+            // No checkpoint may write an anchor while pages and sizes are half changed.
             log.begin_checkpoint().await;
             let grown = growth.add_segment(segment, member_blocks, &current).await;
             log.state.end_checkpoint();
@@ -42,7 +44,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         Ok(self.layout().blocks())
     }
 
-    /// How many blocks the array would have if it used `member_blocks` of each member, as [`Array::grow`] would do now.
+    /// Returns the number of blocks that the array would have after [`Array::grow`] to `member_blocks`.
     ///
     /// Nothing is changed. *Errors*: those with which growing would be refused.
     pub fn blocks_with(&self, member_blocks: Blocks) -> Result<Blocks, GrowError> {
@@ -52,13 +54,13 @@ impl<D: BlockDevice + 'static> Array<D> {
     }
 }
 
-/// A protected array that may become larger.
+/// Protected array whose shape may be changed.
 pub(super) struct Growth<D> {
     pub(super) array: Rc<Protected<D>>,
 }
 
 impl<D: BlockDevice + 'static> Growth<D> {
-    /// Nobody else changes the shape until [`Growth::end`].
+    /// Reserves the right to change the shape until [`Growth::end`].
     pub(super) fn begin(path: &Path<D>) -> Result<Self, GrowError> {
         let growth = Self::admit(path)?;
         assert!(!growth.array.commands.growing.replace(true), "an array grows in one way at a time");
@@ -77,7 +79,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
         Ok(Self { array })
     }
 
-    /// The shape may be changed again.
+    /// Releases the right to change the shape.
     pub(super) fn end(&self) {
         assert!(self.array.commands.growing.replace(false), "a growth ends once");
     }
@@ -87,6 +89,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
         if member_blocks <= segments.member_blocks() {
             return Err(GrowError::NotLarger { blocks: member_blocks.0, used: segments.member_blocks().0 });
         }
+        // The anchor has room for eight sizes.
         if segments.is_full() {
             return Err(GrowError::TooOften);
         }
@@ -94,9 +97,10 @@ impl<D: BlockDevice + 'static> Growth<D> {
         Ok(segments.next(member_blocks, self.array.layout.chunk_blocks())?)
     }
 
-    /// The pages that are missing are there, then the anchor says so, then commands see it. No checkpoint runs.
+    /// Writes the missing pages, then the anchor with the new size, then switches commands to it. No checkpoint runs.
     async fn add_segment(&self, segment: Segment, member_blocks: Blocks, current: &Current<D>) -> Result<(), IoError> {
         let segments = &self.array.checksums.pages.segments;
+        // Where no one reads yet: until the anchor, a crash leaves the old size.
         for pages in self.pages_to_make(&segment) {
             if sabotage::is(Bug::GrowthWithoutPages) {
                 break;
@@ -106,6 +110,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
         self.array.members.flush_those(self.array.members.in_use()).await?;
         self.blank_rest().await;
         let factor = segments.region_pages_with(&segment) / segments.region_pages();
+        // All bitmaps change together, with no await in between.
         self.array.checksums.pages.coarsen(factor);
         self.array.log.state.missed.coarsen(factor);
         segments.add(segment, member_blocks);
@@ -116,12 +121,13 @@ impl<D: BlockDevice + 'static> Growth<D> {
         let layout = Layout::new(old.level(), usize::from(old.members()), chunk_bytes, blocks);
         let layout = layout.expect("a layout of more stripes is as valid as it was");
         let grown = self.array.reshaped(layout, self.array.members.places().into());
+        // Commands see the new size only after the anchor is stable.
         current.replace(Path::Protected(Rc::new(grown)));
         Ok(())
     }
 
-    /// Runs of pages that count as written once the segment is there, and were not before: those behind the last in
-    /// a region that is used, and those that fall into one region with others that are.
+    /// Runs of pages that will count as written once the segment is added and do not exist yet: those behind the last
+    /// page of a used region, and those that share a coarser region with used ones.
     fn pages_to_make(&self, segment: &Segment) -> Vec<Range<u64>> {
         let (before, after) = (
             self.array.checksums.pages.segments.region_pages(),
@@ -134,7 +140,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
             let pages = region * after..((region + 1) * after).min(segment.pages.end);
             for page in pages.filter(|&page| !is_there(page)) {
                 match runs.last_mut() {
-                    // The pages of a segment do not lie behind those of the one before.
+                    // The pages of a segment do not lie directly behind those of the one before.
                     Some(last) if last.end == page && page % RUN_PAGES != 0 && page != segment.pages.start => {
                         last.end += 1;
                     }
@@ -145,8 +151,8 @@ impl<D: BlockDevice + 'static> Growth<D> {
         runs
     }
 
-    /// What the last page says of blocks behind the data is that they are unwritten: where both of its copies were
-    /// lost once, it says that nothing is known of them, and rebuilds only put right what there was.
+    /// Marks the entries behind the data in the last page as unwritten: they would say unknown if both copies of the
+    /// page had been lost once, because rebuilds restore only existing blocks.
     async fn blank_rest(&self) {
         let end = self.array.checksums.pages.segments.data_blocks().0;
         let rest = Extent::new(end, end.next_multiple_of(PAGE_ENTRIES) - end);
@@ -157,6 +163,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
             let _pins = self.array.checksums.hold_pages(member, rest).await;
             let mut cache = self.array.checksums.pages.cache.borrow_mut();
             for block in rest.start.0..rest.end().0 {
+                // Setting an entry makes its page dirty, so unchanged ones are left alone.
                 if cache.entry(member, block) != Some(Entry::UNWRITTEN) {
                     cache.set(member, block, Entry::UNWRITTEN);
                 }
@@ -164,7 +171,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
         }
     }
 
-    /// These pages are on all members that are in use, and say that nothing was written.
+    /// Writes these pages, all unwritten, to all members in use.
     async fn make_pages(&self, segment: &Segment, pages: Range<u64>) -> Result<(), IoError> {
         let [own, other] = self.array.checksums.pages.segments.homes_with(segment, pages.start);
         let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
@@ -179,6 +186,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
                 ));
             }
             let run = run.freeze();
+            // Both copies: on the member itself and on the next one.
             [(member, own, run.clone()), ((member + 1) % self.array.members.width(), other, run)]
         };
         let in_use = self.array.members.in_use();

@@ -1,4 +1,4 @@
-//! Another member: it gets its pages, then the array relies on it, then a reshape may begin.
+//! Addition of a member: it gets its pages, then the array counts it, then a reshape may start.
 
 use crate::array::Array;
 use crate::bounds::MEMBERS_MAX;
@@ -20,13 +20,16 @@ use std::rc::{Rc, Weak};
 use std::task::Poll;
 
 impl<D: BlockDevice + 'static> Array<D> {
-    /// `device` is the last member of the array, with the number that is returned.
+    /// Adds `device` as the last member of the array and returns its number.
     ///
-    /// The owner has recorded the place before, so that [`Array::open`] is given the device from now on. For RAID-5 and
-    /// RAID-6: [`Array::reshape`] has begun and goes on when it is called, also after a restart. Blocks keep their
-    /// addresses and contents; there are more of them at the end of the reshape. For RAID-1: the member waits for
-    /// [`Array::rebuild`], as one that was replaced; until that is done the owner has it recorded as failed. *Errors*: see [`GrowError`]; the array is as it was then. *Durability*: when it returns; after a crash before
-    /// that the device has joined, or [`Opened::not_joined`](crate::Opened) says that it has not.
+    /// The owner has recorded the place before, so that [`Array::open`] is given the device from now on. With RAID-5
+    /// and RAID-6 a reshape is now in progress; [`Array::reshape`] continues it when called, also after a restart.
+    /// Blocks keep their addresses and contents; more blocks appear at the end of the array when the reshape has
+    /// finished. With RAID-1 the member waits for [`Array::rebuild`], as a replacement does; until that is done the
+    /// owner has it recorded as failed.
+    ///
+    /// *Errors*: see [`GrowError`]; the array is as it was then. *Durability*: when it returns; after an earlier
+    /// crash the device has joined, or [`Opened::not_joined`](crate::Opened) says that it has not.
     pub async fn add_member(&self, device: D) -> Result<u16, GrowError> {
         let path = self.path();
         let layout = path.stripes().layout;
@@ -39,11 +42,12 @@ impl<D: BlockDevice + 'static> Array<D> {
         admit(path.member_blocks(), layout.members(), &device.geometry())?;
         let array = Growth::begin(&path)?.array;
         let (background, current, commands) = (array.background.clone(), self.0.clone(), array.commands.clone());
+        // The work waits for commands of this layout; holding it here would make it wait for itself.
         drop((path, array));
         let work = async move {
             let joined = join(&current, device).await;
             if joined.is_err() {
-                // Its pages are of no use to anybody.
+                // Pages of a member that did not join are dead.
                 let array = growing(&current);
                 let places = array.members.places().iter().take(usize::from(array.members.width())).cloned().collect();
                 array.members.end_joining(array.members.joining());
@@ -56,18 +60,19 @@ impl<D: BlockDevice + 'static> Array<D> {
     }
 }
 
-/// The array in the layout that it has now. It is not being reshaped: it is about to get another member.
+/// The array in its current layout, before it gets another member.
 fn growing<D: BlockDevice + 'static>(current: &Current<D>) -> Rc<Protected<D>> {
     current.borrow().protected().expect("only protected arrays grow").clone()
 }
 
-/// The steps of [`Array::add_member`]. No layout is held while commands of an older one are waited for.
+/// Executes the steps of [`Array::add_member`]. Holds no layout while commands of an older one are drained.
 async fn join<D: BlockDevice + 'static>(current: &Current<D>, device: D) -> Result<u16, GrowError> {
     let (number, before) = begin_joining(current, device);
-    // From now on whoever writes pages gives it its own.
+    // From now on every checkpoint writes the pages that belong on the new member.
     drained(&before, current).await;
     let growth = Growth { array: growing(current) };
     let array = &growth.array;
+    // The device may carry anchors of an earlier array.
     array.log.wipe(number).await.map_err(|_| GrowError::NewMemberFailed)?;
     growth.give_pages(number).await?;
     array.log.begin_checkpoint().await;
@@ -84,21 +89,21 @@ async fn join<D: BlockDevice + 'static>(current: &Current<D>, device: D) -> Resu
     relied_on?;
     let before = Rc::downgrade(&array.members);
     drop(growth);
-    // Nothing is moved as long as commands are under way that do not know of it.
+    // Moving must not start while commands are in flight that do not lock against it.
     if !sabotage::is(Bug::NotDrained) {
         drained(&before, current).await;
     }
     Ok(number)
 }
 
-/// The layout over one member more.
+/// The layout over one more member.
 fn widened(layout: &Layout, blocks: &block::Blocks) -> Layout {
     let chunk_bytes = u32::try_from(layout.chunk_blocks()).expect("a chunk is small") * crate::BLOCK_BYTES;
     let members = usize::from(layout.members()) + 1;
     Layout::new(layout.level(), members, chunk_bytes, *blocks).expect("the bound on members was checked")
 }
 
-/// The device has a place that does not count yet; its number, and the shape without it.
+/// Adds a place for the device that does not count yet; returns its number, and the members without it.
 fn begin_joining<D: BlockDevice + 'static>(current: &Current<D>, device: D) -> (u16, Weak<Members<D>>) {
     let array = growing(current);
     let number = array.members.width();
@@ -112,7 +117,7 @@ fn begin_joining<D: BlockDevice + 'static>(current: &Current<D>, device: D) -> (
     (number, Rc::downgrade(&array.members))
 }
 
-/// Every command that began with these members has ended.
+/// Waits until every command that started with these members has ended.
 async fn drained<D: BlockDevice + 'static>(members: &Weak<Members<D>>, current: &Current<D>) {
     let (background, log) = {
         let current = current.borrow();
@@ -120,6 +125,7 @@ async fn drained<D: BlockDevice + 'static>(members: &Weak<Members<D>>, current: 
         (array.background.clone(), array.log.state.clone())
     };
     let ended = background.until(|cx| {
+        // Each command holds the members that it started with, so the count of references is the count of commands.
         if members.strong_count() == 0 {
             return Poll::Ready(());
         }
@@ -129,7 +135,7 @@ async fn drained<D: BlockDevice + 'static>(members: &Weak<Members<D>>, current: 
     ended.await;
 }
 
-/// The pages that a member has just got a second home for are there too.
+/// Writes the second copies whose home has moved to the added member.
 pub(super) async fn settle_joined<D: BlockDevice + 'static>(array: &Protected<D>) -> Result<(), GrowError> {
     for page in array.checksums.used_pages() {
         array.checksums.soil_page(PageId { member: array.members.width() - 1, page }).await;
@@ -141,7 +147,8 @@ pub(super) async fn settle_joined<D: BlockDevice + 'static>(array: &Protected<D>
 }
 
 impl<D: BlockDevice + 'static> Growth<D> {
-    /// The joining member has pages of its own, all unwritten, and those of the member before it, wherever pages are.
+    /// Gives the joining member its own pages, all unwritten, and those of the member before it, wherever pages
+    /// exist.
     async fn give_pages(&self, number: u16) -> Result<(), GrowError> {
         for page in self.array.checksums.used_pages() {
             self.array
@@ -149,6 +156,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
                 .pages
                 .cache
                 .borrow_mut()
+                // Inserted, not loaded: the device has nothing that could be read.
                 .insert(PageId { member: number, page }, Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]));
             self.array.checksums.soil_page(PageId { member: number, page }).await;
             self.array.checksums.soil_page(PageId { member: number - 1, page }).await;
@@ -168,13 +176,13 @@ impl<D: BlockDevice + 'static> Growth<D> {
         }
     }
 
-    /// The member counts, and a reshape is under way, for whoever opens the array and for commands. No other
-    /// checkpoint runs.
+    /// Counts the member and starts the reshape, for later openings and for commands. No other checkpoint runs.
     ///
-    /// The member is told first: once another knows of it, everything that belongs on it is there.
+    /// The anchor goes to the new member first: once another member has it, everything that it refers to exists.
     async fn rely_on(&self, number: u16) -> Result<(), GrowError> {
         self.array.log.run_checkpoint().await?;
         self.still_joining(number)?;
+        // A mirror needs no reshape: the layout of its blocks does not depend on the number of members.
         let reshape = self.array.layout.has_parity().then_some(Reshape { from: number, rows: 0 });
         let anchor = self.array.log.next_anchor(self.array.log.state.ring.epoch(), self.array.log.state.anchor_head());
         let mut anchor = Anchor { reshape, ..anchor };
@@ -182,7 +190,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
         if reshape.is_some() {
             anchor.given[usize::from(number)] = anchor.age();
         } else {
-            // It has nothing of the others' content yet.
+            // The mirror has none of the content yet; its rebuild will clear this.
             anchor.absent = anchor.absent.with(number);
         }
         let others = self.array.members.all() - anchor.absent;
@@ -190,6 +198,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
             self.array.log.put_anchor(&anchor, others).await?;
         }
         if reshape.is_some() {
+            // A crash after this opens the array with the new member: its anchor is the newest.
             self.array.log.put_anchor(&anchor, MemberSet::only(number)).await?;
             self.still_joining(number)?;
         }

@@ -1,4 +1,4 @@
-//! Filling a replacement while the host is served.
+//! Rebuild of a replaced member during host I/O.
 
 use crate::array::Array;
 use crate::error::RebuildError;
@@ -16,44 +16,44 @@ use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
-/// Who has asked for a rebuild, and keeps the record of it.
+/// Owner of a rebuild: sets its pace and records its result.
 #[expect(async_fn_in_trait, reason = "arrays live on one shard; their futures need not be Send")]
 pub trait RebuildOwner {
-    /// Called after every few stripes; the rebuild goes on when this is ready.
+    /// Called after every few stripes; the rebuild continues when this is ready.
     async fn pace(&mut self, progress: Progress);
 
-    /// After any crash, `member` is a current member of the array.
+    /// Records durably that `member` is a current member of the array after any crash.
     ///
-    /// Called once, with everything rebuilt and flushed; the member is in service when this is ready.
-    /// A failure of the member that is recorded meanwhile counts as later than this. *Errors*: when that
-    /// cannot be promised; the member then stays as it was.
+    /// Called once, with everything rebuilt and flushed; the member is in service when this is ready. A failure of
+    /// the member that is recorded meanwhile counts as later. *Errors*: when that cannot be promised; the member then
+    /// stays as it was.
     async fn commit(&mut self, member: u16, flushed: Stable, rebuilt: &Rebuilt) -> Result<Stable, IoError>;
 }
 
-/// What a rebuild has done.
+/// Result of a rebuild.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// Stripes that were written to the replacement.
+    /// Stripes written to the replacement.
     pub stripes: u64,
-    /// Blocks of the replacement whose content was lost: more members could not read them than the level
-    /// can give back. Reading them is a medium error until they are written.
+    /// Blocks of the replacement whose content was lost, because more members could not read them than the level can
+    /// restore. Reads are a medium error until they are written.
     pub unreadable: Vec<Extent>,
-    /// Blocks of the array whose content was lost: those among them that are data, and those of other members that took them
-    /// to be restored.
+    /// Blocks of the array whose content was lost: the data among `unreadable`, and blocks of other members needed to
+    /// restore it that were unreadable, too.
     pub lost: Vec<Extent>,
 }
 
-/// Steps of a rebuild that are under way at once.
+/// Steps of a rebuild in flight at once.
 const STEPS_AT_ONCE: usize = 3;
 
-/// Stripes that are on the replacement, and locked; blocks of it and of the array that nobody could give back.
+/// Stripes that are written to the replacement and still locked, with the blocks that could not be restored.
 struct Filled {
     step: Range<u64>,
     losses: Losses,
     guard: RangeGuard,
 }
 
-/// What could not be restored.
+/// Blocks that could not be restored.
 #[derive(Default)]
 pub(super) struct Losses {
     /// Blocks of the member.
@@ -69,7 +69,7 @@ impl Losses {
     }
 }
 
-/// A rebuild of one member that runs.
+/// Running rebuild of one member.
 pub(super) struct Rebuild<'a, D: BlockDevice + 'static> {
     pub(super) stripes: &'a Rc<Stripes<D>>,
     pub(super) members: &'a Rc<Members<D>>,
@@ -93,11 +93,11 @@ impl<D: BlockDevice + 'static> Drop for Rebuild<'_, D> {
 }
 
 impl<D: BlockDevice + 'static> Array<D> {
-    /// `member`, which was replaced, holds what it should in `stripes`, and is in service.
+    /// Rebuilds `member`, which was replaced, in `stripes`, and puts it into service.
     ///
-    /// *Shape*: `stripes` in ascending order, without overlap; they include every stripe in use. The
-    /// host is served meanwhile. *Errors*: see [`RebuildError`]. *Durability*: all that was rebuilt is
-    /// flushed before [`RebuildOwner::commit`] is asked, and the member is in service after that.
+    /// *Shape*: `stripes` in ascending order, without overlap; they include every stripe in use. The host is served
+    /// during the rebuild. *Errors*: see [`RebuildError`]. *Durability*: everything rebuilt is flushed before
+    /// [`RebuildOwner::commit`] is called, and the member is in service after that.
     pub async fn rebuild(
         &self,
         member: u16,
@@ -108,17 +108,22 @@ impl<D: BlockDevice + 'static> Array<D> {
         let (all, members) = (path.stripes(), path.members());
         let place = members.find(member).ok_or(RebuildError::NoSuchMember(member))?;
         let waits = matches!(place.state(), MemberState::Rebuilding { .. });
+        // One rebuild of a place at a time; the flag is cleared when `Rebuild` is dropped.
         if !waits || place.rebuild_runs.replace(true) {
             return Err(RebuildError::NotWaiting(member));
         }
         let (protected, layout, tenure) = (path.protected(), all.layout, place.tenure.get());
         let rebuild = Rebuild { stripes: all, members, protected, layout, member, tenure };
+        // Before the ranges are fixed: such commands add stripes that the member has missed.
         let stripes = rebuild.with_latecomers(stripes).await?;
         place.begin_rebuild(&stripes);
         let rebuilt = rebuild.fill(&stripes, owner).await?;
+        // After the data: from here on the member takes batches, and must not lack anything that they rely on.
         rebuild.join_pages().await.map_err(RebuildError::Stopped)?;
         rebuild.still_rebuilding()?;
         let flushed = members.flush_member(member).await.map_err(|_| RebuildError::ReplacementLost(member))?;
+        // Recorded first: in service sooner, the failure of another member would be recorded as survivable, and after
+        // a crash both would be missing.
         let _committed: Stable = owner.commit(member, flushed, &rebuilt).await.map_err(RebuildError::Stopped)?;
         rebuild.still_rebuilding()?;
         place.set_state(MemberState::InService);
@@ -128,7 +133,7 @@ impl<D: BlockDevice + 'static> Array<D> {
 }
 
 impl<D: BlockDevice + 'static> Rebuild<'_, D> {
-    /// The stripes are on the replacement. While some are written to it, the next are read from the others.
+    /// Writes the stripes to the replacement; while some are written, the next are read from the others.
     async fn fill(&self, stripes: &[Range<u64>], owner: &mut impl RebuildOwner) -> Result<Rebuilt, RebuildError> {
         let total = stripes.iter().map(|range| range.end - range.start).sum();
         let mut steps = stripes.iter().flat_map(|range| self.layout.steps(range.clone()));
@@ -144,7 +149,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
             let mut told = 0;
             while told < rebuilt.stripes {
                 told = rebuilt.stripes;
-                // Nothing begins before the owner says so; what has begun ends, and lets go of its stripes.
+                // No step starts before the owner agrees; steps in flight end and release their stripes.
                 let mut pace = pin!(owner.pace(Progress { done: told, total, front_stripe }));
                 loop {
                     if under_way.is_empty() {
@@ -160,8 +165,9 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         }
     }
 
-    /// Writes the stripes of `step` to the replacement, under their locks.
+    /// Rebuilds the stripes of `step` on the replacement, under their locks.
     async fn rebuild_step(&self, step: Range<u64>) -> Result<Filled, RebuildError> {
+        // Held until the front has passed: a write sees the replacement either filled or absent.
         let guard = self.stripes.locks.exclusive(step.clone()).await;
         self.still_rebuilding()?;
         if let Some(array) = self.protected {
@@ -176,15 +182,16 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
             losses.in_array.extend(lost.in_array);
         }
         self.still_rebuilding()?;
+        // Before the content is written: a read after the front has passed must not return what the device had there.
         losses.on_member.iter().for_each(|&extent| self.members.place(self.member).mark_unreadable(extent));
         let guard = self.fill_in(ops, losses.on_member.clone(), guard).await.map_err(RebuildError::Stopped)?;
         Ok(Filled { step, losses, guard })
     }
 
-    /// The front is behind these stripes, and they are free; the front, then.
+    /// Moves the front behind these stripes and unlocks them; returns the front.
     ///
-    /// Nothing is awaited between the two: nobody sees one without the other. A rebuild that is dropped before
-    /// leaves the front where it was.
+    /// There is no await between the two, so no command sees one without the other. A rebuild dropped before leaves
+    /// the front where it was.
     fn advance(&self, filled: Filled, rebuilt: &mut Rebuilt) -> Result<u64, RebuildError> {
         let Filled { step, losses, guard } = filled;
         assert!(step.end <= self.layout.stripes(), "a rebuild is within the array");
@@ -198,9 +205,10 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         Ok(step.end)
     }
 
-    /// The writes that restore the member in `stripe`, and its blocks that nothing can restore.
+    /// Returns the writes that restore the member in `stripe`, and its blocks that cannot be restored.
     async fn rebuild_stripe(&self, stripe: u64) -> Result<(Ops, Losses), IoError> {
         let role = self.layout.role_of(stripe, self.member);
+        // The replacement itself is never a source.
         let blind = Blind::of(MemberSet::only(self.member));
         let (mut ops, mut losses) = (Ops::new(), Losses::default());
         let mut parts = Vec::new();
@@ -220,7 +228,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         Ok((ops, losses))
     }
 
-    /// Fails when the replacement has failed, was taken out or exchanged, or the array has stopped.
+    /// Fails when the replacement has failed, was removed or exchanged, or the array has stopped.
     pub(super) fn still_rebuilding(&self) -> Result<(), RebuildError> {
         self.members.serving(Extent::new(0, self.layout.blocks().0)).map_err(RebuildError::Stopped)?;
         let place = self.members.place(self.member);
@@ -231,8 +239,8 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
     }
 }
 
-/// The blocks of the array that are lost where `role` cannot be restored: its own, and with parity those of other members
-/// that cannot be read either.
+/// Lists the blocks of the array that are lost where `role` cannot be restored: its own, and with parity those of
+/// other members that cannot be read either.
 pub(super) async fn lost_with<D: BlockDevice + 'static>(
     stripes: &Rc<Stripes<D>>,
     stripe: u64,
@@ -245,6 +253,7 @@ pub(super) async fn lost_with<D: BlockDevice + 'static>(
         let start = layout.lba_of(Place { stripe, column, row: rows.start });
         Extent { start, len: Blocks(rows.len()) }
     };
+    // Parity of its own holds no data of the array.
     let own = match role {
         Role::Data { column, .. } => Some(column),
         Role::P | Role::Q => None,
@@ -253,6 +262,7 @@ pub(super) async fn lost_with<D: BlockDevice + 'static>(
     if layout.has_parity() {
         for column in (0..layout.columns()).filter(|&column| Some(column) != own) {
             let mut blind = blind;
+            // Reads with the same member excluded: what cannot be reconstructed now is lost as well.
             let role = Role::Data { column, copy: 0 };
             if stripes.content(stripe, role, rows, &mut blind).await.is_err() {
                 lost.push(of_column(column));
@@ -263,8 +273,9 @@ pub(super) async fn lost_with<D: BlockDevice + 'static>(
 }
 
 impl Rebuilt {
-    /// So many stripes more were written, but for these losses.
+    /// Adds stripes that were written, and their losses.
     pub(super) fn add(&mut self, stripes: u64, mut losses: Losses) {
+        // Parts arrive by column; the owner's list is in the order of addresses.
         losses.in_array.sort_by_key(|run| run.start);
         self.stripes += stripes;
         let join = |runs: &mut Vec<Extent>, run: Extent| match runs.last_mut() {

@@ -1,4 +1,4 @@
-//! What a rebuild does beside the data: the pages that belong on the member, and what it had missed.
+//! Metadata side of a rebuild: the pages that belong on the member, and the regions that it had missed.
 
 use crate::checksums::cache::Pins;
 use crate::error::RebuildError;
@@ -14,21 +14,23 @@ use std::ops::Range;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Rebuild<'_, D> {
-    /// The stripes that are to be rebuilt; of a member that has come back also those that commands write which began while it was
-    /// absent, and have left it out.
+    /// Returns the stripes to rebuild; for a returned member also stripes written by commands that started while it
+    /// was absent, and have left it out.
     ///
-    /// They are told as missed only when they are logged, and that may be after the return.
+    /// Such commands note what it misses only when they are logged, which may be after its return.
     pub(super) async fn with_latecomers(&self, stripes: &[Range<u64>]) -> Result<Vec<Range<u64>>, RebuildError> {
         let mut all = stripes.to_vec();
         if let Some(array) = self.protected
             && self.members.place(self.member).has_come_back()
             && !sabotage::is(Bug::LatecomersForgotten)
         {
+            // Both wait for these commands: the first for locked writes, the second for fresh ones.
             array.locks.passed().await;
             array.settle_fresh().await.map_err(RebuildError::Stopped)?;
             all.extend(array.log.state.missed.stripes(&array.layout));
         }
         self.still_rebuilding()?;
+        // Overlapping ranges are merged, so that no stripe is rebuilt twice.
         all.sort_unstable_by_key(|range| range.start);
         all.dedup_by(|later, before| {
             let follows = later.start <= before.end;
@@ -38,11 +40,13 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         Ok(all)
     }
 
-    /// The blocks are on the member, and what is known of them in the log: what nobody can give back is lost, also
-    /// after a restart. The guard comes back with the answer; when nobody waits for it, it ends with the work.
+    /// Writes the blocks to the member, and logs their entries; blocks that cannot be restored are marked lost, also
+    /// for after a restart. Returns the guard, which is dropped with the work when the caller is.
     pub(super) async fn fill_in(&self, ops: Ops, lost: Vec<Extent>, guard: RangeGuard) -> Result<RangeGuard, IoError> {
         let (stripes, member) = (self.stripes.clone(), self.member);
         let work = async move {
+            // Entries for restored content that does not match the present ones, for instance after both copies of a
+            // page were lost.
             let remembered = stripes.remember(&ops).await;
             let ended = stripes.members.perform(ops).await;
             let judged = stripes.members.judge(&ended, Extent { start: block::Lba(0), len: stripes.layout.blocks() });
@@ -57,18 +61,19 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         self.stripes.background.finish(work).await
     }
 
-    /// The member has its own pages, those of the member before it, and an anchor, and takes the log.
+    /// Gives the member its own pages, those of the member before it, and an anchor, and makes it take log batches.
     ///
-    /// From here on checkpoints write to it, so every page that exists is written once more. So do batches: once it is in
-    /// service, a batch that it lacks could be on too few members.
+    /// From here on checkpoints write to it, so every existing page is written once more. So do log batches: once it
+    /// is in service, a batch that it lacks could be on too few members.
     pub(super) async fn join_pages(&self) -> Result<(), IoError> {
         let Some(array) = self.protected else { return Ok(()) };
         let member = self.member;
         self.members.begin_joining(member);
         if !sabotage::is(Bug::JoinsAmidCheckpoint) {
-            // The one that runs has begun without it.
+            // A running checkpoint started without the member.
             array.log.end_of_checkpoint().await;
         }
+        // A returned member has all other pages as it left them.
         let regions: Vec<u64> = if self.members.place(member).has_come_back() {
             array.log.state.missed.regions.borrow().iter().collect()
         } else {
@@ -78,7 +83,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         array.log.checkpoint_with(MemberSet::only(member)).await
     }
 
-    /// Nobody is absent any more, so nobody has missed anything.
+    /// Clears the missed regions once no member is absent.
     pub(super) fn forget_missed(&self) {
         if let Some(array) = self.protected
             && self.members.not_in_service() == MemberSet::NONE
@@ -88,8 +93,8 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
     }
 }
 
-/// The rows of a member's chunk that have to be restored: all, or those that were ever written, on any mirror: a
-/// member that was added has no entries of its own yet.
+/// Returns the rows of a member's chunk to restore: those ever written on any mirror, because an added member has no
+/// entries of its own yet. All rows in a plain array.
 pub(super) async fn written_rows<D: BlockDevice + 'static>(
     layout: &Layout,
     protected: Option<&Rc<Protected<D>>>,
@@ -100,6 +105,7 @@ pub(super) async fn written_rows<D: BlockDevice + 'static>(
     let Some(array) = protected else { return vec![all] };
     let chunk = layout.member_extent(stripe, all);
     let (copies, mut pins) = (layout.copies(), Pins::new(&array.checksums.pages.cache));
+    // With parity there is one copy, and the range is the member alone.
     let mirrors = member / copies * copies..(member / copies + 1) * copies;
     for mirror in mirrors.clone() {
         array.checksums.hold_more(&mut pins, mirror, chunk).await;
@@ -118,7 +124,8 @@ pub(super) async fn written_rows<D: BlockDevice + 'static>(
     runs
 }
 
-/// The pages of the member in these regions, and those of the member before it, which lie on it as well, are written once more.
+/// Marks dirty the member's pages in these regions, and those of the member before it, which have their second copy
+/// here.
 pub(super) async fn soil_pages<D: BlockDevice + 'static>(
     array: &Rc<Protected<D>>,
     member: u16,
@@ -130,6 +137,7 @@ pub(super) async fn soil_pages<D: BlockDevice + 'static>(
         if page >= array.checksums.pages.segments.pages() {
             break;
         }
+        // Each member holds its own pages and the second copies of the member before it.
         for id in [PageId { member, page }, PageId { member: before, page }] {
             let blocks = crate::on_disk::page::blocks_of(page);
             let pins = array.checksums.hold_pages(id.member, blocks).await;

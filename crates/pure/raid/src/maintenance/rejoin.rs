@@ -1,4 +1,4 @@
-//! The return of a member that left as it comes.
+//! Return of a member whose content is unchanged since it left.
 
 use crate::array::Array;
 use crate::error::{LeftOut, RejoinError};
@@ -9,15 +9,15 @@ use block::BlockDevice;
 use std::ops::Range;
 
 impl<D: BlockDevice + 'static> Array<D> {
-    /// The stripes that members which are not in service have missed, in ascending order.
+    /// Stripes that members out of service have missed, in ascending order; empty for a plain array.
     #[must_use]
     pub fn missed(&self) -> Vec<Range<u64>> {
         let path = self.path();
         path.protected().map(|array| array.log.state.missed.stripes(&array.layout)).unwrap_or_default()
     }
 
-    /// `device`, which is `member` come back as it left, is in its place; the result are the stripes that it
-    /// has missed, for [`Array::rebuild`]. What it has not missed is read from it already.
+    /// Puts `device`, the returned `member`, into its place, and returns the stripes that it has missed, for
+    /// [`Array::rebuild`]. All other stripes are read from it at once.
     ///
     /// *Errors*: see [`RejoinError`].
     pub async fn rejoin(&self, member: u16, device: D) -> Result<Vec<Range<u64>>, RejoinError> {
@@ -28,11 +28,13 @@ impl<D: BlockDevice + 'static> Array<D> {
         if path.is_reshaping() {
             return Err(RejoinError::Reshaping);
         }
+        // Nothing is written to the device before it is accepted.
         admit(path.member_blocks(), member, &device.geometry())?;
         let found = newest_on(&device).await.map_err(RejoinError::NotTheOne)?;
         let own = protected.log.state.anchor.borrow().clone();
         match found {
             found if found.id != own.id => return Err(RejoinError::NotTheOne(LeftOut::OtherArray)),
+            // The array has grown or been reshaped without it.
             found if (found.shape, found.sizes) != (own.shape, own.sizes) => {
                 return Err(RejoinError::NotTheOne(LeftOut::Stale));
             }
@@ -41,7 +43,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             }
             found => {
                 let (epoch, number) = own.given[usize::from(member)];
-                // The last anchor may have come or not come when it left.
+                // The last anchor may or may not have reached it when it left.
                 let is_as_it_left = found.epoch <= epoch && found.number.abs_diff(number) <= 1;
                 if !is_as_it_left && !sabotage::is(Bug::StaleMember) {
                     return Err(RejoinError::NotTheOne(LeftOut::Stale));

@@ -1,4 +1,4 @@
-//! Scrubbing a protected array: every block of every member is read and compared, and so is redundancy.
+//! Scrub of a protected array: reads and verifies every block of every member, and its redundancy.
 
 use crate::array::Array;
 use crate::finding::{Finding, FindingKind, Outcome};
@@ -14,37 +14,37 @@ use shard::RangeGuard;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Whether a scrub puts right what it finds.
+/// Action of a scrub on what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// It only tells.
+    /// Reports only.
     Report,
-    /// It writes back what redundancy gives.
+    /// Reports, and writes back what redundancy restores.
     Heal,
 }
 
-/// What a scrub has found. Counts of blocks are of members' blocks.
+/// Result of a scrub. Block counts are members' blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
-    /// Stripes that were looked at.
+    /// Stripes that were read.
     pub stripes: u64,
-    /// Of these, stripes of which members are not in service.
+    /// Stripes among them with members out of service.
     pub degraded: u64,
-    /// Blocks that were not as written.
+    /// Blocks that did not match their checksum.
     pub mismatches: u64,
     /// Blocks that could not be read.
     pub unreadable: u64,
-    /// Blocks of which nothing was known.
+    /// Blocks without a known checksum.
     pub unknown: u64,
-    /// Stripes whose blocks were all as written, and whose redundancy was wrong nevertheless.
+    /// Stripes whose blocks all matched, but whose parity or mirrors were inconsistent.
     pub parity: u64,
-    /// Blocks that were put right.
+    /// Blocks that were repaired.
     pub healed: u64,
-    /// Blocks that nobody can give back.
+    /// Blocks that could not be restored.
     pub lost: u64,
 }
 
-/// A block that is not as it should be.
+/// Block found bad, with its kind of error.
 struct Bad {
     member: u16,
     row: u64,
@@ -52,10 +52,10 @@ struct Bad {
 }
 
 impl<D: BlockDevice + 'static> Array<D> {
-    /// `stripes` hold what was written, on every member and in parity, or it is said what does not.
+    /// Scrubs `stripes`: verifies blocks and redundancy on every member, and reports what is wrong.
     ///
-    /// With [`Repair::Heal`], what can be put right is. The host is served meanwhile. `pace` is called after
-    /// every few stripes. *Errors*: `Unsupported` for an array without sums.
+    /// With [`Repair::Heal`], what can be repaired is. The host is served meanwhile. `pace` is called after every few
+    /// stripes. *Errors*: `Unsupported` for an array without checksums.
     pub async fn scrub(
         &self,
         stripes: Range<u64>,
@@ -66,7 +66,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         let stripes = stripes.start..stripes.end.min(self.layout().stripes());
         let steps = self.path().stripes().layout.steps(stripes.clone());
         for step in steps {
-            // Between the steps the array may take another shape.
+            // The array may change its shape between steps.
             total.add(scrub_step(&self.path(), step.clone(), repair).await?);
             let (done, all) = (step.end - stripes.start, stripes.end - stripes.start);
             pace(Progress { done, total: all, front_stripe: step.end }).await;
@@ -74,7 +74,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         Ok(total)
     }
 
-    /// The same in the words of arrays without sums.
+    /// Scrubs with report only, and returns the counts in the form used for plain arrays.
     pub(crate) async fn scrub_counts(
         &self,
         stripes: Range<u64>,
@@ -90,13 +90,13 @@ impl<D: BlockDevice + 'static> Array<D> {
     }
 }
 
-/// A scrub of one layout of the array.
+/// Scrub of one layout of the array.
 struct Scrub<'a, D> {
     array: &'a Rc<Protected<D>>,
     repair: Repair,
 }
 
-/// A few stripes are scrubbed; nothing of them is moved meanwhile.
+/// Scrubs a few stripes; a reshape moves none of them meanwhile.
 pub(crate) async fn scrub_step<D: BlockDevice + 'static>(
     path: &Path<D>,
     step: Range<u64>,
@@ -112,6 +112,7 @@ pub(crate) async fn scrub_step<D: BlockDevice + 'static>(
         };
         match array {
             Some(array) => Scrub { array, repair }.scrub_stripe(stripe).await,
+            // A vacated stripe of a reshape holds nothing.
             None => Ok(Scrubbed::default()),
         }
     };
@@ -125,6 +126,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
     async fn scrub_stripe(&self, stripe: u64) -> Result<Scrubbed, IoError> {
         let range = stripe..stripe + 1;
         let guard = match self.repair {
+            // A repair writes, so it excludes other writers; a report only has to keep them out while it compares.
             Repair::Heal => self.array.locks.exclusive(range.clone()).await,
             Repair::Report => self.array.locks.shared(range.clone()).await,
         };
@@ -158,9 +160,11 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             if found.is_ok() {
                 continue;
             }
+            // Row by row: one bad block must not hide the others.
             for row in rows.start..rows.end {
                 let extent = self.array.layout.member_extent(stripe, Rows::new(row, row + 1));
                 match self.array.stripes.read_member(member, extent, Patience::Hedged).await {
+                    // A member that is gone or late is not a bad block.
                     Err(error) if !matches!(error.kind, IoErrorKind::Gone | IoErrorKind::TimedOut) => {
                         bad.push(Bad { member, row, kind: self.array.stripes.kind_of(member, extent.start.0) });
                     }
@@ -178,6 +182,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             let extent = self.array.layout.member_extent(stripe, rows);
             let role = self.array.layout.role_of(stripe, bad.member);
             let part = self.array.stripes.salvage(stripe, role, rows, Blind::of(MemberSet::only(bad.member))).await;
+            // A single row, so there is a single part.
             let content: Option<View> = part.into_iter().next().and_then(|part| part.content.ok());
             let outcome = match (&content, self.repair) {
                 (None, _) => Outcome::Lost,
@@ -200,11 +205,12 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             }
         }
         if !ops.is_empty() {
+            // The guard goes along: nothing may be written between the read and its repair.
             self.array.stripes.heal(ops, guard).await;
         }
     }
 
-    /// The writes that would make redundancy right, where it is not. All blocks are as they were written.
+    /// Returns the writes that would make redundancy consistent, where it is not. All blocks match their checksums.
     async fn wrong_redundancy(&self, stripe: u64, readable: MemberSet) -> Option<Ops> {
         let rows = self.array.layout.all_rows();
         let extent = self.array.layout.member_extent(stripe, rows);
@@ -229,6 +235,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
                 let role = Role::Data { column, copy };
                 match (read(role).await, &first) {
                     (Some(content), None) => first = Some(content),
+                    // Every copy matches its checksum, so neither is wrong by itself; the first one is kept.
                     (Some(content), Some(right)) if *content != **right => {
                         ops.push(Op::write(self.array.layout.member_of(stripe, role), extent, right.clone()));
                     }
@@ -249,7 +256,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
         (!ops.is_empty()).then_some(ops)
     }
 
-    /// Tells of wrong redundancy, and writes it anew through the log.
+    /// Reports inconsistent redundancy, and rewrites it through the log.
     async fn correct(&self, stripe: u64, ops: Ops, guard: RangeGuard) -> Result<(), IoError> {
         let outcome = if self.repair == Repair::Heal { Outcome::Healed } else { Outcome::Served };
         for op in &ops {
@@ -262,6 +269,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
         let start = stripe * self.array.layout.stripe_blocks();
         let part =
             Span { stripes: stripe..stripe + 1, extent: Extent::new(start, self.array.layout.stripe_blocks()), at: 0 };
+        // Through the log: a crash must not leave a stripe half corrected.
         self.array.change_rows(&part, ops, guard).await
     }
 }

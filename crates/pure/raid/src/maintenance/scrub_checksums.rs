@@ -1,4 +1,4 @@
-//! Looking at what lies on the members of the sums: pages that are in memory are not read otherwise, and rot unseen.
+//! Scrub of the metadata on disk: pages that are cached in memory are not read otherwise, and would decay unnoticed.
 
 use crate::array::Array;
 use crate::finding::{Finding, FindingKind, Outcome};
@@ -14,48 +14,49 @@ use futures_util::future::join_all;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Pages of each member that are looked at in one step.
+/// Pages of each member that are read in one step.
 const STEP_PAGES: u64 = 16;
 
 impl<D: BlockDevice + 'static> Array<D> {
-    /// Both copies of every page of sums, and where the log begins, are on the members as they should be.
+    /// Verifies both copies of every checksum page, and the anchors, on all members.
     ///
-    /// What is not is told and written anew. To be called beside [`Array::scrub`], which compares data with the sums
-    /// that are in memory. `pace` is called after every few pages; its progress counts pages of one member, no stripes.
-    /// *Errors*: `Unsupported` for an array without sums, `Gone` when the array has stopped.
+    /// Damaged ones are reported and rewritten. Call it beside [`Array::scrub`], which compares data with the
+    /// checksums in memory. `pace` is called after every few pages; its progress counts pages of one member, not
+    /// stripes. *Errors*: `Unsupported` for an array without checksums, `Gone` when the array has stopped.
     pub async fn scrub_sums(&self, mut pace: impl AsyncFnMut(Progress)) -> Result<Scrubbed, IoError> {
         let mut total = Scrubbed::default();
-        // Who holds a layout keeps the array from taking another.
+        // Holding a layout keeps the array from changing it.
         let of = |path: &Path<D>| {
             let unsupported = IoError::new(IoErrorKind::Unsupported, Extent::default());
             path.protected().cloned().map(|array| ScrubChecksums { array }).ok_or(unsupported)
         };
-        // Before the next one takes the place of the newest.
+        // Before a checkpoint overwrites the slot of an anchor.
         total.healed += of(&self.path())?.look_at_anchors().await;
         let pages = of(&self.path())?.array.checksums.pages.segments.pages();
         let mut page = 0;
         while page < pages {
             let end = pages.min(page + STEP_PAGES);
-            // Between the steps the array may take another shape.
+            // The array may change its shape between steps.
             let path = self.path();
             total.healed += of(&path)?.look_at_pages(&path, page..end).await?;
             drop(path);
             pace(Progress { done: end, total: pages, front_stripe: 0 }).await;
             page = end;
         }
-        // Writes them anew, and what the log says of pages and blocks need not be right any more.
+        // Rewrites the damaged copies, and advances the log's tail: batches that describe these pages and blocks are
+        // not needed any more.
         of(&self.path())?.array.log.checkpoint().await?;
         Ok(total)
     }
 }
 
-/// A look at what lies on the members of the checksums.
+/// Scrub of one layout's metadata.
 struct ScrubChecksums<D> {
     array: Rc<Protected<D>>,
 }
 
 impl<D: BlockDevice + 'static> ScrubChecksums<D> {
-    /// How many copies had to be written anew; they are, with the next checkpoint.
+    /// Verifies the pages; returns the number of copies to rewrite, which the next checkpoint does.
     async fn look_at_pages(&self, path: &Path<D>, pages: Range<u64>) -> Result<u64, IoError> {
         let _still = path.hold_still().await;
         let mut ids = Vec::new();
@@ -74,12 +75,12 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
         if self.wrong_copies(id).await.is_empty() {
             return 0;
         }
-        // A page that is being written may look like that.
+        // A page that is being written may look damaged; exclude checkpoints and read again.
         self.array.log.begin_checkpoint().await;
         let wrong = self.wrong_copies(id).await;
         if !wrong.is_empty() {
             let is_held = self.array.checksums.pages.cache.borrow().has(id);
-            // Whoever takes it into memory tells what was wrong.
+            // Loading the page reports what is wrong with it.
             let pins = self.array.checksums.hold_pages(id.member, blocks_of(id.page)).await;
             self.array.checksums.pages.cache.borrow_mut().soil(id);
             drop(pins);
@@ -92,7 +93,7 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
         wrong.len() as u64
     }
 
-    /// The copies of a page that are damaged, or older than the other one or than what is in memory.
+    /// Lists the copies of a page that are damaged, or older than the other one or than the page in memory.
     async fn wrong_copies(&self, id: PageId) -> Vec<(u16, FindingKind)> {
         let homes = self.array.checksums.homes(id);
         let found =
@@ -101,6 +102,7 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
         let newest = found.iter().flatten().flatten().map(Found::stamp).max();
         let kind = |found: &Found| {
             let is_known = clean.as_ref().is_none_or(|clean| found.has(clean));
+            // A page that is clean in memory must be on disk with exactly these entries.
             (Some(found.stamp()) != newest || !is_known).then_some(FindingKind::PageStale)
         };
         let of_copy = |found: &Option<Result<Found, IoError>>| match found {
@@ -111,7 +113,7 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
         homes.iter().zip(&found).filter_map(|(home, found)| Some((home.member, of_copy(found)?))).collect()
     }
 
-    /// How many members do not have the newest anchor; they have the next.
+    /// Counts members without the newest anchor; the next checkpoint gives them one.
     async fn look_at_anchors(&self) -> u64 {
         self.array.log.begin_checkpoint().await;
         let own = self.array.log.state.anchor.borrow().clone();
@@ -120,6 +122,7 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
             let found =
                 newest_of(async |extent| self.array.members.read_beside_data(member, extent, Patience::Patient).await)
                     .await;
+            // No checkpoint runs, so every counted member must have exactly this anchor.
             if found.is_ok_and(|found| found.age() == own.age() && found.member == member) {
                 continue;
             }

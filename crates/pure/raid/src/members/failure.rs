@@ -1,11 +1,11 @@
-//! What the failure of a member means. Decided here and nowhere else.
+//! Failure of members; what it means is decided only here.
 //!
-//! A member fails at the first write or flush that it does not do, or when it is gone. From then on the
-//! array does not use it, and no write is acknowledged before the failure is durable: else, after a
-//! restart, the member would come back with old data that looks current.
+//! A member fails at the first write or flush that it does not complete, or when it is gone. From then on the array
+//! does not use it, and no write is acknowledged before the failure is durable: otherwise the member would return
+//! after a restart with old data that looks current.
 //!
-//! When the array cannot do without the member, nobody is failed: the array stops. What it has
-//! acknowledged is on its members; what it could not finish was not acknowledged.
+//! When the array needs the member, no member is failed: the array stops. What it has acknowledged is on its members;
+//! what it could not finish was not acknowledged.
 
 use crate::geometry::MemberSet;
 use crate::members::Members;
@@ -17,38 +17,38 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// Where the owner of an array keeps, durably, which members have failed.
+/// Durable record of failed members, kept by the owner of an array.
 pub trait FailureLog {
-    /// After any crash, `member` is not taken for a current member of the array.
+    /// Records durably that `member` is not a current member of the array after any crash.
     ///
-    /// Called once for each failure. *Errors*: when that cannot be promised; the array stops then.
-    /// *Durability*: all of it, before the answer.
+    /// Called once for each failure. *Errors*: when that cannot be promised; the array stops then. *Durability*: all
+    /// of it, before the answer.
     fn record(&self, member: u16, error: IoError) -> Pin<Box<dyn Future<Output = Result<Stable, IoError>>>>;
 }
 
-/// The failures of one array that matter to its commands.
+/// Failures that affect the commands of one array.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    /// Failures that are not durable yet.
+    /// Number of failures that are not durable yet.
     unrecorded: Cell<u32>,
-    /// Why the array does not serve any more.
+    /// Error that stopped the array.
     stopped: Cell<Option<IoError>>,
 }
 
 impl Failures {
-    /// Why the array does not serve writes any more, if so.
+    /// Error that stopped the array, if it has.
     fn stopped_by(&self) -> Option<IoError> {
         self.stopped.get()
     }
 }
 
 impl<D: BlockDevice + 'static> Members<D> {
-    /// Why the array does not serve writes any more, if so.
+    /// Error that stopped the array, if it has; writes and flushes are refused then.
     pub(crate) fn stopped_by(&self) -> Option<IoError> {
         self.shared.failures.stopped_by()
     }
 
-    /// Passes commands through that change data; refuses them once the array has stopped.
+    /// Refuses commands that change data once the array has stopped.
     pub(crate) fn serving(&self, extent: Extent) -> Result<(), IoError> {
         match self.stopped_by() {
             Some(error) => Err(IoError { kind: IoErrorKind::Gone, extent, member: error.member }),
@@ -56,15 +56,15 @@ impl<D: BlockDevice + 'static> Members<D> {
         }
     }
 
-    /// True when the array can do without `member`, beside those that it does without already.
+    /// True when the array can serve without `member`, beside those that are out of service already.
     pub(crate) fn spares(&self, member: u16) -> bool {
-        // Nobody has begun to rely on one that is joining.
+        // The array does not depend on a joining member yet.
         member >= self.width()
             || self.stopped_by().is_none() && self.layout.survives(self.not_in_service().with(member))
     }
 
-    /// How many further members may be lost, whichever they are and at most one is counted, once `member` is; `None` where
-    /// the array cannot do without it.
+    /// Redundancy left without `member`: 1 where any further member may fail, 0 where none may; `None` where the
+    /// array cannot serve without it.
     pub(crate) fn spare_without(&self, member: u16) -> Option<u16> {
         if !self.spares(member) {
             return None;
@@ -74,12 +74,13 @@ impl<D: BlockDevice + 'static> Members<D> {
         Some(u16::from(others.iter().all(|other| self.layout.survives(lost.with(other)))))
     }
 
-    /// The array does not use `member` any more, and the failure is on its way to the log; or the array
-    /// has stopped, where it cannot do without.
+    /// Fails `member` and starts to record that; or stops the array, if it cannot serve without the member.
     pub(crate) fn lose(self: &Rc<Self>, member: u16, error: IoError) {
+        // Concurrent operations may report the same failure; it is recorded once.
         if matches!(self.place(member).state(), MemberState::Failed | MemberState::Missing) {
             return;
         }
+        // A joining member is in no record yet, so its failure needs none.
         if member >= self.width() {
             self.place(member).set_state(MemberState::Failed);
             return;
@@ -90,38 +91,43 @@ impl<D: BlockDevice + 'static> Members<D> {
         }
         self.place(member).set_state(MemberState::Failed);
         assert!(self.layout.survives(self.not_in_service()), "no member fails that the array cannot do without");
+        // Everything not yet covered by a checkpoint may have been in its cache only.
         if let Some(missed) = &self.shared.missed {
             missed.note_absence();
         }
         self.shared.failures.unrecorded.set(self.shared.failures.unrecorded.get() + 1);
         let members = self.clone();
+        // Detached: the command that noticed the failure may be dropped before it is recorded.
         self.shared.background.start(async move {
             if let Err(error) = members.shared.log.record(member, error).await {
+                // Without the record the member could return as current, so nothing may be acknowledged any more.
                 members.stop(error.of_member(member));
             }
             let unrecorded = &members.shared.failures.unrecorded;
             assert!(unrecorded.get() > 0, "a failure is recorded once");
+            // Also after an error: the array has stopped then, and waiters see that.
             unrecorded.set(unrecorded.get() - 1);
         });
     }
 
-    /// As [`Members::lose`], unless another device is in the place than in that tenure.
+    /// Fails `member` as [`Members::lose`] unless its place has another device than in that tenure.
     pub(crate) fn lose_in(self: &Rc<Self>, member: u16, tenure: u64, error: IoError) {
         if self.place(member).tenure.get() == tenure {
             self.lose(member, error);
         }
     }
 
-    /// Nothing is acknowledged any more. The first reason is kept.
+    /// Stops the array: nothing is acknowledged from now on. The first error is kept.
     pub(crate) fn stop(&self, error: IoError) {
         if self.stopped_by().is_none() {
+            // The first error names the cause; later ones are consequences.
             self.shared.failures.stopped.set(Some(error));
-            // Whoever waits for the log waits in vain.
+            // Commands that wait for the log must see that it will not come.
             self.shared.changed.raise();
         }
     }
 
-    /// Every failure so far is durable, so what the failed members have missed may be acknowledged.
+    /// Waits until every failure so far is durable, so that writes that failed members missed may be acknowledged.
     ///
     /// *Errors*: `Gone` when the array has stopped.
     pub(crate) async fn failures_recorded(&self, extent: Extent) -> Result<(), IoError> {
@@ -132,7 +138,7 @@ impl<D: BlockDevice + 'static> Members<D> {
         self.serving(extent)
     }
 
-    /// The members that do not hold, or do not yet hold, all that they should.
+    /// Members that do not hold all of their data: failed, missing or being rebuilt.
     pub(crate) fn not_in_service(&self) -> MemberSet {
         let in_service = |member: &u16| self.place(*member).state() == MemberState::InService;
         self.all().iter().filter(|member| !in_service(member)).collect()

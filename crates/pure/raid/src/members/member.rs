@@ -1,4 +1,4 @@
-//! One place of an array: the device in it, what state it is in, and what it has done.
+//! Place of an array: the device in it, its state, and its counters.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::error::ArrayError;
@@ -13,99 +13,99 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Whether a member takes part.
+/// State of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
-    /// It holds all that it should.
+    /// In service: the member holds all of its data.
     InService,
-    /// It failed and is not used any more.
+    /// Failed: the member is not used any more.
     Failed,
-    /// There was nothing in its place when the array was assembled.
+    /// Missing: the place was empty when the array was assembled.
     Missing,
-    /// A replacement: it holds what it should below `front_stripe`.
+    /// Replacement being rebuilt: valid below `front_stripe`.
     Rebuilding {
-        /// The first stripe that is not rebuilt yet.
+        /// First stripe that is not rebuilt yet.
         front_stripe: u64,
     },
 }
 
-/// How long a read waits for a member.
+/// Patience of a read with a member that does not respond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Until the member's deadline for reads: the content can be had elsewhere.
+    /// Ends at the member's read deadline: the content is available elsewhere.
     #[default]
     Hedged,
-    /// Until the member answers, or is given up.
+    /// Waits until the member responds, or is failed for its silence.
     Patient,
 }
 
-/// A snapshot of one member. Counts are member operations since the array was assembled.
+/// Snapshot of one member. Counts are member operations since the array was assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
-    /// Whether it takes part.
+    /// State of the member.
     pub state: MemberState,
-    /// Reads that were begun.
+    /// Reads that were started.
     pub reads: u64,
-    /// Writes that were begun.
+    /// Writes that were started.
     pub writes: u64,
-    /// Flushes that were begun.
+    /// Flushes that were started.
     pub flushes: u64,
-    /// Discards that were begun.
+    /// Discards that were started.
     pub discards: u64,
-    /// Writes beside the data that were begun: batches of the log, pages of sums, anchors.
+    /// Writes outside of the data area that were started: log batches, checksum pages, anchors.
     pub log_writes: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// Reads that were not waited for any longer, because others have the content.
+    /// Reads that timed out while other members had the content.
     pub timeouts: u64,
-    /// Times that unreadable blocks were written back from redundancy.
+    /// Writes that restored unreadable blocks from redundancy.
     pub heals: u64,
-    /// Operations under way.
+    /// Operations in flight.
     pub in_flight: u32,
     /// Blocks whose content could not be restored.
     pub unreadable_blocks: u64,
-    /// The first stripe that is not copied yet, while it is copied to another device.
+    /// First stripe not copied yet, while the member is copied to another device.
     pub copy_front_stripe: Option<u64>,
 }
 
-/// The members whose blocks of one stripe can be used.
+/// Members whose blocks of one stripe can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usable {
-    /// These hold what they should.
+    /// Members that hold valid data.
     pub(crate) read: MemberSet,
-    /// These are written.
+    /// Members that are written.
     pub(crate) write: MemberSet,
 }
 
-/// A place of the array.
+/// Place of the array.
 pub(crate) struct Member<D> {
-    /// Where its data lies on its device.
+    /// Location of its data on the device.
     segments: Rc<Segments>,
     device: RefCell<Option<Rc<D>>>,
-    /// A device that it is being copied to.
+    /// Second device, while the member is copied to it.
     pub(super) shadow: RefCell<Option<Rc<Shadow<D>>>>,
     state: Cell<MemberState>,
-    /// The stripes that a rebuild restores, once that is known; beyond them a replacement is written but not believed.
+    /// Stripes that a rebuild restores, once known; elsewhere a replacement is written but not read.
     rebuilt_stripes: RefCell<Option<Vec<Range<u64>>>>,
-    /// It has come back: beyond these stripes it is believed.
+    /// True for a returned member: outside of the rebuilt stripes it is valid already.
     believed_beside: Cell<bool>,
-    /// Changes when another device takes the place.
+    /// Incremented when another device takes the place, so that late results are not charged to it.
     pub(crate) tenure: Cell<u64>,
     /// True while a rebuild of this place runs.
     pub(crate) rebuild_runs: Cell<bool>,
-    /// Blocks that could not be restored: reading them is a medium error until they are written.
+    /// Blocks that could not be restored: reads are a medium error until they are written.
     unreadable: RefCell<BTreeSet<u64>>,
-    /// Changes that have ended, and how many of them the last good flush has covered.
+    /// Changes that have ended, and how many of them the last successful flush has covered.
     written: Cell<u64>,
     flushed: Cell<u64>,
-    /// Where the last read ended; another that begins there costs a disk no seek.
+    /// End of the last read; a read that starts there needs no seek on a disk.
     pub(crate) read_end: Cell<Lba>,
-    /// It has refused writes for want of space for as long as that is borne.
+    /// True after the member has refused writes for want of space through all retries.
     pub(crate) is_full: Cell<bool>,
     pub(crate) counts: Counts,
 }
 
-/// What a place has done since the array was assembled.
+/// Counters of a place since the array was assembled.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) in_flight: Cell<u32>,
@@ -119,13 +119,13 @@ pub(crate) struct Counts {
     pub(crate) heals: Cell<u64>,
 }
 
-/// One more.
+/// Increments a counter.
 pub(crate) fn count(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
 }
 
-/// A change of blocks that is under way. It counts as written when it ends, however it ends: what a dropped
-/// or failed write has left can be read, so a flush covers it. A flush that began before covers nothing of it.
+/// Change of blocks in flight. It counts as written when it ends, however it ends: what a dropped or failed write
+/// left behind can be read, so a flush must cover it. A flush that started earlier does not.
 pub(super) struct Changing<'a>(&'a Cell<u64>);
 
 impl Drop for Changing<'_> {
@@ -134,7 +134,7 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// An operation that is under way; dropped when it ends, however it ends.
+/// Operation in flight; dropped when it ends, however it ends.
 struct InFlight<'a>(&'a Cell<u32>);
 
 impl<'a> InFlight<'a> {
@@ -152,7 +152,7 @@ impl Drop for InFlight<'_> {
 }
 
 impl<D: BlockDevice> Member<D> {
-    /// A place with `device` in service, or missing; its data lies as `segments` says.
+    /// Creates a place with `device` in service, or missing; `segments` says where its data lies.
     pub(crate) fn new(device: Option<D>, segments: Rc<Segments>) -> Self {
         let state = if device.is_some() { MemberState::InService } else { MemberState::Missing };
         Self {
@@ -181,57 +181,62 @@ impl<D: BlockDevice> Member<D> {
         self.state.set(state);
     }
 
-    /// `device` takes the place and waits for its rebuild.
+    /// Puts `device` into the place, waiting for its rebuild.
     pub(crate) fn replace(&self, device: D) {
         *self.device.borrow_mut() = Some(Rc::new(device));
         self.shadow.take();
         self.is_full.set(false);
+        // Marks and counts belong to the device that left.
         self.unreadable.borrow_mut().clear();
         *self.rebuilt_stripes.borrow_mut() = None;
         self.believed_beside.set(false);
         self.tenure.set(self.tenure.get() + 1);
+        // Changes of the previous device need no flush.
         self.flushed.set(self.written.get());
         self.state.set(MemberState::Rebuilding { front_stripe: 0 });
     }
 
-    /// `device`, which had been in the place, is back; it has missed `stripes` only.
+    /// Puts a returned device back; it has missed `stripes` only.
     pub(crate) fn rejoin(&self, device: D, stripes: &[Range<u64>]) {
         self.replace(device);
         self.begin_rebuild(stripes);
         self.believed_beside.set(true);
     }
 
-    /// True for a replacement, or a member that was added, until it is rebuilt: nothing that it had before counts.
+    /// True for a replacement or an added member until it is rebuilt: its previous content does not count.
     pub(crate) fn is_filled_from_nothing(&self) -> bool {
         matches!(self.state(), MemberState::Rebuilding { .. }) && !self.has_come_back()
     }
 
-    /// True for a device that was in the place before.
+    /// True for a device that was in the place before and returned.
     pub(crate) fn has_come_back(&self) -> bool {
         self.believed_beside.get()
     }
 
-    /// The device is closed once nobody uses it any more.
+    /// Drops the device; it is closed once no operation uses it.
     pub(crate) fn release(&self) {
         self.device.borrow_mut().take();
     }
 
-    /// A rebuild of these stripes begins; none of them is believed before it is rebuilt.
+    /// Starts a rebuild of these stripes; each is readable only once it is rebuilt.
     pub(crate) fn begin_rebuild(&self, stripes: &[Range<u64>]) {
         let front_stripe = stripes.first().map_or(0, |range| range.start);
         self.state.set(MemberState::Rebuilding { front_stripe });
         *self.rebuilt_stripes.borrow_mut() = Some(stripes.to_vec());
     }
 
-    /// True when the blocks of `stripe` can be read, and when they are to be written.
+    /// Returns whether the blocks of `stripe` can be read, and whether they must be written.
     pub(crate) fn usable(&self, stripe: u64) -> (bool, bool) {
         match self.state.get() {
             MemberState::InService => (true, true),
             MemberState::Failed | MemberState::Missing => (false, false),
             MemberState::Rebuilding { front_stripe } => {
+                // Without known ranges every stripe is to be rebuilt.
                 let stripes = self.rebuilt_stripes.borrow();
+                // Reads wait for the front; writes behind it, or outside of the rebuild, keep the member current.
                 let in_rebuild = stripes.as_ref().is_none_or(|some| some.iter().any(|range| range.contains(&stripe)));
                 let restored = in_rebuild && stripe < front_stripe || !in_rebuild && self.believed_beside.get();
+                // Stripes outside of the rebuild are written in any case: they may come into use meanwhile.
                 (restored, restored || !in_rebuild)
             }
         }
@@ -246,20 +251,20 @@ impl<D: BlockDevice> Member<D> {
         self.device.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, device))
     }
 
-    /// `device`, which has had every change, is the one in the place.
+    /// Makes `device`, which has had every change, the device of the place.
     pub(super) fn take_device(&self, device: Rc<D>) {
         *self.device.borrow_mut() = Some(device);
         self.forget_errors();
     }
 
-    /// What went wrong so far was on a device that has left: errors belong to the disk, not to the place.
+    /// Resets the error counters: errors belong to the disk, and another one has the place.
     pub(crate) fn forget_errors(&self) {
         for counter in [&self.counts.errors, &self.counts.timeouts, &self.counts.heals] {
             counter.set(0);
         }
     }
 
-    /// A change is under way until this is dropped.
+    /// Starts a change; it counts as written when the guard is dropped.
     pub(super) fn changing(&self) -> Changing<'_> {
         Changing(&self.written)
     }
@@ -269,8 +274,10 @@ impl<D: BlockDevice> Member<D> {
         self.unreadable.borrow_mut().extend(extent.start.0..extent.end().0);
     }
 
+    /// Reads data blocks; blocks marked unreadable are a medium error without a device operation.
     pub(crate) async fn read(&self, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
         count(&self.counts.reads);
+        // The device would return whatever a replacement had there.
         if let Some(&lost) = self.unreadable.borrow().range(extent.start.0..extent.end().0).next() {
             return Err(IoError::new(IoErrorKind::Medium, Extent::new(lost, 1)));
         }
@@ -278,6 +285,7 @@ impl<D: BlockDevice> Member<D> {
         self.read_end.set(extent.end());
         let _in_flight = InFlight::new(&self.counts.in_flight);
         let rope = match self.segments.at(extent) {
+            // All of it in one run but for extents behind a growth.
             Some(at) => {
                 let run = Extent { start: at, len: extent.len };
                 self.note(&device, self.ask(&device, run, patience).await).map_err(in_data(extent, at))?
@@ -296,7 +304,7 @@ impl<D: BlockDevice> Member<D> {
         Ok(rope)
     }
 
-    /// The content of blocks of the device that are not of its data.
+    /// Reads blocks outside of the data area.
     pub(crate) async fn read_beside_data(&self, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
         let device = self.device_in_use(extent)?;
         let rope = self.note(&device, self.ask(&device, extent, patience).await)?;
@@ -304,16 +312,18 @@ impl<D: BlockDevice> Member<D> {
         Ok(rope)
     }
 
-    /// Blocks of the device that are not of its data hold `data`.
+    /// Writes blocks outside of the data area.
     pub(crate) async fn write_beside_data(&self, start: Lba, data: View) -> Result<Written, IoError> {
         count(&self.counts.beside_data);
         let extent = Extent::new(start.0, data.len() as u64 / u64::from(BLOCK_BYTES));
+        // A mistake in the address arithmetic must never overwrite data.
         assert!(!self.segments.hold_data(extent), "anchors, batches and pages lie beside the data");
         let device = self.device_in_use(Extent { start, len: Blocks(0) })?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
         let written = match self.shadow() {
             None => device.write(start, data).await,
             Some(shadow) => {
+                // Boxed: copies are rare, and the future of every write would otherwise carry theirs.
                 self.write_both(&shadow, device.write(start, data.clone()), vec![(start, data)]).boxed_local().await
             }
         };
@@ -322,11 +332,12 @@ impl<D: BlockDevice> Member<D> {
         Ok(written)
     }
 
-    /// True when what the device has acknowledged may be lost until a flush.
+    /// True when acknowledged writes may be lost until a flush.
     pub(crate) fn is_volatile(&self) -> bool {
         self.device().is_none_or(|device| device.geometry().volatile_cache)
     }
 
+    /// Writes data blocks, also to the second device while the member is copied.
     pub(crate) async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         count(&self.counts.writes);
         let extent = Extent::new(start.0, data.len() as u64 / u64::from(BLOCK_BYTES));
@@ -334,8 +345,10 @@ impl<D: BlockDevice> Member<D> {
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
         let written = match (self.shadow(), self.segments.at(extent)) {
+            // Boxed: copies are rare, and their future is larger than that of a plain write.
             (Some(shadow), _) => self.write_shadowed(&shadow, &device, extent, data).boxed_local().await?,
             (None, Some(at)) => self.note(&device, device.write(at, data).await).map_err(in_data(extent, at))?,
+            // The extent crosses into a segment of a growth.
             (None, None) => {
                 for (part, at) in self.changed_runs(extent) {
                     let from = bytes(part.start.0 - extent.start.0);
@@ -350,7 +363,7 @@ impl<D: BlockDevice> Member<D> {
         Ok(written)
     }
 
-    /// As [`Member::write`], of the device and the one that it is copied to.
+    /// Writes as [`Member::write`], to the device and the one that it is copied to.
     async fn write_shadowed(
         &self,
         shadow: &Rc<Shadow<D>>,
@@ -384,7 +397,7 @@ impl<D: BlockDevice> Member<D> {
         Ok(Written::attest())
     }
 
-    /// Where these data blocks, which are about to be changed, lie on the device.
+    /// Runs of these data blocks on the device; the blocks are about to be changed.
     pub(super) fn changed_runs(&self, extent: Extent) -> SmallVec<[(Extent, Lba); 2]> {
         let runs = self.segments.runs(extent);
         let found: u64 = runs.iter().map(|(part, _)| part.len.0).sum();
@@ -392,15 +405,16 @@ impl<D: BlockDevice> Member<D> {
         runs
     }
 
-    /// True when something was written that no flush has covered.
+    /// True when changes were made that no flush has covered.
     pub(crate) fn needs_flush(&self) -> bool {
         self.flushed.get() < self.written.get() && self.device_in_use(Extent::default()).is_ok()
     }
 
-    /// Every write that had ended before is durable.
+    /// Makes every change durable that had ended before the call.
     pub(crate) async fn flush(&self) -> Result<Stable, IoError> {
         count(&self.counts.flushes);
         let device = self.device_in_use(Extent::default())?;
+        // Taken before the flush: changes that end during it are not covered.
         let (covered, tenure) = (self.written.get(), self.tenure.get());
         assert!(self.flushed.get() <= covered, "no flush covers what was not written");
         let _in_flight = InFlight::new(&self.counts.in_flight);
@@ -410,6 +424,7 @@ impl<D: BlockDevice> Member<D> {
             Some(shadow) => self.flush_both(&shadow, flush).boxed_local().await,
         };
         let stable = self.note(&device, flushed)?;
+        // After an exchange of the device the count belongs to the new one.
         if tenure == self.tenure.get() {
             self.flushed.set(self.flushed.get().max(covered));
         }
@@ -433,7 +448,7 @@ impl<D: BlockDevice> Member<D> {
         }
     }
 
-    /// These blocks have a content again.
+    /// Clears the unreadable marks of blocks that have been written.
     fn believe(&self, extent: Extent) {
         let mut unreadable = self.unreadable.borrow_mut();
         if !unreadable.is_empty() {
@@ -452,17 +467,18 @@ impl<D: BlockDevice> Member<D> {
 
     async fn ask(&self, device: &Rc<D>, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
         let read = match patience {
+            // Ends with `TimedOut` at the deadline; the operation itself continues in the device layer (ADR 24).
             Patience::Hedged => device.read_hedged(extent).await,
             Patience::Patient => device.read(extent).await,
         };
         read.map_err(|error| self.of_own_device(device, error))
     }
 
-    /// Counts an error of the device that is in the place: one that has left may still end what it was asked.
+    /// Counts an error of the device in the place; an operation of a device that has left is not counted.
     fn note<T>(&self, device: &Rc<D>, result: Result<T, IoError>) -> Result<T, IoError> {
         match &result {
             Err(_) if !self.is_device(device) => {}
-            // The operation goes on; it is no error of the member yet.
+            // The operation continues; the member may yet complete it.
             Err(error) if error.kind == IoErrorKind::TimedOut => count(&self.counts.timeouts),
             Err(_) => count(&self.counts.errors),
             Ok(_) => {}
@@ -471,7 +487,7 @@ impl<D: BlockDevice> Member<D> {
     }
 }
 
-/// Says what a device says of a run that begins at `at`, in blocks of the data.
+/// Translates an error of a device run that starts at `at` into blocks of the data.
 fn in_data(run: Extent, at: Lba) -> impl FnOnce(IoError) -> IoError {
     move |error| {
         let skipped = error.extent.start.0.saturating_sub(at.0);
@@ -479,8 +495,9 @@ fn in_data(run: Extent, at: Lba) -> impl FnOnce(IoError) -> IoError {
     }
 }
 
-/// Admits a device that can take the place of `member`.
+/// Checks that a device is large enough for the place of `member` and has the right block size.
 pub(crate) fn admit(needed: Blocks, member: u16, geometry: &Geometry) -> Result<(), ArrayError> {
+    // An array does not translate between block sizes.
     if geometry.block_bytes != BLOCK_BYTES {
         return Err(ArrayError::BlockSize { member, block_bytes: geometry.block_bytes });
     }

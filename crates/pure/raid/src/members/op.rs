@@ -1,4 +1,4 @@
-//! Operations that change blocks of members, and what their errors mean for the array.
+//! Member operations that change blocks, and what their errors mean for the array.
 
 use crate::geometry::bytes;
 use crate::members::Members;
@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// One member operation that changes blocks.
+/// Member operation that changes blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) member: u16,
@@ -21,10 +21,10 @@ pub(crate) enum Change {
     Discard(Blocks),
 }
 
-/// The operations of a stripe.
+/// Operations of one stripe.
 pub(crate) type Ops = SmallVec<[Op; 8]>;
 
-/// How an operation ended, and in whose tenure it was begun.
+/// Result of an operation, with the tenure of the place when it was started.
 pub(crate) struct Ended {
     pub(crate) member: u16,
     pub(crate) extent: Extent,
@@ -51,13 +51,15 @@ impl Op {
 }
 
 impl<D: BlockDevice + 'static> Members<D> {
-    /// The runs of a member's `extent` that are written: all of it, or what its rebuild has left behind.
+    /// Runs of a member's `extent` that are written; while the member is rebuilt, only those of stripes that are
+    /// usable.
     pub(crate) fn written_runs(&self, member: u16, extent: Extent) -> impl Iterator<Item = Extent> {
         let chunk = self.layout.chunk_blocks();
         let (mut at, end) = (extent.start.0, extent.end().0);
         let is_written = move |block: u64| self.place(member).usable(block / chunk).1;
         std::iter::from_fn(move || {
             let next_stripe = |block: u64| end.min((block / chunk + 1) * chunk);
+            // Usability changes only at stripe borders, so the search steps by stripes.
             while at < end && !is_written(at) {
                 at = next_stripe(at);
             }
@@ -69,15 +71,16 @@ impl<D: BlockDevice + 'static> Members<D> {
         })
     }
 
-    /// The operations have ended, each however it did.
+    /// Executes the operations concurrently and returns all results.
     pub(crate) async fn perform(self: &Rc<Self>, ops: Ops) -> Vec<Ended> {
+        // All of them are awaited, even after an error: a stripe must not be left with some writes in flight.
         join_all(ops.into_iter().map(|op| self.perform_one(op))).await
     }
 
-    /// The member has written what `op` says.
+    /// Executes one operation, retrying a write refused for want of space.
     ///
-    /// Without checksums, a member that did not write, and is spared, fails here: the others may take seconds yet, and what it
-    /// holds now may be part old, part new.
+    /// Without checksums, a spare member that did not write fails here, before the others have ended: they may take
+    /// seconds, and the blocks it holds now may be part old, part new.
     async fn perform_one(self: &Rc<Self>, op: Op) -> Ended {
         let place = self.place(op.member);
         let (member, extent, tenure) = (op.member, op.extent(), place.tenure.get());
@@ -95,24 +98,27 @@ impl<D: BlockDevice + 'static> Members<D> {
         };
         if let Err(error) = written
             && is_write
+            // `missed` exists only in protected arrays.
             && self.shared.missed.is_none()
             && self.spares(member)
         {
             self.lose_in(member, tenure, error);
         }
-        // The proof that counts is the array's own, given once failures are durable.
+        // The acknowledgement comes from the array, once failures are durable.
         Ended { member, extent, tenure, result: written.map(drop) }
     }
 
-    /// A member that did not write has failed, if the others can serve without it.
+    /// Judges results: a member that did not write is failed, if the others can serve without it.
     pub(crate) fn judge(self: &Rc<Self>, all: &[Ended], extent: Extent) -> Result<(), IoError> {
         let mut refused = Ok(());
         for ended in all {
             let Err(error) = ended.result else { continue };
+            // With parity a refused write cannot stand: it would leave wrong parity, so the array stops where it
+            // needs the member.
             if self.spares(ended.member) || error.kind == IoErrorKind::Gone || self.layout.has_parity() {
                 self.lose_in(ended.member, ended.tenure, error);
             } else {
-                // There is no other copy, and no parity that would now be wrong: the caller is told.
+                // There is no other copy, and no parity that would now be wrong: the error is returned.
                 refused = Err(error.at(extent).of_member(ended.member));
                 self.disbelieve_mirrors(ended, all);
             }
@@ -120,14 +126,14 @@ impl<D: BlockDevice + 'static> Members<D> {
         refused.and_then(|()| self.serving(extent))
     }
 
-    /// The blocks that members refused which are in service all the same: there is no other copy.
+    /// Blocks that members in service have refused, so that no other copy has them.
     pub(crate) fn refused_of(&self, all: &[Ended]) -> Vec<(u16, Extent)> {
         let in_service = self.in_service();
         let is_refused = |one: &&Ended| one.result.is_err() && in_service.contains(one.member);
         all.iter().filter(is_refused).map(|one| (one.member, one.extent)).collect()
     }
 
-    /// The only full copy kept its old content, so a replacement that took the new one differs from it.
+    /// Marks the written copies unreadable on replacements: the only full copy kept its old content.
     fn disbelieve_mirrors(&self, refused: &Ended, all: &[Ended]) {
         let pair = |member: u16| member / self.layout.copies();
         for other in all.iter().filter(|other| other.result.is_ok() && pair(other.member) == pair(refused.member)) {

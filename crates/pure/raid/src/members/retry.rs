@@ -1,8 +1,8 @@
-//! Writes that a member refuses for a moment are tried again before that costs the member, the array or what was answered.
+//! Retries of writes that a member refuses for want of space, before the refusal fails the member or the array.
 //!
-//! A full file system below a file-backed disk refuses only until somebody makes
-//! room, and a member that had to be given up for that would have to be rebuilt. The tries end after some seconds, so that
-//! every command ends: then the refusal counts, and while it lasts the next writes are not tried again.
+//! A full file system below a file-backed disk refuses writes only until space is freed, and a member failed for that
+//! would have to be rebuilt. Retries end after some seconds, so that every command ends: then the refusal counts, and
+//! while it lasts further writes are not retried.
 
 use crate::members::Members;
 use crate::members::op::{Op, Ops};
@@ -11,7 +11,7 @@ use shard::WANT_OF_SPACE_PAUSES;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Members<D> {
-    /// Blocks of the member that are not of its data hold `data`.
+    /// Writes blocks outside of the data area, with retries.
     pub(crate) async fn write_beside_data(&self, member: u16, start: Lba, data: View) -> Result<Written, IoError> {
         let place = self.place(member);
         match place.write_beside_data(start, data.clone()).await {
@@ -22,32 +22,35 @@ impl<D: BlockDevice + 'static> Members<D> {
         }
     }
 
-    /// True for a refusal that may pass by itself, of a member that has not had its time already.
+    /// True for a refusal that may be temporary, of a member whose retries are not used up.
     pub(super) fn may_pass(&self, member: u16, error: IoError) -> bool {
         error.kind == IoErrorKind::NoSpace && !self.place(member).is_full.get()
     }
 
-    /// What `attempt` gives once it gives something else than want of space, or after the last try.
+    /// Retries `attempt` until it returns anything but want of space, or the last retry has failed.
     pub(super) async fn insist(
         &self,
         member: u16,
         refused: IoError,
         attempt: impl AsyncFn() -> Result<Written, IoError>,
     ) -> Result<Written, IoError> {
+        // Without a timer from the owner the refusal counts at once.
         let Some(pause) = self.shared.pause.clone() else { return Err(refused) };
         let may_pass = |error: &IoError| self.may_pass(member, *error);
         let again = async || {
+            // The array may have stopped during the pause.
             self.serving(refused.extent)?;
             attempt().await
         };
         let written = shard::insist(&pause, Err(refused), may_pass, again).await;
         if written.as_ref().is_err_and(may_pass) {
+            // Cleared by the next successful write.
             self.place(member).is_full.set(true);
         }
         written
     }
 
-    /// Those of the refused blocks that the members do not take either when they are asked again for some seconds.
+    /// Retries the refused writes for some seconds; returns the blocks that are still refused.
     pub(crate) async fn write_again(
         self: &Rc<Self>,
         ops: &Ops,
@@ -63,7 +66,7 @@ impl<D: BlockDevice + 'static> Members<D> {
             let is_refused = |op: &&Op| refused.contains(&(op.member, op.extent()));
             let again: Ops = ops.iter().filter(is_refused).cloned().collect();
             let ended = self.perform(again).await;
-            // A member that is gone by now has failed; a refusal is the caller's to judge.
+            // A member that is gone has failed here; what a refusal means is up to the caller.
             let _ = self.judge(&ended, extent);
             refused = self.refused_of(&ended);
         }

@@ -1,7 +1,7 @@
-//! A second device in the place of a member: it gets every change that the member gets, until it takes the member's place.
+//! Second device of a member while it is copied: it gets every change of the member until it takes the place.
 //!
-//! What the second device does not do costs it alone, as long as nobody relies on it. From [`Member::rely_on_shadow`] on a change
-//! is not done that either of them has not done.
+//! An error of the second device ends the copy only, as long as the copy is not relied on. From
+//! [`Member::rely_on_shadow`] on a change fails that either device has failed.
 
 use crate::members::member::{Member, MemberState};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Stable, View, Written};
@@ -9,27 +9,27 @@ use futures_util::future::join;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The second device of a member.
+/// Second device of a member.
 pub(crate) struct Shadow<D> {
     device: Rc<D>,
     failed: Cell<Option<IoError>>,
     is_relied_on: Cell<bool>,
-    /// Blocks of the member's data below this one are on it.
+    /// Blocks of the member's data in stripes below this one are copied.
     front_stripe: Cell<u64>,
 }
 
 impl<D> Shadow<D> {
-    /// How it could not do what it was asked, if so.
+    /// First error of the device, if it has failed.
     pub(crate) fn failed(&self) -> Option<IoError> {
         self.failed.get()
     }
 
-    /// The first stripe that is not copied yet.
+    /// First stripe that is not copied yet.
     pub(crate) fn front_stripe(&self) -> u64 {
         self.front_stripe.get()
     }
 
-    /// Stripes before this one are copied.
+    /// Advances the front: stripes before it are copied.
     ///
     /// *Panics*: when the front would go back.
     pub(crate) fn advance(&self, front_stripe: u64) {
@@ -44,9 +44,9 @@ impl<D: BlockDevice> Member<D> {
         self.shadow.borrow().clone()
     }
 
-    /// `device` gets every change from now on.
+    /// Adds `device` as the second device; it gets every change from now on.
     ///
-    /// *Panics*: when another one does, or the member is not in service.
+    /// *Panics*: when there is one already, or the member is not in service.
     pub(crate) fn begin_shadow(&self, device: D) -> Rc<Shadow<D>> {
         assert_eq!(self.state(), MemberState::InService, "a member is copied while it serves");
         let (failed, is_relied_on, front_stripe) = Default::default();
@@ -56,17 +56,17 @@ impl<D: BlockDevice> Member<D> {
         shadow
     }
 
-    /// The second device is let go of. Without effect once it has the place.
+    /// Drops the second device. No effect once it has taken the place.
     pub(crate) fn end_shadow(&self) {
         self.shadow.take();
     }
 
-    /// From now on a change that the second device does not do is not done.
+    /// Makes every change that the second device does not complete fail.
     pub(crate) fn rely_on_shadow(&self, shadow: &Shadow<D>) {
         shadow.is_relied_on.set(true);
     }
 
-    /// The second device is the member's from now on.
+    /// Makes the second device the member's device.
     pub(crate) fn promote(&self, shadow: &Rc<Shadow<D>>) {
         assert!(shadow.is_relied_on.get(), "what takes the place has done every change");
         assert!(
@@ -76,7 +76,7 @@ impl<D: BlockDevice> Member<D> {
         self.take_device(shadow.device.clone());
     }
 
-    /// The second device holds `data` from `start` of the member's data on, as the member does.
+    /// Writes data of the member to the second device.
     pub(crate) async fn write_shadow(&self, shadow: &Shadow<D>, extent: Extent, data: View) -> Result<(), IoError> {
         let _changing = self.changing();
         for (part, at) in self.changed_runs(extent) {
@@ -87,7 +87,7 @@ impl<D: BlockDevice> Member<D> {
         Ok(())
     }
 
-    /// `own`, and the same write of each run on the second device.
+    /// Awaits `own`, and writes the same runs to the second device.
     pub(super) async fn write_both(
         &self,
         shadow: &Rc<Shadow<D>>,
@@ -104,7 +104,7 @@ impl<D: BlockDevice> Member<D> {
         self.both(shadow, own, other)
     }
 
-    /// `own`, and the same discard of each run on the second device.
+    /// Awaits `own`, and discards the same runs on the second device.
     pub(super) async fn discard_both(
         &self,
         shadow: &Rc<Shadow<D>>,
@@ -121,7 +121,7 @@ impl<D: BlockDevice> Member<D> {
         self.both(shadow, own, other)
     }
 
-    /// `own`, and a flush of the second device.
+    /// Awaits `own`, and flushes the second device.
     pub(super) async fn flush_both(
         &self,
         shadow: &Rc<Shadow<D>>,
@@ -131,17 +131,20 @@ impl<D: BlockDevice> Member<D> {
         self.both(shadow, own, other)
     }
 
-    /// What counts of the two: the member's, until the other one is relied on; that one's alone, once it has the place.
+    /// Combines both results: the member's counts, until the copy is relied on; the new device's alone once it has
+    /// the place.
     fn both<T>(
         &self,
         shadow: &Rc<Shadow<D>>,
         own: Result<T, IoError>,
         other: Result<T, IoError>,
     ) -> Result<T, IoError> {
+        // The exchange came during this operation.
         if self.is_device(&shadow.device) {
             return other;
         }
         if let Err(error) = &other {
+            // The copy notices this at its next step and ends.
             shadow.failed.set(Some(*error));
             if shadow.is_relied_on.get() {
                 return other;
@@ -150,8 +153,9 @@ impl<D: BlockDevice> Member<D> {
         own
     }
 
-    /// What a read has failed with, of a device that may not be the member's any more.
+    /// Error of a read of a device that may have left the place: `Gone` then means the device and not the member.
     pub(super) fn of_own_device(&self, device: &Rc<D>, error: IoError) -> IoError {
+        // A medium error, so that the blocks are read elsewhere and no member is failed.
         let is_other = error.kind == IoErrorKind::Gone && !self.is_device(device);
         if is_other { IoError { kind: IoErrorKind::Medium, ..error } } else { error }
     }

@@ -1,4 +1,5 @@
-//! The anchor: where the log begins, which pages exist, and what absent members have missed.
+//! Anchor: the log superblock of a member. It names the log's tail, the pages that exist, and the regions that absent
+//! members have missed.
 
 use crate::bounds::{BLOCK_BYTES, GROWTHS_MAX, MEMBERS_MAX};
 use crate::geometry::MemberSet;
@@ -7,67 +8,69 @@ use crate::on_disk::wire::{COUNT_MAX, Reader, put};
 use block::sealed::Format;
 use block::{Buf, View};
 
-/// Anchors and batches of version 3; others are not read.
+/// Version 3 of anchors and batches; other versions are refused.
 const FORMAT: Format = Format::versioned(*b"BLKYANCH", 3..=3);
 const LEFT_AT: usize = 128;
 const GROWN_AT: usize = LEFT_AT + 16 * MEMBERS_MAX as usize;
 const MARKS_AT: usize = GROWN_AT + 8 * GROWTHS_MAX + 16;
-/// Blocks of an anchor that are written.
+/// Blocks of an anchor that are written; a slot has one more.
 pub(crate) const WRITTEN_BLOCKS: u64 = 3;
 
-/// A reshape that is under way: one member more has joined, and blocks are moved.
+/// State of an unfinished reshape: a member has been added, and blocks are being moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reshape {
-    /// How many members there were.
+    /// Number of members before the reshape.
     pub(crate) from: u16,
-    /// The rows before this one, counted over all stripes, are laid out over all members.
+    /// Rows before this one, counted over all stripes, are laid out over all members.
     pub(crate) rows: u64,
 }
 
-/// For each member a page that it has, as [`mark_of`] says it, and the stamp of that page at least; stamp 0 where there is none.
+/// For each member one page that it has, encoded by [`mark_of`], and a lower bound of that page's stamp; stamp 0
+/// where there is none.
 pub(crate) type Marks = Box<[(u64, u64); MEMBERS_MAX as usize]>;
 
-/// A page that a member has: of its own (copy 0), or of the member before (copy 1).
+/// Encodes a page number and its copy: the member's own (0), or of the member before it (1).
 pub(crate) fn mark_of(page: u64, copy: usize) -> u64 {
     page << 1 | copy as u64
 }
 
-/// What every member of an array says of it.
+/// Log superblock; every counted member has the same one but for `member`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Anchor {
     pub(crate) id: [u8; 16],
-    /// Counts anchors; the newest epoch's highest number counts.
+    /// Sequence number of anchors; between epochs the higher epoch is newer.
     pub(crate) number: u64,
-    /// Counts openings after which the log goes on differently.
+    /// Incremented when the array is opened; batches of another epoch are ignored.
     pub(crate) epoch: u64,
-    /// Number of the first batch that has to be replayed.
+    /// Number of the first batch to replay.
     pub(crate) tail_number: u64,
-    /// Where in the ring it begins, or at zero.
+    /// Block of the ring where that batch starts, or block 0 where it does not fit before the end.
     pub(crate) tail_block: u64,
-    /// Pages with a stamp up to this one are in their homes.
+    /// Pages with a stamp up to this one are complete in their homes.
     pub(crate) stamp: u64,
-    /// Which member this is.
+    /// Number of the member that this anchor is on.
     pub(crate) member: u16,
-    /// The shape, to be compared with what the owner believes: the members' size is that of the beginning.
+    /// Level, members, chunk bytes, member blocks and ring blocks; compared with the owner's record. The member size
+    /// is the one of the format.
     pub(crate) shape: [u64; 5],
-    /// The sizes of members to which the array grew, then zeros.
+    /// Member sizes to which the array grew, in order, then zeros.
     pub(crate) sizes: [u64; GROWTHS_MAX],
-    /// How far it is reshaped, while it is.
+    /// State of the reshape, while one is unfinished.
     pub(crate) reshape: Option<Reshape>,
-    /// The members that were not in service.
+    /// Members that were not in service.
     pub(crate) absent: MemberSet,
-    /// For each member the last anchor that it was given: epoch and number.
+    /// For each member the epoch and number of the last anchor that it was given.
     pub(crate) given: Box<[(u64, u64); MEMBERS_MAX as usize]>,
-    /// What was written to each member last before this: one that has something older has gone back in time.
+    /// Last page written to each member before this anchor: a member with an older one has gone back in time.
     pub(crate) marks: Marks,
-    /// The regions whose pages were ever written.
+    /// Regions whose pages were ever written.
     pub(crate) used: Regions,
-    /// The regions that absent members have missed.
+    /// Regions that absent members have missed.
     pub(crate) missed: Regions,
 }
 
 impl Anchor {
-    /// The blocks of an anchor slot.
+    /// Encodes the anchor into the blocks of a slot.
     pub(crate) fn emit(&self) -> View {
         let block = BLOCK_BYTES as usize;
         let mut bytes = Buf::zeroed(WRITTEN_BLOCKS as usize * block);
@@ -75,6 +78,7 @@ impl Anchor {
         let tail = [self.tail_number, self.tail_block, self.stamp];
         let numbers = [self.number, self.epoch].into_iter().chain(tail).chain([u64::from(self.member)]);
         let words = numbers.chain(self.shape).chain([self.absent.bits()]);
+        // Offsets as in docs/raid.md: 8-byte words behind the frame and the identity.
         for (at, word) in (32..).step_by(8).zip(words) {
             put(&mut bytes, at, &word.to_le_bytes());
         }
@@ -90,9 +94,10 @@ impl Anchor {
         bytes.freeze()
     }
 
-    /// The anchor in these blocks, if there is one, whole, that an array can have written.
+    /// Decodes an anchor; `None` unless the blocks hold a valid one that an array can have written.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let block = BLOCK_BYTES as usize;
+        // Magic, version and checksum over all three blocks, before any field is used.
         FORMAT.open(bytes).ok()?;
         let mut reader = Reader(bytes.get(16..)?);
         let id = reader.array::<16>()?;
@@ -139,15 +144,18 @@ impl Anchor {
         let counts =
             [number, epoch, tail_number, stamp, rows, member_blocks, ring_blocks].into_iter().chain(self.sizes);
         let pairs = self.given.iter().chain(&*self.marks).flat_map(|&(one, other)| [one, other]);
+        // The checksum proves that the bytes are unchanged, not that an array wrote them: implausible values are
+        // refused.
         let members_max = u64::from(MEMBERS_MAX);
         counts.chain(pairs).all(|count| count < COUNT_MAX)
             && (1..=members_max).contains(&members)
             && self.member < MEMBERS_MAX
+            // A reshape only adds members.
             && self.reshape.is_none_or(|reshape| u64::from(reshape.from) < members)
             && self.tail_block < ring_blocks
     }
 
-    /// What sorts anchors of one array from the oldest to the newest.
+    /// Sort key of anchors of one array, ascending from the oldest.
     pub(crate) fn age(&self) -> (u64, u64) {
         (self.epoch, self.number)
     }

@@ -1,46 +1,46 @@
-//! Where everything lies on a member of a protected array: anchors, ring, pages, data.
+//! Areas of a member of a protected array: anchors, ring, spare area, pages, data.
 
 use crate::error::ArrayError;
 use block::{Blocks, Extent, Lba};
 
-/// Blocks of an anchor slot; there are two, at the beginning of a member.
+/// Blocks of an anchor slot; there are two slots, at the start of a member.
 pub(crate) const ANCHOR_BLOCKS: u64 = 4;
-/// Entries of a page.
+/// Entries of a page: a header of 64 bytes and 504 entries of 8 bytes fill one block.
 pub(crate) const PAGE_ENTRIES: u64 = 504;
-/// Bounds of the ring where nothing else was asked for: 2 MiB and 256 MiB.
+/// Bounds of the default ring size: 2 MiB and 256 MiB.
 const RING_BLOCKS: std::ops::RangeInclusive<u64> = 512..=65_536;
-/// The spare area has this part of the ring's blocks.
+/// Divisor: the spare area has an eighth of the ring's blocks.
 const SPARE_PART: u64 = 8;
-/// It is read at every opening.
+/// Upper bound of the spare area; all of it is read at every opening.
 const SPARE_BLOCKS_MAX: u64 = 256;
-/// The smallest ring that holds the largest record of the smallest write, four times.
+/// Smallest ring: it holds the largest record of the smallest write four times.
 pub(crate) const RING_BLOCKS_MIN: u64 = 32;
 
 /// The areas of each member of a protected array, in its blocks; the same on all of them.
 ///
-/// *Source*: docs/raid.md, "On disk".
+/// *Source*: docs/raid.md, "Protected arrays".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// The redo log.
+    /// Ring of the redo log.
     pub ring: Extent,
-    /// Where pages are put down before they are written over.
+    /// Spare area: pages are written here before their homes are overwritten.
     pub spare: Extent,
-    /// The member's own pages of sums.
+    /// Checksum pages of the member itself (copy A).
     pub pages_a: Extent,
-    /// The second copy of the pages of the member before.
+    /// Second copy of the pages of the member before (copy B).
     pub pages_b: Extent,
-    /// What the array's stripes are made of.
+    /// Data area: the member's chunks of the stripes.
     pub data: Extent,
 }
 
-/// Blocks of the ring on members of this size.
+/// Default size of the ring, in blocks, for members of this size.
 #[must_use]
 pub fn ring_blocks(member_blocks: Blocks) -> u64 {
     (member_blocks.0 / 256).clamp(*RING_BLOCKS.start(), *RING_BLOCKS.end())
 }
 
 impl Area {
-    /// The areas of members of `member_blocks` blocks with a ring of `ring_blocks`.
+    /// Lays out members of `member_blocks` blocks with a ring of `ring_blocks` blocks.
     ///
     /// *Errors*: `TooSmall` when not one chunk fits.
     pub fn new(member_blocks: Blocks, chunk_blocks: u64, ring_blocks: u64) -> Result<Self, ArrayError> {
@@ -48,7 +48,7 @@ impl Area {
         let ring = Extent::new(2 * ANCHOR_BLOCKS, ring_blocks);
         let spare = Extent::new(ring.end().0, (ring_blocks / SPARE_PART).min(SPARE_BLOCKS_MAX));
         let rest = member_blocks.0.checked_sub(spare.end().0).ok_or(too_small)?;
-        // Each page takes two blocks for its copies. The bound is at most a few chunks too high.
+        // Each page takes two blocks, one for each copy. The bound is at most a few chunks too high.
         let bound = u64::try_from(u128::from(rest) * u128::from(PAGE_ENTRIES) / u128::from(PAGE_ENTRIES + 2))
             .expect("a part of the whole");
         let mut data_blocks = bound / chunk_blocks * chunk_blocks;
@@ -56,6 +56,7 @@ impl Area {
             let pages = data_blocks.div_ceil(PAGE_ENTRIES);
             let pages_a = Extent::new(spare.end().0, pages);
             let pages_b = Extent::new(pages_a.end().0, pages);
+            // Chunks are aligned on the device, not only within the data area.
             let start = pages_b.end().0.next_multiple_of(chunk_blocks);
             if start + data_blocks <= member_blocks.0 {
                 return Ok(Self { ring, spare, pages_a, pages_b, data: Extent::new(start, data_blocks) });
@@ -65,13 +66,13 @@ impl Area {
         Err(too_small)
     }
 
-    /// How many pages the data of a member has.
+    /// Number of pages that hold the entries of a member's data.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages_a.len.0
     }
 
-    /// The first block of anchor slot `slot`.
+    /// First block of anchor slot `slot`.
     pub(crate) fn anchor(slot: u64) -> Lba {
         Lba(slot * ANCHOR_BLOCKS)
     }

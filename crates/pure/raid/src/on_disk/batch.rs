@@ -1,5 +1,5 @@
-//! A batch of the log: a table of records, then the images that they speak of; behind these the table again, where the batch
-//! goes to one member alone and no other could take a copy.
+//! Log batch: a header and a table of records, then the images that the records name; behind these the table again
+//! where no other member could take a copy of it.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::on_disk::entry::Entry;
@@ -9,36 +9,36 @@ use block::{Buf, View};
 use smallvec::SmallVec;
 
 const FORMAT: Format = Format::plain(*b"BLKYREDO");
-/// Bytes before the first record.
+/// Bytes of the header, before the first record.
 pub(crate) const HEADER_BYTES: usize = 80;
 const RECORD_BYTES: usize = 16;
 
-/// What a record says of a run of blocks of one member.
+/// Type of a log record; a record describes a run of blocks of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// They get the next images, and these entries.
+    /// The blocks get the next images, and these entries.
     Images,
-    /// They get the images of the record before, and these entries.
+    /// The blocks get the images of the record before (mirrors), and these entries.
     SameImages,
-    /// They are about to be written and get these entries; beside each the entry until then.
+    /// Checksum-only: the blocks are about to be written and get these entries; beside each stands the previous one.
     Sums,
-    /// They have these entries.
+    /// The blocks have these entries.
     Marks,
-    /// They are unwritten.
+    /// The blocks are unwritten.
     Clear,
-    /// No blocks: rows before this one have been moved.
+    /// Names no blocks: rows before this one have been moved by a reshape.
     Moved,
 }
 
 const KINDS: [Kind; 6] = [Kind::Images, Kind::SameImages, Kind::Sums, Kind::Marks, Kind::Clear, Kind::Moved];
 
-/// Records on their way into a batch.
+/// Records to be added to a batch.
 #[derive(Default)]
 pub(crate) struct Records {
     pub(crate) table: SmallVec<[u8; 256]>,
     pub(crate) images: SmallVec<[View; 4]>,
     pub(crate) count: u32,
-    /// The blocks that are spoken of: of any member, for regions are the same on all.
+    /// Blocks that the records describe, as start and count, of any member: regions are the same on all.
     pub(crate) blocks: SmallVec<[(u64, u64); 4]>,
 }
 
@@ -46,6 +46,7 @@ impl Records {
     fn begin(&mut self, kind: Kind, member: u16, block: u64, count: u64) {
         let count = u32::try_from(count).expect("a record is of one stripe or of some");
         self.head(kind, member, block, count);
+        // Records of mirrors follow each other and name the same blocks.
         if self.blocks.last() != Some(&(block, u64::from(count))) {
             self.blocks.push((block, u64::from(count)));
         }
@@ -60,8 +61,9 @@ impl Records {
         self.count += 1;
     }
 
-    /// These blocks get this content and these entries.
+    /// Logs new content and new entries of a run of blocks.
     pub(crate) fn image(&mut self, member: u16, block: u64, entries: &[Entry], content: &View) {
+        // Mirrors and copies share one buffer, so the image is stored once.
         let same =
             self.images.last().is_some_and(|last| last.as_ptr() == content.as_ptr() && last.len() == content.len());
         self.begin(if same { Kind::SameImages } else { Kind::Images }, member, block, entries.len() as u64);
@@ -71,7 +73,7 @@ impl Records {
         }
     }
 
-    /// These blocks are about to be written; they had the `old` entries and get the `new` ones.
+    /// Logs a checksum-only write: the blocks had the `old` entries and get the `new` ones.
     pub(crate) fn sums(&mut self, member: u16, block: u64, old: &[Entry], new: &[Entry]) {
         self.begin(Kind::Sums, member, block, new.len() as u64);
         for (old, new) in old.iter().zip(new) {
@@ -80,18 +82,18 @@ impl Records {
         }
     }
 
-    /// These blocks have these entries.
+    /// Logs that these blocks have these entries.
     pub(crate) fn marks(&mut self, member: u16, block: u64, entries: &[Entry]) {
         self.begin(Kind::Marks, member, block, entries.len() as u64);
         entries.iter().for_each(|entry| self.table.extend_from_slice(&entry.to_bytes()));
     }
 
-    /// These blocks are unwritten.
+    /// Logs that these blocks are unwritten.
     pub(crate) fn clear(&mut self, member: u16, block: u64, count: u64) {
         self.begin(Kind::Clear, member, block, count);
     }
 
-    /// The rows before `row` have been moved, as the other records of the batch say.
+    /// Logs that the rows before `row` have been moved, with the contents that the other records of the batch name.
     pub(crate) fn moved(&mut self, row: u64) {
         self.head(Kind::Moved, 0, row, 0);
     }
@@ -101,22 +103,23 @@ impl Records {
     }
 }
 
-/// What a batch says of itself.
+/// Header of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) id: [u8; 16],
     pub(crate) epoch: u64,
     pub(crate) number: u64,
-    /// The writes of batches before this one had ended when this was written.
+    /// In-place writes of batches before this number had ended when the batch was sealed.
     pub(crate) settled: u64,
-    /// Blocks of the whole batch.
+    /// Blocks of the whole batch, second table included.
     pub(crate) blocks: u32,
-    /// Bytes of header and records.
+    /// Bytes of header and records; the checksum covers exactly these.
     pub(crate) table_bytes: u32,
     pub(crate) records: u32,
-    /// The table stands a second time behind the images.
+    /// True where the table stands a second time behind the images.
     pub(crate) twice: bool,
-    /// Block of the ring where the batch begins: what is found elsewhere is its second table, or somebody's data.
+    /// Block of the ring where the batch starts; a table found elsewhere is the second one, or payload of another
+    /// batch.
     pub(crate) at: u64,
 }
 
@@ -126,18 +129,18 @@ impl Header {
         blocks_of(self.table_bytes as usize, 0)
     }
 
-    /// Block of the ring where the second table begins, if there is one.
+    /// Block of the ring where the second table starts, if there is one.
     pub(crate) fn second_table(&self) -> Option<u64> {
         self.twice.then(|| self.at + u64::from(self.blocks) - self.table_blocks())
     }
 }
 
-/// Blocks of a batch whose records take `table_bytes` with the header.
+/// Blocks of a batch, from the bytes of header and records and the blocks of its images.
 pub(crate) fn blocks_of(table_bytes: usize, image_blocks: u64) -> u64 {
     (table_bytes as u64).div_ceil(u64::from(BLOCK_BYTES)) + image_blocks
 }
 
-/// The batch as it is written.
+/// Encodes a batch.
 pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
     let table_blocks = blocks_of(header.table_bytes as usize, 0) as usize * BLOCK_BYTES as usize;
     let mut bytes = Buf::recycled(header.blocks as usize * BLOCK_BYTES as usize);
@@ -152,6 +155,7 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
     }
     assert_eq!(HEADER_BYTES + records.len(), header.table_bytes as usize, "the header counts its records");
     put(&mut bytes, HEADER_BYTES, records);
+    // The buffer is recycled and may hold old data.
     bytes[HEADER_BYTES + records.len()..table_blocks].fill(0);
     FORMAT.seal(&mut bytes[..header.table_bytes as usize]);
     let mut at = table_blocks;
@@ -160,12 +164,13 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
         at += image.len();
     }
     if header.twice {
+        // Byte for byte the same table, so either copy can be parsed alone.
         bytes.copy_within(..table_blocks, at);
     }
     bytes.freeze()
 }
 
-/// The header of a batch, if its first block is one; the table is not judged.
+/// Decodes the header in the first block of a batch; the checksum of the table is verified by [`parse`].
 pub(crate) fn parse_header(block: &[u8]) -> Option<Header> {
     let mut reader = Reader(block.get(16..).filter(|_| FORMAT.is_meant(block))?);
     let id = reader.array::<16>()?;
@@ -174,26 +179,28 @@ pub(crate) fn parse_header(block: &[u8]) -> Option<Header> {
     let (twice, at) = (reader.u32()? == 1, reader.u64()?);
     let header = Header { id, epoch, number, settled, blocks, table_bytes, records, twice, at };
     let tables = header.table_blocks() * if twice { 2 } else { 1 };
+    // Checked before the table is read: the sizes decide how much that is.
     let is_possible = [epoch, number, settled, at].iter().all(|&count| count < COUNT_MAX);
     (is_possible && tables <= u64::from(blocks) && table_bytes as usize >= HEADER_BYTES).then_some(header)
 }
 
-/// A record as it was found.
+/// Decoded log record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) kind: Kind,
     pub(crate) member: u16,
     pub(crate) block: u64,
     pub(crate) count: u64,
-    /// The entries that the blocks get; none for [`Kind::Clear`].
+    /// New entries of the blocks; empty for [`Kind::Clear`] and [`Kind::Moved`].
     pub(crate) new: Vec<Entry>,
-    /// The entries until then, for [`Kind::Sums`].
+    /// Previous entries of the blocks, for [`Kind::Sums`] only.
     pub(crate) old: Vec<Entry>,
-    /// Where its first image lies, in blocks of the batch.
+    /// First image of the record, in blocks of the batch.
     pub(crate) image: Option<u64>,
 }
 
-/// The records of a batch, if its table, with which `bytes` begin, is whole. Images are judged by their entries.
+/// Decodes the records of a batch if the table at the start of `bytes` is valid. Images are verified by their
+/// entries.
 pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
     let table = bytes.get(..header.table_bytes as usize)?;
     FORMAT.open(table).ok()?;
@@ -213,6 +220,7 @@ pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
         if matches!(kind, Kind::Images | Kind::SameImages) {
             record.image = Some(last_image);
         }
+        // Clear and moved records have no entries, and their count may be large.
         if !matches!(kind, Kind::Clear | Kind::Moved) {
             for _ in 0..count {
                 if kind == Kind::Sums {
@@ -223,11 +231,12 @@ pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
         }
         records.push(record);
     }
+    // The images must fill the batch exactly.
     let end = u64::from(header.blocks) - if header.twice { header.table_blocks() } else { 0 };
     (next_image == end).then_some(records)
 }
 
-/// Bytes that a record with `entries` entries takes.
+/// Bytes of a record with `entries` entries.
 pub(crate) fn record_bytes(entries: u64) -> u64 {
     RECORD_BYTES as u64 + 8 * entries
 }

@@ -1,42 +1,44 @@
-//! What is known of the content of one block: an [`Entry`] of check and generation, kept beside the data.
+//! Checksum entry of one block: check and generation, kept apart from the data.
 //!
-//! The check is the *guard*, the CRC32C of the content, mixed with member, address and generation, so the guard can be had
-//! back from it and need not be computed twice.
+//! The check is the *guard*, the CRC32C of the content, mixed with member, address and generation, so the guard can
+//! be recovered from it and need not be computed twice.
 
 use block::View;
 use simd::crc32c::crc32c;
 
-/// What is known of the content of one block.
+/// Checksum entry of one block, 8 bytes on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) check: u32,
     pub(crate) generation: u32,
 }
 
-/// Generations from here on have a meaning of their own.
+/// First reserved generation; higher ones mark special states.
 const GENERATION_END: u32 = u32::MAX - 1;
 
 impl Entry {
     /// Never written: the block reads as zeros, whatever is on the disk.
     pub(crate) const UNWRITTEN: Self = Self { check: 0, generation: 0 };
-    /// Nothing is known: the block is not believed, and what is computed for it needs no proof.
+    /// Not known: the content on disk is not trusted, and content computed for it needs no proof.
     pub(crate) const UNKNOWN: Self = Self { check: 0, generation: GENERATION_END };
-    /// Nobody could give the content back: a medium error until it is written.
+    /// Lost: the content cannot be reconstructed, and reads are a medium error until the block is written.
     pub(crate) const LOST: Self = Self { check: 0, generation: u32::MAX };
 
     pub(crate) fn is_unwritten(self) -> bool {
         self.generation == 0
     }
 
-    /// True for a block whose content can be checked.
+    /// True for a block whose content can be verified.
     pub(crate) fn is_known(self) -> bool {
         self.generation < GENERATION_END
     }
 
-    /// The entry of the block when it is written next, with content of this guard.
+    /// Returns the entry of the block once it is written with content of this guard.
     pub(crate) fn next(self, place: Tie, guard: u32) -> Self {
+        // The counter wraps to 1, below the reserved generations.
         let counts_on = self.is_known() && self.generation + 1 < GENERATION_END;
         let generation = if counts_on { self.generation + 1 } else { 1 };
+        // XOR keeps the CRC32C recoverable, so it need not be stored beside the check.
         Self { check: guard ^ place.mix(generation), generation }
     }
 
@@ -55,7 +57,7 @@ impl Entry {
     }
 }
 
-/// Whose block, and where: what a check is bound to.
+/// Member and address that a check is bound to, with the array's seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tie(u64);
 
@@ -65,14 +67,14 @@ impl Tie {
     }
 
     fn mix(self, generation: u32) -> u32 {
-        // Two rounds of multiply and fold: neighbours in any of the parts have nothing in common.
+        // Two rounds of multiply and fold, so that neighboring members, blocks and generations give unrelated values.
         let mut word = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         word = (word ^ word >> 32 ^ u64::from(generation)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         (word >> 32) as u32
     }
 }
 
-/// The guards of the blocks of `content`, in order.
+/// Computes the CRC32C of each block of `content`, in order.
 pub(crate) fn guards(content: &View) -> impl Iterator<Item = u32> {
     content.chunks(crate::BLOCK_BYTES as usize).map(crc32c)
 }

@@ -1,4 +1,4 @@
-//! A page: the entries of a run of blocks of one member, as both of its copies have it on disk.
+//! Checksum page: the entries of a run of blocks of one member, as both copies have it on disk.
 
 use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
 use crate::on_disk::area::PAGE_ENTRIES;
@@ -8,22 +8,22 @@ use block::sealed::Format;
 use block::{Buf, Extent, View};
 use std::ops::Range;
 
-/// The entries of a page.
+/// Entries of one page.
 pub(crate) type Entries = [Entry; PAGE_ENTRIES as usize];
 
-/// Which page of which member.
+/// Identity of a page: the member whose blocks it describes, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PageId {
     pub(crate) member: u16,
     pub(crate) page: u64,
 }
 
-/// The blocks that a page has the entries of.
+/// Blocks whose entries the page holds.
 pub(crate) fn blocks_of(page: u64) -> Extent {
     Extent::new(page * PAGE_ENTRIES, PAGE_ENTRIES)
 }
 
-/// The pages that have the entries of these blocks.
+/// Pages that hold the entries of these blocks.
 pub(crate) fn pages_of(extent: Extent) -> Range<u64> {
     extent.start.0 / PAGE_ENTRIES..extent.end().0.div_ceil(PAGE_ENTRIES)
 }
@@ -31,7 +31,7 @@ pub(crate) fn pages_of(extent: Extent) -> Range<u64> {
 const FORMAT: Format = Format::plain(*b"BLKYSUMS");
 const ENTRIES_AT: usize = 64;
 
-/// A page as it was found.
+/// Decoded page.
 pub(crate) struct Found {
     pub(crate) stamp: u64,
     pub(crate) entries: Box<Entries>,
@@ -47,13 +47,13 @@ impl Found {
         &self.entries
     }
 
-    /// True when these are its entries.
+    /// True when the page holds exactly these entries.
     pub(crate) fn has(&self, entries: &Entries) -> bool {
         *self.entries == *entries
     }
 }
 
-/// The page as it is written to both homes; of two versions the one with the higher stamp is newer.
+/// Encodes a page for both homes; of two versions the one with the higher stamp is newer.
 pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) -> View {
     let mut block = Buf::zeroed(BLOCK_BYTES as usize);
     put(&mut block, 16, &id);
@@ -67,22 +67,24 @@ pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) ->
     block.freeze()
 }
 
-/// True for a block that was to be a page, whole or not.
+/// True for a block with the magic of a page, whether it is intact or not.
 pub(crate) fn is_meant(block: &[u8]) -> bool {
     FORMAT.is_meant(block)
 }
 
-/// The page, if this is it, whole.
+/// Decodes the block if it is this page and intact.
 pub(crate) fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
     let (is, found) = parse_any(block, id)?;
+    // A misdirected write of another page is as wrong as a damaged one.
     (is == page || crate::sabotage::is(crate::sabotage::Bug::AnyPage)).then_some(found)
 }
 
-/// Which page of the array this is, if it is one, whole.
+/// Decodes the block if it is an intact page of the array; returns which.
 pub(crate) fn parse_any(block: &[u8], id: [u8; 16]) -> Option<(PageId, Found)> {
     let mut reader = Reader(block.get(16..)?);
     let (array, stamp, page, member) = (reader.array::<16>()?, reader.u64()?, reader.u64()?, reader.u16()?);
     let is_possible = stamp < COUNT_MAX && member < MEMBERS_MAX;
+    // The cheap comparisons first: most foreign blocks fail the identity.
     if array != id || !is_possible || FORMAT.open(block).is_err() {
         return None;
     }

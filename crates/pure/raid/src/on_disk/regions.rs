@@ -1,11 +1,11 @@
-//! A bitmap of regions: runs of pages, the same on every member.
+//! Bitmap of regions: runs of pages, the same on every member.
 
 use crate::bounds::BLOCK_BYTES;
 
-/// How many regions a member is cut into at most: the bits of a block.
+/// Upper bound of regions of a member: the bits of one block.
 pub(crate) const REGIONS: u64 = BLOCK_BYTES as u64 * 8;
 
-/// Some of the regions.
+/// Set of regions.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Regions(Box<[u64]>);
 
@@ -28,7 +28,7 @@ impl Regions {
         self.0.iter_mut().zip(&other.0).for_each(|(own, other)| *own |= other);
     }
 
-    /// The same where a region is of `factor` times as many pages.
+    /// Returns the set for regions of `factor` times as many pages; a coarse region contains every finer one.
     pub(crate) fn coarsened(&self, factor: u64) -> Self {
         let mut coarse = Self::default();
         self.iter().for_each(|region| coarse.add(region / factor));
@@ -39,7 +39,7 @@ impl Regions {
         self.0.fill(0);
     }
 
-    /// The regions, in order.
+    /// The regions in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         (0..)
             .zip(&self.0)

@@ -1,5 +1,4 @@
-//! Where a member's data and its pages of sums lie: where the array was formatted, and behind that a segment for each
-//! time that it grew.
+//! Segments: addresses of a member's data and pages. The first is as formatted, and each growth appends one.
 
 use crate::bounds::GROWTHS_MAX;
 use crate::error::ArrayError;
@@ -10,38 +9,38 @@ use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-/// A run of data blocks that is contiguous on the members, and the pages that lie before it.
+/// Run of data blocks that is contiguous on the members, and the pages that lie before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Which blocks of the data.
+    /// Blocks of the data area, across all segments.
     pub(crate) blocks: Extent,
-    /// Where they begin on the member.
+    /// Address of the first of them on the member.
     at: Lba,
-    /// Which pages: those that the segments before have no place for.
+    /// Pages in this segment: those for which the segments before have no room.
     pub(crate) pages: Range<u64>,
-    /// Where the member's own begin, and where those of the member before.
+    /// Addresses of the member's own pages, and of those of the member before.
     homes: [Lba; 2],
 }
 
-/// The segments of an array, the same on every member.
+/// Segments of an array, the same on every member.
 pub(crate) struct Segments {
-    /// Most arrays have no other.
+    /// The segment of the format; most arrays have no other.
     first: Segment,
     more: RefCell<Vec<Segment>>,
-    /// The sizes of members to which the array grew, in order.
+    /// Member sizes to which the array grew, in order, then zeros.
     sizes: Cell<[u64; GROWTHS_MAX]>,
     member_blocks: Cell<Blocks>,
     region_pages: Cell<u64>,
 }
 
 impl Segments {
-    /// All of a member is data.
+    /// Segments of a plain array: the whole member is data.
     pub(crate) fn plain() -> Self {
         let first = Segment { blocks: Extent::new(0, u64::MAX), at: Lba(0), pages: 0..0, homes: [Lba(0); 2] };
         Self::of(first, Blocks(u64::MAX))
     }
 
-    /// As the array was formatted.
+    /// Segments of a freshly formatted array.
     pub(crate) fn new(area: &Area, member_blocks: Blocks) -> Self {
         let first = Segment {
             blocks: Extent { start: Lba(0), len: area.data.len },
@@ -58,17 +57,17 @@ impl Segments {
         Self { first, more, sizes, member_blocks, region_pages }
     }
 
-    /// The sizes to which it grew, then zeros.
+    /// Member sizes to which the array grew, in order, then zeros.
     pub(crate) fn sizes(&self) -> [u64; GROWTHS_MAX] {
         self.sizes.get()
     }
 
-    /// True when it cannot grow again.
+    /// True when the array cannot grow again.
     pub(crate) fn is_full(&self) -> bool {
         self.sizes.get().iter().all(|&size| size != 0)
     }
 
-    /// Blocks that are used of each member.
+    /// Blocks that the array uses of each member.
     pub(crate) fn member_blocks(&self) -> Blocks {
         self.member_blocks.get()
     }
@@ -82,7 +81,7 @@ impl Segments {
         self.last().pages.end
     }
 
-    /// Pages of a region: the unit in which it is remembered that pages were never written.
+    /// Pages of a region: the granularity at which unwritten pages are tracked.
     pub(crate) fn region_pages(&self) -> u64 {
         self.region_pages.get()
     }
@@ -91,7 +90,7 @@ impl Segments {
         self.more.borrow().last().unwrap_or(&self.first).clone()
     }
 
-    /// The segment that members of `member_blocks` have room for, behind those that are there.
+    /// Lays out the segment that members of `member_blocks` blocks have room for behind the existing ones.
     ///
     /// *Errors*: `TooSmall` when not one chunk fits.
     pub(crate) fn next(&self, member_blocks: Blocks, chunk_blocks: u64) -> Result<Segment, ArrayError> {
@@ -99,7 +98,7 @@ impl Segments {
         let begin = last.at.0 + last.blocks.len.0;
         let too_small = ArrayError::TooSmall { blocks: member_blocks.0.saturating_sub(begin), chunk_blocks };
         let rest = member_blocks.0.checked_sub(begin).ok_or(too_small)?;
-        // Each page takes two blocks for its copies, but what is left of the last page is there already.
+        // Each page takes two blocks, one for each copy, but the rest of the last page exists already.
         let bound = u128::from(rest) * u128::from(PAGE_ENTRIES) / u128::from(PAGE_ENTRIES + 2);
         let bound = u64::try_from(bound).expect("a part of the whole") + PAGE_ENTRIES;
         let mut blocks = bound.min(rest) / chunk_blocks * chunk_blocks;
@@ -119,14 +118,15 @@ impl Segments {
         Err(too_small)
     }
 
-    /// Pages of a region once this segment is there.
+    /// Pages of a region once this segment is added.
     pub(crate) fn region_pages_with(&self, segment: &Segment) -> u64 {
+        // Regions never become finer: bitmaps are only coarsened.
         region_pages(segment.pages.end).max(self.region_pages())
     }
 
-    /// The segment is there.
+    /// Appends a segment.
     ///
-    /// *Panics*: when the list is full.
+    /// *Panics*: when the list of growths is full.
     pub(crate) fn add(&self, segment: Segment, member_blocks: Blocks) {
         assert_eq!(segment.blocks.start, self.last().blocks.end(), "a segment follows the one before");
         assert_eq!(segment.pages.start, self.pages(), "its pages follow those before");
@@ -140,8 +140,9 @@ impl Segments {
         self.more.borrow_mut().push(segment);
     }
 
-    /// Where the copies of a page lie on their members.
+    /// Addresses of both copies of a page on their members.
     pub(crate) fn homes(&self, page: u64) -> [Lba; 2] {
+        // The common case: no borrow and no search in an array that never grew.
         if page < self.first.pages.end {
             return self.first.homes.map(|home| Lba(home.0 + page));
         }
@@ -150,23 +151,23 @@ impl Segments {
         segment.home_of(page)
     }
 
-    /// The same of a page of a segment that is not there yet.
+    /// As [`Segments::homes`], also for pages of a segment that is not added yet.
     pub(crate) fn homes_with(&self, segment: &Segment, page: u64) -> [Lba; 2] {
         if segment.pages.contains(&page) { segment.home_of(page) } else { self.homes(page) }
     }
 
-    /// Where these data blocks begin on the member, if they lie in the first segment.
+    /// Address on the member of these data blocks, if they lie in the first segment.
     pub(crate) fn at(&self, extent: Extent) -> Option<Lba> {
         (extent.end() <= self.first.blocks.end()).then(|| self.first.at + Blocks(extent.start.0))
     }
 
-    /// True when one of these blocks of the member is of its data.
+    /// True when one of these blocks of the member belongs to its data.
     pub(crate) fn hold_data(&self, on_member: Extent) -> bool {
         let overlaps = |segment: &Segment| Extent { start: segment.at, len: segment.blocks.len }.overlaps(on_member);
         overlaps(&self.first) || self.more.borrow().iter().any(overlaps)
     }
 
-    /// The runs of these data blocks that are contiguous on the member, and where each begins there.
+    /// Splits data blocks into runs that are contiguous on the member, each with its address there.
     pub(crate) fn runs(&self, extent: Extent) -> SmallVec<[(Extent, Lba); 2]> {
         let more = self.more.borrow();
         let parts = std::iter::once(&self.first).chain(more.iter()).filter_map(|segment| {

@@ -1,9 +1,10 @@
-//! Numbers in blocks on disk: little-endian, at the place that the byte maps in docs/raid.md say.
+//! Little-endian numbers in blocks on disk, at the offsets of the byte maps in docs/raid.md.
 
-/// No array counts so far, and no member is so large: what says so is none of ours, though its checksum is right.
+/// Exclusive bound of counters and sizes on disk: an array never reaches it, so a higher value is foreign, even under
+/// a valid checksum.
 pub(crate) const COUNT_MAX: u64 = 1 << 56;
 
-/// Reads numbers one after the other; `None` once the bytes end.
+/// Reads numbers in sequence; `None` once the bytes end.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl Reader<'_> {
@@ -30,7 +31,7 @@ impl Reader<'_> {
     }
 }
 
-/// Puts `bytes` at `at`.
+/// Copies `bytes` to offset `at`.
 pub(crate) fn put(into: &mut [u8], at: usize, bytes: &[u8]) {
     into[at..at + bytes.len()].copy_from_slice(bytes);
 }

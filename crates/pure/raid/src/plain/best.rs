@@ -1,8 +1,8 @@
-//! Metadata on arrays without sums: of the copies of a block the one counts that its own checksum proves.
+//! Self-checking metadata on arrays without checksums: of the copies of a block the best-ranked one counts.
 //!
-//! A mirror whose copies differ cannot tell which is right, and a single wrong answer of one disk would pass for content.
-//! Who stores metadata can tell: each of its blocks carries a checksum. [`Plain::read_best`] asks every copy, or what parity
-//! gives back, and writes the others again.
+//! A mirror whose copies differ cannot tell which one is correct, and a wrong answer of one disk would pass for
+//! content. The owner of metadata can tell, because each of its blocks carries a checksum. [`Plain::read_best`] reads
+//! every copy, or what parity restores, and rewrites the others.
 
 use crate::geometry::{MemberSet, Place, Role, Rows};
 use crate::members::{Op, Ops, Patience};
@@ -10,7 +10,7 @@ use crate::plain::Plain;
 use crate::stripes::Blind;
 use block::{Best, BlockDevice, Buf, Extent, IoError, Lba, Rank, View};
 
-/// A copy of a block: on which member, and what it returned.
+/// Copy of a block: its member, the content or the error, and its rank.
 struct Copy {
     member: u16,
     content: Result<View, IoError>,
@@ -18,9 +18,10 @@ struct Copy {
 }
 
 impl<D: BlockDevice + 'static> Plain<D> {
-    /// As [`BlockDevice::read_best`], for an array without sums.
+    /// Reads as [`BlockDevice::read_best`], for an array without checksums.
     pub(crate) async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
         let block = crate::BLOCK_BYTES as usize;
+        // RAID-0 has one copy, so there is nothing to choose.
         if self.stripes.is_bare() {
             return Ok(Best { content: self.stripes.read(extent).await?.into_view(), repaired: 0 });
         }
@@ -32,7 +33,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         };
         let mut repaired = 0;
         for (lba, into) in (extent.start.0..).zip(content.chunks_exact_mut(block)) {
-            // Of mirrors one may be whole and older than the other.
+            // A mirror may be intact and yet older than another.
             if is_whole && !mirrors && rank(into).is_some() {
                 continue;
             }
@@ -47,7 +48,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         Ok(Best { content: content.freeze(), repaired })
     }
 
-    /// The best copy of a block, if any has a rank, and how many others were written again.
+    /// Returns the best copy of a block, if any has a rank, and how many others were rewritten.
     async fn best_of(&self, lba: Lba, rank: Rank<'_>) -> Result<(Option<View>, u64), IoError> {
         let place = self.stripes.layout.locate(lba);
         let copies = self.copies_of(place, rank).await;
@@ -56,10 +57,11 @@ impl<D: BlockDevice + 'static> Plain<D> {
         if best.is_none() || is_even(&copies) {
             return Ok((content_of(copies, best), 0));
         }
-        // A copy that is being written looks like that: under the lock it is known.
+        // A write in progress looks the same; under the lock the difference is conclusive.
         let guard = self.stripes.locks.exclusive(place.stripe..place.stripe + 1).await;
         let copies = self.copies_of(place, rank).await;
         let best = copies.iter().filter_map(|copy| copy.rank).max();
+        // Also unreadable copies, whose rank is `None`: writing them again repairs them.
         let wrong: Vec<u16> = copies.iter().filter(|copy| copy.rank != best).map(|copy| copy.member).collect();
         let Some(content) = content_of(copies, best) else { return Ok((None, 0)) };
         let extent = self.stripes.layout.member_extent(place.stripe, Rows::new(place.row, place.row + 1));
@@ -69,7 +71,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         Ok((Some(content), wrong.len() as u64))
     }
 
-    /// What each copy of a block holds; with parity, what its member holds, and else what each parity gives back.
+    /// Reads each copy of a block; with parity the member's copy, and if that has no rank what each parity restores.
     async fn copies_of(&self, place: Place, rank: Rank<'_>) -> Vec<Copy> {
         let rows = Rows::new(place.row, place.row + 1);
         let extent = self.stripes.layout.member_extent(place.stripe, rows);
@@ -93,6 +95,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         }
         let holder = self.stripes.layout.member_of(place.stripe, role(0));
         let p = self.stripes.layout.member_of(place.stripe, Role::P);
+        // First without the member itself, from P; then without P, too, from Q.
         for mut blind in [MemberSet::only(holder), MemberSet::only(holder).with(p)].map(Blind::of) {
             let content = self.stripes.content(place.stripe, role(0), rows, &mut blind).await;
             let found = judged(holder, content);

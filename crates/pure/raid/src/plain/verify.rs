@@ -1,4 +1,4 @@
-//! Walks over stripes that compare parity and mirrors with the data, and may put them right.
+//! Verification of stripes: compares parity and mirrors with the data, and repairs them if asked.
 
 use crate::geometry::{MemberSet, Role};
 use crate::members::{Op, Ops, Patience};
@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// What one stripe turned out to be, from what matters least to what matters most.
+/// Result for one stripe, in ascending order of severity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Finding {
     Skipped,
@@ -21,15 +21,18 @@ enum Finding {
 }
 
 impl<D: BlockDevice + 'static> Plain<D> {
+    /// Compares and repairs `stripes`; [`Array::resync`](crate::Array::resync) calls it.
     pub(crate) async fn resync(
         &self,
         stripes: Range<u64>,
         pace: impl AsyncFnMut(Progress),
     ) -> Result<Verified, IoError> {
+        // Until a stripe is compared its copies may differ, so reads use the first one.
         self.stripes.suspect.borrow_mut().push(stripes.clone());
         self.walk(stripes, pace, true).await
     }
 
+    /// Compares `stripes` without repairing them; [`Array::scrub_check`](crate::Array::scrub_check) calls it.
     pub(crate) async fn scrub_check(
         &self,
         stripes: Range<u64>,
@@ -45,6 +48,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         repair: bool,
     ) -> Result<Verified, IoError> {
         let mut verified = Verified::default();
+        // The owner may name the range to the end of the address space.
         let stripes = stripes.start..stripes.end.min(self.stripes.layout.stripes());
         for step in self.stripes.layout.steps(stripes.clone()) {
             let one = |stripe| self.verify_stripe(stripe, repair);
@@ -68,7 +72,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         Ok(verified)
     }
 
-    /// The mirrors of these stripes agree.
+    /// Removes these stripes from the suspect ones: their mirrors agree now.
     fn trust(&self, stripes: &Range<u64>) {
         let mut suspect = self.stripes.suspect.borrow_mut();
         let left = suspect.iter().flat_map(|range| {
@@ -94,14 +98,16 @@ impl<D: BlockDevice + 'static> Plain<D> {
         };
         if repair && !corrections.is_empty() {
             self.stripes.carry_out(corrections, guard, extent).await?;
+            // As for any write: the correction may have failed a member.
             self.stripes.members.failures_recorded(extent).await?;
         }
         Ok(finding)
     }
 
-    /// Compares, and adds the writes that put the stripe right to `corrections`.
+    /// Compares parity with the data, and adds the writes that repair it to `corrections`.
     async fn compare_parity(&self, stripe: u64, corrections: &mut Ops) -> Finding {
         let sight = self.stripes.sight(stripe, Blind::default());
+        // Data that is lost cannot be compared; parity is the only source for it and must not be overwritten.
         if sight.lost != 0 || (sight.p, sight.q) == (Parity::Absent, Parity::Absent) {
             return Finding::Skipped;
         }
@@ -117,11 +123,12 @@ impl<D: BlockDevice + 'static> Plain<D> {
         if corrections.is_empty() { Finding::Right } else { Finding::Wrong }
     }
 
-    /// The writes of those parities that are not as they should be, or that are written only.
+    /// Returns the writes for parities that are wrong or write-only.
     fn wrong_parities(&self, stripe: u64, sight: &Sight, found: &[(Read, View)], right: (View, View)) -> Ops {
         let mut ops = Ops::new();
         for (role, state, right) in [(Role::P, sight.p, right.0), (Role::Q, sight.q, right.1)] {
             let old = found.iter().find(|(read, _)| read.role == role).map(|(_, view)| view);
+            // A write-only parity was not read, so it is always rewritten.
             let is_right = state == Parity::Absent || old.is_some_and(|old| **old == *right);
             if !is_right {
                 let member = self.stripes.layout.member_of(stripe, role);
@@ -135,7 +142,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         ops
     }
 
-    /// Compares, and adds the writes that put the stripe right to `corrections`.
+    /// Compares the mirrors of each column, and adds the writes that repair them to `corrections`.
     async fn compare_mirrors(&self, stripe: u64, corrections: &mut Ops) -> Finding {
         let mut worst = Finding::Skipped;
         for column in 0..self.stripes.layout.columns() {
@@ -144,12 +151,13 @@ impl<D: BlockDevice + 'static> Plain<D> {
         worst
     }
 
-    /// The first copy that can be read is right; the others are corrected, also those that cannot be read.
+    /// Takes the first readable copy as correct; the others are rewritten, also unreadable ones.
     async fn compare_column(&self, stripe: u64, column: u16, corrections: &mut Ops) -> Finding {
         let (rows, write) = (self.stripes.layout.all_rows(), self.stripes.members.usable(stripe).write);
         let holders = (0..self.stripes.layout.copies())
             .map(|copy| self.stripes.layout.member_of(stripe, Role::Data { column, copy }));
         let holders: MemberSet = holders.filter(|&member| write.contains(member)).collect();
+        // Nothing to compare with.
         if holders.len() < 2 {
             return Finding::Skipped;
         }
@@ -162,6 +170,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         for member in holders.iter() {
             let found = match self.stripes.members.usable(stripe).read.contains(member) {
                 true => self.stripes.read_member(member, extent, Patience::Patient).await,
+                // A mirror being rebuilt is written here, too, but not read.
                 false => Err(IoError::new(IoErrorKind::Medium, extent)),
             };
             match found {

@@ -13,7 +13,7 @@ fn raid6(members: u16) -> Sight {
     Sight { columns: members - 2, lost: 0, p: Parity::Readable, q: Parity::Readable }
 }
 
-/// The kinds and the member reads of a write of `len` blocks at `offset`, over its bands.
+/// Plan kinds and member reads of a write of `len` blocks at `offset`, over its bands.
 fn plan(sight: &Sight, offset: u64, len: u64) -> Option<(Vec<Kind>, usize)> {
     let plans: Option<Vec<Plan>> = bands(CHUNK, offset, len).iter().map(|band| choose(band, sight)).collect();
     let plans = plans?;

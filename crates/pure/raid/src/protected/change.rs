@@ -1,4 +1,4 @@
-//! A change of blocks that are there: logged first, then done in place, then in the pages.
+//! Change of existing blocks: logged first, then written in place, then recorded in the pages.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::finding::{Finding, FindingKind, Outcome};
@@ -13,16 +13,17 @@ use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// How a change is made safe.
+/// Method by which a change survives a crash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// The new content is in the log.
+    /// The new content is logged; a crash replays it.
     Image,
-    /// The new entries are in the log; one copy is written after the other.
+    /// Only the new entries are logged, and the copies are written one after the other; a crash leaves at most one
+    /// copy torn.
     Sum,
 }
 
-/// The new entries of a run of blocks.
+/// Change of the entries of a run of blocks.
 struct Update {
     member: u16,
     block: u64,
@@ -32,31 +33,32 @@ struct Update {
 
 type Entries = SmallVec<[Entry; 4]>;
 
-/// Writes up to here are logged whole also without parity, so that they can be answered from the log.
+/// Upper bound of blocks of a write without parity that is logged by image, so that it can be acknowledged from the
+/// log.
 const SMALL_BLOCKS: u64 = 4;
-/// Changes that may be answered and not in place at once.
+/// Upper bound of acknowledged changes that are not in place yet.
 const BEHIND_MAX: u32 = 128;
 
-/// A change that is in the log; as long as this lives, it stays there.
+/// Change that is in the log; its records stay there as long as this lives.
 struct Logged {
     change: LoggedChange,
     ticket: Ticket,
 }
 
-/// What is logged, what is written, and what the pages say in the end.
+/// Records, member writes and page updates of one change.
 pub(crate) struct LoggedChange {
     extent: Extent,
     form: Form,
     records: Records,
-    /// The writes in place, by members that are there.
+    /// Writes in place, on usable members only.
     ops: Ops,
     updates: SmallVec<[Update; 4]>,
 }
 
 impl LoggedChange {
-    /// The change that `ops` are; `unknown` is parity of absent members that nobody computed.
+    /// Prepares the change made by `ops`; `unknown` is parity of absent members that was not computed.
     ///
-    /// The pages of all of these blocks are held.
+    /// The pages of all of these blocks are pinned.
     pub(crate) fn new<D: BlockDevice + 'static>(
         array: &Protected<D>,
         part: &Span,
@@ -69,7 +71,7 @@ impl LoggedChange {
         for op in &ops {
             let Content::Write(content) = &op.change else { continue };
             if last.as_ref().is_none_or(|(of, known)| *of != content.as_ptr() || known.len() != blocks(content)) {
-                // Mirrors get the same bytes: their guards are computed once.
+                // Mirrors share the buffer, so each checksum is computed once.
                 last = Some((content.as_ptr(), guards(content).collect()));
             }
             let guards = last.as_ref().map_or(&[][..], |(_, guards)| guards);
@@ -78,11 +80,13 @@ impl LoggedChange {
             array.log_op(&mut records, form, op, &update, content);
             updates.push(update);
         }
+        // Parity that is not computed has no entry that could prove it after a rebuild.
         for (member, extent) in unknown {
             let new: Entries = (0..extent.len.0).map(|_| Entry::UNKNOWN).collect();
             records.marks(member, extent.start.0, &new);
             updates.push(Update { member, block: extent.start.0, old: new.clone(), new });
         }
+        // After logging: absent members get records, but no writes.
         ops.retain(|op| array.writes(op));
         Self { extent: part.extent, form, records, ops, updates }
     }
@@ -101,25 +105,28 @@ fn update_of<D: BlockDevice + 'static>(array: &Protected<D>, op: &Op, guards: &[
 }
 
 impl<D: BlockDevice + 'static> Protected<D> {
-    /// By sum where no block can be torn and the second writing would cost more than waiting for one copy after the other;
-    /// else by image.
+    /// Chooses checksum-only logging where no block can be torn and the second write of the content would cost more
+    /// than writing the copies in sequence; otherwise logs images.
     fn form(&self, ops: &Ops) -> Form {
         let copies = self.layout.copies();
         let is_small = || ops.iter().map(|op| op.extent().len.0).sum::<u64>() <= SMALL_BLOCKS * u64::from(copies);
+        // A small write by image can be acknowledged after one device operation instead of two or three.
         if !self.layout.has_parity() && self.commands.spawn.is_some() && is_small() {
             return Form::Image;
         }
+        // Checksum-only logging relies on each block being old or new after a crash.
         let is_atomic = self.commands.blocks_are_atomic;
         let all_well = || {
             ops.iter().all(|op| {
                 let place = self.members.place(op.member);
+                // With a volatile cache each copy would need a flush of its own, so an image is cheaper.
                 place.state() == MemberState::InService && !place.is_volatile()
             })
         };
         if !self.layout.has_parity() && is_atomic && all_well() { Form::Sum } else { Form::Image }
     }
 
-    /// True for a member that is written in this stripe, and does not only get an entry.
+    /// True for a member that is written in this stripe; an absent one only gets an entry.
     fn writes(&self, op: &Op) -> bool {
         self.members.place(op.member).usable(op.start.0 / self.layout.chunk_blocks()).1
     }
@@ -130,6 +137,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             let role = self.layout.role_of(block / self.layout.chunk_blocks(), member);
             !matches!(role, Role::Data { .. })
         };
+        // An absent member gets the entry alone: its content is rebuilt later, and verified against it.
         if !self.writes(op) || sabotage::is(Bug::NoParityImage) && is_parity() {
             records.marks(member, block, &update.new);
         } else if form == Form::Sum {
@@ -139,7 +147,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         }
     }
 
-    /// The change is in the log, in place on every member that still counts, and in the pages.
+    /// Logs the change, writes it in place on every usable member, and updates the pages.
     ///
     /// *Errors*: as [`Stripes::carry_out`](crate::stripes::Stripes::carry_out).
     pub(crate) async fn carry_out_logged(self: &Rc<Self>, change: LoggedChange) -> Result<(), IoError> {
@@ -147,8 +155,9 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.put_in_place(logged).await
     }
 
-    /// As [`Protected::carry_out_logged`], but answers as soon as the change is in the log, where nothing that can still happen would
-    /// have to be told: nobody is absent, and not much is behind already. `held` ends with the change.
+    /// Carries out a change as [`Protected::carry_out_logged`], but returns as soon as it is logged where no later
+    /// error would have to be returned: no member is absent, and few changes are pending. `held` is dropped when the
+    /// change is in place.
     pub(crate) async fn carry_out_behind(
         self: &Rc<Self>,
         change: LoggedChange,
@@ -158,10 +167,12 @@ impl<D: BlockDevice + 'static> Protected<D> {
         let Some(spawn) = self.commands.spawn.as_ref().filter(|_| self.may_answer(&logged)) else {
             return self.put_in_place(logged).await;
         };
-        // Who reads a block that is not in place yet finds that it does not match, and asks again under the lock.
+        // From here on a read of a block not in place yet mismatches and is repeated under the lock, which waits for
+        // the change.
         if !sabotage::is(Bug::AnsweredUnseen) {
             self.put_in_pages(&logged.change.updates);
         }
+        // Bounded by `may_answer`: each of these changes keeps its locks, its pages and its log space.
         self.commands.behind.set(self.commands.behind.get() + 1);
         assert!(self.commands.behind.get() <= BEHIND_MAX, "no more changes are behind than may be");
         let (own, held) = (self.clone(), (!sabotage::is(Bug::AnsweredUnlocked)).then_some(held));
@@ -173,6 +184,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     }
 
     fn may_answer(&self, logged: &Logged) -> bool {
+        // Only an image can be replayed by itself; with a member absent, a later refusal might have to be returned.
         logged.change.form == Form::Image
             && self.commands.behind.get() < BEHIND_MAX
             && self.members.stopped_by().is_none()
@@ -188,7 +200,10 @@ impl<D: BlockDevice + 'static> Protected<D> {
     async fn put_in_place(self: &Rc<Self>, logged: Logged) -> Result<(), IoError> {
         let Logged { change, ticket } = logged;
         let (refused, result) = self.write_in_place(change.form, change.ops, change.extent).await;
+        // In the pages whatever the result: the log says the same, and replay would, too.
         self.put_in_pages(&change.updates);
+        // Only where no redundancy is left: otherwise the member has failed, and the write has succeeded on the
+        // others.
         if result.is_err() {
             self.settle_refused(&refused, &change.updates).await;
         }
@@ -196,7 +211,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         result
     }
 
-    /// In place after it was answered: what the last copy refuses is lost, and says so.
+    /// Writes in place after the acknowledgement: blocks that the last copy refuses are marked lost and reported.
     async fn put_in_place_behind(self: &Rc<Self>, logged: Logged) {
         let Logged { change, ticket } = logged;
         let ops = change.ops.clone();
@@ -210,7 +225,8 @@ impl<D: BlockDevice + 'static> Protected<D> {
         match result {
             _ if refused.is_empty() || self.members.stopped_by().is_some() => drop(ticket),
             Err(error) if error.kind != IoErrorKind::Medium => {
-                // The member takes nothing at all. What was answered is in the log, and the next opening puts it in place.
+                // The member takes no writes at all. What was acknowledged is in the log, and the next opening
+                // replays it.
                 self.members.stop(error);
                 drop(ticket);
             }
@@ -220,10 +236,10 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.commands.behind.set(self.commands.behind.get() - 1);
     }
 
-    /// These blocks were answered, and no member takes them: reading them is an error from now on.
+    /// Marks blocks as lost that were acknowledged and that no member takes: reads fail from now on.
     ///
-    /// Before anything is logged the ticket is dropped: the log may have room only once a checkpoint has passed it. Until the
-    /// record is there, the blocks do not match their entries, which is an error as well.
+    /// The ticket is dropped before the loss is logged: with a full log the record waits for a checkpoint, and that
+    /// would wait for this ticket. Until then the blocks do not match their entries, which is a read error as well.
     async fn give_up_blocks(self: &Rc<Self>, refused: Vec<(u16, Extent)>, ticket: Ticket) {
         let held = sabotage::is(Bug::TicketHeldWhileLogging).then_some(ticket);
         for (member, extent) in refused {
@@ -239,7 +255,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         drop(held);
     }
 
-    /// Blocks that members refused that are still in service, and what that means.
+    /// Writes in place; returns blocks refused by members that are still in service, and the result for the caller.
     async fn write_in_place(
         self: &Rc<Self>,
         form: Form,
@@ -248,6 +264,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     ) -> (Vec<(u16, Extent)>, Result<(), IoError>) {
         let mut result = Ok(());
         let mut refused: Vec<(u16, Extent)> = Vec::new();
+        // The next copy is written even if this one failed: the change is logged and must be completed.
         for ops in self.in_turn(form, ops) {
             let ended = self.members.perform(ops).await;
             let judged = self.members.judge(&ended, extent);
@@ -267,18 +284,19 @@ impl<D: BlockDevice + 'static> Protected<D> {
         }
     }
 
-    /// All at once; or, by sum, one copy after the other.
+    /// Groups the writes: all at once, or for checksum-only changes one copy after the other.
     fn in_turn(&self, form: Form, ops: Ops) -> SmallVec<[Ops; 2]> {
         let copies = self.layout.copies();
         if form == Form::Image || copies == 1 || sabotage::is(Bug::MirrorsAtOnce) {
             return SmallVec::from_buf_and_len([ops, Ops::new()], 1);
         }
+        // One copy is always complete: the old one before its turn, the new one after it.
         let mut turns: SmallVec<[Ops; 2]> = (0..copies).map(|_| Ops::new()).collect();
         ops.into_iter().for_each(|op| turns[usize::from(op.member % copies)].push(op));
         turns
     }
 
-    /// Blocks that a member refused to write, and that have no other copy, keep the entry that they match.
+    /// Restores the entries of blocks that the only copy refused, where the old content is still in place.
     async fn settle_refused(self: &Rc<Self>, refused: &[(u16, Extent)], updates: &[Update]) {
         for &(member, extent) in refused {
             let pair = |other: u16| other / self.layout.copies() == member / self.layout.copies();
@@ -288,7 +306,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
                         continue;
                     }
                     if update.member != member {
-                        // It may have taken what the only copy that counts did not.
+                        // The mirror may have taken what the only counted copy did not.
                         self.checksums.pages.cache.borrow_mut().set(update.member, block, Entry::UNKNOWN);
                         continue;
                     }

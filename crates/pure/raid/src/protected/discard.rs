@@ -1,4 +1,4 @@
-//! Forgetting: the entries of blocks become those of blocks that were never written.
+//! Discard: the entries of blocks are reset to those of blocks that were never written.
 
 use crate::checksums::cache::Pins;
 use crate::geometry::{Piece, Role, Span, bytes};
@@ -11,12 +11,12 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Blocks of each member that are forgotten at a time.
+/// Blocks of each member that are discarded in one step.
 const STEP_BLOCKS: u64 = 4096;
 
 impl<D: BlockDevice + 'static> Protected<D> {
-    /// The blocks read as zeros. Whole stripes are forgotten; of others the blocks are, or become zeros where
-    /// parity speaks of them.
+    /// Makes the blocks read as zeros. Whole stripes become unwritten; other blocks become unwritten, or are
+    /// overwritten with zeros where parity covers them.
     pub(crate) async fn discard(self: &Rc<Self>, extent: Extent) -> Result<Written, IoError> {
         self.members.serving(extent)?;
         let stripe = self.layout.stripe_blocks();
@@ -26,6 +26,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         } else {
             let (head, tail) = (inner.start * stripe, inner.end * stripe);
             self.forget_part(Extent::new(extent.start.0, head - extent.start.0)).await?;
+            // In steps: a discard of the whole array must not lock and pin everything at once.
             let step = (STEP_BLOCKS / self.layout.chunk_blocks()).max(1);
             let mut at = inner.start;
             while at < inner.end {
@@ -39,12 +40,14 @@ impl<D: BlockDevice + 'static> Protected<D> {
         Ok(Written::attest())
     }
 
-    /// Less than a stripe, or the ends of two.
+    /// Discards less than one stripe, or the partial stripes at the ends.
     async fn forget_part(self: &Rc<Self>, extent: Extent) -> Result<(), IoError> {
         for span in self.layout.spans(extent) {
+            // Nothing to log for blocks that were never written.
             if self.reads_as_zeros(&span).await {
                 continue;
             }
+            // Parity covers the rest of the rows, so a partial discard must be a write.
             if self.layout.has_parity() {
                 let zeros = self.checksums.pages.zeros(bytes(span.extent.len.0));
                 let _written = self.write(span.extent, zeros, Old::Kept).await?;
@@ -60,6 +63,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         for piece in self.layout.pieces(span.extent) {
             for copy in 0..self.layout.copies() {
                 let (member, extent) = self.home_of(&piece, copy);
+                // Pinned only for the look: nothing is changed here.
                 let pins = self.checksums.hold_pages(member, extent).await;
                 let mut none = true;
                 let mut cache = self.checksums.pages.cache.borrow_mut();
@@ -94,7 +98,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.forget(span.stripes, runs).await
     }
 
-    /// These runs of members' blocks, all of the same stripes, are unwritten, and that is in the log.
+    /// Marks these runs of members' blocks, all in the same stripes, as unwritten, and logs that.
     async fn forget(self: &Rc<Self>, stripes: Range<u64>, runs: SmallVec<[(u16, Extent); 8]>) -> Result<(), IoError> {
         assert!(stripes.end <= self.layout.stripes(), "what is forgotten is within the array");
         let guard = self.locks.exclusive(stripes.clone()).await;
@@ -103,6 +107,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         let mut pins = Pins::new(&self.checksums.pages.cache);
         let mut known: SmallVec<[(u16, Extent); 8]> = SmallVec::new();
         for &(member, extent) in &runs {
+            // Regions without pages are unwritten already and get no record.
             if self.checksums.was_ever_written(extent) {
                 self.checksums.hold_more(&mut pins, member, extent).await;
                 known.push((member, extent));
@@ -110,9 +115,11 @@ impl<D: BlockDevice + 'static> Protected<D> {
         }
         let own = self.clone();
         let work = async move {
+            // Logged before the members discard: after a crash the entries decide, whatever a trimmed block returns.
             let done = own.clear(&known).await;
             if done.is_ok() {
-                // For disks that can make use of it; nothing relies on what they then hold.
+                // A hint for thin or flash members, after the log has it; correctness does not depend on what they
+                // hold then.
                 let ops: Ops = known
                     .iter()
                     .filter(|(member, extent)| own.takes_discard(*member, *extent))
@@ -132,10 +139,11 @@ impl<D: BlockDevice + 'static> Protected<D> {
             .all(|stripe| self.members.place(member).usable(stripe).1)
     }
 
-    /// The runs are unwritten in the log, then in the pages, which are held.
+    /// Logs the runs as unwritten, then updates their pages, which are pinned.
     pub(crate) async fn clear(self: &Rc<Self>, runs: &[(u16, Extent)]) -> Result<(), IoError> {
         let mut records = Records::default();
         runs.iter().for_each(|&(member, extent)| records.clear(member, extent.start.0, extent.len.0));
+        // Nothing was ever written here.
         if records.count == 0 {
             return Ok(());
         }

@@ -1,7 +1,8 @@
-//! Fresh writes: whole stripes whose old content nobody needs go straight to the members, once.
+//! Fresh writes: whole stripes whose old content is dead are written once, directly to the members, without logging
+//! it.
 //!
-//! Their entries are in memory only until a flush: the members are flushed, then the entries are logged. A
-//! crash before leaves the stripes unwritten, so nothing of what was in flight is ever read.
+//! Their entries stay in memory until a flush, which flushes the members and then logs the entries. A crash before
+//! leaves the stripes unwritten, so nothing that was in flight is ever read.
 
 use crate::checksums::cache::Pins;
 use crate::geometry::Span;
@@ -18,13 +19,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// The stripes of one array whose entries are not in the log.
+/// Stripes of one array whose entries are not in the log.
 #[derive(Default)]
 pub(crate) struct Fresh {
-    /// With the number of members that each is laid out over.
+    /// By stripe, the number of members that it is laid out over.
     stripes: RefCell<BTreeMap<u64, u16>>,
     settling: Cell<bool>,
-    /// How often it was begun to log them, and which time was the last to end well.
+    /// Rounds of logging that have started, and the last round that succeeded.
     begun: Cell<u64>,
     settled: Cell<u64>,
 }
@@ -41,7 +42,7 @@ impl Fresh {
 }
 
 impl<D: BlockDevice + 'static> Protected<D> {
-    /// Writes whole stripes in place. Their pages are held, and nothing of them is in flight.
+    /// Writes whole stripes in place. Their pages are pinned, and the caller holds their lock.
     pub(crate) async fn write_fresh_stripes(
         self: &Rc<Self>,
         part: Span,
@@ -59,6 +60,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             done
         };
         self.background.finish(work).await?;
+        // Fresh entries cannot leave memory, so they are settled before they fill the page budget.
         let held = self.checksums.pages.cache.borrow().dirty_max() / 2 / usize::from(self.layout.members());
         if self.commands.fresh.len() > held.max(16) { self.settle_fresh().await } else { Ok(()) }
     }
@@ -66,7 +68,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     async fn write_stripes_in_place(self: &Rc<Self>, part: &Span, mut ops: Ops) -> Result<(), IoError> {
         let chunk = self.layout.chunk_blocks();
         if !self.checksums.is_unwritten(&part.stripes) && !sabotage::is(Bug::FreshOverContent) {
-            // What is torn now must not look like the old content.
+            // Logged first: a stripe torn by a crash must not match the old entries.
             let blocks = Extent::new(part.stripes.start * chunk, (part.stripes.end - part.stripes.start) * chunk);
             let runs: Vec<_> = (0..self.layout.members()).map(|member| (member, blocks)).collect();
             self.clear(&runs).await?;
@@ -82,8 +84,10 @@ impl<D: BlockDevice + 'static> Protected<D> {
                 ));
             }
         }
+        // Entries cover absent members, too: what is rebuilt for them is verified against these.
         ops.retain(|op| self.members.place(op.member).usable(op.start.0 / chunk).1);
         let ended = self.members.perform(ops).await;
+        // Not in the cache before the write has succeeded: an entry must not promise content that is not there.
         self.members.judge(&ended, part.extent)?;
         let mut cache = self.checksums.pages.cache.borrow_mut();
         entries.into_iter().for_each(|(member, block, entry)| cache.set_fresh(member, block, entry));
@@ -92,12 +96,12 @@ impl<D: BlockDevice + 'static> Protected<D> {
         Ok(())
     }
 
-    /// Fresh writes that ended before this call are durable, and in the log.
+    /// Makes fresh writes durable that ended before this call, and logs their entries.
     pub(crate) async fn settle_fresh(self: &Rc<Self>) -> Result<(), IoError> {
         if self.commands.fresh.len() == 0 && !self.commands.fresh.settling.get() {
             return Ok(());
         }
-        // All that ask while one is under way share the next.
+        // The round in progress may have begun before the caller's write, so all callers share the next one.
         let needed = self.commands.fresh.begun.get() + 1;
         let own = self.clone();
         let work = async move {
@@ -122,6 +126,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             if settled.is_ok() {
                 fresh.settled.set(this);
             }
+            // Waiters of this round use the signal of the ring.
             own.log.state.ring.wake();
             settled
         };
@@ -135,8 +140,10 @@ impl<D: BlockDevice + 'static> Protected<D> {
             return Ok(());
         }
         if !sabotage::is(Bug::FreshBeforeFlush) {
+            // Members first: a logged entry promises that its content is stable.
             self.members.flush_those(self.members.written()).await?;
         }
+        // Bounded by the table: marks have no images.
         let each = u64::from(self.members.width()) * record_bytes(self.layout.chunk_blocks());
         let table_bytes = (self.log.state.ring.batch_blocks_max() - 1) * u64::from(crate::BLOCK_BYTES);
         let most = usize::try_from((table_bytes / each).max(1)).unwrap_or(usize::MAX);
@@ -154,7 +161,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         for &(stripe, members) in stripes {
             for member in 0..members {
                 let blocks = stripe * chunk..(stripe + 1) * chunk;
-                // Fresh entries are held in memory until they are logged.
+                // Pinned by their fresh state until they are logged.
                 let entries: Vec<Entry> = blocks.map(|block| self.checksums.entry(member, block)).collect();
                 assert_ne!(
                     entries[0],
@@ -171,6 +178,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             (first..).zip(entries).for_each(|(block, entry)| cache.set(member, block, entry));
         }
         let mut fresh = self.commands.fresh.stripes.borrow_mut();
+        // Stripes that became fresh during the commit stay for the next round.
         fresh.retain(|&stripe, &mut of| stripes.binary_search(&(stripe, of)).is_err());
         drop(ticket);
         Ok(())

@@ -1,11 +1,13 @@
-//! Following the log: from the tail on, as long as there is a next batch, and behind batches that have decayed.
+//! Chain of log batches from the tail on, also past batches that have decayed.
 //!
-//! One batch is written at a time, and the next one begins when it is stable. So a batch that is not whole was torn by a power
-//! cut and never acknowledged, unless a later batch of the epoch is there: then it had been stable, and has decayed since. What
-//! its table names is applied as far as it can be had. If no copy of its table can be read, nobody knows what it changed:
-//! that is a hole, and the array is not served before its owner says so. A power cut leaves no block that the medium does not give
-//! back, so the last batch counts as well where no member that it went to gives back what is missing. One that does, and has
-//! something else there, never had it: the batch was not stable.
+//! One batch is written at a time, and the next one starts when it is stable. So a batch that is not whole was torn
+//! by a power cut and never acknowledged, unless a later batch of the epoch is there: then it had been stable, and
+//! has decayed since. As much as can be read of it is applied. If no copy of its table can be read, the blocks it
+//! changed are unknown: that is a hole, and the array is not served before its owner accepts it.
+//!
+//! A power cut leaves no block that the medium cannot read. So the last batch counts as decayed, too, where every
+//! member that it went to returns a medium error for what is missing. A member that reads something else there never
+//! had the batch: it was not stable.
 
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::MemberSet;
@@ -15,20 +17,20 @@ use crate::redo::ring::Head;
 use block::{BlockDevice, Extent, View};
 use std::ops::Range;
 
-/// A batch whose table was found.
+/// Batch whose table was found.
 pub(super) struct Batch {
     pub(super) number: u64,
-    /// Block of the ring.
+    /// First block, counted in the ring.
     pub(super) at: u64,
     pub(super) blocks: u64,
-    /// Blocks before the first image.
+    /// Blocks of header and records, before the first image.
     pub(super) table_blocks: u64,
     pub(super) records: Vec<Record>,
-    /// Who has each image as it was logged.
+    /// For each image a member that has it as logged; `None` where no member has.
     pub(super) images: Vec<Option<u16>>,
-    /// Whose copy was damaged.
+    /// Members whose copy was damaged.
     pub(super) damaged: MemberSet,
-    /// True when no member that the batch went to gives back the block of an image that cannot be had.
+    /// True when every missing image is a medium error on all members that the batch went to.
     pub(super) is_unreadable: bool,
 }
 
@@ -37,41 +39,42 @@ impl Batch {
         self.at + self.blocks
     }
 
-    /// True when every image can be had.
+    /// True when every image was found.
     pub(super) fn is_whole(&self) -> bool {
         self.images.iter().all(Option::is_some)
     }
 
-    /// Where an image, counted in blocks of the batch, can be had: on which member, at which block of the ring.
+    /// Location of an image, given in blocks of the batch: the member, and the block of the ring.
     pub(super) fn place_of(&self, image: u64) -> Option<(u16, u64)> {
         let at = usize::try_from(image.checked_sub(self.table_blocks)?).ok()?;
         Some(((*self.images.get(at)?)?, self.at + image))
     }
 }
 
-/// A batch, and its bytes put together from all members.
+/// Batch and its bytes, assembled from all members.
 pub(super) struct Found {
     pub(super) batch: Batch,
     pub(super) settled: u64,
     pub(super) bytes: View,
 }
 
-/// The batches from the tail on.
+/// All batches from the tail on.
 pub(super) struct Chain {
     pub(super) batches: Vec<Batch>,
-    /// The writes of batches before this one had ended.
+    /// In-place writes of batches before this number had ended.
     pub(super) settled: u64,
-    /// Where the log goes on.
+    /// Position of the next batch.
     pub(super) head: Head,
-    /// The last batch as it was found whole: read again, it might not be.
+    /// Bytes of the last batch as it was read whole; a second read might fail.
     pub(super) last: Option<View>,
-    /// Batches that had been stable and of which no table can be read, by their numbers.
+    /// Ranges of batch numbers that had been stable and whose tables cannot be read.
     pub(super) holes: Vec<Range<u64>>,
 }
 
 impl Chain {
     fn take(&mut self, found: Found, ring_blocks: u64) {
         let Found { batch, settled, bytes } = found;
+        // Only a whole batch may be written again by `relog`.
         self.last = batch.is_whole().then_some(bytes);
         self.settled = self.settled.max(settled);
         self.head = Head { number: batch.number + 1, at: batch.end() % ring_blocks };
@@ -80,28 +83,30 @@ impl Chain {
 }
 
 impl<D: BlockDevice + 'static> Recovery<'_, D> {
+    /// Follows the chain from `tail` until no later batch of the epoch is found.
     pub(super) async fn follow(&self, epoch: u64, tail: Head) -> Chain {
         let mut chain = Chain { batches: Vec::new(), settled: 0, head: tail, last: None, holes: Vec::new() };
         loop {
             let Head { number, at } = chain.head;
             let mut found = self.find(epoch, number, at).await;
             if found.is_none() && at != 0 {
-                // It did not fit before the end of the ring.
+                // A batch that does not fit before the end of the ring starts at block 0.
                 found = self.find(epoch, number, 0).await;
             }
             if let Some(found) = found.take_if(|found| found.batch.is_whole()) {
                 chain.take(found, self.array.log.state.ring.blocks);
                 continue;
             }
+            // Not whole: torn or decayed, which only a later batch can tell.
             let mut behind = self.look_behind(epoch, chain.head).await;
             if found.is_none()
                 && let Some(seen) = behind.remove(&number)
             {
-                // Its second table is left.
+                // The second copy of the table survives.
                 found = Some(self.gather(seen, MemberSet::NONE).await);
             }
             let Some((&next, seen)) = behind.range(number + 1..).next() else {
-                // Torn, unless all of it is there or cannot be read: it was the last.
+                // Torn, unless it is complete or its blocks are unreadable: then it was the last batch.
                 match found {
                     Some(found) if found.batch.is_whole() || found.batch.is_unreadable => {
                         chain.take(found, self.array.log.state.ring.blocks);
@@ -124,7 +129,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         }
     }
 
-    /// Tells of copies of batches that have decayed; of the last one it is not known whether a power cut tore it.
+    /// Reports damaged copies of batches. The last batch is left out: a power cut may have torn it.
     pub(super) fn tell_of_log(&self, chain: &Chain) {
         let before_last = chain.batches.iter().filter(|batch| batch.number + 1 < chain.head.number);
         for batch in before_last {

@@ -1,5 +1,5 @@
-//! Finding one batch of the log: its table on any member, each of its images on any member, and the tables behind a place
-//! where none can be read.
+//! Search for one batch of the log: its table and each of its images on any member, and the tables behind an
+//! unreadable one.
 
 use super::chain::{Batch, Found};
 use crate::bounds::BLOCK_BYTES;
@@ -18,14 +18,14 @@ use simd::crc32c::crc32c;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Blocks of each member that are looked through at once.
+/// Blocks of each member that are read in one step of the search.
 const STEP_BLOCKS: u64 = 256;
-/// The largest batches that may have decayed one behind the other, and what is behind them is found nevertheless.
+/// Number of largest batches that may have decayed in sequence with the batches behind them still found.
 const BATCHES_LOOKED_BEHIND: u64 = 8;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// A table that was found, and on which member.
+/// Table of a batch, and the member it was read from.
 pub(super) struct Seen {
     lane: u16,
     pub(super) header: Header,
@@ -33,11 +33,11 @@ pub(super) struct Seen {
     table: View,
 }
 
-/// What an image must match: the blocks that get it.
+/// Checksum entries that an image must match: one for each block that gets it.
 type Expected = SmallVec<[(Tie, Entry); 2]>;
 
 impl<D: BlockDevice + 'static> Recovery<'_, D> {
-    /// The batch `number`, if it begins at `at` and some member has its table there.
+    /// Looks for batch `number` at block `at` of the ring on all members; `None` where no table is found.
     pub(super) async fn find(&self, epoch: u64, number: u64, at: u64) -> Option<Found> {
         let first = Extent::new(self.array.log.state.area.ring.start.0 + at, 1);
         let members = self.array.members.in_use();
@@ -48,23 +48,28 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         for (lane, block) in join_all(members.iter().map(read)).await {
             let Some(block) = block.ok().map(block::Rope::into_view) else { continue };
             let Some(header) = parse_header(&block) else { continue };
+            // A stale batch of an earlier turn of the ring, or payload that looks like a header.
             if !is_of(&self.array.log.state, &header, epoch) || (header.number, header.at) != (number, at) {
                 continue;
             }
             match self.table(lane, at, &header, block).await {
                 Some(found) => seen = seen.or(Some(found)),
+                // The header was intact and the table was not: this copy has decayed.
                 None => damaged = damaged.with(lane),
             }
         }
         Some(self.gather(seen?, damaged).await)
     }
 
-    /// True when every member that the batch `number` went to does not give back the block where its table begins.
+    /// True when no member that batch `number` went to can read the first block of its table.
     ///
-    /// One that went to the only member has a second table behind it. Where that was not found either, no batch is there.
+    /// With a single member left the batch has a second table behind it. Where that was not found either, there is no
+    /// batch.
     pub(super) async fn is_table_unreadable(&self, number: u64, at: u64) -> bool {
+        // The same lanes as for writing: they follow from the batch number.
         let lanes = self.array.log.lanes(number, self.array.members.not_in_use(), MemberSet::NONE);
         let tables = self.array.log.second_lane(lanes).map_or(lanes, |second| lanes.with(second));
+        // The table begins at two places then, and both were looked for.
         if self.array.members.in_use().len() == 1 {
             return false;
         }
@@ -78,7 +83,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         true
     }
 
-    /// The table of a batch that lies at `at` of the ring of this member, where `first` is its first block.
+    /// Reads and parses the table at block `at` of this member's ring, of which `first` is the first block.
     async fn table(&self, lane: u16, at: u64, header: &Header, first: View) -> Option<Seen> {
         let extent = Extent::new(self.array.log.state.area.ring.start.0 + at, header.table_blocks());
         let table = match extent.len.0 {
@@ -89,7 +94,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         records.iter().all(|record| self.is_here(record)).then(|| Seen { lane, header: *header, records, table })
     }
 
-    /// True for a record of blocks that the array has.
+    /// True for a record whose blocks exist in the array.
     fn is_here(&self, record: &Record) -> bool {
         if record.kind == Kind::Moved {
             return self.array.checksums.pages.position.get().is_some();
@@ -98,7 +103,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         record.member < self.array.members.width() && end.is_some_and(|end| end <= self.array.layout.member_blocks().0)
     }
 
-    /// The batch of this table, each image from whichever member has it as it was logged.
+    /// Assembles the batch of this table, taking each image from any member that has it as logged.
     pub(super) async fn gather(&self, seen: Seen, damaged: MemberSet) -> Found {
         let Seen { lane, header, records, table } = seen;
         let table_blocks = header.table_blocks();
@@ -113,14 +118,16 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         let extent =
             Extent::new(self.array.log.state.area.ring.start.0 + header.at + table_blocks, expected.len() as u64);
         let others = self.array.members.in_use().iter().filter(|&member| member != lane);
-        // Of an image that was stable, each of these members has a copy, whole or damaged.
+        // Each of these members had a copy of a stable image, whole or damaged.
         let holders = self.array.log.lanes(header.number, self.array.members.not_in_use(), MemberSet::NONE);
         let mut unreadable = vec![true; expected.len()];
+        // Start with the member that has the table: normally it has all images, too.
         let (mut missed, mut lanes) = (false, std::iter::once(lane).chain(others));
         while images.iter().any(Option::is_none)
             && let Some(member) = lanes.next()
         {
             let found = self.read_each(member, extent).await;
+            // A member that was never given the batch says nothing about whether it was stable.
             if holders.contains(member) {
                 unreadable.iter_mut().zip(&found).for_each(|(is, found)| *is &= found.is_none());
             }
@@ -143,7 +150,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         Found { batch, settled: header.settled, bytes: all.freeze() }
     }
 
-    /// The blocks that a member can read, one by one where it cannot read all.
+    /// Reads blocks of a member, individually where they cannot be read together; `None` for those that fail.
     async fn read_each(&self, member: u16, extent: Extent) -> Vec<Option<View>> {
         let mut found = Vec::new();
         if let Ok(rope) = self.array.members.read_beside_data(member, extent, Patience::Patient).await {
@@ -158,10 +165,11 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         found
     }
 
-    /// The tables of batches from the one at `head` on, by their numbers, wherever they lie behind it: of the batch at
-    /// `head` only the second one, for the first cannot be read.
+    /// Collects tables behind `head` by batch number, wherever they start; of the batch at `head` only the second
+    /// table, because the first cannot be read.
     pub(super) async fn look_behind(&self, epoch: u64, head: Head) -> BTreeMap<u64, Seen> {
         let ring = self.array.log.state.ring.blocks;
+        // The search is bounded: a torn end of the log is the normal case, and is paid for at every opening.
         let most = (BATCHES_LOOKED_BEHIND * self.array.log.state.ring.batch_blocks_max()).min(ring);
         let numbers = head.number..=head.number + most;
         let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
@@ -179,6 +187,8 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                         continue;
                     };
                     let is_table = header.at == at || header.second_table() == Some(at);
+                    // The first member that has an intact table suffices; images are collected from all members
+                    // later.
                     let is_new = numbers.contains(&header.number) && !seen.contains_key(&header.number);
                     if !is_table || !is_new || !is_of(&self.array.log.state, &header, epoch) {
                         continue;
@@ -194,7 +204,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
     }
 }
 
-/// True for a batch of this epoch of the array's log that fits into the ring.
+/// True for a batch of this array and this epoch that lies within the ring.
 fn is_of(log: &LogState, header: &Header, epoch: u64) -> bool {
     let end = header.at.checked_add(u64::from(header.blocks));
     header.id == log.id
@@ -202,12 +212,13 @@ fn is_of(log: &LogState, header: &Header, epoch: u64) -> bool {
         && end.is_some_and(|end| end <= log.ring.blocks)
 }
 
-/// What each image of a batch must match.
+/// Returns the entries that each image of a batch must match.
 fn expected_of(pages: &Pages, records: &[Record], header: &Header) -> Vec<Expected> {
     let tables = header.table_blocks() * if header.twice { 2 } else { 1 };
     let count = usize::try_from(u64::from(header.blocks) - tables).expect("a batch fits in memory");
     let mut expected: Vec<Expected> = vec![Expected::new(); count];
     for record in records {
+        // Records without images describe entries only.
         let Some(first) = record.image else { continue };
         for ((block, &entry), image) in (record.block..).zip(&record.new).zip(first - header.table_blocks()..) {
             if let Some(of) = usize::try_from(image).ok().and_then(|image| expected.get_mut(image)) {

@@ -1,4 +1,4 @@
-//! Writes by sum that had not ended: each copy has the new content, the old, or neither, and is asked.
+//! Resolution of checksum-only writes that had not finished: each copy holds the new content, the old, or neither.
 
 use super::{Last, Lasts};
 use crate::members::Patience;
@@ -8,7 +8,7 @@ use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use std::collections::BTreeSet;
 
-/// What was found of one copy.
+/// State of one copy of a block.
 struct Copy {
     member: u16,
     content: Option<View>,
@@ -17,7 +17,8 @@ struct Copy {
 }
 
 impl<D: BlockDevice + 'static> Recovery<'_, D> {
-    /// The copies of every block agree, on the newest content that any of them has; how many blocks were judged.
+    /// Makes the copies of every such block equal, to the newest content that any of them holds; returns the number
+    /// of blocks.
     pub(super) async fn judge_unended(&self, lasts: &mut Lasts) -> Result<u64, IoError> {
         let copies = self.array.layout.copies();
         let open = lasts.iter().filter(|(_, last)| last.old.is_some());
@@ -41,6 +42,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                 found.push(self.look_at_copy(member, block, last).await);
             }
         }
+        // The newest content that any copy holds may have been returned to a reader before the crash.
         let newest = found.iter().position(|copy| copy.has_new);
         let right = newest.or_else(|| found.iter().position(|copy| copy.has_old));
         for member in pair * copies..(pair + 1) * copies {
@@ -48,17 +50,20 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
             last.new = match (newest, right, last.old) {
                 (Some(_), ..) => last.new,
                 (None, Some(_), Some(old)) => old,
-                // Torn on the only copy: nobody knows it, and nobody is told something else.
+                // Torn on the only copy: the content is unknown and reads as a medium error, never as wrong data.
                 _ => Entry::LOST,
             };
         }
         let Some(right) = right else { return Ok(()) };
         let Some(content) = found[right].content.clone() else { return Ok(()) };
         for copy in &found {
+            // Copies that already agree are not written again.
             let is_right = if newest.is_some() { copy.has_new } else { copy.has_old };
             if is_right {
                 continue;
             }
+            // A needed member that refuses keeps its old content, which no longer matches: redundancy serves the
+            // block.
             match self.array.members.place(copy.member).write(Lba(block), content.clone()).await {
                 Err(error) if error.kind != IoErrorKind::Medium || self.array.members.spares(copy.member) => {
                     self.array.members.lose(copy.member, error);
@@ -82,7 +87,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         let tie = self.array.checksums.pages.tie(member, block);
         let is = |entry: Entry| guard.is_some_and(|guard| entry.matches(tie, guard));
         let old = last.old.unwrap_or(last.new);
-        // Never written before: whatever is there now, it reads as zeros again.
+        // The block was unwritten before: its content does not matter, because it reads as zeros again.
         let has_old = old.is_unwritten() || is(old);
         Copy {
             member,

@@ -1,4 +1,4 @@
-//! Pages that had been put down when the array stopped: they may be torn in their homes, and are put there again.
+//! Restoring of pages from the spare area: a checkpoint that was interrupted may have torn them in their homes.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::members::Patience;
@@ -7,16 +7,17 @@ use crate::recovery::Recovery;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use std::collections::BTreeMap;
 
-/// A page that was put down: where, and as what.
+/// Page found in the spare area: its block there, and its content.
 struct Spared {
     at: u64,
     block: View,
 }
 
 impl<D: BlockDevice + 'static> Recovery<'_, D> {
-    /// The homes of every page that had been put down are whole, and not older than it.
+    /// Restores every page of the spare area to its homes, unless they have it or a newer version.
     ///
-    /// First the page is made stable where it was put down: until its homes are whole, it may be all there is.
+    /// The page is first made stable in the spare area of every member: until its homes are whole, that may be the
+    /// only copy.
     pub(super) async fn restore_spared(&self) -> Result<(), IoError> {
         let (stamp, spared) = self.find_spared().await;
         if spared.is_empty() {
@@ -37,7 +38,9 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                 self.write_or_lose(member, extent.start, page.block.clone()).await;
             }
         }
+        // In the spare area before the homes are touched.
         self.array.members.flush_those(self.array.members.in_use()).await?;
+        // Later pages need higher stamps than those found here.
         self.array.checksums.pages.stamp.set(stamp);
         for (&id, page) in &spared {
             for home in self.array.checksums.homes(id) {
@@ -50,6 +53,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                     .read_beside_data(home.member, Extent::new(home.at.0, 1), Patience::Patient)
                     .await;
                 let found = found.ok().and_then(|rope| parse_any(&rope.into_view(), self.array.log.state.id));
+                // A home that was written completely needs no second write.
                 if found.is_none_or(|(is, found)| is != id || found.stamp < stamp) {
                     self.write_or_lose(home.member, home.at, page.block.clone()).await;
                 }
@@ -58,9 +62,10 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         self.array.members.flush_those(self.array.members.in_use()).await
     }
 
-    /// The pages of the round that was put down last, if no anchor has covered it: the homes of all earlier rounds
-    /// were whole before it began, and may have been changed since.
+    /// Finds the pages of the last round in the spare area that no anchor has covered. Homes of earlier rounds were
+    /// whole before it began, and may have changed since.
     async fn find_spared(&self) -> (u64, BTreeMap<PageId, Spared>) {
+        // A stamp up to the anchor's was stable in its homes when the anchor was written.
         let mut newest = self.array.log.state.anchor.borrow().stamp + 1;
         let mut spared: BTreeMap<PageId, Spared> = BTreeMap::new();
         for member in self.array.members.in_use().iter() {
@@ -79,6 +84,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                     continue;
                 }
                 if found.stamp > newest {
+                    // A newer round makes the older ones void: their homes were complete before it began.
                     newest = found.stamp;
                     spared.clear();
                 }
@@ -88,7 +94,8 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         (newest, spared)
     }
 
-    /// What cannot be spared and cannot be written here has another place where it can.
+    /// Writes a page or fails the member; a refusal by a needed member is ignored, because other copies can be
+    /// written.
     async fn write_or_lose(&self, member: u16, at: Lba, block: View) {
         match self.array.members.place(member).write_beside_data(at, block).await {
             Err(error) if error.kind != IoErrorKind::Medium || self.array.members.spares(member) => {

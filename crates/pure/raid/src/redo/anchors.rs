@@ -1,4 +1,4 @@
-//! Anchors as they are found on devices.
+//! Reading of anchors from a device's two slots.
 
 use crate::error::LeftOut;
 use crate::on_disk::anchor::{Anchor, WRITTEN_BLOCKS};
@@ -6,21 +6,24 @@ use crate::on_disk::area::Area;
 use block::{BlockDevice, Blocks, Extent, IoError, Rope};
 use std::cmp::Reverse;
 
+/// Returns the newest valid anchor on `device`.
 pub(crate) async fn newest_on<D: BlockDevice>(device: &D) -> Result<Anchor, LeftOut> {
     newest_of(async |extent| device.read(extent).await).await
 }
 
-/// The newest anchor in what `read` gives of a member.
+/// Returns the newest valid anchor among those that `read` gives of a member.
 pub(crate) async fn newest_of(read: impl AsyncFn(Extent) -> Result<Rope, IoError>) -> Result<Anchor, LeftOut> {
     anchors_of(read).await.map(|mut anchors| anchors.swap_remove(0))
 }
 
-/// The anchors in what `read` gives of a member, one or both, the newest first.
+/// Returns the one or two valid anchors of a member, the newest first; `Blank` where there is none, `Unreadable`
+/// where both slots fail to read.
 pub(crate) async fn anchors_of(read: impl AsyncFn(Extent) -> Result<Rope, IoError>) -> Result<Vec<Anchor>, LeftOut> {
     let slot = async |slot| {
         let extent = Extent { start: Area::anchor(slot), len: Blocks(WRITTEN_BLOCKS) };
         read(extent).await.map(|rope| Anchor::parse(&rope.into_view()))
     };
+    // One readable slot suffices: the other may have been torn by the write that a power cut interrupted.
     match (slot(0).await, slot(1).await) {
         (Err(error), Err(_)) => Err(LeftOut::Unreadable(error)),
         (a, b) => {

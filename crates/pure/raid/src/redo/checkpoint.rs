@@ -1,4 +1,7 @@
-//! A checkpoint: what the log says is in the pages and in place, so that the log may forget it.
+//! Checkpoints: everything logged is in place and in stable checksum pages, so that its log space can be freed.
+//!
+//! Order: writes in place have ended; pages go to the spare area, then to their homes, each with a flush; then the
+//! anchor. A checkpoint needs no log space itself, so a full log can always be freed.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::geometry::{MemberSet, bytes};
@@ -16,41 +19,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::task::Poll;
 
-/// Pages that are written in one go where they follow each other.
+/// Upper bound of adjacent pages written in one operation.
 const RUN_PAGES: usize = 64;
-/// Runs of pages that are written at once.
+/// Runs of pages that are written concurrently.
 const RUNS_AT_ONCE: usize = 16;
 
-/// A page on its way to its homes.
+/// Page that is being written to its homes.
 struct Leaving {
     id: PageId,
     block: View,
 }
 
 impl<D: BlockDevice + 'static> RedoLog<D> {
-    /// A checkpoint runs, now or already.
+    /// Starts a checkpoint in the background unless one is running.
     pub(crate) fn start_checkpoint(self: &Rc<Self>) {
         if self.state.checkpointing.replace(true) {
             return;
         }
         let log = self.clone();
         self.background.start(async move {
-            // A checkpoint fails only where the array has stopped, which every command is told.
+            // A checkpoint fails only where the array has stopped, and every command returns that.
             let _ = log.run_checkpoint().await;
             log.state.end_checkpoint();
         });
     }
 
-    /// Everything that was logged before this call is in place and in the pages, and the log begins behind it.
+    /// Writes back everything that was logged before this call and advances the log's tail behind it.
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), IoError> {
         self.checkpoint_with(MemberSet::NONE).await
     }
 
-    /// The same; and the anchor counts the members of `admitted`, of whose pages none is missing but those that are dirty.
+    /// Checkpoints, and lets the anchor count the members of `admitted`, which lack no pages except those dirty now.
     pub(crate) async fn checkpoint_with(self: &Rc<Self>, admitted: MemberSet) -> Result<(), IoError> {
         let log = self.clone();
         let work = async move {
             log.begin_checkpoint().await;
+            // Set while no other checkpoint runs, so that an anchor never counts a member in the middle of its pages.
             log.state.admitted.set(log.state.admitted.get() | admitted);
             let done = log.run_checkpoint().await;
             log.state.end_checkpoint();
@@ -59,13 +63,13 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         self.background.finish(work).await
     }
 
-    /// No other checkpoint runs until [`LogState::end_checkpoint`].
+    /// Waits for a running checkpoint and prevents others until [`LogState::end_checkpoint`].
     pub(crate) async fn begin_checkpoint(&self) {
         self.end_of_checkpoint().await;
         assert!(!self.state.checkpointing.replace(true), "one checkpoint runs at a time");
     }
 
-    /// The checkpoint that runs has ended, if one does.
+    /// Waits until no checkpoint is running.
     pub(crate) async fn end_of_checkpoint(&self) {
         let free = self.background.until(|cx| {
             if !self.state.checkpointing.get() {
@@ -77,10 +81,16 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         free.await;
     }
 
+    /// Runs the steps of a checkpoint; the caller holds the right to run one. On an error the log's tail stays where
+    /// it was.
     pub(crate) async fn run_checkpoint(self: &Rc<Self>) -> Result<(), IoError> {
         assert!(self.state.checkpointing.get(), "a checkpoint runs alone");
+        // The tail advances to here: batches sealed later are not covered, even if their writes end before the
+        // anchor.
         let head = self.state.ring.head();
+        // What is logged from here on is covered by the next checkpoint only.
         self.state.missed.begin_window();
+        // Pages must not be written before the changes they describe are in place.
         let settled = self.background.until(|cx| {
             if self.members.serving(Extent::default()).is_err()
                 || self.state.ring.is_settled(head.number)
@@ -99,36 +109,39 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         }
         self.write_pages().await?;
         if !sabotage::is(Bug::TailBeforeFlush) {
-            // What was written in place is durable with the pages, or now.
+            // Makes in-place writes durable, unless the flushes of the pages did already.
             self.members.flush_those(self.members.in_use()).await?;
         }
         self.write_anchor(self.state.ring.epoch(), head).await?;
+        // Only after the anchor is stable: until then a crash would replay these batches.
         self.state.ring.free(head);
         self.state.missed.end_window();
         Ok(())
     }
 
-    /// Every page that was dirty is in both of its homes, or stays dirty where a member that cannot be spared refuses it; before each, it is put down in the spare area, so that a
-    /// page that is torn in its homes is whole there.
+    /// Writes every dirty page to both homes, in rounds that go through the spare area first, so that a page torn in
+    /// its homes is whole there. A page that a needed member refuses stays dirty.
     pub(crate) async fn write_pages(self: &Rc<Self>) -> Result<(), IoError> {
         let (pages, regions) = self.pages_to_write();
         let mut alone: BTreeSet<PageId> = BTreeSet::new();
         for round in pages.chunks(usize::try_from(self.state.area.spare.len.0).unwrap_or(usize::MAX)) {
-            // Only the round with the highest stamp can be torn.
+            // Only the round with the highest stamp can be torn, so recovery restores that round alone.
             self.checksums.pages.stamp.set(self.checksums.pages.stamp.get() + 1);
             let round: Vec<Leaving> = round.iter().map(|&(id, _)| self.leave(id)).collect();
             let round = &round[..];
             if !sabotage::is(Bug::PagesNotSpared) {
+                // The spare area is stable before the first home is overwritten.
                 self.put_down(round).await?;
             }
             let mut refused: BTreeMap<PageId, u8> = BTreeMap::new();
+            // Copy 0, copy 1, and the home that a page gets once a joining member counts.
             for copy in 0..3 {
                 for id in self.write_copies(round, copy).await {
                     *refused.entry(id).or_default() += 1;
                 }
             }
             if refused.values().any(|&copies| copies == 2) {
-                // The log may not forget what no page remembers.
+                // Both homes refused: the log must not forget what no page remembers.
                 self.members.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
             }
             alone.extend(refused.into_keys());
@@ -140,7 +153,8 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         regions.into_iter().for_each(|region| self.checksums.pages.used.borrow_mut().add(region));
         let mut cache = self.checksums.pages.cache.borrow_mut();
         for (id, changes) in pages {
-            // A page with one copy is written again: the refused one is old, and the other member may be lost.
+            // A page with one good copy stays dirty: the refused copy is old, and the member of the other may be
+            // lost.
             if let Some(changes) = changes.filter(|_| !alone.contains(&id)) {
                 cache.written(id, changes);
             }
@@ -148,7 +162,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         Ok(())
     }
 
-    /// The page as it is now, on its way to its homes.
+    /// Encodes the current state of a page with this round's stamp.
     fn leave(&self, id: PageId) -> Leaving {
         let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
         let settled = self.checksums.pages.cache.borrow().settled(id);
@@ -156,13 +170,13 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         Leaving { id, block }
     }
 
-    /// The pages are in the spare area of as many members as a batch would be.
+    /// Writes the pages to the spare area, on as many members as a batch.
     async fn put_down(self: &Rc<Self>, pages: &[Leaving]) -> Result<(), IoError> {
         self.write_lanes(self.checksums.pages.stamp.get(), self.state.area.spare.start, &joined(pages)).await
     }
 
-    /// The dirty pages with how often each had changed, all pages of the regions that are used for the first time,
-    /// and these regions.
+    /// Lists dirty pages with their change counts, all pages of regions used for the first time (without a count),
+    /// and those regions.
     fn pages_to_write(&self) -> (Vec<(PageId, Option<u64>)>, Vec<u64>) {
         let cache = self.checksums.pages.cache.borrow();
         let dirty = cache.dirty_pages();
@@ -170,6 +184,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         let mut regions: Vec<u64> = dirty.iter().map(|(id, _)| id.page / per_region).collect();
         regions.sort_unstable();
         regions.dedup();
+        // A region used for the first time needs all of its pages: from now on absent ones would be damage.
         regions.retain(|&region| !self.checksums.pages.used.borrow().contains(region));
         let mut ids: BTreeMap<PageId, Option<u64>> = BTreeMap::new();
         for &region in &regions {
@@ -182,10 +197,11 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         (ids.into_iter().collect(), regions)
     }
 
-    /// Writes one copy of each page; the result are those that a member refused and that it cannot be spared.
+    /// Writes one copy of each page; returns the pages that a member refused which the array needs.
     async fn write_copies(self: &Rc<Self>, pages: &[Leaving], copy: usize) -> Vec<PageId> {
         let first = |leaving: &Leaving| self.checksums.pages.segments.homes(leaving.id.page)[0];
         let follows = |one: &Leaving, next: &Leaving| {
+            // Adjacent homes are one write; a segment boundary breaks the run.
             one.id.member == next.id.member && one.id.page + 1 == next.id.page && first(one).0 + 1 == first(next).0
         };
         let runs = pages.chunk_by(follows).flat_map(|run| run.chunks(RUN_PAGES));
@@ -201,6 +217,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
                 let tenure = place.tenure.get();
                 match self.members.write_beside_data(home.member, home.at, joined).await {
                     Ok(_) => {
+                        // Only complete homes count as given: copy 2 belongs to a member that is still joining.
                         if let (0 | 1, Some(last)) = (copy, ids.last()) {
                             let mark = (mark_of(last.page, copy), self.checksums.pages.stamp.get());
                             self.state.marks.borrow_mut()[usize::from(home.member)] = mark;
@@ -219,7 +236,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         refused.into_iter().flatten().collect()
     }
 
-    /// The log begins at `head` from now on, in `epoch`; so say all members that count.
+    /// Writes an anchor to all counted members: the log starts at `head`, in `epoch`.
     pub(crate) async fn write_anchor(self: &Rc<Self>, epoch: u64, head: Head) -> Result<(), IoError> {
         let anchor = self.next_anchor(epoch, head);
         {
@@ -233,9 +250,10 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         self.put_anchor(&anchor, self.members.all() - anchor.absent).await
     }
 
-    /// What all members that count are told next.
+    /// Builds the next anchor from the current state.
     pub(crate) fn next_anchor(&self, epoch: u64, head: Head) -> Anchor {
         let mut members = self.members.in_use() & self.members.all();
+        // A joining member is counted only once it has all of its pages.
         if !sabotage::is(Bug::CountedBeforePages) {
             members = members - (self.members.joining() - self.state.admitted.get());
         }
@@ -245,6 +263,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         anchor.tail_block = head.at % self.state.ring.blocks;
         anchor.stamp = self.checksums.pages.stamp.get();
         anchor.absent = self.members.all() - members;
+        // Number of counted members; a joining one is not included.
         anchor.shape[1] = u64::from(self.members.width());
         if !sabotage::is(Bug::GrowthNotInAnchor) {
             anchor.sizes = self.checksums.pages.segments.sizes();
@@ -253,19 +272,22 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         anchor.marks.clone_from(&self.state.marks.borrow());
         anchor.used.clone_from(&self.checksums.pages.used.borrow());
         anchor.missed.clone_from(&self.state.missed.regions.borrow());
+        // All members are current, so nothing is missed any more.
         if anchor.absent.is_empty() {
             anchor.missed.clear();
         }
         for member in members.iter() {
+            // Lets a later opening tell a device that returns as it left from one that went on elsewhere.
             anchor.given[usize::from(member)] = anchor.age();
         }
         anchor
     }
 
-    /// The anchor is on these members, or they have failed.
+    /// Writes the anchor to these members and flushes them; a member that fails to write it is failed.
     pub(crate) async fn put_anchor(self: &Rc<Self>, anchor: &Anchor, members: MemberSet) -> Result<(), IoError> {
         let write = |member| {
             let block = Anchor { member, ..anchor.clone() }.emit();
+            // The slots alternate, so a torn write leaves the previous anchor.
             let at = Area::anchor(anchor.number % 2);
             async move {
                 let place = self.members.place(member);
@@ -279,7 +301,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         self.members.flush_those(members).await
     }
 
-    /// Nothing on the member looks like an anchor or a batch.
+    /// Erases the anchor slots and the first block of the ring, so that nothing of an earlier array is found.
     pub(crate) async fn wipe(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
         let place = self.members.place(member);
         let zeros = View::zeroed(WRITTEN_BLOCKS as usize * BLOCK_BYTES as usize);
@@ -291,7 +313,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
     }
 }
 
-/// The blocks of a run of pages in one piece.
+/// Concatenates the blocks of a run of pages.
 fn joined(run: &[Leaving]) -> View {
     if let [page] = run {
         return page.block.clone();

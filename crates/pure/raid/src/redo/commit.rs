@@ -1,4 +1,4 @@
-//! Group commit of the log: one batch is written at a time, and everything that waits goes into the next.
+//! Group commit of the redo log: one batch is written at a time, and all records that wait go into the next.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::geometry::MemberSet;
@@ -13,15 +13,17 @@ use std::rc::Rc;
 use std::task::Poll;
 
 impl<D: BlockDevice + 'static> RedoLog<D> {
-    /// The records are on as many members as survive any loss that the array survives.
+    /// Makes the records durable on as many members as survive any loss that the array survives.
     ///
-    /// The ticket keeps them in the log: it is dropped when what they speak of is in place. For work that ends
-    /// even when its command is dropped: who waits for the same batch relies on it. *Errors*: `Gone` when
-    /// the array has stopped.
+    /// The ticket keeps them in the log; drop it when the change they describe is in place. Call it only from work
+    /// that runs to its end even when its command is dropped: commands that wait for the same batch rely on it.
+    /// *Errors*: `Gone` when the array has stopped.
     pub(crate) async fn commit(self: &Rc<Self>, mut records: Records) -> Result<Ticket, IoError> {
         let ring = &self.state.ring;
+        // Before the batch is written: an anchor written meanwhile must name these regions as missed.
         self.members.note_missed(&records.blocks);
         if sabotage::is(Bug::WindowBeforeBatch) {
+            // Planted bug: a checkpoint that is already running would cover these regions too early.
             self.state.missed.note_recent(&std::mem::take(&mut records.blocks));
         }
         let mut records = Some(records);
@@ -45,15 +47,16 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         }
     }
 
-    /// Writes the batch that gathers.
+    /// Seals and writes the batch that is gathering, waiting for log space if there is none.
     async fn lead(self: &Rc<Self>) -> Result<(), IoError> {
-        // Commands that become ready in the same turn share the batch.
+        // Lets commands that become ready in the same executor turn share the batch.
         yield_now().await;
         let sealed = loop {
             let twice = self.takes_all_copies_alone();
             if let Some(sealed) = self.state.ring.seal(self.state.id, twice) {
                 break sealed;
             }
+            // The ring is full. A checkpoint needs no log space, so this cannot deadlock.
             self.start_checkpoint();
             let begun = self.state.checkpoints.get();
             let freed = self.background.until(|cx| match self.members.serving(Extent::default()) {
@@ -65,7 +68,10 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             });
             freed.await?;
         };
+        // After sealing, so that the checkpoint that covers these regions is one that starts after the batch has its
+        // place.
         self.state.missed.note_recent(&sealed.blocks);
+        // Once more: a member may have failed since the records were handed over.
         self.members.note_missed(&sealed.blocks);
         let number = sealed.number;
         if sabotage::is(Bug::AcknowledgeBeforeLog) {
@@ -81,7 +87,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         written
     }
 
-    /// True when the ring is half full, or the pages that wait to be written are half of what may be held.
+    /// True when the ring is more than half full, or dirty pages exceed half of the page budget.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         let cache = self.checksums.pages.cache.borrow();
         self.state.ring.filled() > self.state.ring.blocks / 2 || cache.dirty() > cache.dirty_max()
@@ -91,23 +97,25 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         let start = Lba(self.state.area.ring.start.0 + sealed.at);
         let batch = self.write_lanes(sealed.number, start, &sealed.bytes);
         let table = self.write_second_table(sealed, start);
+        // The second table only helps to read a decayed batch, so its result does not decide about the commit.
         futures_util::future::join(batch, table).await.0
     }
 
-    /// True where one member alone is left to take the log: a second table can only be behind the first.
+    /// True where a single member is left, so that the second table can only go behind the first.
     fn takes_all_copies_alone(&self) -> bool {
         self.members.in_use().len() == 1
     }
 
-    /// A batch that goes to one member alone has its header and records on another one, too: what they say of other blocks
-    /// would be lost with them, and nobody could say which these are.
+    /// Writes header and records of a batch that goes to one member alone to another member, too: if they were lost,
+    /// it would not be known which blocks the batch had changed.
     async fn write_second_table(self: &Rc<Self>, sealed: &Sealed, start: Lba) {
+        // The same function as for the batch itself, so recovery can compute both places.
         let lanes = self.lanes(sealed.number, self.members.not_in_use(), MemberSet::NONE);
         let Some(member) = self.second_lane(lanes) else { return };
         let table = sealed.bytes.slice(..crate::geometry::bytes(sealed.table_blocks));
         let tenure = self.members.place(member).tenure.get();
         match self.write_lane(member, start, &table).await {
-            // The batch itself is on its lane; a member that refuses this block alone is not given up for it.
+            // The batch itself is on its lane, so a needed member is not failed for refusing this block.
             Err(error) if error.kind == IoErrorKind::Gone || self.members.spares(member) => {
                 self.members.lose_in(member, tenure, error)
             }
@@ -115,7 +123,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         }
     }
 
-    /// The member that the table of a batch goes to beside `lanes`, where that is one member alone.
+    /// Returns the member that takes the second table of a batch that goes to one lane only.
     pub(crate) fn second_lane(&self, lanes: MemberSet) -> Option<u16> {
         let first = lanes.iter().next().filter(|_| lanes.len() == 1)?;
         let lost = self.members.not_in_use();
@@ -124,7 +132,8 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             .find(|&member| !lost.contains(member))
     }
 
-    /// Writes the bytes to the same place of several members, until what is lost, and what could yet be, leaves one.
+    /// Writes the bytes to the same address of several members, until no survivable combination of losses includes
+    /// all that have them.
     ///
     /// *Durability*: all of it.
     pub(crate) async fn write_lanes(self: &Rc<Self>, turn: u64, start: Lba, bytes: &View) -> Result<(), IoError> {
@@ -135,9 +144,12 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         loop {
             self.members.serving(Extent::default())?;
             let lost = self.members.not_in_use();
+            // A member that failed while the others wrote does not count, so another lane is added in the next round.
             written = written - lost;
             let more = self.lanes(turn, lost | refused, written);
             if more.is_empty() {
+                // With `refused` members unable to take it, those that have it must include one that outlives any
+                // further loss.
                 let suffices = !written.is_empty() && !self.members.layout.survives(lost | refused | written);
                 if !suffices && !sabotage::is(Bug::OneLane) {
                     self.members.stop(IoError::new(IoErrorKind::Gone, Extent::default()));
@@ -150,7 +162,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             });
             for (member, tenure, result) in join_all(lanes).await {
                 match result {
-                    // Another device has the place, and does not have the batch.
+                    // Another device has taken the place and lacks the batch.
                     _ if tenure != self.members.place(member).tenure.get() => {}
                     Ok(()) => written = written.with(member),
                     Err(_) if sabotage::is(Bug::LaneErrorIgnored) => written = written.with(member),
@@ -163,20 +175,22 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         }
     }
 
+    /// Writes the bytes to one member, and flushes it where its cache is volatile.
     async fn write_lane(self: &Rc<Self>, member: u16, start: Lba, bytes: &View) -> Result<(), IoError> {
         let place = self.members.place(member);
         let _written = self.members.write_beside_data(member, start, bytes.clone()).await?;
         if place.is_volatile() && !sabotage::is(Bug::NoLaneFlush) {
+            // Each lane flushes for itself: a batch counts only when it survives a power cut on all of them.
             let _stable = place.flush().await?;
         }
         Ok(())
     }
 
-    /// Members to which the batch has to go beside those that have it: with them, the array could not lose
-    /// all who have it and still serve. They go round with `turn`.
+    /// Chooses the members that a batch goes to beside those that have it: together no survivable loss includes all
+    /// of them. The first lane rotates with `turn`.
     pub(crate) fn lanes(&self, turn: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
         let (members, copies) = (self.members.width(), self.members.layout.copies());
-        // Mirrors of one pair are together as good as lanes of all pairs, so a turn begins at a pair.
+        // Both mirrors of a pair suffice (RAID-10), so lanes start at a pair.
         let groups = u64::from(members / copies);
         let first = u16::try_from(turn % groups).expect("there are at most 64 members") * copies;
         let mut lanes = MemberSet::NONE;
@@ -188,6 +202,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
                 break;
             }
             let member = (first + step) % members;
+            // A failed member takes no batch, but its loss counts in what the array survives.
             if !(lost | written).contains(member) {
                 lanes = lanes.with(member);
             }

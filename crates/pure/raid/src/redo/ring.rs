@@ -1,4 +1,5 @@
-//! The ring in memory: the batch that gathers, those whose writes have not ended, and the room that is left.
+//! In-memory state of the log ring: the gathering batch, batches whose writes in place have not ended, and free
+//! space.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::on_disk::batch;
@@ -10,17 +11,17 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Blocks of the largest batch.
+/// Upper bound of blocks in one batch (2 MiB).
 const BATCH_BLOCKS_MAX: u64 = 512;
 
-/// One array's ring.
+/// Ring of one array's redo log.
 pub(crate) struct Ring {
     pub(crate) blocks: u64,
     state: RefCell<State>,
     changed: Rc<Signal>,
 }
 
-/// Where the log goes on: the number of the next batch, and the ring as if it never ended.
+/// Position in the log: a batch number, and a block address that counts on without wrapping at the end of the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) number: u64,
@@ -30,17 +31,17 @@ pub(crate) struct Head {
 struct State {
     epoch: u64,
     head: Head,
-    /// Nothing before it is needed any more.
+    /// Nothing before this position is needed any more.
     tail_at: u64,
     gathering: Gathering,
-    /// Somebody is writing a batch, or is about to.
+    /// True while a command writes a batch, or is about to.
     is_led: bool,
-    /// Every batch before this one is stable.
+    /// Every batch with a lower number is stable.
     stable: u64,
-    /// Sealed batches whose writes have not all ended, from the oldest on: the first one's number, and how many.
+    /// Number of open changes of each sealed batch whose writes have not all ended, from `first_open` on.
     open: VecDeque<u32>,
     first_open: u64,
-    /// Who waits for the batch that gathers to be sealed.
+    /// True while a command waits for the gathering batch to be sealed because its records do not fit.
     crowded: bool,
 }
 
@@ -51,29 +52,29 @@ struct Gathering {
     image_blocks: u64,
     records: u32,
     joined: u32,
-    /// The blocks that are spoken of.
+    /// Blocks that the records describe, as start and count.
     blocks: Vec<(u64, u64)>,
 }
 
-/// A batch to be written.
+/// Batch that is ready to be written.
 pub(crate) struct Sealed {
     pub(crate) number: u64,
-    /// Block of the ring where it begins.
+    /// Block of the ring where it starts.
     pub(crate) at: u64,
     pub(crate) bytes: View,
-    /// How many blocks its header and records take.
+    /// Blocks of header and records.
     pub(crate) table_blocks: u64,
-    /// The blocks that it speaks of, with repetitions.
+    /// Blocks that its records describe, as start and count, with repetitions.
     pub(crate) blocks: Vec<(u64, u64)>,
 }
 
-/// What somebody does whose records are in a batch.
+/// Result of waiting for a batch: the caller is to write it, or it is stable.
 pub(crate) enum Turn {
     Lead,
     Stable(Ticket),
 }
 
-/// As long as it lives, the writes that a batch speaks of have not ended, and the batch is kept.
+/// Keeps a batch in the log; dropped when the writes in place that the batch describes have ended.
 pub(crate) struct Ticket {
     ring: Rc<Ring>,
     number: u64,
@@ -101,7 +102,7 @@ impl Ring {
         Rc::new(Self { blocks, state: RefCell::new(state), changed })
     }
 
-    /// The log goes on here, in this epoch. Nothing is gathering, nothing is open.
+    /// Restarts the empty log at `head` in `epoch`. Nothing may be gathering or open.
     pub(crate) fn restart(&self, epoch: u64, head: Head) {
         let mut state = self.state.borrow_mut();
         assert!(state.open.is_empty() && state.gathering.joined == 0, "nobody writes before the log is open");
@@ -109,7 +110,7 @@ impl Ring {
         (state.stable, state.first_open) = (head.number, head.number);
     }
 
-    /// Blocks of the largest batch.
+    /// Upper bound of blocks in one batch: a quarter of the ring, so that several fit.
     pub(crate) fn batch_blocks_max(&self) -> u64 {
         (self.blocks / 4).min(BATCH_BLOCKS_MAX)
     }
@@ -118,7 +119,7 @@ impl Ring {
         self.state.borrow().epoch
     }
 
-    /// Whoever waits looks again.
+    /// Wakes all commands that wait for the log.
     pub(crate) fn wake(&self) {
         self.changed.raise();
     }
@@ -128,9 +129,9 @@ impl Ring {
         self.changed.watch(cx);
     }
 
-    /// The records are in the batch that gathers; the result is its number.
+    /// Adds the records to the gathering batch and returns its number; pending while they do not fit into it.
     ///
-    /// *Panics*: when they would not fit into any batch: whoever makes them keeps within the bound.
+    /// *Panics*: when they would not fit into an empty batch: callers keep within [`Ring::batch_blocks_max`].
     pub(crate) fn poll_join(&self, records: &mut Option<Records>, cx: &Context<'_>) -> Poll<u64> {
         let mut state = self.state.borrow_mut();
         let more = records.as_ref().expect("records join once");
@@ -140,12 +141,14 @@ impl Ring {
             batch::blocks_of(HEADER_BYTES + gathering.table.len() + table, gathering.image_blocks + image_blocks);
         if blocks > self.batch_blocks_max() {
             assert!(gathering.joined > 0, "{blocks} blocks do not fit into a batch");
+            // The batch cannot take these records; they wait until it has been sealed.
             state.crowded = true;
             self.watch(cx);
             return Poll::Pending;
         }
         let more = records.take().expect("it was there above");
         gathering.table.extend_from_slice(&more.table);
+        // A reference to the image; it is copied once, when the batch is sealed.
         gathering.images.extend(more.images);
         gathering.blocks.extend(more.blocks);
         gathering.image_blocks += image_blocks;
@@ -154,13 +157,15 @@ impl Ring {
         Poll::Ready(state.head.number)
     }
 
-    /// Ready when batch `number` is stable, or when it is the caller's turn to write it.
+    /// Ready when batch `number` is stable, or when the caller is to write it.
     pub(crate) fn poll_turn(self: &Rc<Self>, number: u64, cx: &Context<'_>) -> Poll<Turn> {
         let mut state = self.state.borrow_mut();
         assert!(number <= state.head.number, "nobody waits for a batch that nothing has joined");
+        // The ticket is counted in the open batch already, by `joined`.
         if number < state.stable {
             return Poll::Ready(Turn::Stable(Ticket { ring: self.clone(), number }));
         }
+        // The first waiter that is polled leads; the others of the batch only wait.
         if !state.is_led && number == state.head.number {
             state.is_led = true;
             return Poll::Ready(Turn::Lead);
@@ -169,7 +174,7 @@ impl Ring {
         Poll::Pending
     }
 
-    /// The batch that gathered, with a second table if it is to have one, or `None` while there is no room for it.
+    /// Encodes the gathered batch, with a second table if `twice`; `None` while there is no room for it.
     pub(crate) fn seal(&self, id: [u8; 16], twice: bool) -> Option<Sealed> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -178,9 +183,11 @@ impl Ring {
         assert!(gathering.joined > 0, "a batch has records");
         let table_bytes = HEADER_BYTES + gathering.table.len();
         let table_blocks = batch::blocks_of(table_bytes, 0);
+        // Images shared by mirrors are stored once.
         let blocks = gathering.image_blocks + if twice { 2 * table_blocks } else { table_blocks };
         let at = self.place(state.head.at, blocks);
         assert!(at % self.blocks + blocks <= self.blocks, "a batch does not wrap");
+        // Log space is freed by a checkpoint only.
         if at + blocks - state.tail_at > self.blocks {
             return None;
         }
@@ -189,6 +196,7 @@ impl Ring {
             id,
             epoch: state.epoch,
             number,
+            // Tells recovery which checksum-only writes may be unfinished.
             settled: state.first_open,
             blocks: u32::try_from(blocks).expect("a batch is small"),
             table_bytes: u32::try_from(table_bytes).expect("a batch is small"),
@@ -198,6 +206,7 @@ impl Ring {
         };
         let bytes = batch::emit(&header, &gathering.table, &gathering.images);
         assert_eq!(bytes.len() as u64, blocks * u64::from(BLOCK_BYTES), "a batch fills the room that it was given");
+        // One ticket for each joined set of records; the batch closes when all have been dropped.
         state.open.push_back(gathering.joined);
         gathering.table.clear();
         gathering.images.clear();
@@ -212,16 +221,18 @@ impl Ring {
         Some(Sealed { number, at: at % self.blocks, bytes, table_blocks, blocks: spoken_of })
     }
 
-    /// Where a batch of `blocks` goes that cannot begin before `at`: it does not wrap.
+    /// Returns the address of a batch of `blocks` blocks at or after `at`; it moves to block 0 of the ring rather
+    /// than wrap.
     fn place(&self, at: u64, blocks: u64) -> u64 {
         let left = self.blocks - at % self.blocks;
         if blocks <= left { at } else { at + left }
     }
 
-    /// The batch is stable; or there will never be another, for the array has stopped.
+    /// Ends the write of a batch: it is stable, or the array has stopped and no batch follows.
     pub(crate) fn led(&self, number: u64, written: Result<(), IoError>) {
         {
             let mut state = self.state.borrow_mut();
+            // The next waiter may lead, even after a failure: it then finds that the array has stopped.
             state.is_led = false;
             assert_eq!(number + 1, state.head.number, "one batch is written at a time");
             assert!(state.stable <= number, "a batch becomes stable once");
@@ -239,6 +250,7 @@ impl Ring {
         assert!(state.open[at] > 0, "who leaves a batch had joined it");
         state.open[at] -= 1;
         let before = state.first_open;
+        // In order: the tail can only pass batches that have all ended.
         while state.first_open < state.stable && state.open.front() == Some(&0) {
             state.open.pop_front();
             state.first_open += 1;
@@ -249,17 +261,17 @@ impl Ring {
         }
     }
 
-    /// Where the next batch will begin.
+    /// Position of the next batch.
     pub(crate) fn head(&self) -> Head {
         self.state.borrow().head
     }
 
-    /// True when the writes of all batches before `number` have ended.
+    /// True when the writes in place of all batches before `number` have ended.
     pub(crate) fn is_settled(&self, number: u64) -> bool {
         self.state.borrow().first_open >= number
     }
 
-    /// Nothing before `head` is needed any more.
+    /// Frees log space before `head`.
     pub(crate) fn free(&self, head: Head) {
         {
             let mut state = self.state.borrow_mut();

@@ -1,7 +1,7 @@
-//! The steps of a reshape: a few stripes of the new layout at a time, each step in one batch of the log or not at all.
+//! Steps of a reshape: a few stripes of the new layout at a time, each step in one log batch or not at all.
 //!
-//! Where the new stripes lie on blocks that are not moved yet (the first stripes), their content is in the batch.
-//! Further on they lie where everything has been moved, are written there first, and only their entries are in it.
+//! The first stripes lie over blocks that are not moved yet, so their content is logged. Later ones lie where
+//! everything has been moved: they are written in place first, and only their entries are logged.
 
 use super::placed::Placed;
 use crate::bounds::BLOCK_BYTES;
@@ -19,17 +19,18 @@ use shard::RangeGuard;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Blocks of each member that are passed over at a time where nothing was ever written.
+/// Blocks of each member that are skipped in one step where nothing was ever written.
 const QUIET_BLOCKS: u64 = 4096;
 
 impl<D: BlockDevice + 'static> Reshaping<D> {
-    /// The next stripes are laid out anew; false when there were none left.
+    /// Moves the next stripes to the new layout; false when none are left.
     pub(crate) async fn move_step(self: &Rc<Self>) -> Result<bool, IoError> {
         self.new.members.serving(Extent::default())?;
         let (first, all) = (self.moved_stripes(), self.new.layout.stripes());
         if first == all {
             return Ok(false);
         }
+        // Chosen before the locks; `move_stripes` checks again under them.
         let stripes = first..first + self.stripes_at_once(first).min(all - first);
         let guards = self.lock_step(&stripes).await;
         let own = self.clone();
@@ -39,33 +40,36 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
             moved
         };
         self.new.background.finish(work).await?;
+        // The step is reported as done only when failures during it are durable.
         self.new.members.failures_recorded(Extent::default()).await?;
         Ok(true)
     }
 
-    /// The stripe that had begun to be moved when the array stopped is moved whole. Nobody is served yet.
+    /// Completes the stripe that was being moved when the array stopped. Called before hosts are served.
     pub(crate) async fn end_begun_stripe(self: &Rc<Self>) -> Result<(), IoError> {
         let rows = self.new.checksums.pages.position.get().map_or(0, |reshape| reshape.rows);
         if rows.is_multiple_of(self.new.layout.chunk_blocks()) || sabotage::is(Bug::BegunStripeLeft) {
             return Ok(());
         }
         self.move_step().await?;
+        // The position is on a stripe boundary again; the anchor makes that durable.
         self.new.log.checkpoint().await
     }
 
-    /// How many stripes are moved in one step: as many as lie where everything has been moved, within bounds.
+    /// Number of stripes to move in one step: as many as lie in vacated space, within bounds; at least one.
     fn stripes_at_once(&self, first: u64) -> u64 {
         let (chunk, old) = (self.new.layout.chunk_blocks(), &self.old.layout);
-        // All of the old layout's blocks before the position's own have left, so these stripes are vacant.
+        // Every old block before the position has left, so these stripes are vacant.
         let vacant = (self.moved_blocks() / old.stripe_blocks()).saturating_sub(first);
         let quiet = (QUIET_BLOCKS / chunk).max(1).min(vacant);
+        // Unwritten stripes cost one small batch for 16 MiB of each member.
         if quiet > 0 && self.is_quiet(&(first..first + quiet)) {
             return quiet;
         }
         vacant.min(self.stripes_of_entries()).max(1)
     }
 
-    /// Stripes whose entries fit into one batch, and whose content into memory.
+    /// Number of stripes whose entries fit into one batch, and whose content is within the step size.
     fn stripes_of_entries(&self) -> u64 {
         let chunk = self.new.layout.chunk_blocks();
         let table_bytes = (self.new.log.state.ring.batch_blocks_max() - 1) * u64::from(BLOCK_BYTES) - record_bytes(0);
@@ -74,7 +78,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         most.min(step).max(1)
     }
 
-    /// True when none of the blocks that these stripes get was ever written, and none where they lie.
+    /// True when neither the source blocks of these stripes nor their destination was ever written.
     fn is_quiet(&self, stripes: &Range<u64>) -> bool {
         let chunk = self.new.layout.chunk_blocks();
         let pages = |stripes: &Range<u64>| {
@@ -84,7 +88,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
             let mut none = !self.new.checksums.pages.is_used(page);
             let mut pages = self.new.checksums.pages.cache.borrow_mut();
             for member in 0..self.new.members.width() {
-                // A page that is neither on disk nor in memory has nothing.
+                // A page that is neither on disk nor in memory is unwritten.
                 let see = |_, entries: &[Entry]| none &= entries.iter().all(|entry| entry.is_unwritten());
                 let _ = pages.visit(member, page::blocks_of(page), see);
             }
@@ -94,18 +98,19 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         [stripes, &sources].into_iter().filter(|range| !range.is_empty()).flat_map(pages).all(is_unwritten)
     }
 
-    /// The stripes of the old layout that have the blocks of these.
+    /// Stripes of the old layout that hold the blocks of these new stripes.
     fn sources(&self, stripes: &Range<u64>) -> Range<u64> {
         let (new, old) = (self.new.layout.stripe_blocks(), &self.old.layout);
         let blocks = (stripes.start * new).min(old.blocks().0)..(stripes.end * new).min(old.blocks().0);
         blocks.start / old.stripe_blocks()..blocks.end.div_ceil(old.stripe_blocks())
     }
 
-    /// Nobody else uses the blocks that are moved, nor the rows of either layout.
+    /// Locks the blocks to be moved, and their rows in both layouts.
     async fn lock_step(&self, stripes: &Range<u64>) -> Vec<RangeGuard> {
         let blocks = self.new.layout.stripe_blocks();
         let blocks = self.lock_blocks(stripes.start * blocks..stripes.end * blocks, true).await;
         let sources = self.sources(stripes);
+        // Overlapping ranges are one lock: two would wait for each other.
         if sources.start < stripes.end {
             let rows = self.new.locks.exclusive(stripes.start.min(sources.start)..stripes.end.max(sources.end)).await;
             return vec![blocks, rows];
@@ -117,11 +122,12 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     async fn move_stripes(self: &Rc<Self>, mut stripes: Range<u64>) -> Result<(), IoError> {
         self.new.members.serving(Extent::default())?;
         let sources = self.sources(&stripes);
+        // Fresh entries of the old layout are logged before its stripes are moved.
         self.old.settle_stripes(&sources).await?;
         if self.is_quiet(&stripes) {
             return self.pass_over(stripes).await;
         }
-        // Something may have been written since it was seen that nothing was.
+        // A block may have been written since the step was sized as unwritten.
         stripes.end = stripes.end.min(stripes.start + self.stripes_of_entries());
         let sources = self.sources(&stripes);
         let _pins = self.new.checksums.hold_stripes(&stripes).await;
@@ -131,11 +137,12 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         assert_eq!(stripes.end - stripes.start, 1, "stripes over blocks that are still there are moved one by one");
         let moved = self.move_in_place(stripes.start).await;
         let rows = self.new.checksums.pages.position.get().map_or(0, |reshape| reshape.rows);
+        // After a failure half way the stripe is in neither layout as a whole.
         self.torn.set(moved.is_err() && !rows.is_multiple_of(self.new.layout.chunk_blocks()));
         moved
     }
 
-    /// Nothing is there, and nothing comes.
+    /// Advances the position over stripes without content.
     async fn pass_over(self: &Rc<Self>, stripes: Range<u64>) -> Result<(), IoError> {
         let row = stripes.end * self.new.layout.chunk_blocks();
         let mut records = Records::default();
@@ -146,7 +153,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         Ok(())
     }
 
-    /// The stripes are written where nothing is any more, then in the log.
+    /// Writes the stripes into vacated space, then logs their entries and the position.
     async fn move_to_vacant(self: &Rc<Self>, stripes: Range<u64>) -> Result<(), IoError> {
         let vacant = self.moved_blocks() / self.old.layout.stripe_blocks();
         let is_vacant = stripes.end <= vacant || self.sources(&stripes).is_empty();
@@ -173,6 +180,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
             return Ok(());
         }
         self.write_placed(&placed).await?;
+        // Content is stable before the entries and the position say that it is there.
         self.new.members.flush_those(self.new.members.written()).await?;
         let ticket = self.new.log.commit(records).await?;
         self.adopt(&placed, row);
@@ -180,7 +188,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         Ok(())
     }
 
-    /// The stripe is in the log, as many rows at a time as fit into a batch, then in place.
+    /// Logs the stripe with its content, as many rows as fit into a batch at a time, and writes it in place.
     async fn move_in_place(self: &Rc<Self>, stripe: u64) -> Result<(), IoError> {
         let (chunk, most) = (self.new.layout.chunk_blocks(), self.rows_of_images());
         let mut at = self.new.checksums.pages.position.get().map_or(0, |reshape| reshape.rows) - stripe * chunk;
@@ -198,7 +206,9 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
             }
             records.moved(row);
             let ticket = self.new.log.commit(records).await?;
+            // The content is in the log, so an interrupted write is completed by replay.
             let written = self.write_placed(&placed).await;
+            // Adopted even if a write failed: the log has the rows, and replay completes them.
             self.adopt(&placed, row);
             drop(ticket);
             written?;
@@ -207,7 +217,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         Ok(())
     }
 
-    /// Rows of which all members' images fit into one batch.
+    /// Number of rows whose images of all members fit into one batch.
     fn rows_of_images(&self) -> u64 {
         let (members, most) = (u64::from(self.new.layout.members()), self.new.log.state.ring.batch_blocks_max());
         let fits = |rows: u64| {
@@ -228,7 +238,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         self.new.members.judge(&ended, Extent::default())
     }
 
-    /// What was logged is so: the entries, and the position with them.
+    /// Stores the logged entries in the pages and advances the position.
     fn adopt(&self, placed: &[Placed], row: u64) {
         let mut cache = self.new.checksums.pages.cache.borrow_mut();
         for placed in placed {
@@ -240,7 +250,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         self.advance(row);
     }
 
-    /// Rows before this one have been moved.
+    /// Advances the position to this row.
     ///
     /// *Panics*: when the position would go back.
     fn advance(&self, rows: u64) {

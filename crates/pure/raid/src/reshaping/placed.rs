@@ -1,4 +1,4 @@
-//! Rows of a stripe as the new layout has them: read where the old layout has the blocks, with parity computed anew.
+//! Content of new stripes: read from the old layout, with parity computed for the new one.
 
 use crate::geometry::{Role, Rows, bytes};
 use crate::on_disk::batch::Records;
@@ -8,7 +8,7 @@ use crate::stripes::{Blind, parities_of};
 use block::{BlockDevice, Buf, Extent, IoError, View};
 use std::rc::Rc;
 
-/// What a block of the new stripe is.
+/// State of a block of the new stripe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Is {
     Unwritten,
@@ -16,7 +16,7 @@ enum Is {
     Lost,
 }
 
-/// Rows of one member's chunk on their way to it.
+/// Rows of one member's chunk that are to be written.
 pub(super) struct Placed {
     pub(super) member: u16,
     pub(super) block: u64,
@@ -29,12 +29,12 @@ impl Placed {
         Extent::new(self.block, self.entries.len() as u64)
     }
 
-    /// True when there is something to be written.
+    /// True when at least one block has content to write.
     pub(super) fn has_content(&self) -> bool {
         self.entries.iter().any(|entry| entry.is_known() && !entry.is_unwritten())
     }
 
-    /// The blocks get these entries, and their content is in the log.
+    /// Logs the entries of the blocks, with their content where the member is written.
     pub(super) fn log_images(&self, records: &mut Records, is_written: bool) {
         for (n, entry) in (0..).zip(&self.entries) {
             let has_image = is_written && entry.is_known() && !entry.is_unwritten();
@@ -46,7 +46,7 @@ impl Placed {
         }
     }
 
-    /// The blocks get these entries.
+    /// Logs the entries of the blocks only.
     pub(super) fn log_entries(&self, records: &mut Records) {
         if self.entries.iter().all(|entry| entry.is_unwritten()) {
             records.clear(self.member, self.block, self.entries.len() as u64);
@@ -57,20 +57,21 @@ impl Placed {
 }
 
 impl<D: BlockDevice + 'static> Reshaping<D> {
-    /// What changes of the rows of all members in `stripe` of this layout. The caller holds the rows in both layouts, and the pages
-    /// of the new stripe.
+    /// Builds the changed rows of all members in `stripe` of the new layout. The caller holds the rows in both
+    /// layouts, and pins the pages of the new stripe.
     ///
-    /// What nobody can give back is lost in its new place, too. *Errors*: `Gone` when the array has stopped.
+    /// Blocks that cannot be restored are lost in their new place, too. *Errors*: `Gone` when the array has stopped.
     pub(super) async fn place(self: &Rc<Self>, stripe: u64, rows: Rows) -> Result<Vec<Placed>, IoError> {
         let (mut columns, mut are) = (Vec::new(), Vec::new());
         for column in 0..self.new.layout.columns() {
+            // Chunks are numbered in the array's addresses, which both layouts share.
             let chunk = stripe * u64::from(self.new.layout.columns()) + u64::from(column);
             let (content, is) = self.fetch(chunk, rows).await?;
             columns.push(content);
             are.push(is);
         }
         let (p, q) = parities_of(&columns, rows, self.new.layout.level().parities() == 2);
-        // Parity of blocks that were never written is not written either.
+        // Parity of rows that were never written is unwritten, too.
         let row_is = |row: usize| match are.iter().all(|is| is[row] == Is::Unwritten) {
             true => Is::Unwritten,
             false => Is::Known,
@@ -90,7 +91,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
                 }
             });
             let entries: Vec<Entry> = entries.collect();
-            // What was unwritten and stays so needs no record, and no page.
+            // A block that stays unwritten needs neither record nor page.
             let changes = (block..).zip(&entries).any(|(block, &new)| self.new.checksums.entry(member, block) != new);
             if changes {
                 placed.push(Placed { member, block, entries, content });
@@ -99,11 +100,12 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         Ok(placed)
     }
 
-    /// Rows of a data chunk of the array, from where the old layout has it, and what each is.
+    /// Reads rows of a data chunk from the old layout, with the state of each block.
     async fn fetch(&self, chunk: u64, rows: Rows) -> Result<(View, Vec<Is>), IoError> {
         let old = &self.old;
         let (stripe, column) = (chunk / u64::from(old.layout.columns()), chunk % u64::from(old.layout.columns()));
         let mut are = vec![Is::Unwritten; rows.len() as usize];
+        // Behind the end of the old layout: blocks that the array gains by the reshape.
         if stripe >= old.layout.stripes() {
             return Ok((self.new.checksums.pages.zeros(bytes(rows.len())), are));
         }
@@ -121,6 +123,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
             return Ok((self.new.checksums.pages.zeros(bytes(rows.len())), are));
         }
         let salvaged = old.stripes.salvage(stripe, role, rows, Blind::default()).await;
+        // A stopped array must not be mistaken for lost blocks, which would be marked as lost permanently.
         self.new.members.serving(extent)?;
         old.stripes.tell(stripe, column, &salvaged);
         if let [whole] = &salvaged[..]

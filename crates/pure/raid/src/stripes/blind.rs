@@ -1,59 +1,59 @@
-//! Members that could not tell what rows of a stripe hold, and whether more patience might help.
+//! Members excluded from reads of a stripe, and whether they failed or only have not responded yet.
 
 use crate::geometry::MemberSet;
 use crate::members::Patience;
 use block::{IoError, IoErrorKind};
 
-/// The members that are not read for some rows of a stripe.
+/// Members that are not read for some rows of a stripe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Blind {
     members: MemberSet,
-    /// Those of them that have only not answered yet.
+    /// Members among them that have only not responded within the read deadline.
     late: MemberSet,
     patience: Patience,
 }
 
 impl Blind {
-    /// These members, which cannot be read.
+    /// Excludes members that cannot be read.
     pub(crate) fn of(members: MemberSet) -> Self {
         Self { members, ..Self::default() }
     }
 
-    /// The member, which could not tell for this reason.
+    /// Excludes one member, which failed with this error.
     pub(crate) fn because_of(member: u16, error: IoError) -> Self {
         Self::default().with(member, error)
     }
 
-    /// All of them.
+    /// All excluded members.
     pub(crate) fn members(&self) -> MemberSet {
         self.members
     }
 
-    /// Those that have said that they cannot tell.
+    /// Excluded members that have failed the read, as opposed to late ones.
     pub(crate) fn unreadable(&self) -> MemberSet {
         self.members - self.late
     }
 
-    /// How long the others are waited for.
+    /// Patience for reads of the other members.
     pub(crate) fn patience(&self) -> Patience {
         self.patience
     }
 
-    /// Also the member, which could not tell for this reason.
+    /// Excludes one more member, which failed with this error.
     pub(crate) fn with(self, member: u16, error: IoError) -> Self {
         let late = if error.kind == IoErrorKind::TimedOut { self.late.with(member) } else { self.late };
         Self { members: self.members.with(member), late, ..self }
     }
 
-    /// Also those of `other`.
+    /// Excludes the members of `other`, too.
     ///
-    /// *Panics*: when there is none that was not blind before, for a plan that reads them again would never end.
+    /// *Panics*: when all of them are excluded already: a plan that reads them again would loop endlessly.
     pub(crate) fn and(self, other: Self) -> Self {
         assert!(!(other.members - self.members).is_empty(), "a plan reads only members that may be able to tell");
         Self { members: self.members | other.members, late: self.late | other.late, ..self }
     }
 
-    /// True where members were not waited for that may yet answer: from now on they are, as long as it takes.
+    /// Readmits late members and waits for them as long as it takes; false where none are late.
     pub(crate) fn waits_longer(&mut self) -> bool {
         if self.late.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! The member writes of a stripe: all of them, to the end, and what their errors mean.
+//! Execution of a stripe's member writes: all of them, to the end, with their errors judged.
 
 use crate::members::{Ops, count};
 use crate::stripes::Stripes;
@@ -7,35 +7,37 @@ use shard::RangeGuard;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Stripes<D> {
-    /// The operations are done, on every member that still counts. They end under `guard` even when the
-    /// caller is dropped.
+    /// Executes the writes on every usable member. They end under `guard` even when the caller is dropped: a stripe
+    /// written in part has wrong parity.
     ///
-    /// Failures may not be durable yet: [`Members::failures_recorded`] comes before any acknowledgement.
-    /// *Errors*: in the array's blocks `extent`, when data could not be written and has no other copy,
-    /// or the array has stopped.
+    /// Failures may not be durable yet: call [`Members::failures_recorded`] before any acknowledgement. *Errors*: in
+    /// the array's blocks `extent`, when data could not be written and has no other copy, or the array has stopped.
     pub(crate) async fn carry_out(self: &Rc<Self>, ops: Ops, guard: RangeGuard, extent: Extent) -> Result<(), IoError> {
         let own = self.clone();
         let work = async move {
             let ended = own.members.perform(ops).await;
             let judged = own.members.judge(&ended, extent);
+            // Judged under the lock, so that no reader sees a failed member's old content as current.
             drop(guard);
             judged
         };
         self.background.finish(work).await
     }
 
-    /// The operations are done on members that have nothing in common: no lock, and no end once dropped.
+    /// Executes writes that have nothing in common (RAID-0): no lock, and they stop when the caller is dropped.
     pub(crate) async fn carry_out_bare(self: &Rc<Self>, ops: Ops, extent: Extent) -> Result<(), IoError> {
         let ended = self.members.perform(ops).await;
         self.members.judge(&ended, extent)
     }
 
-    /// Writes back what had been unreadable. The data was served already, so an error only costs the
-    /// member, if the array can do without.
+    /// Writes restored content back to the members that could not read it. The data is served already, so an error
+    /// only costs the member, if the array can spare it.
     pub(crate) async fn heal(self: &Rc<Self>, ops: Ops, guard: RangeGuard) {
         let own = self.clone();
         let work = async move {
+            // Chosen before the write: content that redundancy gave back may match no entry.
             let remembered = own.remember(&ops).await;
+            // An error here is not returned: the reader has its data.
             for ended in own.members.perform(ops).await {
                 match ended.result {
                     Ok(()) => {

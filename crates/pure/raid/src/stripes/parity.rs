@@ -1,4 +1,4 @@
-//! The new parity of a band: pure arithmetic over what is written and what was read.
+//! Parity of a band: pure arithmetic over the new data and what was read.
 
 use crate::geometry::{Band, Role, Rows, bytes};
 use crate::stripes::restore::Loaded;
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 type Slices<'a> = SmallVec<[Option<&'a [u8]>; 16]>;
 
-/// P and Q, as far as they were read, changed by the difference between old and new data.
+/// Updates P and Q, as far as they were read, by the difference between old and new data (read-modify-write).
 pub(super) fn changed(band: &Band, data: &View, loaded: Loaded) -> (Option<View>, Option<View>) {
     let (mut p, mut q) = (None, None);
     let mut deltas: SmallVec<[(u16, Rows, Buf); 8]> = SmallVec::new();
@@ -20,6 +20,7 @@ pub(super) fn changed(band: &Band, data: &View, loaded: Loaded) -> (Option<View>
     }
     for (column, rows, delta) in &mut deltas {
         let touch = band.touches.iter().find(|touch| touch.column == *column).expect("only touched columns are read");
+        // P changes by the difference itself, Q by the difference times the coefficient of the column.
         simd::xor::xor_into(delta, &super::parity_write::new_content(data, touch));
         let at = band.rows.bytes_of(*rows);
         if let Some(p) = &mut p {
@@ -32,10 +33,11 @@ pub(super) fn changed(band: &Band, data: &View, loaded: Loaded) -> (Option<View>
     (p.map(Buf::freeze), q.map(Buf::freeze))
 }
 
-/// P and Q, where they are wanted, of what is written and, beside it, the `old` content that was read.
+/// Computes P and Q, where wanted, from the new data and the `old` content of the columns that are not written.
 pub(super) fn computed(band: &Band, data: &View, old: &Loaded, wanted: (bool, bool)) -> (Option<View>, Option<View>) {
     let len = bytes(band.rows.len());
     let mut p = Buf::recycled(len);
+    // P is computed in any case: together with Q it costs one pass over the data.
     let mut q = wanted.1.then(|| Buf::recycled(len));
     for rows in segments(band) {
         let columns = columns_of(band, data, old, rows);
@@ -51,7 +53,7 @@ pub(super) fn computed(band: &Band, data: &View, old: &Loaded, wanted: (bool, bo
     (wanted.0.then(|| p.freeze()), q.map(Buf::freeze))
 }
 
-/// Cuts the band where a column begins or ceases to be written: between cuts each column has one source.
+/// Splits the band at the rows where a column starts or ends being written: within a part each column has one source.
 fn segments(band: &Band) -> SmallVec<[Rows; 3]> {
     let mut cuts: SmallVec<[u64; 8]> = SmallVec::from_slice(&[band.rows.start, band.rows.end]);
     cuts.extend(band.touches.iter().flat_map(|touch| [touch.rows.start, touch.rows.end]));
@@ -60,7 +62,7 @@ fn segments(band: &Band) -> SmallVec<[Rows; 3]> {
     cuts.windows(2).map(|pair| Rows::new(pair[0], pair[1])).collect()
 }
 
-/// The content that each column will have in `rows`.
+/// New content of each column in `rows`.
 fn columns_of<'a>(band: &Band, data: &'a View, old: &'a Loaded, rows: Rows) -> Slices<'a> {
     let mut columns: Slices<'a> = SmallVec::new();
     let mut put = |column: u16, content: &'a [u8]| {
@@ -75,6 +77,7 @@ fn columns_of<'a>(band: &Band, data: &'a View, old: &'a Loaded, rows: Rows) -> S
             put(column, &view[read.rows.bytes_of(rows)]);
         }
     }
+    // Written data comes last, so it replaces old content of the same column.
     for touch in band.touches.iter().filter(|touch| touch.rows.contains(rows)) {
         let from = touch.at + rows.start - touch.rows.start;
         put(touch.column, &data[bytes(from)..bytes(from + rows.len())]);

@@ -1,4 +1,4 @@
-//! Writes: to every copy, or with parity kept right; one stripe's writes under its lock, to the end.
+//! Stripe writes with parity: reads what the plan needs and returns the member writes.
 
 use crate::geometry::{Band, Role, Rows, Span, Touch, bands, bytes};
 use crate::members::{Op, Ops};
@@ -9,17 +9,18 @@ use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use futures_util::stream::{self, StreamExt};
 use std::rc::Rc;
 
-/// Stripes of one command that are written at once.
+/// Stripes of one command that are written concurrently.
 const STRIPES_AT_ONCE: usize = 16;
 
 impl<D: BlockDevice + 'static> Stripes<D> {
-    /// Does `work` for every span of `extent`, several at once; the first error when all have ended.
+    /// Runs `work` for every span of `extent`, several at once; returns the first error after all have ended.
     pub(crate) async fn for_spans<F>(&self, extent: Extent, work: impl Fn(Span) -> F) -> Result<(), IoError>
     where
         F: Future<Output = Result<(), IoError>>,
     {
         let mut spans = self.layout.spans(extent);
         let Some(first) = spans.next() else { return Ok(()) };
+        // The common case of one span needs no stream.
         if first.extent == extent {
             return work(first).await;
         }
@@ -31,7 +32,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         result
     }
 
-    /// The writes of data and parity to one stripe, after the reads that they need.
+    /// Returns the writes of data and parity to one stripe, after the reads that they need.
     pub(crate) async fn striped(self: &Rc<Self>, span: &Span, data: &View) -> Result<Ops, IoError> {
         let stripe = span.stripes.start;
         assert_eq!(span.stripes.end, stripe + 1, "parity is kept within one stripe");
@@ -39,6 +40,8 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         let mut ops = Ops::new();
         for band in bands(self.layout.chunk_blocks(), offset, span.extent.len.0) {
             ops.extend(self.banded(stripe, &band, data).await.map_err(|error| {
+                // The error of a member read means that the array is stopped, or that just these blocks cannot be
+                // reconstructed.
                 let kind = if self.members.stopped_by().is_some() { IoErrorKind::Gone } else { IoErrorKind::Medium };
                 IoError { kind, extent: span.extent, member: error.member }
             })?);
@@ -46,12 +49,13 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         Ok(ops)
     }
 
-    /// Plans again, without them, as long as members turn out not to be readable.
+    /// Plans a band and does its reads; plans again without members that turn out to be unreadable.
     async fn banded(self: &Rc<Self>, stripe: u64, band: &Band, data: &View) -> Result<Ops, IoError> {
         let mut blind = Blind::default();
         let mut reason = IoError::new(IoErrorKind::Medium, Extent::default());
         loop {
             let sight = self.sight(stripe, blind);
+            // Too much is excluded for any plan.
             let Some(plan) = plan::choose(band, &sight) else {
                 if blind.waits_longer() {
                     continue;
@@ -60,10 +64,12 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             };
             match self.load(stripe, &plan.reads, blind.patience()).await {
                 Ok(loaded) => {
+                    // A column computed from parity must match its checksum before new parity is computed from it.
                     if plan.kind == Kind::Restore
                         && let Some(disproved) = self.disproved(stripe, &sight, band.rows, &loaded).await
                     {
                         blind = blind.and(disproved.members);
+                        // The parity that led to wrong content is excluded, and the band is planned again.
                         reason = disproved.error;
                         continue;
                     }
@@ -86,7 +92,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         let mut add = |role, rows, view| {
             let member = self.layout.member_of(stripe, role);
             if write.contains(member) || self.protection.is_some() {
-                // The log takes what absent members should hold, too.
+                // A protected array logs the content of absent members, too.
                 ops.push(Op::write(member, self.layout.member_extent(stripe, rows), view));
             }
         };
@@ -95,9 +101,11 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         }
         let (p, q) = match kind {
             Kind::Unprotected => (None, None),
+            // Only parities that were read are updated; an absent one is skipped.
             Kind::ReadModifyWrite => super::parity::changed(band, data, loaded),
             Kind::FullStripe | Kind::Reconstruct => self.computed(band, data, sight, &loaded),
             Kind::Restore => {
+                // The lost column is reconstructed first: the new parity must cover its old content, too.
                 let columns = complete(sight, band.rows, loaded);
                 self.computed(band, data, sight, &as_loaded(columns, band.rows))
             }
@@ -116,7 +124,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 }
 
-/// The bytes that `touch` writes.
+/// New content of `touch`, as a slice of the written data.
 pub(super) fn new_content(data: &View, touch: &Touch) -> View {
     data.slice(bytes(touch.at)..bytes(touch.at + touch.rows.len()))
 }

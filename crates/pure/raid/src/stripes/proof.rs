@@ -1,4 +1,4 @@
-//! What redundancy gives back is believed only where the sums of the block say so.
+//! Verification of restored content against checksums, and logging of what is written back.
 
 use crate::checksums::cache::Pins;
 use crate::finding::{Finding, FindingKind, Outcome};
@@ -12,16 +12,17 @@ use crate::stripes::{Blind, Stripes};
 use block::{BlockDevice, Extent, IoError, IoErrorKind};
 use std::rc::Rc;
 
-/// Entries that blocks have once they are written back, and the pages that hold them.
+/// Entries of blocks that are written back, and pins on their pages.
 pub(crate) struct Remembered {
     entries: Vec<(u16, u64, Entry)>,
     pins: Pins,
 }
 
 impl<D: BlockDevice + 'static> Stripes<D> {
-    /// The parity that gave back a column which is not what was written there, if one did.
+    /// Finds a lost column whose restored content does not match its checksum; returns the parity that was used for
+    /// it.
     ///
-    /// It is not used again for these rows; where there is another, that is tried.
+    /// That parity is excluded for these rows, and the other one, if there is one, is tried.
     pub(crate) async fn disproved(
         self: &Rc<Self>,
         stripe: u64,
@@ -30,6 +31,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         loaded: &Loaded,
     ) -> Option<Blinded> {
         let protected = self.protection.as_ref()?;
+        // Without parity in the reads nothing was computed, so there is nothing to verify.
         let used = loaded.iter().filter(|(read, _)| !matches!(read.role, Role::Data { .. }));
         let used: MemberSet = used.map(|(read, _)| self.layout.member_of(stripe, read.role)).collect();
         if used.is_empty() {
@@ -46,11 +48,12 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                 let is_right = match entry {
                     entry if entry.is_unwritten() => bytes.iter().all(|&byte| byte == 0),
                     entry if entry.is_known() => entry.matches(protected.checksums.pages.tie(member, block), guard),
+                    // Unknown entries cannot be verified, and lost ones have no content.
                     _ => true,
                 };
                 if !is_right {
                     let error = IoError::new(IoErrorKind::Medium, Extent::new(block, 1)).of_member(member);
-                    // The last parity that was used is given up first: the other may be right.
+                    // The parity used last is excluded first: the other may be correct.
                     let last = used.iter().last().expect("there is one");
                     return Some(Blinded { members: Blind::of(MemberSet::only(last)), error });
                 }
@@ -59,9 +62,10 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         None
     }
 
-    /// Refuses blocks of which it is known that nobody can give them back.
+    /// Refuses blocks that are marked lost, without reading anything.
     pub(crate) async fn admit_restoring(self: &Rc<Self>, member: u16, extent: Extent) -> Result<(), IoError> {
         let Some(protected) = &self.protection else { return Ok(()) };
+        // A mirror has its own entry for each copy, so another copy may still be good.
         if self.layout.copies() > 1 {
             return Ok(());
         }
@@ -73,17 +77,19 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         }
     }
 
-    /// The entries that blocks get which are written back and have none that fits.
+    /// Chooses entries for blocks that are written back and do not match their entry; `None` where all match.
     pub(crate) async fn remember(self: &Rc<Self>, ops: &Ops) -> Option<Remembered> {
         let protected = self.protection.as_ref()?;
         let mut pins = Pins::new(&protected.checksums.pages.cache);
         let mut entries = Vec::new();
         for op in ops {
             let Change::Write(content) = &op.change else { continue };
+            // The pins are returned with the entries, so that the pages are in memory when the entries are stored.
             protected.checksums.hold_more(&mut pins, op.member, op.extent()).await;
             for ((block, guard), bytes) in (op.start.0..).zip(guards(content)).zip(content.chunks(4096)) {
                 let (entry, tie) =
                     (protected.checksums.entry(op.member, block), protected.checksums.pages.tie(op.member, block));
+                // A block that reads as zeros because it was never written needs no entry.
                 let fits = entry.matches(tie, guard) || entry.is_unwritten() && bytes.iter().all(|&byte| byte == 0);
                 if !fits {
                     entries.push((op.member, block, entry.next(tie, guard)));
@@ -93,13 +99,14 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         (!entries.is_empty()).then_some(Remembered { entries, pins })
     }
 
-    /// The blocks have these entries, in the log and in the pages. Without effect once the array has stopped.
+    /// Logs the entries and stores them in the pages. No effect once the array has stopped.
     pub(crate) async fn make_known(self: &Rc<Self>, remembered: Remembered) {
         let Some(protected) = &self.protection else { return };
-        // Entries of a few stripes at a time fit into any batch.
+        // 256 entries, the blocks of a few stripes, fit into any batch.
         for some in remembered.entries.chunks(256) {
             let mut records = Records::default();
             some.iter().for_each(|&(member, block, entry)| records.marks(member, block, &[entry]));
+            // Logged before the pages change: a page may be written by a checkpoint at any time.
             let Ok(ticket) = protected.log.commit(records).await else { return };
             let mut cache = protected.checksums.pages.cache.borrow_mut();
             some.iter().for_each(|&(member, block, entry)| cache.set(member, block, entry));
@@ -109,7 +116,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         drop(remembered.pins);
     }
 
-    /// These blocks are lost, and that is in the log and in the pages.
+    /// Marks these blocks as lost, in the log and in the pages.
     pub(crate) async fn mark_lost(self: &Rc<Self>, member: u16, extent: Extent) {
         let Some(protected) = &self.protection else { return };
         let pins = protected.checksums.hold_pages(member, extent).await;
@@ -117,7 +124,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         self.make_known(Remembered { entries, pins }).await;
     }
 
-    /// Tells the owner what was wrong with the copies of a column, and what came of it.
+    /// Reports to the owner what was wrong with the copies of a column, and the outcome.
     pub(crate) fn tell(&self, stripe: u64, column: u16, salvaged: &[Salvaged]) {
         let Some(protected) = &self.protection else { return };
         let usable = self.members.usable(stripe).read;
@@ -125,6 +132,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             let extent = self.layout.member_extent(stripe, part.rows);
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
+                // Late members are not reported: they may be healthy.
                 if !(part.blind.unreadable() & usable).contains(member) {
                     continue;
                 }
@@ -138,11 +146,12 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         }
     }
 
-    /// What was wrong with a block that could not be had.
+    /// Classifies what was wrong with a block that could not be read.
     pub(crate) fn kind_of(&self, member: u16, block: u64) -> FindingKind {
         let Some(protected) = &self.protection else { return FindingKind::Unreadable };
         let was_wrong = protected.checksums.pages.mismatched.borrow_mut().remove(&(member, block));
         match protected.checksums.entry(member, block) {
+            // Both copies of the page were gone, so the block itself may be intact.
             Entry::UNKNOWN => FindingKind::Unknown,
             _ if was_wrong => FindingKind::Mismatch,
             _ => FindingKind::Unreadable,

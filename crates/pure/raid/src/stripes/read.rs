@@ -1,4 +1,4 @@
-//! Reads: straight from the member that holds the block, and from redundancy where that fails.
+//! Reads: directly from the member that holds the block, and from redundancy where that fails.
 
 use crate::geometry::{Piece, Place, Role, Rows};
 use crate::members::{MemberState, Op, Ops, Patience};
@@ -8,14 +8,16 @@ use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Rope};
 use futures_util::stream::{self, StreamExt};
 use std::rc::Rc;
 
-/// Pieces of one read that are under way at once.
+/// Concurrent pieces of one read.
 const PIECES_AT_ONCE: usize = 32;
 
 impl<D: BlockDevice + 'static> Stripes<D> {
+    /// Reads blocks of the array, in pieces that are contiguous on the members.
     pub(crate) async fn read(self: &Rc<Self>, extent: Extent) -> Result<Rope, IoError> {
         self.tally.add(|counters| counters.reads += 1);
         let mut pieces = self.layout.pieces(extent);
         let Some(first) = pieces.next() else { return Ok(Rope::new()) };
+        // The common case: the read is contiguous on one member.
         if first.blocks == extent.len.0 {
             return self.read_piece(first).await;
         }
@@ -28,19 +30,21 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         Ok(whole)
     }
 
-    /// Takes no lock while the member answers: each of its blocks is old or new, as with any device.
+    /// Reads a piece without a lock while the member responds: each block is old or new, as with any device.
     async fn read_piece(self: &Rc<Self>, piece: Piece) -> Result<Rope, IoError> {
         let mut blind = Blind::default();
         if let Some(member) = self.choose_copy(&piece) {
             let tenure = self.members.place(member).tenure.get();
             match self.read_member(member, self.member_extent(&piece), Patience::Hedged).await {
-                // A member that failed meanwhile may have answered what a write that it refused has left half done.
+                // The member failed meanwhile: it may have returned blocks that a refused write left half done.
                 Ok(_) if !self.is_answerable(member, tenure, &piece) => {}
                 Ok(rope) => return Ok(rope),
+                // Excluded for now: if the others cannot serve, the member is waited for.
                 Err(error) if error.kind == IoErrorKind::TimedOut => blind = Blind::because_of(member, error),
-                // What does not match may be being written: asked again under the lock, it is known.
+                // A mismatch may be a write in progress; it is read again under the lock.
                 Err(_) if self.protection.is_some() => {}
                 Err(error) if self.is_bare() => {
+                    // RAID-0 reports the exact blocks, in addresses of the array.
                     let extent = self.array_extent(&piece, error.extent);
                     return Err(error.at(extent).of_member(member));
                 }
@@ -54,15 +58,17 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         Ok(whole)
     }
 
-    /// The rows of one stripe from redundancy. What a member could not read is written back to it.
+    /// Reads rows of one stripe from redundancy, and writes back what a member could not read.
     async fn recover(self: &Rc<Self>, place: Place, rows: Rows, blind: Blind) -> Result<Rope, IoError> {
         self.tally.add(|counters| counters.degraded_reads += 1);
         let (stripe, column) = (place.stripe, place.column);
         let first = self.layout.member_extent(stripe, rows).start.0;
         let guard = self.locks.rows_shared(first..first + rows.len()).await;
         let salvaged = self.salvage(stripe, Role::Data { column, copy: 0 }, rows, blind).await;
+        // Reported before it is healed: a finding names the state that was found.
         self.tell(stripe, column, &salvaged);
         let ops = self.heals_of(stripe, column, &salvaged);
+        // The lock is kept until the repair is written, so that no newer write is overwritten by it.
         if !ops.is_empty() {
             self.heal(ops, guard).await;
         }
@@ -72,18 +78,19 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             match (part.content, &mut lost) {
                 (Ok(view), None) => whole.push(view),
                 (Err(error), None) => lost = Some((part.rows, error)),
+                // Adjacent lost rows are one extent of the error; rows behind a gap are left to the next read.
                 (Err(_), Some((rows, _))) if rows.end == part.rows.start => rows.end = part.rows.end,
                 _ => {}
             }
         }
         let Some((rows, error)) = lost else { return Ok(whole) };
         let start = self.layout.lba_of(Place { stripe, column, row: rows.start });
-        // A block that nobody can read is a medium error, unless the array cannot serve as a whole.
+        // Only a stopped array is an error of the whole; otherwise just these blocks are lost.
         let kind = if self.members.stopped_by().is_some() { error.kind } else { IoErrorKind::Medium };
         Err(IoError { kind, extent: Extent::new(start.0, rows.len()), member: error.member })
     }
 
-    /// The writes that put salvaged rows back where they could not be read.
+    /// Returns the writes that put restored rows back on the members that could not read them.
     fn heals_of(&self, stripe: u64, column: u16, salvaged: &[Salvaged]) -> Ops {
         let mut ops = Ops::new();
         let usable = self.members.usable(stripe);
@@ -91,6 +98,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             let Ok(view) = &part.content else { continue };
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
+                // Only members that failed the read; a late one may hold the content.
                 if (part.blind.unreadable() & usable.read).contains(member) {
                     ops.push(Op::write(member, self.layout.member_extent(stripe, part.rows), view.clone()));
                 }
@@ -99,8 +107,8 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         ops
     }
 
-    /// The member to read `piece` from: of mirrors the one with the shortest queue, of those the one
-    /// whose last read ended here, of those each in turn. None when nobody holds it that is in use.
+    /// Chooses the member to read `piece` from: of mirrors the one with the shortest queue, then the one whose last
+    /// read ended here, then round-robin. `None` when no usable member holds it.
     fn choose_copy(&self, piece: &Piece) -> Option<u16> {
         let (stripe, column) = (piece.place.stripe, piece.place.column);
         let member_of = |copy| self.layout.member_of(stripe, Role::Data { column, copy });
@@ -109,6 +117,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             return Some(member_of(0)).filter(|&member| self.can_read(member, piece));
         }
         let mut candidates = (0..copies).filter(|&copy| self.can_read(member_of(copy), piece));
+        // Copies of a suspect stripe may differ, and a host must always see the same one.
         if self.is_suspect(piece) {
             return candidates.next().map(member_of);
         }
@@ -118,13 +127,14 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         let best = candidates.min_by_key(|&copy| {
             let member = self.members.place(member_of(copy));
             let queue = member.counts.in_flight.get();
-            // A few more in the queue cost less than a seek.
+            // Queues that differ by less than 4 count as equal: a few more commands cost less than a seek.
             (queue / 4, member.read_end.get() != start, queue, (copy + turn % copies) % copies)
         });
         best.map(member_of)
     }
 
-    /// True where what the member has answered may be passed on: sums have proved it, or it is still in service.
+    /// True where the member's answer may be passed on: checksums have verified it, or the member is still in
+    /// service.
     fn is_answerable(&self, member: u16, tenure: u64, piece: &Piece) -> bool {
         self.protection.is_some()
             || self.is_bare()
@@ -139,7 +149,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         }
     }
 
-    /// True when mirrors may differ here since an unclean stop.
+    /// True where mirrors may differ here since an unclean stop.
     fn is_suspect(&self, piece: &Piece) -> bool {
         let suspect = self.suspect.borrow();
         let is_suspect = |stripe| suspect.iter().any(|range| range.contains(&stripe));
@@ -151,7 +161,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         Extent::new(chunk.start.0 + piece.place.row, piece.blocks)
     }
 
-    /// The blocks of the array that `part` of a piece on `member` holds; all of the piece if it is elsewhere.
+    /// Maps `part` of a piece on a member to blocks of the array; returns the whole piece if `part` lies elsewhere.
     fn array_extent(&self, piece: &Piece, part: Extent) -> Extent {
         let whole = self.member_extent(piece);
         let start = self.layout.lba_of(piece.place);
@@ -163,7 +173,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         Extent { start: Lba(start.0 + skipped.0), len: part.len }
     }
 
-    /// The rows of each stripe of `piece`, and where they begin.
+    /// Splits `piece` into the rows of each stripe, each with its place.
     fn rows_of(&self, piece: &Piece) -> impl Iterator<Item = (Place, Rows)> + use<D> {
         let (chunk, mut place, mut rest) = (self.layout.chunk_blocks(), piece.place, piece.blocks);
         std::iter::from_fn(move || {

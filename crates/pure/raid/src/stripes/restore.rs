@@ -1,4 +1,4 @@
-//! The content of a chunk, also when the member that holds it cannot tell. The caller holds the stripe.
+//! Reconstruction of chunk content from redundancy. The caller holds the lock of the stripe.
 
 use crate::geometry::{Role, Rows, bytes};
 use crate::members::Patience;
@@ -10,19 +10,19 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// What was read, in the order of the reads.
+/// Completed reads with their content, in the order of the plan.
 pub(crate) type Loaded = SmallVec<[(Read, View); 8]>;
-/// The rows of every data column, in order.
+/// Content of every data column in some rows, in order.
 pub(crate) type Columns = SmallVec<[View; 8]>;
 
-/// Why reads of a stripe did not all succeed: which members could not tell, and the first error.
+/// Failed reads of a stripe: the members to exclude, and the first error.
 #[derive(Debug)]
 pub(crate) struct Blinded {
     pub(crate) members: Blind,
     pub(crate) error: IoError,
 }
 
-/// Rows of a chunk and their content, or why there is none; and the members that could not tell.
+/// Result for some rows of a chunk: their content or an error, and the members that could not be read.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
     pub(crate) rows: Rows,
@@ -31,7 +31,7 @@ pub(crate) struct Salvaged {
 }
 
 impl<D: BlockDevice + 'static> Stripes<D> {
-    /// What can be read of `stripe`, not counting the members in `blind`.
+    /// Determines which columns and parities of `stripe` are readable, without the members in `blind`.
     pub(crate) fn sight(&self, stripe: u64, blind: Blind) -> Sight {
         let usable = self.members.usable(stripe);
         let read = usable.read - blind.members();
@@ -43,6 +43,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         let parities = self.layout.level().parities();
         let columns = self.layout.columns();
         let holder = |column| self.layout.member_of(stripe, Role::Data { column, copy: 0 });
+        // Copy 0 only: levels with parity have a single copy.
         let lost = (0..columns).filter(|&column| !read.contains(holder(column)));
         Sight {
             columns,
@@ -52,7 +53,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         }
     }
 
-    /// Carries out the reads of a plan, all at once.
+    /// Executes the reads of a plan concurrently.
     pub(crate) async fn load(
         self: &Rc<Self>,
         stripe: u64,
@@ -66,6 +67,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         };
         let mut loaded = Loaded::new();
         let mut blinded: Option<Blinded> = None;
+        // All reads are awaited, so that one new plan excludes every failed member.
         for (read, member, rope) in join_all(reads.iter().copied().map(one)).await {
             match rope {
                 Ok(rope) => loaded.push((read, rope.into_view())),
@@ -78,9 +80,9 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         blinded.map_or(Ok(loaded), Err)
     }
 
-    /// Every data column of `rows`, the lost ones computed. Members that cannot tell are put in `blind`.
+    /// Returns every data column of `rows`, computing the lost ones. Unreadable members are added to `blind`.
     ///
-    /// *Errors*: when more is lost than parity can give back.
+    /// *Errors*: when more is lost than parity can restore.
     pub(crate) async fn columns(
         self: &Rc<Self>,
         stripe: u64,
@@ -90,6 +92,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         let mut reason = IoError::new(IoErrorKind::Gone, self.layout.member_extent(stripe, rows));
         loop {
             let sight = self.sight(stripe, *blind);
+            // Each round excludes at least one more member, so the loop ends.
             let Some(reads) = plan::restore(&sight, rows) else { return Err(reason) };
             match self.load(stripe, &reads, blind.patience()).await {
                 Ok(loaded) => match self.disproved(stripe, &sight, rows, &loaded).await {
@@ -107,7 +110,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         }
     }
 
-    /// What `role` holds, or should hold, in `rows`. Members that cannot tell are put in `blind`.
+    /// Returns what `role` holds, or should hold, in `rows`. Unreadable members are added to `blind`.
     pub(crate) async fn content(
         self: &Rc<Self>,
         stripe: u64,
@@ -115,6 +118,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         rows: Rows,
         blind: &mut Blind,
     ) -> Result<View, IoError> {
+        // A block marked lost has no content anywhere; computing it would return garbage as data.
         self.admit_restoring(self.layout.member_of(stripe, role), self.layout.member_extent(stripe, rows)).await?;
         loop {
             let found = self.content_now(stripe, role, rows, blind).await;
@@ -124,7 +128,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         }
     }
 
-    /// As [`Stripes::content`], from members that are not in `blind`.
+    /// Reads as [`Stripes::content`], once, without the members in `blind`.
     async fn content_now(
         self: &Rc<Self>,
         stripe: u64,
@@ -153,6 +157,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                 }
             }
         }
+        // All copies of a mirror have failed.
         if !self.layout.has_parity() {
             return Err(reason);
         }
@@ -164,7 +169,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         })
     }
 
-    /// What `role` holds in `rows`, block by block where not all of it can be had.
+    /// Returns the content of `role` in `rows`, row by row where it cannot be read as a whole.
     pub(crate) async fn salvage(
         self: &Rc<Self>,
         stripe: u64,
@@ -178,9 +183,10 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         if content.is_ok() || rows.len() == 1 {
             return SmallVec::from_buf([Salvaged { rows, content, blind: seen }]);
         }
-        // A member that failed over all rows may still tell some of them.
+        // A member that failed for all rows may still read some of them.
         let mut salvaged = SmallVec::new();
         for row in rows.start..rows.end {
+            // Each row starts with all members readable: a bad block on one row says nothing about the next.
             let (rows, mut blind) = (Rows::new(row, row + 1), Blind::default());
             let content = self.content(stripe, role, rows, &mut blind).await;
             salvaged.push(Salvaged { rows, content, blind });
@@ -189,7 +195,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 }
 
-/// P of all data columns, and Q where it is asked for.
+/// Computes P of all data columns, and Q if `with_q`.
 pub(crate) fn parities_of(columns: &[View], rows: Rows, with_q: bool) -> (View, Option<View>) {
     if with_q {
         let (p, q) = parity_of(columns, rows);
@@ -201,7 +207,7 @@ pub(crate) fn parities_of(columns: &[View], rows: Rows, with_q: bool) -> (View, 
     (p.freeze(), None)
 }
 
-/// P and Q of all data columns.
+/// Computes P and Q of all data columns.
 pub(crate) fn parity_of(columns: &[View], rows: Rows) -> (View, View) {
     let len = bytes(rows.len());
     let (mut p, mut q) = (Buf::recycled(len), Buf::recycled(len));
@@ -210,7 +216,7 @@ pub(crate) fn parity_of(columns: &[View], rows: Rows) -> (View, View) {
     (p.freeze(), q.freeze())
 }
 
-/// All data columns from what [`plan::restore`] had read.
+/// Completes the data columns from the reads that [`plan::restore`] had chosen.
 pub(crate) fn complete(sight: &Sight, rows: Rows, loaded: Loaded) -> Columns {
     let mut columns: SmallVec<[Option<View>; 8]> = (0..sight.columns).map(|_| None).collect();
     let (mut p, mut q) = (None, None);
@@ -226,6 +232,7 @@ pub(crate) fn complete(sight: &Sight, rows: Rows, loaded: Loaded) -> Columns {
             continue;
         }
         let mut out = Buf::recycled(bytes(rows.len()));
+        // Each computed column counts as known for the next one.
         let known: SmallVec<[Option<&[u8]>; 16]> = columns.iter().map(|column| column.as_deref()).collect();
         simd::parity::recover(&known, p.as_deref(), q.as_deref(), lost, &mut out)
             .expect("the reads were planned to be as many as there are columns");

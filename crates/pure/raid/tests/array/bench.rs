@@ -1,4 +1,4 @@
-//! An array on scripted disks, and an executor that runs commands on it in any order.
+//! Test bench: an array on scripted disks, and an executor that runs commands in any order.
 
 use crate::disk::{BLOCK, Disk, Seen};
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, Lba, Stable, View, Written};
@@ -11,13 +11,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Which members are not current, as the owner's superblocks would say after a crash.
+/// Failed members, as the owner's superblocks would name them after a crash.
 #[derive(Default)]
 pub(crate) struct Log {
     pub recorded: RefCell<Vec<u16>>,
     pub held: Cell<bool>,
     pub fails: Cell<bool>,
-    /// Released when a failure is recorded: a flush of it had waited for that of the record.
+    /// Released when a failure is recorded: a flush had waited for the flush of the record.
     pub lets_go: RefCell<Option<Disk>>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -29,7 +29,7 @@ impl Log {
     }
 }
 
-/// The log is shared between the array and the test.
+/// The log is shared by the array and the test.
 pub(crate) struct SharedLog(pub Rc<Log>);
 
 impl FailureLog for SharedLog {
@@ -51,7 +51,7 @@ impl FailureLog for SharedLog {
     }
 }
 
-/// An owner who wants a rebuild as fast as it goes, and notes its end in the log.
+/// Rebuild owner without pauses that records the end of the rebuild in the log.
 pub(crate) struct Owner(pub Rc<Log>);
 
 impl RebuildOwner for Owner {
@@ -71,7 +71,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Zeroed disks of `stripes` chunks.
+    /// Zeroed disks with room for `stripes` chunks.
     pub(crate) fn new(level: Level, members: usize, chunk_blocks: u32, stripes: u64) -> Self {
         let blocks = stripes * u64::from(chunk_blocks);
         let layout = Layout::new(level, members, chunk_blocks * 4096, block::Blocks(blocks)).expect("a valid shape");
@@ -79,7 +79,7 @@ impl Bench {
         Self::assemble(layout, disks, &[])
     }
 
-    /// The array of these disks as after a restart, without those that `failed` says are not current.
+    /// Assembles the array as after a restart, without the disks that `failed` names as not current.
     pub(crate) fn assemble(layout: Layout, disks: Vec<Disk>, failed: &[u16]) -> Self {
         let log = Rc::new(Log::default());
         log.recorded.borrow_mut().extend(failed);
@@ -105,7 +105,7 @@ impl Bench {
         self.status().members[usize::from(member)].state
     }
 
-    /// Begins `command`; its result appears when it is done.
+    /// Starts `command`; its result appears when it is done.
     pub(crate) fn begin<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> Rc<Cell<Option<T>>> {
         let result = Rc::new(Cell::new(None));
         let tell = result.clone();
@@ -113,12 +113,12 @@ impl Bench {
         result
     }
 
-    /// Runs until nothing moves any more.
+    /// Runs until no task makes progress.
     pub(crate) fn settle(&self) {
         while self.executor.run_one(|_| 0) {}
     }
 
-    /// Runs `command` to its end.
+    /// Runs `command` to completion.
     pub(crate) fn run<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> T {
         let result = self.begin(command);
         self.settle();
@@ -145,7 +145,7 @@ impl Bench {
         self.run(async move { array.scrub_check(0..stripes, async |_| {}).await }).expect("serving").mismatches
     }
 
-    /// Fails a member's disk for the array, puts a used one in its place and rebuilds it.
+    /// Fails a member, puts a used disk in its place and rebuilds it.
     pub(crate) fn replace(&self, member: u16) {
         let disk = Disk::used(self.layout().member_blocks().0);
         self.array.replace(member, disk.clone()).expect("the member has failed");
@@ -157,12 +157,12 @@ impl Bench {
         self.run(async move { array.rebuild(member, &[0..stripes], &mut Owner(log)).await })
     }
 
-    /// Forgets what the disks have seen.
+    /// Forgets the operations recorded by the disks.
     pub(crate) fn forget(&self) {
         self.disks.borrow().iter().for_each(|disk| drop(disk.take_seen()));
     }
 
-    /// How many reads and writes the disks have seen since.
+    /// Reads and writes recorded by the disks since then.
     pub(crate) fn seen(&self) -> (usize, usize) {
         let seen: Vec<Seen> = self.disks.borrow().iter().flat_map(|disk| disk.take_seen()).collect();
         let reads = seen.iter().filter(|seen| matches!(seen, Seen::Read(_))).count();
@@ -176,7 +176,7 @@ impl Bench {
         self.disk(member).bytes(layout.member_extent(stripe, Rows::new(0, layout.chunk_blocks())))
     }
 
-    /// Where a block of the array lies: the member and its block.
+    /// Location of a block of the array: the member, and its block there.
     pub(crate) fn home(&self, lba: u64) -> (u16, u64) {
         let layout = self.layout();
         let Place { stripe, column, row } = layout.locate(Lba(lba));
@@ -185,7 +185,7 @@ impl Bench {
     }
 }
 
-/// Blocks that all differ, and from those of every other seed.
+/// Blocks with content that differs between blocks and between seeds.
 pub(crate) fn noise(seed: u64, blocks: u64) -> View {
     let mut buf = Buf::zeroed(blocks as usize * BLOCK);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

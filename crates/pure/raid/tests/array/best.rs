@@ -1,14 +1,14 @@
-//! Metadata that carries its own checksum, on arrays without sums: the copy that it proves wins, and the others follow it.
+//! Self-checking metadata on arrays without checksums: the valid copy wins, and the others are rewritten.
 
 use crate::bench::{Bench, noise};
 use crate::disk::BLOCK;
 use block::{BlockDevice, Extent, Lba, View};
 use raid::Level;
 
-/// What was done to one copy of a block.
+/// Damage to one copy of a block.
 const DAMAGE: [&str; 4] = ["a bit", "zeros", "older", "another block"];
 
-/// Block `number` in its version `version`.
+/// Content of block `number` in version `version`.
 fn sealed(number: u64, version: u64) -> View {
     let mut block = noise(number << 8 | version, 1).thaw();
     block[..8].copy_from_slice(&version.to_le_bytes());
@@ -61,7 +61,7 @@ fn metadata_of_which_one_copy_is_damaged_is_read_from_the_other_and_written_agai
             };
             let disk = bench.disk(member);
             let _ = bench.run(async move { disk.write(Lba(at), wrong).await }).expect("healthy");
-            // With parity an older block is whole, and nothing says that there is a newer one.
+            // With parity, an older block is intact, and nothing shows that a newer one exists.
             let expected = if matches!(level, Level::Raid5 | Level::Raid6) && damage == "older" {
                 (Some(6), 0)
             } else {

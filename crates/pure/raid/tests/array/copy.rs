@@ -1,4 +1,4 @@
-//! Members that are copied to another disk beside them, which then takes their place.
+//! Copies of members to a spare disk beside them, which then takes their place.
 
 use crate::bench::{Bench, Owner, noise};
 use crate::disk::{Disk, Seen};
@@ -10,7 +10,7 @@ const REDUNDANT: [(Level, usize); 5] =
     [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)];
 const STRIPES: u64 = 40;
 
-/// An array with data on it, and a used disk.
+/// Creates an array with data, and a used disk.
 fn filled(level: Level, members: usize) -> (Bench, Vec<u8>, Disk) {
     let bench = Bench::new(level, members, 4, STRIPES);
     let data = noise(1, bench.layout().blocks().0);
@@ -25,7 +25,7 @@ fn copy(bench: &Bench, disk: &Disk, mut owner: impl RebuildOwner + 'static) -> R
     bench.run(async move { array.copy_member(1, disk, &[0..STRIPES], &mut owner).await })
 }
 
-/// Writes over the whole array while it is copied, a block at each step, also while the copy is committed.
+/// Owner that overwrites the whole array during the copy, one block per step and during the commit, too.
 struct Busy {
     array: Rc<Array<Disk>>,
     step: u64,
@@ -51,7 +51,7 @@ impl RebuildOwner for Busy {
     }
 }
 
-/// The member's old disk is not asked any more, and the new one carries the data once another member is lost.
+/// The old disk is not used any more, and the new one carries the data once another member fails.
 fn holds(bench: &Bench, old: &Disk, expected: &[u8]) {
     drop(old.take_seen());
     let all = Extent::new(0, bench.layout().blocks().0);
@@ -97,7 +97,7 @@ fn copied_member_has_what_was_written_meanwhile() {
                 break;
             }
         }
-        // The steps are as many as the array says; what was not written is as it was.
+        // The number of steps follows from the array; blocks not written keep their content.
         let found = bench.read(Extent::new(0, bench.layout().blocks().0)).expect("healthy");
         let differs = found.chunks(4096).zip(data.chunks(4096)).filter(|(found, data)| found != data).count();
         assert!(differs <= 2 * STRIPES as usize, "{level}");
@@ -111,7 +111,7 @@ fn blocks_that_the_member_cannot_read_come_from_the_others() {
     for (level, members) in REDUNDANT {
         let (bench, data, disk) = filled(level, members);
         let old = bench.disk(1);
-        // All of them: a disk that reads nothing any more and writes well.
+        // All blocks: a disk that cannot read but still writes.
         old.bad.borrow_mut().extend(0..bench.layout().member_blocks().0);
         let copied = copy(&bench, &disk, Owner(bench.log.clone())).expect("the others have it");
         assert_eq!(copied.unreadable, [], "{level}");
@@ -150,7 +150,7 @@ fn new_disk_that_fails_costs_the_copy_and_nothing_else() {
     }
 }
 
-/// Fails the new disk, or the old one, while the owner commits.
+/// Owner that fails the new disk, or the old one, during the commit.
 struct Fails {
     disk: Disk,
     array: Rc<Array<Disk>>,
@@ -168,7 +168,8 @@ impl RebuildOwner for Fails {
     }
 }
 
-/// From the commit on the catalog may name the new disk: a write that it lacks is never answered while it counts as a member.
+/// From the commit on the catalog may name the new disk: a write that it lacks is never acknowledged while it is a
+/// member.
 #[test]
 fn write_that_the_new_disk_lacks_costs_the_member_once_it_is_relied_on() {
     for (level, members) in REDUNDANT {

@@ -1,4 +1,4 @@
-//! What commands cost in member operations: the textbook's numbers.
+//! Cost of commands in member operations, compared with the textbook's numbers.
 
 use crate::bench::{Bench, noise};
 use crate::disk::Seen;

@@ -1,4 +1,4 @@
-//! A disk in memory whose faults are scripted.
+//! Disk in memory with scripted faults.
 
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use std::cell::{Cell, RefCell};
@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 
 pub(crate) const BLOCK: usize = 4096;
 
-/// One member read or write, as the disk saw it.
+/// Read or write recorded by the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Read(Extent),
@@ -23,16 +23,16 @@ pub(crate) struct Disk(Rc<State>);
 
 pub(crate) struct State {
     data: RefCell<Vec<u8>>,
-    /// What a power cut leaves at least.
+    /// Content that survives a power cut at least.
     stable: RefCell<Vec<u8>>,
-    /// How many flushes have begun, and the last begun of those that have ended.
+    /// Flushes started, and the last started among those that have ended.
     flushes: Cell<(u64, u64)>,
     pub seen: RefCell<Vec<Seen>>,
     pub gone: Cell<bool>,
-    /// It misses the deadline of every read that has one.
+    /// Misses the deadline of every hedged read.
     pub is_late: Cell<bool>,
     pub flush_fails: Cell<bool>,
-    /// The test is about to fail it.
+    /// True when the test is about to fail the disk.
     pub doomed: Cell<bool>,
     pub discard_zeroes: Cell<bool>,
     pub block_bytes: Cell<u32>,
@@ -40,11 +40,11 @@ pub(crate) struct State {
     pub bad: RefCell<BTreeSet<u64>>,
     /// Blocks that cannot be written.
     pub stuck: RefCell<BTreeSet<u64>>,
-    /// Operations wait while this is set.
+    /// Stalls operations while set.
     held: Cell<bool>,
     flushes_held: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
-    /// How often an operation lets others run before it ends.
+    /// Number of times an operation yields before it ends.
     pub yields: Cell<u32>,
 }
 
@@ -78,7 +78,7 @@ impl Disk {
         }))
     }
 
-    /// Full of bytes that no test writes, as a disk that was used before.
+    /// Creates a used disk, full of bytes that no test writes.
     pub(crate) fn used(blocks: u64) -> Self {
         let disk = Self::new(blocks);
         disk.data.borrow_mut().fill(0xdd);
@@ -90,7 +90,7 @@ impl Disk {
         self.held.set(true);
     }
 
-    /// Flushes wait from now on; reads and writes do not.
+    /// Stalls flushes from now on; reads and writes proceed.
     pub(crate) fn hold_flushes(&self) {
         self.flushes_held.set(true);
     }
@@ -109,12 +109,12 @@ impl Disk {
         self.data.borrow_mut()[range(extent)].fill(byte);
     }
 
-    /// What has been seen since the last call.
+    /// Takes the operations recorded since the last call.
     pub(crate) fn take_seen(&self) -> Vec<Seen> {
         self.seen.take()
     }
 
-    /// Each block keeps its stable or its last content, as `keeps_last` says.
+    /// Cuts the power: each block keeps its stable or its last content, as `keeps_last` says.
     pub(crate) fn cut_power(&self, mut keeps_last: impl FnMut() -> bool) {
         let (mut data, mut stable) = (self.data.borrow_mut(), self.stable.borrow_mut());
         for (last, stable) in data.chunks_mut(BLOCK).zip(stable.chunks_mut(BLOCK)) {
@@ -172,7 +172,7 @@ impl BlockDevice for Disk {
         Ok(block::Buf::copy_of(&self.data.borrow()[range(extent)]).into())
     }
 
-    /// Dropped half-way, the first half is written.
+    /// A write dropped half way has written its first half.
     async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
         match self.is_late.get() {
             true => Err(IoError::new(IoErrorKind::TimedOut, extent)),
@@ -204,7 +204,7 @@ impl BlockDevice for Disk {
             self.gone.set(true);
             return Err(IoError::new(IoErrorKind::Gone, Extent::default()));
         }
-        // A flush that began later and has ended already covers more.
+        // A flush that started later and has ended already covers more.
         if self.flushes.get().1 <= begun {
             self.flushes.set((self.flushes.get().0, begun + 1));
             *self.stable.borrow_mut() = covered;

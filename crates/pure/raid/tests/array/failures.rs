@@ -1,4 +1,5 @@
-//! Members that fail: durable before anything is acknowledged, once, and never more than can be spared.
+//! Failures of members: durable before anything is acknowledged, recorded once, and never more than the array
+//! survives.
 
 use crate::bench::{Bench, SharedLog, noise};
 use crate::disk::Disk;
@@ -17,7 +18,7 @@ fn write_is_not_acknowledged_before_the_failure_it_met_is_recorded() {
         let write = bench.begin(async move { array.write(Lba(0), noise(1, 4 * columns)).await });
         let array = bench.array.clone();
         bench.settle();
-        // Nor is one that finds the member failed already and does not touch it any more.
+        // Neither is a write that finds the member failed already and does not use it.
         let later = bench.begin(async move { array.write(Lba(0), noise(2, 1)).await });
         let array = bench.array.clone();
         let flush = bench.begin(async move { array.flush(block::Written::attest()).await });
@@ -217,7 +218,7 @@ fn answer_of_a_member_that_has_failed_meanwhile_is_not_passed_on() {
         let (member, at) = bench.home(0);
         let _ = bench.write(0, noise(1, 1)).expect("healthy");
         bench.disk(member).hold();
-        // Mirrors take turns: some of these ask the member that answers late.
+        // Mirrors take turns: some of these reads go to the late member.
         let reads: Vec<_> = (0..8)
             .map(|_| {
                 let array = bench.array.clone();
@@ -228,7 +229,7 @@ fn answer_of_a_member_that_has_failed_meanwhile_is_not_passed_on() {
         assert!(bench.status().members[usize::from(member)].in_flight > 0, "{level}");
         let array = bench.array.clone();
         bench.run(async move { array.fail(member).await }).expect("spared");
-        // What a write leaves that it has refused.
+        // State left by a refused write.
         bench.disk(member).overwrite(Extent::new(at, 1), 0xee);
         bench.disk(member).release();
         bench.settle();

@@ -18,7 +18,7 @@ fn read_of_a_bad_block_is_served_from_redundancy_and_heals_it() {
         let (member, block) = bench.home(5);
         let copies = bench.layout().copies();
         bench.disk(member).bad.borrow_mut().insert(block);
-        // Mirrors are read in turn, so the bad copy is met within as many reads.
+        // Mirrors are read in turn, so the bad copy is met within that many reads.
         for _ in 0..copies * 2 {
             assert_eq!(bench.read(Extent::new(4, 3)).expect("redundant"), data[4 * 4096..7 * 4096], "{level}");
         }
@@ -37,7 +37,7 @@ fn read_of_a_bad_block_without_redundancy_is_a_medium_error_for_exactly_that_ext
     let bench = Bench::new(Level::Raid5, 3, 8, 4);
     let data = noise(1, 16);
     let _ = bench.write(0, data.clone()).expect("healthy");
-    // The same row of both data columns: block 5 and block 13.
+    // The same row of both data columns: blocks 5 and 13.
     for lba in [5, 13] {
         let (member, block) = bench.home(lba);
         bench.disk(member).bad.borrow_mut().extend([block, block + 1]);
@@ -159,7 +159,7 @@ fn write_that_is_dropped_half_way_leaves_right_parity_and_free_locks() {
         {
             let mut write = Box::pin(bench.array.write(Lba(3), noise(2, 1)));
             assert!(futures_util::FutureExt::now_or_never(&mut write).is_none());
-            // Reads before the writes, where the level has them, wait for the slow disk too.
+            // Reads before the writes, where the level has them, also wait for the slow disk.
             bench.disk(slow).release();
             let _ = futures_util::FutureExt::now_or_never(&mut write);
         }

@@ -1,4 +1,4 @@
-//! Members that answer late: the others serve, and nothing is held against the member.
+//! Members that respond late: the others serve, and no error is counted against the late member.
 
 use crate::bench::{Bench, noise};
 use block::Extent;

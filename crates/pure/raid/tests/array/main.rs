@@ -1,4 +1,4 @@
-//! Arrays from outside: what they cost, how they serve with faults, and that they never lie.
+//! Arrays from outside: their costs, service with faults, and that they never return wrong data.
 
 #![expect(clippy::single_range_in_vec_init, reason = "a rebuild takes a list of ranges, often of one")]
 

@@ -1,5 +1,5 @@
-//! Random commands, failures, replacements, rebuilds and power cuts on every level, against a flat model
-//! that knows what each block may hold.
+//! Random commands, failures, replacements, rebuilds and power cuts on every level, against a flat model of the
+//! permitted content of each block.
 
 use crate::bench::{Bench, Owner, noise};
 use crate::disk::{BLOCK, Disk};
@@ -17,7 +17,7 @@ use std::task::Poll;
 const CHUNK_BLOCKS: u32 = 2;
 const STRIPES: u64 = 9;
 
-/// A number generator whose seed is the whole test.
+/// Pseudo-random numbers; the seed determines the whole test.
 #[derive(Clone)]
 struct Dice(Rc<RefCell<u64>>);
 
@@ -35,25 +35,25 @@ impl Dice {
     }
 }
 
-/// What a block may hold: names of writes, zero for never written.
+/// Permitted contents of a block: names of writes, 0 for never written.
 type Names = BTreeSet<u64>;
 
 struct Model {
     bench: Bench,
     dice: Dice,
-    /// What each block holds, or may hold while commands run.
+    /// Permitted content of each block, several while commands run.
     now: Rc<RefCell<Vec<Names>>>,
-    /// What each block may hold after a power cut.
+    /// Permitted content of each block after a power cut.
     after_cut: Vec<Names>,
     next_name: u64,
 }
 
-/// The content of block `lba` as written under `name`.
+/// Content of block `lba` as written under `name`.
 fn content(name: u64, lba: u64) -> View {
     if name == 0 { View::zeroed(BLOCK) } else { noise(name << 20 | lba, 1) }
 }
 
-/// The names of the blocks that were found from block `start` on, each of which may be one of `names`.
+/// Names of the blocks found from block `start` on, each of which must be one of `names`.
 fn recognise(start: u64, found: &[u8], names: &[Names]) -> Vec<Names> {
     let one = |(lba, (found, names)): (u64, (&[u8], &Names))| {
         let name = names.iter().copied().find(|&name| *content(name, lba) == *found);
@@ -84,7 +84,7 @@ impl Model {
         self.after_cut.len() as u64
     }
 
-    /// Members that do not hold everything, or will turn out not to.
+    /// Members that do not hold everything, or are about to fail.
     fn lost(&self) -> MemberSet {
         let lost = |member: &u16| {
             let disk = self.bench.disk(*member);
@@ -98,7 +98,7 @@ impl Model {
         (0..self.bench.layout().members()).filter(lost).collect()
     }
 
-    /// A member whose loss the array survives, beside all that is lost already.
+    /// Chooses a member whose loss the array survives, beside those lost already.
     fn victim(&self) -> Option<u16> {
         let (layout, lost) = (self.bench.layout(), self.lost());
         let spared = |&member: &u16| !lost.contains(member) && layout.survives(lost.with(member));
@@ -120,7 +120,7 @@ impl Model {
         (extent, data.freeze())
     }
 
-    /// Begins one random thing. What it must come to is asserted where it ends.
+    /// Starts one random command. Its expected result is asserted where it ends.
     fn begin(&mut self) {
         let (array, dice) = (self.bench.array.clone(), self.dice.clone());
         match self.dice.roll(14) {
@@ -162,7 +162,7 @@ impl Model {
         let (array, disk, dice) = (self.bench.array.clone(), self.bench.disk(member), self.dice.clone());
         let block = self.dice.roll(STRIPES * u64::from(CHUNK_BLOCKS));
         let kind = self.dice.roll(5);
-        // Said at once, so that the next victim is chosen beside this one.
+        // Noted at once, so that the next member to fail is chosen beside this one.
         match kind {
             0 => disk.gone.set(true),
             1 => _ = disk.bad.borrow_mut().insert(block),
@@ -199,7 +199,7 @@ impl Model {
         });
     }
 
-    /// Several things at once, in an order that the dice choose, until all have ended.
+    /// Runs several commands concurrently, in an order that the random numbers choose, until all have ended.
     fn round(&mut self) {
         for disk in self.bench.disks.borrow().iter() {
             disk.yields.set(self.dice.roll(4) as u32);
@@ -212,30 +212,30 @@ impl Model {
         assert_eq!(self.bench.executor.task_count(), 0, "every command ends");
     }
 
-    /// Parity and mirrors are right, and each block holds what it may.
+    /// Checks parity and mirrors, and the content of each block.
     fn judge(&mut self) {
-        // The check takes every lock, so whatever was dropped half-way ends before it.
+        // The check takes every lock, so commands that were dropped end before it.
         assert_eq!(self.bench.mismatches(), 0);
         let all = self.bench.read(Extent::new(0, self.blocks())).expect("no more is lost than can be");
         let mut now = self.now.borrow_mut();
         *now = recognise(0, &all, &now);
     }
 
-    /// A flush, alone: what is there now survives a power cut.
+    /// Flushes while nothing else runs: the present content survives a power cut.
     fn flush(&mut self) {
         let _ = self.bench.flush().expect("no more is lost than can be");
         self.after_cut.clone_from(&self.now.borrow());
     }
 
-    /// Every disk loses some of what it was not told to flush. Then the array is assembled from what the
-    /// log says, and resynced.
+    /// Cuts the power: every disk loses some of its unflushed writes. Then the array is assembled as the log says,
+    /// and resynced.
     fn cut_power(&mut self) {
         let rebuilding = |state| matches!(state, MemberState::Rebuilding { .. });
         if self.bench.status().members.iter().any(|member| rebuilding(member.state)) {
             return;
         }
         if !self.lost().is_empty() {
-            // What is written without a flush, and then cut, can cost a degraded stripe: the write hole.
+            // A write cut before its flush can cost a degraded stripe: the write hole.
             self.flush();
         }
         let dice = self.dice.clone();
@@ -251,7 +251,7 @@ impl Model {
         self.flush();
     }
 
-    /// Everything is repaired; then it survives every loss that it should.
+    /// Repairs everything; then the array survives every loss that it should.
     fn repair(&mut self) {
         for disk in self.bench.disks.borrow().iter() {
             disk.bad.borrow_mut().clear();
@@ -290,7 +290,7 @@ fn run(level: Level, members: usize, seed: u64) {
     assert!(model.bench.status().stopped.is_none());
 }
 
-/// `RAID_MODEL_CASES=5000` runs as many of each level, for a night.
+/// `RAID_MODEL_CASES=5000` runs that many cases of each level.
 fn config() -> ProptestConfig {
     let asked = std::env::var("RAID_MODEL_CASES").ok().and_then(|text| text.parse().ok());
     ProptestConfig { cases: asked.unwrap_or(24), max_shrink_iters: 0, ..ProptestConfig::default() }

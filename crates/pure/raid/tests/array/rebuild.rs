@@ -1,4 +1,4 @@
-//! Replacements: filled while the host is served, in service only when all of it is durable.
+//! Rebuilds of replacements: filled during host I/O, in service only when all of it is durable.
 
 use crate::bench::{Bench, Owner, noise};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Stable};
@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 const REDUNDANT: [(Level, usize); 4] = [(Level::Raid1, 3), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)];
 
-/// Several times what a rebuild has under way.
+/// Several times the number of stripes that a rebuild has in flight.
 const STRIPES: u64 = 200;
 
-/// An array with data on it, member 1 of which was exchanged for a used disk.
+/// Creates an array with data, of which member 1 was replaced by a used disk.
 fn replaced(level: Level, members: usize) -> (Bench, Vec<u8>) {
     let bench = Bench::new(level, members, 4, STRIPES);
     let data = noise(1, bench.layout().blocks().0);
@@ -31,7 +31,7 @@ fn rebuild_restores_the_member_and_puts_it_in_service() {
         assert_eq!(bench.state(1), MemberState::InService, "{level}");
         assert_eq!(bench.mismatches(), 0);
         assert!(bench.log.recorded.borrow().is_empty());
-        // What was rebuilt is durable, and carries the data when another fails.
+        // The rebuilt content is durable, and carries the data when another member fails.
         bench.disk(1).cut_power(|| false);
         let other = bench.array.clone();
         bench.run(async move { other.fail(0).await }).expect("spared");
@@ -56,7 +56,7 @@ fn rebuild_of_both_lost_members_of_raid6() {
     assert!(bench.read(Extent::new(0, bench.layout().blocks().0)).expect("healthy") == data);
 }
 
-/// Stops at every step until it is told to go on.
+/// Owner that pauses the rebuild at every step until released.
 #[derive(Clone, Default)]
 struct Stepping {
     front: Rc<Cell<u64>>,
@@ -174,7 +174,7 @@ fn rebuild_survives_stripes_that_nobody_can_read_and_reports_them() {
     bench.disk(0).bad.borrow_mut().extend([2 * 4 + 1, 5 * 4 + 2, 5 * 4 + 3]);
     let rebuilt = bench.rebuild(1).expect("the rest is well");
     assert_eq!(rebuilt.unreadable, [Extent::new(9, 1), Extent::new(22, 2)]);
-    // Of stripe 2 what member 0 held, of stripe 5 what it held and what member 1 is to hold.
+    // Of stripe 2 the data of member 0, of stripe 5 that of member 0 and of member 1.
     let own = |lost: &&Extent| bench.home(lost.start.0).0 == 1;
     assert_eq!(
         rebuilt.lost.iter().map(|lost| (bench.home(lost.start.0), lost.len.0)).collect::<Vec<_>>(),
@@ -261,7 +261,7 @@ fn rebuild_whose_replacement_is_exchanged_ends_and_leaves_the_next_one_alone() {
     assert_eq!(fail.take(), Some(Ok(())));
     bench.replace(1);
     for _ in 0..2 {
-        // What had been under way has gone on meanwhile, and is told first.
+        // Steps in flight have ended meanwhile, and are reported first.
         owner.go.set(true);
         turn(&bench);
     }

@@ -1,4 +1,4 @@
-//! Changes that are answered from the log and are not in place yet.
+//! Changes that are acknowledged from the log and not in place yet.
 
 use crate::bench::{Bench, Plan, is_clean};
 use crate::oracle::run;
@@ -9,7 +9,7 @@ use raid::{FindingKind, Level, Outcome, Repair};
 const LEVELS: [(Level, usize); 5] =
     [(Level::Raid0, 2), (Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)];
 
-/// Every block is written; the write of block 0 in place is then stalled on the first member that has it.
+/// Writes every block; then stalls the in-place write of block 0 on the first member that holds it.
 fn bench_with_a_stalled_write(level: Level, members: usize) -> (Bench, crate::disk::Disk) {
     let bench = Bench::format(Plan { behind: true, ..Plan::small(level, members, true) }, 3);
     let all = Extent::new(0, bench.blocks());
@@ -21,7 +21,7 @@ fn bench_with_a_stalled_write(level: Level, members: usize) -> (Bench, crate::di
     (bench, disk)
 }
 
-/// The write is answered, and whoever reads then, or writes, comes behind it.
+/// Checks that the write is acknowledged, and that later reads and writes are ordered behind it.
 pub(crate) fn answered_and_not_in_place() -> Result<(), String> {
     for (level, members) in LEVELS {
         let (bench, disk) = bench_with_a_stalled_write(level, members);

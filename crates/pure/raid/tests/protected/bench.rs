@@ -1,4 +1,4 @@
-//! A protected array on remembering disks, and an executor that runs commands in any order.
+//! Test bench: a protected array on recording disks, and an executor that runs commands in any order.
 
 use crate::disk::{Content, Dice, Disk, Rack};
 use block::{BlockDevice, Blocks, Extent, IoError, Lba, Stable, View, Written};
@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// Which members have failed, as the owner knows it after a crash.
+/// Failed members, as the owner knows them after a crash.
 #[derive(Default)]
 pub(crate) struct Log {
     pub failed: RefCell<Vec<u16>>,
@@ -30,7 +30,7 @@ impl FailureLog for SharedLog {
     }
 }
 
-/// An owner who wants a rebuild as fast as it goes.
+/// Rebuild owner without pauses.
 pub(crate) struct Owner(pub Rc<Log>);
 
 impl RebuildOwner for Owner {
@@ -42,7 +42,7 @@ impl RebuildOwner for Owner {
     }
 }
 
-/// What is built and how.
+/// Configuration of an array under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub level: Level,
@@ -51,16 +51,16 @@ pub(crate) struct Plan {
     pub stripes: u64,
     pub volatile: bool,
     pub atomic: bool,
-    /// The owner goes on where the log has a hole.
+    /// The owner accepts holes in the log.
     pub accepts_loss: bool,
     pub ring_blocks: u64,
-    /// Blocks that disks have beyond what the array is formatted for.
+    /// Blocks of each disk beyond the size for which the array is formatted.
     pub room: u64,
-    /// There is one disk more, which the owner has recorded as the last member and may add.
+    /// One more disk, which the owner has recorded as the last member and may add.
     pub spare: bool,
-    /// Memory for pages of sums; little, so that they come and go.
+    /// Memory for checksum pages, in bytes; little, so that pages are evicted and loaded again.
     pub page_bytes: usize,
-    /// Writes are answered from the log.
+    /// Writes are acknowledged from the log.
     pub behind: bool,
 }
 
@@ -102,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// How many disks there are.
+    /// Number of disks.
     pub(crate) fn disks(&self) -> usize {
         self.members + usize::from(self.spare)
     }
@@ -141,7 +141,7 @@ fn options(plan: &Plan, findings: &Rc<RefCell<Vec<Finding>>>, executor: &Executo
     }
 }
 
-/// The executor of an array; its tasks end with it, for they keep the array, which keeps what runs them.
+/// Executor of an array; its tasks end with it, because they hold the array, which holds the executor.
 pub(crate) struct Tasks(Executor);
 
 impl Drop for Tasks {
@@ -166,7 +166,7 @@ fn drive<T: 'static>(executor: &Executor, dice: &Dice, command: impl Future<Outp
 }
 
 impl Bench {
-    /// A new array on blank disks.
+    /// Formats an array on blank disks.
     pub(crate) fn format(plan: Plan, seed: u64) -> Self {
         let rack = Rack::new(Dice::new(seed));
         let shape = plan.shape();
@@ -183,13 +183,13 @@ impl Bench {
         Self { plan, rack, array: Rc::new(array), log, executor, findings }
     }
 
-    /// The array on these disks; `failed` are known to be no members any more, `lost` are not there.
+    /// Opens the array on these disks; members in `failed` are known to have failed, those in `lost` are missing.
     pub(crate) fn open(plan: Plan, rack: Rc<Rack>, failed: &[u16], lost: &[u16]) -> Result<(Self, Opened), OpenError> {
         let shape = Shape { members: plan.disks(), ..plan.shape() };
         Self::open_those(shape, plan, rack, failed, lost)
     }
 
-    /// The array of all disks, of which the owner has recorded this shape.
+    /// Opens the array on all disks, with this shape recorded by the owner.
     pub(crate) fn open_as(shape: &Shape, plan: Plan, rack: Rc<Rack>) -> Result<(Self, Opened), OpenError> {
         Self::open_those(*shape, plan, rack, &[], &[])
     }
@@ -216,7 +216,7 @@ impl Bench {
         Ok((Self { plan, rack, array: Rc::new(array), log, executor, findings }, opened))
     }
 
-    /// The same disks, opened anew; as after the daemon was killed while nothing was under way.
+    /// Reopens the same disks, as after the daemon was killed while nothing was in flight.
     pub(crate) fn reopen(self) -> (Self, Opened) {
         let failed = self.log.failed.borrow().clone();
         let (plan, rack) = (self.plan, self.rack.clone());
@@ -240,7 +240,7 @@ impl Bench {
         self.array.status().members[usize::from(member)].state
     }
 
-    /// Begins a command; [`Bench::settle`] runs it.
+    /// Starts a command; [`Bench::settle`] runs it.
     pub(crate) fn begin<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> Rc<Cell<Option<T>>> {
         let result = Rc::new(Cell::new(None));
         let tell = result.clone();
@@ -293,7 +293,7 @@ impl Bench {
         self.run(async move { array.scrub(0..stripes, repair, async |_| {}).await }).expect("serving")
     }
 
-    /// How many copies of pages and anchors had to be written anew.
+    /// Number of copies of pages and anchors that had to be rewritten.
     pub(crate) fn scrub_sums(&self) -> u64 {
         let array = self.array.clone();
         self.run(async move { array.scrub_sums(async |_| {}).await }).expect("serving").healed
@@ -314,7 +314,7 @@ impl Bench {
         self.run(async move { array.rebuild(member, &stripes, &mut Owner(log)).await }).expect("the others are well")
     }
 
-    /// A blank disk takes the place of a failed member and is filled.
+    /// Replaces a failed member by a blank disk and rebuilds it.
     pub(crate) fn replace(&self, member: u16) -> Rebuilt {
         let disk = self.rack.add(self.plan.disk_blocks(), self.plan.volatile, Content::new());
         let mut disks = self.rack.disks.borrow_mut();
@@ -325,13 +325,13 @@ impl Bench {
         self.rebuild(member, vec![0..self.layout().stripes()])
     }
 
-    /// The spare disk is the last member.
+    /// Adds the spare disk as the last member.
     pub(crate) fn add_member(&self) -> Result<u16, GrowError> {
         let (array, disk) = (self.array.clone(), self.disk(self.plan.members as u16));
         self.run(async move { array.add_member(disk).await })
     }
 
-    /// The array is laid out over all members.
+    /// Reshapes the array over all members.
     pub(crate) fn reshape(&self) -> Result<(), GrowError> {
         let array = self.array.clone();
         self.run(async move { array.reshape(async |_| {}).await })
@@ -342,13 +342,13 @@ impl Bench {
         self.run(async move { array.grow(Blocks(member_blocks)).await })
     }
 
-    /// Where a member's data begins on its disk.
+    /// First block of a member's data area on its disk.
     pub(crate) fn data(&self) -> u64 {
         self.plan.shape().area().expect("a valid shape").data.start.0
     }
 }
 
-/// True when a scrub had nothing to say.
+/// True when a scrub found nothing.
 pub(crate) fn is_clean(scrubbed: &Scrubbed) -> bool {
     (scrubbed.mismatches, scrubbed.unreadable, scrubbed.unknown, scrubbed.parity, scrubbed.lost) == (0, 0, 0, 0, 0)
 }

@@ -1,4 +1,4 @@
-//! Planted bugs: each safety mechanism is broken on purpose, and the tests must notice.
+//! Planted bugs: each safety mechanism is disabled on purpose, and the tests must detect it.
 
 use crate::bench::Plan;
 use crate::crash::{Effort, Judge, plans};
@@ -8,10 +8,10 @@ use raid::Level;
 use raid::sabotage::{Bug, plant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A few states of many cuts: bugs are found by many scripts rather than by all of one.
+/// Depth of the search: a few states of many cuts, because many scripts find bugs sooner than all states of one.
 const BROAD: Effort = Effort { combinations: 4, random: 3, again: 12, cuts: 4 };
 
-/// Runs a check with the bug planted; what it found.
+/// Runs a check with the bug planted; returns what it found.
 fn with(bug: Bug, check: impl FnOnce() -> Result<(), String>) -> Option<String> {
     plant(Some(bug));
     let found = catch_unwind(AssertUnwindSafe(check));
@@ -23,11 +23,11 @@ fn with(bug: Bug, check: impl FnOnce() -> Result<(), String>) -> Option<String> 
     }
 }
 
-/// What the crash states find within so many seeds: the seed, and what was wrong.
+/// Searches this many seeds of the crash states; returns the seed and the failure.
 fn by_crash(bug: Bug, plans: &[Plan], seeds: u64) -> Option<String> {
     for seed in 0..seeds {
         for (number, &plan) in plans.iter().enumerate() {
-            // Some bugs show only in a cut within a recovery, or where a lane refuses.
+            // Some bugs show only in a cut during a recovery, or where a lane refuses a batch.
             let effort = if bug == Bug::NoRelog { Effort { again: 1, cuts: 12, ..BROAD } } else { BROAD };
             let mut judge = Judge::new(plan, effort, seed);
             let failures = match seed % 2 {
@@ -63,7 +63,7 @@ fn by_returns(bug: Bug) -> Option<String> {
         .or_else(|| with(bug, || returns::away_and_back(level, members).map(drop)))
 }
 
-/// The same where the array becomes larger meanwhile.
+/// Searches seeds in which the array grows or is reshaped.
 fn by_change(bug: Bug, plans: &[Plan], kinds: Kinds, seeds: u64) -> Option<String> {
     for seed in 0..seeds {
         for (number, &plan) in plans.iter().enumerate() {
@@ -107,7 +107,7 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
         Bug::NotDrained => with(bug, grow::slow_read),
         Bug::NoMovingLock => with(bug, grow::slow_read_of_a_block_that_moves),
         Bug::GrowthNotInAnchor => by_change(bug, &grow::grown_plans(), grow::LARGER, seeds),
-        // What is moved over blocks that are not is moved first.
+        // Blocks are moved over ones not moved yet only at the start of a reshape.
         Bug::MovedWithoutImages | Bug::BegunStripeLeft => {
             let plans: Vec<Plan> = grow::reshaped_plans().into_iter().filter(|plan| plan.chunk_blocks > 1).collect();
             let plans: Vec<Plan> = plans.into_iter().map(|plan| Plan { stripes: 3, ..plan }).collect();

@@ -1,5 +1,5 @@
-//! A member of a protected array that is copied to another disk: what was acknowledged outlives the loss of any other member and of power
-//! at the instant of the change, and blocks that do not match their sums come from the others.
+//! Copy of a member of a protected array to another disk: acknowledged data survives the loss of any other member and
+//! of power at the instant of the exchange, and blocks that do not match their checksums come from the others.
 
 use crate::bench::{Bench, Owner, Plan};
 use crate::disk::{Content, Dice, Disk, Left, Rack};
@@ -16,7 +16,7 @@ fn plan(level: Level, members: usize) -> Plan {
     Plan { chunk_blocks: 4, stripes: 8, ring_blocks: 128, ..Plan::small(level, members, true) }
 }
 
-/// Writes at each step, and once more while the copy has done everything but say so.
+/// Owner that writes at each step, and once more before the commit is confirmed.
 struct Busy {
     owner: Owner,
     array: Rc<Array<Disk>>,
@@ -45,7 +45,8 @@ impl RebuildOwner for Busy {
     }
 }
 
-/// An array with data, a member of which is copied to a disk with other content; what its first blocks hold.
+/// Creates an array with data, and copies a member to a disk with other content; returns the content of the first
+/// blocks.
 fn copied(plan: Plan, member: u16) -> (Bench, u64) {
     let bench = Bench::format(plan, 3);
     let all = Extent::new(0, bench.blocks());
@@ -59,7 +60,7 @@ fn copied(plan: Plan, member: u16) -> (Bench, u64) {
         (copied, busy.name)
     });
     assert_eq!(copied.expect("all is well").unreadable, []);
-    // The new disk is the member: the rack has it in the member's place from now on.
+    // The new disk is the member: the bench has it in the member's place from now on.
     bench.rack.disks.borrow_mut().swap_remove(usize::from(member));
     (bench, name)
 }

@@ -1,4 +1,4 @@
-//! What protection costs in member operations: the textbook's numbers, and the batches that are shared.
+//! Cost of protection in member operations: the textbook's numbers, and shared batches.
 
 use crate::bench::{Bench, Plan, is_clean};
 use crate::disk::Disk;
@@ -40,7 +40,7 @@ fn full(level: Level, members: usize, volatile: bool) -> Bench {
 fn small_write_costs_the_textbook_and_one_write_per_lane() {
     println!("4 KiB overwrite: reads + writes in place + writes to lanes, flushes, blocks written");
     let rows = [
-        // Its header and records go to another member, too.
+        // Header and records of the batch go to another member, too.
         (Level::Raid0, 3, true, (0, 1, 2, 2)),
         (Level::Raid0, 3, false, (0, 1, 2, 0)),
         (Level::Raid1, 2, true, (0, 2, 2, 2)),
@@ -89,7 +89,7 @@ fn commands_that_wait_together_share_a_batch() {
         let array = bench.array.clone();
         bench.begin(async move { array.write(Lba(n * 13), run(3, Extent::new(n * 13, 1))).await });
     }
-    // In the order in which a shard runs what is ready.
+    // In the order in which a shard runs ready tasks.
     (0..64).for_each(|_| bench.executor.run_ready());
     assert_eq!(bench.executor.task_count(), 0);
     let shared = batches(&bench) - before;
@@ -194,7 +194,7 @@ fn reshape_reads_what_was_written_once_and_writes_it_once_with_parity() {
     bench.close();
     let (read, written, flushes) = reshaped(&bench);
     println!("{blocks} blocks on 4 + 1 members: {read} read, {written} written, {flushes} flushes");
-    // Four pages fit into the memory that tests give them.
+    // Four pages fit into the memory of the test.
     assert!(read < blocks * 12 / 10, "{read} of {blocks} blocks are read");
     assert!(written < blocks * 5 / 4 * 11 / 10, "{written} blocks are written for {blocks} and their parity");
     assert!(flushes < 1024, "a step is of as many stripes as have room, {flushes} flushes");

@@ -1,5 +1,5 @@
-//! Power cuts at any instant, also while another is recovered from, also with disks lost at the restart, or with disks that do
-//! not give back all of the log.
+//! Power cuts at any instant: also during the recovery from another cut, with disks lost at the restart, and with
+//! disks that cannot read all of the log.
 
 use crate::bench::{Bench, Plan, is_clean};
 use crate::disk::{BLOCK, Content, Cut, Dice, Left, Rack};
@@ -11,31 +11,31 @@ use raid::{Level, Repair};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// How thoroughly cuts are looked at.
+/// Thoroughness with which cuts are checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
-    /// All combinations are tried up to so many.
+    /// Bound up to which all combinations are tried.
     pub combinations: u64,
-    /// Random combinations beside the named ones.
+    /// Random combinations beside the systematic ones.
     pub random: u64,
-    /// One of so many states is cut again while it is recovered.
+    /// One state in this many is cut again during its recovery.
     pub again: u64,
-    /// One of so many cuts is looked at.
+    /// One cut in this many is checked.
     pub cuts: u64,
 }
 
 pub(crate) const QUICK: Effort = Effort { combinations: 4, random: 1, again: 16, cuts: 40 };
 pub(crate) const THOROUGH: Effort = Effort { combinations: 64, random: 8, again: 6, cuts: 3 };
 
-/// A block that is not decided at a cut.
+/// Block whose content is undecided at a cut.
 struct Undecided {
     disk: usize,
     block: u64,
-    /// Beside the durable one, and one that is garbage.
+    /// Later versions, beside the durable one and one that is garbage.
     versions: usize,
 }
 
-/// What each undecided block holds: 0 its durable version, then the later ones, then garbage.
+/// Content of each undecided block: 0 for the durable version, then the later ones, then garbage.
 type Choice = Vec<usize>;
 
 pub(crate) struct Judge {
@@ -50,7 +50,7 @@ impl Judge {
         Self { plan, effort, dice: Dice::new(seed ^ 0xcafe), states: 0 }
     }
 
-    /// Runs a script and judges what its cuts can leave.
+    /// Runs a script and checks the states that its cuts can leave.
     pub(crate) fn script(&mut self, kinds: Kinds, seed: u64) -> Result<(), String> {
         for cut in cuts_of(self.plan, kinds, seed) {
             if self.dice.roll(self.effort.cuts) == 0 {
@@ -102,8 +102,8 @@ impl Judge {
         choices
     }
 
-    /// One state: opened, judged, and, now and then, cut again meanwhile; `cut_before` says whether blocks were torn
-    /// at the cut before this one.
+    /// Checks one state: opens it, verifies it, and sometimes cuts again; `cut_before` says whether blocks were torn
+    /// at the previous cut.
     fn state(
         &mut self,
         disks: &[Left],
@@ -117,11 +117,11 @@ impl Judge {
         let was_torn = cut_before == Some(true);
         let mut torn = was_torn || self.dice.roll(3) == 0;
         if torn && self.is_by_sum() {
-            // A mirror by sum survives torn blocks, and lost members, but not both in one cut.
+            // A checksum-only mirror survives torn blocks, and lost members, but not both in one cut.
             torn = was_torn || known.failed.is_empty();
             lost.clear();
         }
-        // Not beside a reshape: the bugs planted there need all states with members that are lost.
+        // Not during a reshape: the bugs planted there need all states with lost members.
         let reads_badly = !self.plan.spare && self.dice.roll(2) == 0;
         let unreadable = if reads_badly { std::mem::take(&mut lost) } else { Vec::new() };
         let rack = Rack::new(Dice::new(self.dice.roll(u64::MAX)));
@@ -174,7 +174,7 @@ impl Judge {
                 let disks = &cuts[self.dice.roll(cuts.len() as u64) as usize];
                 let undecided = self::undecided(disks);
                 let choice = undecided.iter().map(|one| self.dice.roll(one.versions as u64 + 1) as usize).collect();
-                // What was lost at the first restart is known to be missing since; what could not be read then is lost now.
+                // Disks lost at the first restart are known to be missing; unreadable ones are lost now.
                 let mut known = known.clone();
                 known.failed.extend(lost.iter().chain(&unreadable));
                 self.state(disks, &undecided, &choice, &known, Some(torn))?;
@@ -183,12 +183,12 @@ impl Judge {
         Ok(())
     }
 
-    /// Mirrors whose copies are written one after the other, without their content in the log.
+    /// True for mirrors written one copy after the other, without their content in the log.
     fn is_by_sum(&self) -> bool {
         !self.plan.volatile && self.plan.atomic && matches!(self.plan.level, Level::Raid1 | Level::Raid10)
     }
 
-    /// Members that are not there at the restart, beside those that had failed: as many as are survived, or fewer.
+    /// Chooses members that are missing at the restart, beside failed ones: at most as many as the array survives.
     fn lost(&self, known: &Known) -> Vec<u16> {
         let shape = raid::Shape { members: self.plan.disks(), ..self.plan.shape() };
         let layout = shape.layout().expect("a valid shape");
@@ -205,7 +205,7 @@ impl Judge {
         lost
     }
 
-    /// Some blocks of the log and of the spare area.
+    /// Chooses some blocks of the log and of the spare area.
     fn unreadable_blocks(&self) -> Vec<u64> {
         let area = self.plan.shape().area().expect("a valid shape");
         let one_of = [2, 8, 32][self.dice.roll(3) as usize];
@@ -241,7 +241,7 @@ impl Judge {
         if self.dice.roll(4) == 0 { self.go_on(&bench, &failed, opened.not_joined).map_err(context) } else { Ok(()) }
     }
 
-    /// A reshape goes on where it was, and all blocks are as they were.
+    /// Continues a reshape, and checks all blocks.
     fn end_reshape(
         &self,
         bench: &Bench,
@@ -267,7 +267,7 @@ impl Judge {
         }
     }
 
-    /// Every block holds what it may; a torn block of RAID-0 may say that it is lost.
+    /// Checks the content of every block; a torn block of RAID-0 may be reported as lost.
     fn read_all(&self, bench: &Bench, known: &Known, torn: bool) -> Result<Vec<Option<Vec<u8>>>, String> {
         let may_lose = torn && self.plan.level == Level::Raid0;
         let mut all = Vec::new();
@@ -286,7 +286,7 @@ impl Judge {
         Ok(all)
     }
 
-    /// The array is written on, its missing members are replaced, and all is well.
+    /// Writes to the array, replaces its missing members, and checks it.
     fn go_on(&self, bench: &Bench, failed: &[u16], not_joined: bool) -> Result<(), String> {
         bench.reshape().map_err(|error| format!("reshaped after recovery: {error}"))?;
         let is_out = not_joined && bench.array.status().members.len() == self.plan.members;
@@ -330,7 +330,7 @@ fn spell(mut number: u64, undecided: &[Undecided]) -> Choice {
     undecided.iter().map(digit).collect()
 }
 
-/// Noise, or sectors of two versions.
+/// Garbage: noise, or sectors of two versions.
 fn torn_block(now: &Content, later: &[(View, bool)], block: u64, how: u64) -> View {
     let last = &later.last().expect("a version is in flight").0;
     let zeros = View::zeroed(BLOCK);
@@ -344,7 +344,7 @@ fn torn_block(now: &Content, later: &[(View, bool)], block: u64, how: u64) -> Vi
     bytes.freeze()
 }
 
-/// The arrays that are cut: every level, with and without volatile caches.
+/// Arrays under test: every level, with and without volatile caches.
 pub(crate) fn plans() -> Vec<Plan> {
     let of = |level, members| [true, false].map(|volatile| Plan::small(level, members, volatile));
     let mut plans: Vec<Plan> = [
@@ -378,7 +378,7 @@ pub(crate) fn judged(plan: Plan, kinds: Kinds, effort: Effort, seeds: std::ops::
     states
 }
 
-/// Which seeds are looked at, and how closely.
+/// Seeds to check, and their thoroughness.
 pub(crate) fn asked() -> (std::ops::Range<u64>, Effort) {
     let asked = std::env::var("RAID_CRASH_SEEDS").ok();
     match asked.as_deref().map(|asked| asked.split_once("..").expect("a range of seeds")) {
@@ -387,8 +387,9 @@ pub(crate) fn asked() -> (std::ops::Range<u64>, Effort) {
     }
 }
 
-/// `RAID_CRASH_SEEDS=1000..2000 cargo test --release -p raid --test protected -- --nocapture any_power_cut` looks
-/// closer, and as long as it is told to.
+/// Checks the seeds in `RAID_CRASH_SEEDS`, such as 1000..2000, more thoroughly.
+///
+/// Run with `cargo test --release -p raid --test protected -- --nocapture any_power_cut`.
 #[test]
 fn array_after_any_power_cut_holds_old_or_new() {
     let (seeds, look) = asked();

@@ -1,4 +1,4 @@
-//! Disks that remember what a power cut could leave: for each block every version since the last durable one.
+//! Recording disks: for each block every version that a power cut could leave, since the last durable one.
 
 use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use std::cell::{Cell, RefCell};
@@ -9,10 +9,10 @@ use std::task::{Poll, Waker};
 
 pub(crate) const BLOCK: usize = 4096;
 
-/// What a disk holds; blocks that are not there are zeros.
+/// Content of a disk; absent blocks are zeros.
 pub(crate) type Content = BTreeMap<u64, View>;
 
-/// A number generator whose seed is the whole test.
+/// Pseudo-random numbers; the seed determines the whole test.
 #[derive(Clone)]
 pub(crate) struct Dice(Rc<Cell<u64>>);
 
@@ -29,28 +29,28 @@ impl Dice {
     }
 }
 
-/// What one disk could hold after a power cut.
+/// Possible content of one disk after a power cut.
 #[derive(Clone)]
 pub(crate) struct Left {
     pub durable: Content,
-    /// For each block that is undecided, the later versions in order, and whether the last of them was in flight.
+    /// For each undecided block the later versions in order, and whether the last of them was in flight.
     pub later: Vec<(u64, Vec<(View, bool)>)>,
 }
 
-/// A power cut between two events: what every disk could hold, and what the test knew then.
+/// Power cut between two events: possible content of every disk, and the test's knowledge at that time.
 pub(crate) struct Cut<K> {
     pub disks: Vec<Left>,
     pub known: K,
 }
 
-/// Is told after every event.
+/// Observer called after every event.
 type Watcher = Box<dyn Fn()>;
 
-/// The disks of one run.
+/// Disks of one run.
 pub(crate) struct Rack {
     pub disks: RefCell<Vec<Disk>>,
     pub dice: Dice,
-    /// How often somebody has waited, and after how many times disks refuse nothing any more.
+    /// Number of waits so far, and the number after which disks refuse nothing any more.
     pub pauses: Cell<u64>,
     pub room_after: Cell<u64>,
     watcher: RefCell<Option<Watcher>>,
@@ -98,7 +98,7 @@ impl Rack {
         disk
     }
 
-    /// Time passes; there may be room after it.
+    /// Advances time; space may be available after it.
     pub(crate) fn pass(&self) {
         self.pauses.set(self.pauses.get() + 1);
         if self.pauses.get() >= self.room_after.get() {
@@ -149,32 +149,32 @@ pub(crate) struct State {
     pending: RefCell<Vec<Pending>>,
     next: Cell<u64>,
     pub gone: Cell<bool>,
-    /// It misses the deadline of every read that has one.
+    /// Misses the deadline of every hedged read.
     pub is_late: Cell<bool>,
     /// Blocks that cannot be read until they are written.
     pub bad: RefCell<BTreeSet<u64>>,
     /// Blocks that cannot be written.
     pub stuck: RefCell<BTreeSet<u64>>,
-    /// Writes from this block on are refused so.
+    /// Error of writes from this block on.
     pub refuses: Cell<Option<(u64, IoErrorKind)>>,
-    /// The next write of this block is acknowledged and not done.
+    /// Lost write: the next write of this block is acknowledged and not executed.
     pub lose_next_write: Cell<Option<u64>>,
-    /// The next write of the first block lands on the second.
+    /// Misdirected write: the next write of the first block lands on the second.
     pub misdirect_next_write: Cell<Option<(u64, u64)>>,
-    /// The next read of the first block returns the second.
+    /// Misdirected read: the next read of the first block returns the second.
     pub misdirect_next_read: Cell<Option<(u64, u64)>>,
-    /// The next read of this block does not end until it is let go.
+    /// Stalls the next read of this block until it is released.
     pub stall_next_read: Cell<Option<u64>>,
-    /// The next write of this block does not begin until it is let go.
+    /// Stalls the next write of this block until it is released.
     pub stall_next_write: Cell<Option<u64>>,
     stalled: Cell<bool>,
     stalled_waker: RefCell<Option<Waker>>,
-    /// Every so many reads, one of the blocks that are read has decayed just before; 0 for never.
+    /// One read in this many finds one of its blocks decayed just before; 0 for none.
     pub rots_every: Cell<u64>,
-    /// Writes do not end before this is false again, and then with an error.
+    /// Stalls writes until this is false again; then they fail.
     hung: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
-    /// Operations let others run.
+    /// Operations yield to others.
     pub patient: Cell<bool>,
     pub counts: Counts,
 }
@@ -199,7 +199,7 @@ impl Disk {
         Left { durable: self.durable.borrow().clone(), later: later.into_iter().collect() }
     }
 
-    /// What is on the disk now.
+    /// Current content of the disk.
     pub(crate) fn content(&self) -> Content {
         self.now.borrow().clone()
     }
@@ -208,13 +208,13 @@ impl Disk {
         self.now.borrow().get(&block).cloned().unwrap_or_else(|| View::zeroed(BLOCK))
     }
 
-    /// Changes a block behind everybody's back.
+    /// Changes a block on the disk directly.
     pub(crate) fn overwrite(&self, block: u64, content: View) {
         self.now.borrow_mut().insert(block, content.clone());
         self.durable.borrow_mut().insert(block, content);
     }
 
-    /// What was stalled goes on.
+    /// Releases stalled operations.
     pub(crate) fn let_go(&self) {
         self.stalled.set(false);
         self.stall_next_read.set(None);
@@ -222,7 +222,7 @@ impl Disk {
         self.stalled_waker.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Waits to be let go, where the block that is to be stalled is in `extent`.
+    /// Waits to be released, if `extent` contains the block to be stalled.
     async fn stall(&self, next: &Cell<Option<u64>>, extent: Extent) {
         if !next.get().is_some_and(|block| extent.contains(Extent::new(block, 1))) {
             return;
@@ -251,12 +251,12 @@ impl Disk {
         .await;
     }
 
-    /// Writes that begin from now on do not end.
+    /// Stalls writes that start from now on.
     pub(crate) fn hang(&self) {
         self.hung.set(true);
     }
 
-    /// The disk is gone, and what it did not end fails.
+    /// Removes the disk; operations in flight fail.
     pub(crate) fn give_up(&self) {
         self.gone.set(true);
         self.hung.set(false);

@@ -1,4 +1,4 @@
-//! Disks that lie: every fault on every level, healthy and degraded. A read returns what was written, or an error.
+//! Disk faults: every kind on every level, healthy and degraded. A read returns what was written, or an error.
 
 use crate::bench::{Bench, Plan, is_clean};
 use crate::disk::BLOCK;
@@ -7,22 +7,22 @@ use block::{Extent, IoErrorKind, Lba, View};
 use raid::geometry::{MemberSet, Role, Rows};
 use raid::{FindingKind, Level, MemberState, Outcome, Repair};
 
-/// What a disk does to a block.
+/// Fault of a disk at a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// One bit changes.
+    /// One bit flips.
     Rot,
-    /// It becomes zeros.
+    /// The block becomes zeros.
     Zeroed,
-    /// Some of its sectors are of an older write.
+    /// Torn: some of its sectors are of an older write.
     Torn,
-    /// It cannot be read.
+    /// The block cannot be read.
     Unreadable,
-    /// Its last write was acknowledged and not done.
+    /// Lost write: the last write was acknowledged and not executed.
     LostWrite,
-    /// Its last write went to another block of the disk.
+    /// Misdirected write: the last write went to another block.
     MisdirectedWrite,
-    /// The next read of it returns another block.
+    /// Misdirected read: the next read returns another block.
     MisdirectedRead,
 }
 
@@ -51,7 +51,7 @@ fn plan(level: Level, members: usize, volatile: bool) -> Plan {
     Plan { chunk_blocks: 2, stripes: 4, ring_blocks: 64, ..Plan::small(level, members, volatile) }
 }
 
-/// Where a block of the array lies: its member, and the block of its data.
+/// Location of a block of the array: its member, and the block of its data.
 fn home(bench: &Bench, lba: u64, copy: u16) -> (u16, u64) {
     let layout = bench.layout();
     let place = layout.locate(Lba(lba));
@@ -59,7 +59,7 @@ fn home(bench: &Bench, lba: u64, copy: u16) -> (u16, u64) {
     (member, layout.member_extent(place.stripe, Rows::new(place.row, place.row + 1)).start.0)
 }
 
-/// An array that is full and closed, with `failed` failed.
+/// Creates a full array and closes it, with `failed` failed.
 fn full(plan: Plan, seed: u64, failed: &[u16]) -> Bench {
     let bench = Bench::format(plan, seed);
     let blocks = bench.blocks();
@@ -102,7 +102,7 @@ fn inject(bench: &Bench, fault: Fault, lba: u64, copy: u16) -> u64 {
     2
 }
 
-/// What comes of one fault; `spare` when redundancy is left to put it right.
+/// Checks the outcome of one fault; `spare` if redundancy is left to repair it.
 pub(crate) fn judge(
     level: Level,
     members: usize,
@@ -123,7 +123,7 @@ pub(crate) fn judge(
     let gone: MemberSet = failed.iter().copied().collect();
     let spare = layout.survives(gone.with(member));
     let name = inject(&bench, fault, lba, copy);
-    // Mirrors are read in turn: each is met within so many reads.
+    // Mirrors are read in turn: each is read within this many reads.
     for _ in 0..2 * copies {
         for at in 0..bench.blocks() {
             let expected = content(if at == lba { name } else { 2 }, at);
@@ -144,11 +144,11 @@ pub(crate) fn judge(
         let kind = if fault == Fault::Unreadable { FindingKind::Unreadable } else { FindingKind::Mismatch };
         finding.member == member && (finding.outcome == outcome && finding.kind == kind)
     });
-    // A read that went astray once is right when it is asked again.
+    // A misdirected read is correct when it is repeated.
     if was_noted || fault == Fault::MisdirectedRead { Ok(()) } else { Err("nobody was told".to_owned()) }
 }
 
-/// All faults of a level, with nobody or somebody failed.
+/// Runs all faults of a level, with and without a failed member.
 pub(crate) fn judge_all(level: Level, members: usize, volatile: bool) -> Result<u64, String> {
     let mut cases = 0;
     let nobody: &[u16] = &[];
@@ -176,8 +176,8 @@ fn array_on_a_lying_disk_returns_what_was_written_or_an_error() {
     println!("{cases} faults");
 }
 
-/// As many disks as the level bears decay while the log is replayed: what was whole when it was looked at need not be
-/// when it is read again.
+/// As many disks as the level tolerates decay during replay: content that was intact when the log was read need not
+/// be when it is read again.
 pub(crate) fn judge_rotten_opening(level: Level, members: usize) -> Result<(), String> {
     for (every, seed) in (1..=5).flat_map(|every| (0..4).map(move |seed| (every, seed))) {
         let bench = full(plan(level, members, true), seed, &[]);
@@ -206,7 +206,7 @@ fn log_that_decays_while_it_is_replayed_loses_nothing() {
     }
 }
 
-/// A copy of a page is made stale, rotten, or another page.
+/// Makes a copy of a page stale, damaged, or another page.
 pub(crate) fn judge_pages(level: Level, members: usize) -> Result<(), String> {
     for (case, copy) in ["stale", "rotten", "another", "both"].into_iter().flat_map(|case| [(case, 0), (case, 1)]) {
         let bench = full(plan(level, members, true), 5, &[]);
@@ -221,7 +221,7 @@ pub(crate) fn judge_pages(level: Level, members: usize) -> Result<(), String> {
             "stale" => bench.disk(member).overwrite(at, before),
             "rotten" => bench.disk(member).overwrite(at, rotten(&bench.disk(member).block(at))),
             "another" => {
-                // The page of the member behind, or before, has landed here.
+                // The page of the next or previous member was written here.
                 let other = if copy == 0 { area.pages_b.start.0 } else { area.pages_a.start.0 };
                 bench.disk(member).overwrite(at, bench.disk(member).block(other));
             }
@@ -317,7 +317,7 @@ fn stripe_with_more_wrong_than_parity_gives_back_loses_those_blocks_alone_until_
     assert_eq!(bench.read(Extent::new(0, 6)).expect("written anew"), *run(4, Extent::new(0, 6)));
 }
 
-/// The copy stayed old, and with the other one away its blocks had no checksum.
+/// The copy stayed old, so with the other one missing its blocks had no checksum.
 #[test]
 fn page_copy_that_a_member_refused_is_written_by_a_later_checkpoint() {
     for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
@@ -325,7 +325,7 @@ fn page_copy_that_a_member_refused_is_written_by_a_later_checkpoint() {
             let bench = full(plan(level, members, true), 7, &[]);
             let area = bench.plan.shape().area().expect("a valid shape");
             let homes = [(0, area.pages_a.start.0), (1, area.pages_b.start.0)];
-            // Nobody can be spared from now on.
+            // No member can be spared from now on.
             (members - usize::from(level.tolerates(members as u16))..members)
                 .for_each(|member| bench.fail(member as u16));
             let (member, at) = homes[copy];
@@ -341,7 +341,7 @@ fn page_copy_that_a_member_refused_is_written_by_a_later_checkpoint() {
     }
 }
 
-/// A copy of a page, or an anchor, decays while what it says is in memory, and then the other copy is lost, too.
+/// A copy of a page, or an anchor, decays while its content is cached, and then the other copy is lost.
 #[test]
 fn sums_that_decay_unread_are_found_by_a_scrub_before_they_are_needed() {
     for (level, members) in levels().into_iter().filter(|&(level, _)| level != Level::Raid0) {

@@ -1,5 +1,5 @@
-//! Disks as an earlier program of this format left them: of an array as it was formatted, and in the middle of a reshape of one
-//! that had grown. Both stopped with batches in the log.
+//! Golden disks left by an earlier program of this format: of an array as formatted, and of a grown array in the
+//! middle of a reshape. Both stopped with batches in the log.
 
 use crate::bench::{Bench, Plan, is_clean};
 use crate::disk::{Content, Dice, Rack};
@@ -28,7 +28,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Blocks that say which they are, and are small in a file.
+/// Blocks that identify themselves and compress well.
 fn data(extent: Extent, name: u8) -> View {
     let mut buf = Buf::zeroed(extent.len.0 as usize * 4096);
     for (lba, block) in (extent.start.0..).zip(buf.chunks_mut(4096)) {
@@ -37,7 +37,8 @@ fn data(extent: Extent, name: u8) -> View {
     buf.freeze()
 }
 
-/// Each block that is not zeros: its number 4, the bytes up to the last that is not zero 2, these bytes.
+/// Encoding of a disk: for each block that is not zeros its number (4 bytes), its length without trailing zeros (2),
+/// and those bytes.
 fn save(rack: &Rack, name: &str) {
     std::fs::create_dir_all(folder(name)).expect("the folder can be made");
     for (number, disk) in rack.disks.borrow().iter().enumerate() {
@@ -72,7 +73,7 @@ fn load(plan: Plan, name: &str) -> Rc<Rack> {
     rack
 }
 
-/// What the array held when it stopped.
+/// Content of the array when it stopped.
 fn expected() -> Vec<u8> {
     let mut all = data(Extent::new(0, 20), 1).to_vec();
     all.resize(32 * 4096, 0);
@@ -129,8 +130,9 @@ fn golden_array_in_a_reshape_goes_on_with_it() {
     assert!(is_clean(&bench.scrub(Repair::Report)));
 }
 
-/// `RAID_GOLDEN=1 cargo test -p raid --test protected golden` makes the disks as this program leaves them: after a change of
-/// the format, and not otherwise.
+/// Regenerates the disks with this program; for a change of the format only.
+///
+/// Run with `RAID_GOLDEN=1 cargo test -p raid --test protected golden`.
 #[test]
 fn golden_disks_are_made_when_that_is_asked() {
     if std::env::var("RAID_GOLDEN").is_err() {
@@ -145,7 +147,7 @@ fn golden_disks_are_made_when_that_is_asked() {
     bench.add_member().expect("well");
     let array = bench.array.clone();
     let steps = std::cell::Cell::new(0);
-    // It stops after a few steps.
+    // Stops after a few steps.
     drop(bench.begin(async move {
         let stop = async |_| {
             if steps.replace(steps.get() + 1) == 4 {

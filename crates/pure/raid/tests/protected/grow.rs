@@ -1,4 +1,4 @@
-//! Arrays that become larger: by larger members, and by one member more, while hosts are served.
+//! Growth and reshape of arrays during host I/O: by larger members, and by one more member.
 
 use crate::bench::{Bench, Plan, is_clean};
 use crate::crash::{Effort, QUICK, asked, judged};
@@ -8,7 +8,8 @@ use block::{BlockDevice, Blocks, Extent, IoErrorKind, Lba};
 use raid::geometry::Role;
 use raid::{GrowError, Level, MemberState, Outcome, Repair};
 
-/// Arrays whose reshape has stripes of each kind: over what is not moved yet, over what is, and over nothing.
+/// Arrays whose reshape has stripes of each kind: over blocks not moved yet, over vacated space, and over unwritten
+/// space.
 pub(crate) fn reshaped_plans() -> Vec<Plan> {
     let of = |level, members, chunk_blocks, stripes, volatile| Plan {
         chunk_blocks,
@@ -24,7 +25,7 @@ pub(crate) fn reshaped_plans() -> Vec<Plan> {
     ]
 }
 
-/// Arrays of every level on disks with room for more.
+/// Arrays of every level on disks with room to grow.
 pub(crate) fn grown_plans() -> Vec<Plan> {
     let of = |level, members, volatile| Plan { room: 36, ..Plan::small(level, members, volatile) };
     vec![
@@ -64,7 +65,7 @@ fn reshape_keeps_every_block_and_adds_zeros() {
         assert!(found[before as usize * 4096..].iter().all(|&byte| byte == 0), "{plan:?}");
         assert!(is_clean(&bench.scrub(Repair::Report)), "{plan:?}");
         assert!(bench.findings.borrow().is_empty(), "{:?}", bench.findings.borrow());
-        // Each member may be lost, and is given back.
+        // Each member may be lost, and is restored.
         for member in 0..plan.disks() as u16 {
             bench.fail(member);
             assert!(bench.read(Extent::new(0, before)).expect("degraded") == *run(1, Extent::new(0, before)));
@@ -101,7 +102,7 @@ fn grown_array_keeps_every_block_and_adds_zeros() {
         assert!(is_clean(&bench.scrub(Repair::Report)), "{plan:?}");
         let (bench, _) = bench.reopen();
         assert_eq!(bench.blocks(), last);
-        // The owner may have recorded a size to which it grew, and no other.
+        // The owner may have recorded a size to which the array grew, but no other.
         let (rack, now) = (bench.rack.clone(), raid::Shape { member_blocks: Blocks(size + 24), ..plan.shape() });
         drop(bench);
         let now = raid::Shape { ring_blocks: 4711, ..now };
@@ -152,7 +153,7 @@ fn growth_is_refused_in_a_sentence() {
     assert_eq!(sentence(bench.grow(size + 100)), refused);
 }
 
-/// Changes the block of a disk that holds block `lba` of the array, as it was formatted.
+/// Changes the block of a disk that holds block `lba` of the array, in the layout as formatted.
 fn rot(bench: &Bench, lba: u64) {
     let layout = bench.plan.shape().layout().expect("a valid shape");
     let place = layout.locate(Lba(lba));
@@ -170,7 +171,7 @@ fn reshape_puts_right_what_is_rotten_and_keeps_what_is_lost_lost() {
         let bench = Bench::format(plan, 5);
         fill(&bench, 1);
         bench.close();
-        // In stripe 0 one block of a row, in two others two of a row: more than parity gives back.
+        // In stripe 0 one block of a row, in two others two of a row: more than parity can restore.
         let lost: Vec<u64> = stripes.iter().flat_map(|stripe| [stripe * 2 * chunk, (stripe * 2 + 1) * chunk]).collect();
         rot(&bench, 0);
         lost.iter().for_each(|&lba| rot(&bench, lba));
@@ -226,7 +227,8 @@ fn new_member_that_fails_while_it_joins_is_no_member_or_one_that_failed() {
             Ok(3) => joined += 1,
             other => panic!("{other:?}"),
         }
-        // It is back, and the array is opened as if it were well, unless it is known to have failed.
+        // The member is present again, and the array is opened as if it were current, unless it is known to have
+        // failed.
         bench.disk(3).gone.set(false);
         let (bench, opened) = bench.reopen();
         assert!(opened.left_out.is_empty(), "{opened:?}");
@@ -246,8 +248,7 @@ fn new_member_that_fails_while_it_joins_is_no_member_or_one_that_failed() {
     assert!(joined > 0 && refused > 0, "{joined} joined, {refused} were refused");
 }
 
-/// A read that began before the array was reshaped, and that a disk does not answer, is answered as it should be when
-/// the disk does.
+/// A read that started before the reshape and that a disk stalls returns the correct content when the disk responds.
 pub(crate) fn slow_read() -> Result<(), String> {
     for turns in (0..400).step_by(5) {
         let plan = reshaped_plans()[0];
@@ -262,7 +263,7 @@ pub(crate) fn slow_read() -> Result<(), String> {
         for _ in 0..turns {
             bench.executor.run_one(|woken| bench.rack.dice.roll(woken as u64) as usize);
         }
-        // Block 8 lies in stripe 2, which a moved stripe is written over.
+        // Block 8 lies in stripe 2, which a moved stripe overwrites.
         let (layout, place) = (plan.shape().layout().expect("a valid shape"), Role::Data { column: 0, copy: 0 });
         let disk = bench.disk(layout.member_of(2, place));
         disk.stall_next_read.set(Some(bench.data() + 2 * plan.chunk_blocks));
@@ -287,7 +288,7 @@ pub(crate) fn slow_read() -> Result<(), String> {
     Ok(())
 }
 
-/// The same where the read begins before its block is moved.
+/// The read starts before its block is moved.
 pub(crate) fn slow_read_of_a_block_that_moves() -> Result<(), String> {
     let plan = reshaped_plans()[0];
     let bench = Bench::format(plan, 5);
@@ -317,9 +318,9 @@ fn read_that_a_reshape_overtakes_returns_its_block() {
     slow_read_of_a_block_that_moves().unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// An array so large that a growth puts pages into regions that are used: what is new reads as zeros.
+/// An array so large that a growth adds pages to used regions: new blocks read as zeros.
 pub(crate) fn large_growth() -> Result<(), String> {
-    // From 30,000 pages to 45,000: two share a region then. From 40,001 to 45,000: one has shared a region with none.
+    // From 30,000 to 45,000 pages: two then share a region. From 40,001 to 45,000: one has shared a region with none.
     for (pages, written) in [(30_000, 0), (40_001, 40_000)] {
         let (blocks, more) = (pages * 504, 45_000 * 504);
         let plan = Plan { stripes: blocks, room: more - blocks + 2 * 45_000, ..Plan::small(Level::Raid1, 2, true) };
@@ -358,7 +359,7 @@ fn growth_into_regions_that_are_used_reads_as_zeros() {
 
 #[test]
 fn mirror_that_is_added_holds_everything_once_it_is_rebuilt() {
-    // With one page of sums on each member, and with more of them than memory holds.
+    // With one checksum page on each member, and with more pages than fit in memory.
     for stripes in [6, 6 * 504] {
         let plan = Plan { spare: true, stripes, ..Plan::small(Level::Raid1, 2, true) };
         let bench = Bench::format(plan, 5);

@@ -1,5 +1,5 @@
-//! Batches of the redo log that have decayed while later ones lie whole behind them: what they held is there, or an error,
-//! or the array does not serve. It is never the content of before.
+//! Decayed log batches with intact later ones behind them: their content is restored, or is an error, or the array
+//! does not serve. The previous content is never returned.
 
 use crate::bench::{Bench, Plan};
 use crate::disk::{BLOCK, Content, Dice, Rack};
@@ -19,17 +19,17 @@ const LEVELS: [(Level, usize); 7] = [
     (Level::Raid10, 4),
 ];
 const DAMAGE: [&str; 4] = ["a bit", "zeros", "older", "another block"];
-/// Each is written alone, and so in a batch of its own.
+/// Blocks written alone, and so in a batch of their own.
 const WRITTEN: [u64; 5] = [0, 3, 1, 2, 0];
 
-/// Disks as a power cut left them behind a few acknowledged writes, none of which is in place.
+/// Disks after a power cut behind a few acknowledged writes, none of which is in place.
 struct Stopped {
     plan: Plan,
     before: Vec<Content>,
     disks: Vec<Content>,
 }
 
-/// A table of a batch: on which disk, at which block.
+/// Location of a batch's table: the disk, and the block.
 type Tables = BTreeMap<u64, Vec<(usize, u64)>>;
 
 fn stopped(level: Level, members: usize) -> Stopped {
@@ -54,7 +54,7 @@ impl Stopped {
         u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
     }
 
-    /// The tables of the batches behind the last checkpoint, by their numbers.
+    /// Tables of the batches behind the last checkpoint, by batch number.
     fn tables(&self) -> Tables {
         let mut tables = Tables::new();
         for (disk, content) in self.disks.iter().enumerate() {
@@ -82,7 +82,7 @@ impl Stopped {
         }
     }
 
-    /// Opened with these blocks damaged.
+    /// Opens the array with these blocks damaged.
     fn open(&self, damage: &[(usize, u64)], how: &str, accepts_loss: bool) -> Result<(Bench, raid::Opened), OpenError> {
         Bench::open(Plan { accepts_loss, ..self.plan }, self.rack(damage, how), &[], &[])
     }
@@ -100,13 +100,13 @@ impl Stopped {
     }
 }
 
-/// What block `lba` held last, the writes of these batches left out.
+/// Last content of block `lba`, without the writes of these batches.
 fn expected(lba: u64, without: &[usize]) -> View {
     let last = (0..WRITTEN.len()).rev().find(|n| WRITTEN[*n] == lba && !without.contains(n));
     content(last.map_or(2, |last| 10 + last as u64), lba)
 }
 
-/// The blocks that are errors; all others are as they were written last.
+/// Asserts that exactly these blocks are errors; all others have their last content.
 fn lost(bench: &Bench, what: &str) -> Vec<u64> {
     let mut lost = Vec::new();
     for lba in 0..bench.blocks() {
@@ -130,7 +130,7 @@ fn batch_of_which_one_table_has_decayed_is_replayed_all_the_same() {
                 let what = format!("{level} of {members}, batch {number}, {copy:?} is {how}");
                 let (bench, opened) =
                     stopped.open(&[copy], how, false).unwrap_or_else(|error| panic!("{what}: {error}"));
-                // A batch that goes to one member alone has its images beside that table; they are there.
+                // A batch that goes to one member alone has its images beside that table, where they are intact.
                 assert_eq!((opened.batches, lost(&bench, &what)), (WRITTEN.len() as u64, Vec::new()), "{what}");
             }
         }
@@ -157,7 +157,7 @@ fn batch_of_which_every_table_has_decayed_keeps_the_array_from_serving_until_the
                 for lba in 0..bench.blocks() {
                     match bench.read(Extent::new(lba, 1)) {
                         Ok(found) => assert!(found == *expected(lba, &[n]), "{what}: block {lba} is as the others say"),
-                        // Its new content is in place, and what is known of it is old.
+                        // The new content is in place, but its entry is old.
                         Err(error) => assert_eq!(lba, WRITTEN[n], "{what}: {error}"),
                     }
                 }
@@ -180,7 +180,8 @@ fn last_batch_that_is_torn_was_never_acknowledged() {
     }
 }
 
-/// A power cut leaves no block that cannot be read: the last batch may have been acknowledged, so it is no end of the log.
+/// A power cut leaves no unreadable block: the last batch may have been acknowledged, so it is not the end of the
+/// log.
 #[test]
 fn last_batch_that_cannot_be_read_is_damage() {
     for (level, members) in LEVELS {
@@ -196,7 +197,7 @@ fn last_batch_that_cannot_be_read_is_damage() {
         };
         let rack = unreadable(copies);
         let refused = Bench::open(stopped.plan, rack.clone(), &[], &[]).err();
-        // With both tables of the only member lost nothing tells that there was a batch.
+        // With both tables of the only member lost, nothing shows that there was a batch.
         let hole = (members > 1).then(|| OpenError::LogDamaged(vec![number..number + 1]));
         assert_eq!(refused, hole, "{level} of {members}");
         if members > 1 {
@@ -218,8 +219,9 @@ fn last_batch_that_cannot_be_read_is_damage() {
     }
 }
 
-/// A power cut has torn the images of the last batch on every member, and members that the level bears do not give back one of
-/// them. No member that does has ever had it, so the batch was not acknowledged, and what it would have changed is as it was.
+/// A power cut has torn the images of the last batch on every member, and as many members as the level tolerates
+/// cannot read one of them. The others never had it, so the batch was not acknowledged, and its blocks keep their
+/// content.
 #[test]
 fn last_batch_that_is_torn_on_one_member_and_cannot_be_read_on_others_was_never_acknowledged() {
     for (level, members) in LEVELS.into_iter().filter(|&(level, _)| level != Level::Raid0) {
@@ -288,7 +290,7 @@ fn copy_of_a_batch_that_has_decayed_is_told() {
     for (number, content) in stopped.disks.iter().enumerate() {
         let mut content = content.clone();
         if number == copies[0].0 {
-            // In the records: the header still says which batch it is.
+            // In the records: the header still identifies the batch.
             let mut block: Buf = content[&copies[0].1].clone().thaw();
             block[100] ^= 1;
             content.insert(copies[0].1, block.freeze());
@@ -300,7 +302,7 @@ fn copy_of_a_batch_that_has_decayed_is_told() {
     assert_eq!(told, [(copies[0].0 as u16, FindingKind::Log, Outcome::Healed)]);
 }
 
-/// Anchors of one member: a bit in one of them, both zeroed, or one that claims to be far ahead with a right checksum.
+/// Damage to the anchors of one member: a bit in one of them, both zeroed, or one far ahead with a valid checksum.
 #[test]
 fn anchors_of_one_member_that_have_decayed_cost_nothing_and_are_told() {
     for (level, members) in LEVELS.into_iter().filter(|&(_, members)| members > 1) {
@@ -312,7 +314,7 @@ fn anchors_of_one_member_that_have_decayed_cost_nothing_and_are_told() {
                 match how {
                     "both zeroed" => (0..8).for_each(|at| disk.overwrite(at, View::zeroed(BLOCK))),
                     _ => {
-                        // The newest one is written over: it claims that the array has gone on for long.
+                        // The newest one is overwritten by one that claims a much later state.
                         let number =
                             |at: u64| u64::from_le_bytes(disk.block(at)[32..40].try_into().expect("eight bytes"));
                         let at = if number(0) > number(4) { 0 } else { 4 };

@@ -1,5 +1,5 @@
-//! The moments in which a member that was filled comes into service: what is written then outlives any loss that the array
-//! bears with it.
+//! Transitions in which a rebuilt member comes into service: what is written then survives any loss that the array
+//! tolerates with it.
 
 use crate::bench::{Bench, Owner, Plan};
 use crate::disk::{Content, Dice, Left, Rack};
@@ -16,7 +16,7 @@ fn plan(level: Level, members: usize, stripes: u64) -> Plan {
     Plan { chunk_blocks: 4, stripes, ring_blocks: 128, ..Plan::small(level, members, true) }
 }
 
-/// Writes while the rebuild has done everything but say so.
+/// Owner that writes when the rebuild has done everything but the commit.
 struct Busy {
     owner: Owner,
     array: Rc<Array<crate::disk::Disk>>,
@@ -33,7 +33,7 @@ impl RebuildOwner for Busy {
     }
 }
 
-/// What every disk holds if the power goes now, and nothing that is not stable has come there.
+/// Content of every disk after a power cut now, with nothing that is not stable.
 fn after_a_cut(bench: &Bench, plan: &Plan) -> Rc<Rack> {
     let rack = Rack::new(Dice::new(1));
     for Left { durable, .. } in bench.rack.cut() {
@@ -42,7 +42,7 @@ fn after_a_cut(bench: &Bench, plan: &Plan) -> Rc<Rack> {
     rack
 }
 
-/// Writes around the moment in which a member comes into service; then another is lost, and the power goes.
+/// Writes around the moment in which a member comes into service; then another is lost, and the power is cut.
 pub(crate) fn written_as_it_comes(level: Level, members: usize) -> Result<(), String> {
     let plan = plan(level, members, 8);
     for victim in 1..members as u16 {
@@ -79,9 +79,9 @@ fn writes_while_a_member_comes_into_service_outlive_the_loss_of_another() {
     }
 }
 
-/// A member is filled while a checkpoint is under way that writes pages of a region for the first time.
+/// A member is rebuilt during a checkpoint that writes pages of a region for the first time.
 pub(crate) fn filled_amid_a_checkpoint() -> Result<(), String> {
-    // Two regions of one page, of which one is used; so much memory that checkpoints are the test's.
+    // Two regions of one page, one of them used; enough memory that only the test starts checkpoints.
     let plan = Plan { page_bytes: 1 << 20, ..plan(Level::Raid5, 3, 2 * 126) };
     let bench = Bench::format(plan, 3);
     let _ = bench.write(0, run(1, Extent::new(0, 1))).map_err(|error| error.to_string())?;
@@ -89,7 +89,7 @@ pub(crate) fn filled_amid_a_checkpoint() -> Result<(), String> {
     bench.fail(0);
     let new = Extent::new(bench.blocks() - 8, 8);
     let _ = bench.write(new.start.0, run(2, new)).map_err(|error| error.to_string())?;
-    // The second home of the new region's page of member 1, which is written after the first ones.
+    // The second home of the new region's page of member 1, which is written after the first homes.
     let area = plan.shape().area().map_err(|error| error.to_string())?;
     bench.disk(2).stall_next_write.set(Some(area.pages_b.start.0 + 1));
     let array = bench.array.clone();
@@ -105,7 +105,7 @@ pub(crate) fn filled_amid_a_checkpoint() -> Result<(), String> {
     bench.settle();
     let _ = checkpoint.take().ok_or("the checkpoint hangs")?.map_err(|error| error.to_string())?;
     rebuilt.take().ok_or("the rebuild hangs")?.map_err(|error| error.to_string())?;
-    // Who has the other copies of the pages of member 0 goes.
+    // The member with the other copies of the pages of member 0 is lost.
     bench.close();
     let (bench, _) = Bench::open(plan, bench.rack.clone(), &[1], &[]).map_err(|error| error.to_string())?;
     let found = bench.read(new).map_err(|error| error.to_string())?;
@@ -117,9 +117,10 @@ fn member_that_is_filled_amid_a_checkpoint_has_the_pages_that_were_new() {
     filled_amid_a_checkpoint().unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// A member that was away is filled, and the power goes while it gets its pages; it is current only if it has all of them.
+/// A returned member is rebuilt, and the power is cut while it gets its pages; it is current only if it has all of
+/// them.
 pub(crate) fn cut_while_pages_come() -> Result<(), String> {
-    // Sixteen regions; so little memory that the pages are given in several checkpoints.
+    // Sixteen regions; so little memory that the pages are written in several checkpoints.
     let plan = Plan { page_bytes: 8 * 4096, ..plan(Level::Raid5, 3, 16 * 126) };
     for after in 0.. {
         let bench = Bench::format(plan, after);
@@ -170,11 +171,12 @@ fn member_that_did_not_get_all_of_its_pages_is_not_taken_for_current() {
     cut_while_pages_come().unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Writes that begin while a member is away leave it out, and are logged when it is back; then as many others are lost as the level bears.
+/// Writes that start while a member is absent leave it out, and are logged after its return; then as many others fail
+/// as the level tolerates.
 pub(crate) fn left_out(level: Level, members: usize) -> Result<(), String> {
     let plan = plan(level, members, 8);
     let stripe = Bench::format(plan, 3).array.stripe_blocks();
-    // Whole stripes stall where they are written in place; less than that where the rest of the stripe is read.
+    // Whole stripes stall at their in-place writes; smaller writes at the reads of the rest of the stripe.
     for (start, blocks) in (0..8).flat_map(|at| [(at * stripe, stripe), (at * stripe, 1)]) {
         for (is_fresh, absent) in [true, false].into_iter().flat_map(|is| (0..members as u16).map(move |of| (is, of))) {
             let bench = Bench::format(plan, 3);
@@ -196,7 +198,7 @@ pub(crate) fn left_out(level: Level, members: usize) -> Result<(), String> {
                 }
             });
             bench.settle();
-            // The one that comes back is not to stall.
+            // The returning disk must not stall.
             bench.disk(absent).let_go();
             let (array, device) = (bench.array.clone(), bench.disk(absent));
             let missed =
@@ -241,7 +243,7 @@ fn writes_that_left_a_member_out_are_on_it_when_it_is_back_in_service() {
     }
 }
 
-/// A write that waits for room in the log is in no batch that a checkpoint covers which begins meanwhile.
+/// A write that waits for log space is not in a batch covered by a checkpoint that starts meanwhile.
 pub(crate) fn written_when_the_log_is_full() -> Result<(), String> {
     let plan = Plan { ring_blocks: 32, page_bytes: 1 << 20, ..plan(Level::Raid1, 2, 2 * 126) };
     let area = plan.shape().area().map_err(|error| error.to_string())?;

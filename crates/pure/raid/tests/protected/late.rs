@@ -1,4 +1,4 @@
-//! Members that answer late: blocks and checksums come from the others, and nothing is held against the member.
+//! Members that respond late: blocks and checksums come from the others, and no error is counted.
 
 use crate::bench::{Bench, Plan};
 use crate::oracle::run;
@@ -11,7 +11,7 @@ fn noise(name: u16, blocks: u64) -> View {
     run(name.into(), Extent::new(0, blocks))
 }
 
-/// Every member late in turn, with no page of checksums in memory.
+/// Makes every member late in turn, with no checksum page in memory.
 #[test]
 fn late_member_is_read_around_with_its_pages_and_nothing_is_found_wrong() {
     for (level, members) in LEVELS {

@@ -1,4 +1,4 @@
-//! Lives of arrays that become larger among everything else that happens to them, beside a model of what they hold.
+//! Randomized runs of growing arrays with all other commands and failures, against a model of their content.
 
 use crate::bench::{Bench, Plan, is_clean};
 use crate::oracle::run;
@@ -12,14 +12,14 @@ use std::task::{Poll, Waker};
 
 struct Life {
     bench: Bench,
-    /// The name of the last write of each block.
+    /// Name of the last write of each block.
     holds: Vec<u64>,
     next_name: u64,
     growths: u64,
     reshape: Rc<Reshape>,
 }
 
-/// A reshape in the background: how many steps it may go, and whether it is to be dropped.
+/// Background reshape: the number of steps it may take, and whether it is to be dropped.
 #[derive(Default)]
 struct Reshape {
     runs: Cell<bool>,
@@ -47,7 +47,7 @@ impl Reshape {
         .await;
     }
 
-    /// What the work returns, unless it is dropped before.
+    /// Output of the work, unless it is dropped before.
     async fn unless_dropped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|cx| {
@@ -85,7 +85,7 @@ impl Life {
         Extent::new(start, 1 + self.roll((self.bench.blocks() - start).min(12)))
     }
 
-    /// Some whole stripes, as hosts see them.
+    /// Chooses some whole stripes, as hosts see them.
     fn some_stripes(&self) -> Extent {
         let stripe = self.bench.array.stripe_blocks();
         let first = self.roll(self.bench.blocks() / stripe);
@@ -121,7 +121,7 @@ impl Life {
                 assert_eq!(self.bench.replace(member).unreadable, []);
             }
             Some(_) => {}
-            // One that has failed is not failed again, and no more than the level bears.
+            // A failed member is not failed again, and no more fail than the level tolerates.
             None => {
                 let (array, member) = (self.bench.array.clone(), self.roll(status.members.len() as u64) as u16);
                 let _ = self.bench.run(async move { array.fail(member).await });
@@ -163,7 +163,7 @@ impl Life {
     }
 
     fn reopen(mut self) -> Self {
-        // What is fresh and not flushed may be gone.
+        // Fresh writes without a flush may be lost.
         self.bench.flush();
         self.reshape = Rc::default();
         let (bench, opened) = self.bench.reopen();
@@ -190,7 +190,7 @@ impl Life {
             _ => {}
         }
         self.bench.settle();
-        // What is new reads as zeros.
+        // New blocks read as zeros.
         self.holds.resize(self.bench.blocks() as usize, 0);
         Ok(self)
     }
@@ -207,14 +207,14 @@ fn live(plan: Plan, seed: u64) -> Result<bool, String> {
     }
     let scrubbed = life.bench.scrub(Repair::Report);
     let findings = life.bench.findings.borrow();
-    // Where a member and the one behind it were lost, nothing is known of some blocks until they are restored.
+    // With a member and the next one lost, some blocks have no checksum until they are restored.
     if !is_clean(&scrubbed) || findings.iter().any(|finding| finding.outcome == Outcome::Lost) {
         return Err(format!("{scrubbed:?}, {findings:?}"));
     }
     Ok(life.growths > 0 && life.bench.array.layout().members() as usize > plan.members)
 }
 
-/// `RAID_LIVES=1000..2000` lives as many.
+/// `RAID_LIVES=1000..2000` runs these seeds.
 #[test]
 fn array_that_becomes_larger_among_all_else_holds_what_was_written() {
     let asked = std::env::var("RAID_LIVES").ok();

@@ -1,4 +1,4 @@
-//! Protected arrays from outside: crashes at any instant, disks that lie, members that come and go, and what it all costs.
+//! Protected arrays from outside: crashes at any instant, faulty disks, members that leave and return, and costs.
 
 #![expect(clippy::single_range_in_vec_init, reason = "a rebuild takes a list of ranges, often of one")]
 

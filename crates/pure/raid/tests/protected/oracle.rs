@@ -1,18 +1,18 @@
-//! What each block may hold after a power cut.
+//! Oracle: permitted content of each block after a power cut.
 
 use crate::disk::BLOCK;
 use block::{Buf, Extent, View};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// The name of a write; zero for never written.
+/// Name of a write; 0 for never written.
 pub(crate) type Name = u64;
 
 thread_local! {
     static CONTENTS: RefCell<BTreeMap<(Name, u64), View>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// The content of block `lba` as written under `name`.
+/// Content of block `lba` as written under `name`.
 pub(crate) fn content(name: Name, lba: u64) -> View {
     CONTENTS.with_borrow_mut(|contents| contents.entry((name, lba)).or_insert_with(|| make(name, lba)).clone())
 }
@@ -29,7 +29,7 @@ fn make(name: Name, lba: u64) -> View {
     buf.freeze()
 }
 
-/// The content of a run of blocks.
+/// Content of a run of blocks.
 pub(crate) fn run(name: Name, extent: Extent) -> View {
     let mut buf = Buf::zeroed(extent.len.0 as usize * BLOCK);
     for (lba, into) in (extent.start.0..).zip(buf.chunks_mut(BLOCK)) {
@@ -38,17 +38,17 @@ pub(crate) fn run(name: Name, extent: Extent) -> View {
     buf.freeze()
 }
 
-/// One block: the names in the order of their writes, from the oldest that a cut may leave on.
+/// State of one block: the names in the order of their writes, from the oldest that a cut may leave.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct May {
     names: Vec<Name>,
-    /// How many older names there were.
+    /// Number of older names that were dropped.
     forgotten: usize,
-    /// Names before this place are older than one that a flush could cover, counted with the forgotten ones.
+    /// Position before which names are older than one that a flush could cover, counted with the dropped ones.
     ended: usize,
 }
 
-/// What every block may hold.
+/// Permitted content of every block.
 #[derive(Clone, Debug)]
 pub(crate) struct Oracle(pub Vec<May>);
 
@@ -61,7 +61,7 @@ impl Oracle {
         &mut self.0[extent.start.0 as usize..extent.end().0 as usize]
     }
 
-    /// A write or a discard begins. What nobody needs may be zeros as well.
+    /// Records the start of a write or discard. Content that is dead may be zeros as well.
     pub(crate) fn begin(&mut self, extent: Extent, name: Name, fresh: bool) {
         for may in self.of(extent) {
             if fresh {
@@ -71,12 +71,12 @@ impl Oracle {
         }
     }
 
-    /// It has ended: a flush that begins now makes it durable.
+    /// Records its end: a flush that starts now makes it durable.
     pub(crate) fn end(&mut self, extent: Extent) {
         self.of(extent).iter_mut().for_each(|may| may.ended = may.forgotten + may.names.len() - 1);
     }
 
-    /// What a flush that begins now will have made durable.
+    /// State that a flush that starts now will have made durable.
     pub(crate) fn flush_begins(&self) -> Vec<usize> {
         self.0.iter().map(|may| may.ended).collect()
     }
@@ -88,7 +88,7 @@ impl Oracle {
         }
     }
 
-    /// The names that were found, or the first block that is none of what it may be.
+    /// Returns the names that were found, or the first block with a content that is not permitted.
     pub(crate) fn judge(&self, start: u64, found: &[u8]) -> Result<(), String> {
         for ((lba, found), may) in (start..).zip(found.chunks(BLOCK)).zip(&self.0[start as usize..]) {
             if !may.names.iter().any(|&name| *content(name, lba) == *found) {

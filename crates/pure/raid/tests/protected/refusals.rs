@@ -1,4 +1,4 @@
-//! Members that take no writes for a while: every command ends, and what was answered is there.
+//! Members that refuse writes for a while: every command ends, and acknowledged data is there.
 
 use crate::bench::{Bench, Plan};
 use crate::disk::Dice;
@@ -11,12 +11,12 @@ use std::rc::Rc;
 const LEVELS: [(Level, usize); 5] =
     [(Level::Raid0, 3), (Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)];
 
-/// More than the log has room for.
+/// Number of changes, more than the log has room for.
 const WRITES: u64 = 120;
 
 type Outcome = Rc<Cell<Option<Result<Written, IoError>>>>;
 
-/// Every block is written; then members refuse writes, from their first block on or the writes of data alone.
+/// Writes every block; then members refuse writes, all of them or only those of data.
 fn bench(level: Level, members: usize, refusing: u16, from: impl Fn(&Bench) -> u64, kind: IoErrorKind) -> Bench {
     let bench = Bench::format(Plan { behind: true, ..Plan::small(level, members, false) }, 5);
     let all = Extent::new(0, bench.blocks());
@@ -28,7 +28,8 @@ fn bench(level: Level, members: usize, refusing: u16, from: impl Fn(&Bench) -> u
     bench
 }
 
-/// Many writes of one block at once, of which each is of a version of its own: for each the block and what came of it.
+/// Runs many concurrent writes of one block, each with a version of its own; returns for each the block and its
+/// result.
 fn write_many(bench: &Bench) -> Result<Vec<(u64, u64, bool)>, String> {
     let dice = Dice::new(9);
     let mut written = Vec::new();
@@ -46,7 +47,7 @@ fn write_many(bench: &Bench) -> Result<Vec<(u64, u64, bool)>, String> {
     written.into_iter().map(ended).collect()
 }
 
-/// Each block reads as the last answered write left it, or as one that was refused after it.
+/// Checks that each block reads as the last acknowledged write, or as one refused after it.
 fn judge(bench: &Bench, written: &[(u64, u64, bool)], may_be_lost: bool) -> Result<(), String> {
     for block in 0..bench.blocks() {
         let one = Extent::new(block, 1);
@@ -57,7 +58,7 @@ fn judge(bench: &Bench, written: &[(u64, u64, bool)], may_be_lost: bool) -> Resu
             Err(error) if may_be_lost && error.kind == IoErrorKind::Medium => continue,
             Err(error) => return Err(format!("block {block}: {error}")),
         };
-        // Writes of one block that are under way together may end in any order.
+        // Concurrent writes of one block may end in any order.
         let mut may_be = std::iter::once(1).chain(of_block().map(|(_, version, _)| *version));
         if !may_be.any(|version| found == *run(version, one)) {
             return Err(format!("block {block}: something that was never written there"));
@@ -69,7 +70,7 @@ fn judge(bench: &Bench, written: &[(u64, u64, bool)], may_be_lost: bool) -> Resu
     Ok(())
 }
 
-/// One member of a stripe set refuses data for good: the log must not wait for what waits for the log.
+/// A member of a stripe set refuses data permanently: the log must not deadlock with a command that waits for it.
 pub(crate) fn refused_for_good() -> Result<(), String> {
     let bench = bench(Level::Raid0, 3, 1, Bench::data, IoErrorKind::Medium);
     let written = write_many(&bench)?;

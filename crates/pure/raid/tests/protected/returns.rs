@@ -1,4 +1,4 @@
-//! Members that were away and come back, and strangers in their place; members that are replaced.
+//! Return of absent members, foreign disks in their place, and replacement of members.
 
 use crate::bench::{Bench, Plan, is_clean};
 use crate::disk::{Content, Dice, Left, Rack};
@@ -24,7 +24,7 @@ fn fill(bench: &Bench, name: u64) {
     bench.flush();
 }
 
-/// Fails a member, changes a little, and lets it come back; the blocks that its rebuild wrote, and the array.
+/// Fails a member, changes a little, and lets it return; returns the blocks that its rebuild wrote, and the array.
 pub(crate) fn away_and_back(level: Level, members: usize) -> Result<u64, String> {
     // Eight regions of 504 blocks on each member.
     let bench = Bench::format(plan(level, members, 8 * 126), 3);
@@ -58,7 +58,7 @@ fn member_that_was_away_gets_what_it_missed_and_no_more() {
     }
 }
 
-/// A member is away over a restart, and what it missed is remembered.
+/// A member is absent over a restart, and the regions that it missed are remembered.
 pub(crate) fn away_over_a_restart(level: Level, members: usize) -> Result<(), String> {
     let bench = Bench::format(plan(level, members, 4 * 126), 3);
     fill(&bench, 1);
@@ -86,7 +86,7 @@ fn member_that_was_away_over_restarts_gets_what_it_missed() {
     }
 }
 
-/// An old copy of a member is not taken for it, neither at opening nor when it comes back.
+/// An old copy of a member is rejected, at opening and at its return.
 pub(crate) fn stale_member(level: Level, members: usize) -> Result<(), String> {
     let bench = Bench::format(plan(level, members, 8), 3);
     fill(&bench, 1);
@@ -120,7 +120,7 @@ fn stale_member_is_never_read_as_current() {
     }
 }
 
-/// The members are as they were.
+/// Restores the earlier content of the members.
 fn put_back(bench: &Bench, old: impl IntoIterator<Item = (u16, Content)>) {
     for (member, content) in old {
         let copy = bench.rack.add(bench.plan.shape().member_blocks.0, true, content);
@@ -129,7 +129,7 @@ fn put_back(bench: &Bench, old: impl IntoIterator<Item = (u16, Content)>) {
     }
 }
 
-/// Two neighbours, which have all copies of the sums of one of them, are as they were one checkpoint ago.
+/// Two adjacent members, which have all copies of the pages of one of them, go back by one checkpoint.
 pub(crate) fn stale_neighbours() -> Result<(), String> {
     for first in 0..5_u16 {
         let bench = Bench::format(plan(Level::Raid6, 5, 8), 3);
@@ -137,7 +137,7 @@ pub(crate) fn stale_neighbours() -> Result<(), String> {
         bench.close();
         let stale = [first, (first + 1) % 5];
         let old = stale.map(|member| bench.disk(member).content());
-        // Little enough for one checkpoint, which is that of the end.
+        // Little enough for a single checkpoint, the one at the end.
         let changed = Extent::new(0, 1);
         let _ = bench.write(0, run(2, changed)).expect("serving");
         bench.close();
@@ -153,9 +153,9 @@ pub(crate) fn stale_neighbours() -> Result<(), String> {
 
 #[test]
 fn neighbours_that_lack_a_page_that_was_new_are_not_believed() {
-    // Eight regions of one page; in one is what is overwritten, and another has its first page then.
+    // Eight regions of one page; one has the overwritten blocks, and another gets its first page then.
     for (region, new) in (0..8).flat_map(|region| (0..8).map(move |new| (region, new))).filter(|(a, b)| a != b) {
-        // So much memory that no page has to be written before the end.
+        // Enough memory that no page has to be written before the end.
         let plan = Plan { page_bytes: 1 << 20, ..plan(Level::Raid1, 3, 8 * 126) };
         let bench = Bench::format(plan, region);
         let [at, first] = [region, new].map(|region| region * 504);
@@ -180,8 +180,8 @@ fn neighbours_that_are_both_stale_by_one_checkpoint_are_not_believed() {
     stale_neighbours().unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// A write that was cut while only one member had it in its log, and that was decided not to have happened when that
-/// member was away, does not happen when the member is back.
+/// A write that was cut when only one member had it in its log, and that was decided not to have happened while that
+/// member was absent, does not reappear when the member returns.
 pub(crate) fn decided() -> Result<(), String> {
     let plan = Plan { ring_blocks: 32, ..plan(Level::Raid1, 2, 8) };
     let bench = Bench::format(plan, 3);
@@ -259,7 +259,7 @@ fn rebuild_over_a_block_that_is_lost_goes_into_service_and_remembers_it() {
     fill(&bench, 1);
     bench.close();
     bench.fail(1);
-    // A row of another member cannot be read any more.
+    // A row of another member becomes unreadable.
     let layout = bench.layout();
     let lost_lba = (0..bench.blocks()).find(|&lba| {
         let place = layout.locate(block::Lba(lba));
@@ -312,7 +312,7 @@ fn replacement_does_not_answer_for_what_its_predecessor_never_ended() {
         let bench = Bench::format(plan(level, members, 16), 5);
         fill(&bench, 1);
         let old = bench.disk(0);
-        // Writes of every sort are under way on it: batches, data in place, pages and an anchor.
+        // Writes of every kind are in flight on it: batches, data in place, pages and an anchor.
         old.hang();
         let array = bench.array.clone();
         let written = bench.begin(async move { array.write(Lba(0), run(2, Extent::new(0, 3))).await });
@@ -334,8 +334,8 @@ fn replacement_does_not_answer_for_what_its_predecessor_never_ended() {
     }
 }
 
-/// The power goes when one member alone has a batch, which that member then does not give out at the opening: it is not to
-/// be found at the next one either.
+/// The power is cut when one member alone has a batch, which that member then cannot read at the opening: the batch
+/// must not be found at the next opening either.
 pub(crate) fn batch_that_was_not_found() -> Result<(), String> {
     let plan = plan(Level::Raid1, 2, 8);
     let bench = Bench::format(plan, 3);

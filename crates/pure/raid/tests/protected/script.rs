@@ -1,4 +1,4 @@
-//! A few random commands on a small array, and every power cut that could happen between their member operations.
+//! Scripts: a few random commands on a small array, with every power cut possible between their member operations.
 
 use crate::bench::{Bench, Plan};
 use crate::disk::{Cut, Dice, Left};
@@ -12,49 +12,49 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// What the test knows at a cut.
+/// Knowledge of the test at a cut.
 #[derive(Clone)]
 pub(crate) struct Known {
     pub oracle: Oracle,
     pub failed: Vec<u16>,
-    /// What hosts had been told of the array's size.
+    /// Size of the array as announced to hosts.
     pub blocks: u64,
 }
 
-/// What may happen in a script.
+/// Options of a script.
 #[derive(Clone, Copy)]
 pub(crate) struct Kinds {
-    /// Whether a member fails.
+    /// Failure of a member.
     pub failures: Failures,
     /// Rounds of concurrent commands.
     pub rounds: u64,
-    /// Whether the array becomes larger meanwhile.
+    /// Change of the array's size or shape.
     pub becomes: Becomes,
 }
 
-/// How the array changes in a script.
+/// Change of the array in a script.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Becomes {
-    /// Not at all.
+    /// No change.
     AsItWas,
-    /// It uses more of its members, a few times.
+    /// Growth: the array uses more of its members, a few times.
     Larger,
-    /// The spare disk is added, and the array reshaped.
+    /// Reshape: the spare disk is added, and the array is reshaped.
     Wider,
 }
 
-/// What becomes of a member in a script.
+/// Fate of a member in a script.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failures {
-    /// Nothing.
+    /// No failure.
     Never,
-    /// It may be failed, gone, or refuse to write a part of its log.
+    /// The member may be failed, disappear, or refuse to write a part of its log.
     Any,
-    /// It refuses to write a part of its log from the beginning.
+    /// The member refuses to write a part of its log from the start.
     Log,
 }
 
-/// A reshape goes on as far as the script lets it.
+/// Advances a reshape as far as the script lets it.
 #[derive(Default)]
 struct Pace {
     permits: Cell<u64>,
@@ -84,7 +84,7 @@ impl Pace {
     }
 }
 
-/// What the command returns, unless it is dropped after so many polls.
+/// Output of the command, unless it is dropped after this many polls.
 async fn polled_at_most<T>(polls: u64, command: impl Future<Output = T>) -> Option<T> {
     let (mut command, mut left) = (pin!(command), polls);
     poll_fn(|cx| {
@@ -108,10 +108,10 @@ struct Script {
     failures: Cell<bool>,
 }
 
-/// The cuts of one run of a script.
+/// Power cuts of one run of a script.
 pub(crate) fn cuts_of(plan: Plan, kinds: Kinds, seed: u64) -> Vec<Cut<Known>> {
     let bench = Rc::new(Bench::format(plan, seed));
-    // Nothing is written beyond what hosts were told.
+    // Nothing is written beyond the size announced to hosts.
     let oracle = Rc::new(RefCell::new(Oracle::new(4 * bench.blocks() + 4 * plan.room)));
     let cuts: Rc<RefCell<Vec<Cut<Known>>>> = Rc::default();
     let rack = Rc::downgrade(&bench.rack);
@@ -123,7 +123,7 @@ pub(crate) fn cuts_of(plan: Plan, kinds: Kinds, seed: u64) -> Vec<Cut<Known>> {
         let known = Known { oracle: seen.borrow().clone(), failed: log.failed.borrow().clone(), blocks };
         let cut = Cut { disks: rack.cut(), known };
         let mut all = all.borrow_mut();
-        // Where nothing has changed on the disks, what is known last is the strictest.
+        // Where nothing has changed on the disks, the latest knowledge is the strictest.
         match all.last_mut() {
             Some(last) if same(&last.disks, &cut.disks) => *last = cut,
             _ => all.push(cut),
@@ -168,7 +168,7 @@ impl Script {
         self.bench.rack.dice.clone()
     }
 
-    /// Some commands at once that do not overlap, in any order of their steps.
+    /// Runs some commands concurrently that do not overlap, in any order of their steps.
     fn round(&self) {
         let mut taken: Vec<Extent> = Vec::new();
         self.round.set(self.round.get() + 1);
@@ -240,7 +240,7 @@ impl Script {
                 let (fresh, discard) = (matches!(kind, 9 | 10), kind == 11);
                 let name = if discard { 0 } else { self.next_name.replace(self.next_name.get() + 1) };
                 let data = run(name, extent);
-                // Where blocks move, hosts abort a command now and then.
+                // Where blocks move, hosts abort a command from time to time.
                 let is_aborted = self.kinds.becomes == Becomes::Wider && dice.roll(6) == 0;
                 let patience = if is_aborted { dice.roll(12) } else { u64::MAX };
                 self.bench.begin(async move {

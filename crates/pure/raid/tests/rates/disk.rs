@@ -1,4 +1,4 @@
-//! A disk in memory that is as fast as it is told to be, on a virtual clock.
+//! Disk in memory with a given speed, on a virtual clock.
 
 use block::memory::Ram;
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
@@ -9,7 +9,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Time that passes only when nothing else can happen.
+/// Virtual clock, which advances only when nothing else can run.
 #[derive(Clone)]
 pub(crate) struct Clock {
     timers: Timers,
@@ -24,13 +24,13 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Starts tasks beside what runs.
+    /// Spawns detached tasks.
     pub(crate) fn spawn(&self) -> Spawn {
         let executor = self.executor.clone();
         Rc::new(move |task| executor.spawn(task))
     }
 
-    /// Runs `work` to its end; how long it took.
+    /// Runs `work` to completion; returns the virtual time it took.
     pub(crate) fn run<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> (T, Duration) {
         let (result, begin) = (Rc::new(Cell::new(None)), self.now.get());
         let (tell, clock) = (result.clone(), self.clone());
@@ -46,7 +46,7 @@ impl Clock {
     }
 }
 
-/// What an operation takes: its turn on the disk, one after the other, and then a while that others may use.
+/// Service time of an operation: exclusive use of the disk, then a latency that overlaps with others.
 #[derive(Clone, Copy)]
 pub(crate) struct Speed {
     pub bytes_per_second: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Speed {
     pub volatile_cache: bool,
 }
 
-/// An SSD as they are sold for servers: 100,000 operations and 2 GB a second, 60 µs; its cache survives a power cut.
+/// Enterprise SSD: 100,000 IOPS, 2 GB/s, 60 µs; its cache survives a power cut.
 pub(crate) const SERVER_SSD: Speed = Speed {
     bytes_per_second: 2_000_000_000,
     turn: Duration::from_micros(10),
@@ -65,7 +65,7 @@ pub(crate) const SERVER_SSD: Speed = Speed {
     volatile_cache: false,
 };
 
-/// An SSD as they are sold for desks: half of that, and what is to survive has to be flushed, which takes a millisecond.
+/// Consumer SSD: half of that speed; durable writes need a flush, which takes a millisecond.
 pub(crate) const DESKTOP_SSD: Speed = Speed {
     bytes_per_second: 500_000_000,
     turn: Duration::from_micros(20),
@@ -109,7 +109,7 @@ impl BlockDevice for Disk {
     }
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         if self.speed.volatile_cache {
-            // The device does nothing else meanwhile.
+            // The device does nothing else during a flush.
             let end = self.busy.get().max(self.clock.now.get()) + self.speed.flush;
             self.busy.set(end);
             self.clock.timers.sleep_until(end).await;

@@ -1,4 +1,4 @@
-//! How fast arrays are on disks that are as fast as they are told to be: exact, for their clock is virtual and the CPU costs nothing.
+//! Throughput of arrays on simulated disks: exact, because the clock is virtual and CPU time is not counted.
 //!
 //! `cargo test -p raid --test rates -- --nocapture` prints the figures.
 
@@ -49,7 +49,7 @@ fn member(clock: &Clock, speed: Speed) -> Member {
     Rc::new(GroupCommit::new(Disk::new(clock, speed, MEMBER_BLOCKS)))
 }
 
-/// A protected array with the log of larger disks, so that checkpoints are as rare as there.
+/// Creates a protected array with the log size of larger disks, so that checkpoints are as rare as there.
 fn array(clock: &Clock, speed: Speed, level: Level, count: usize) -> Rc<Array<Member>> {
     let shape = Shape { ring_blocks: 4096, ..Shape::new([1; 16], level, count, CHUNK_BYTES, Blocks(MEMBER_BLOCKS)) };
     let members = members(clock, speed, count);
@@ -58,7 +58,7 @@ fn array(clock: &Clock, speed: Speed, level: Level, count: usize) -> Rc<Array<Me
     Rc::new(made.0.expect("the disks are well"))
 }
 
-/// Every stripe is written.
+/// Writes every stripe.
 fn fill(clock: &Clock, array: &Rc<Array<Member>>) {
     let (array, stripe) = (array.clone(), array.stripe_blocks());
     let data = noise(stripe);
@@ -82,7 +82,7 @@ fn scatter(n: u64, blocks: u64) -> u64 {
     (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 17) % blocks
 }
 
-/// Commands in a second, so many at once.
+/// Commands per second at this queue depth.
 fn rate<F: Future<Output = Result<(), IoError>>>(
     clock: &Clock,
     commands: u64,
@@ -100,7 +100,7 @@ fn rate<F: Future<Output = Result<(), IoError>>>(
     commands as f64 / took.as_secs_f64()
 }
 
-/// What the array does of 4 KiB at random, in parts of what its members do without it.
+/// Random 4 KiB rates of the array, relative to those of its bare members.
 fn small(level: Level, speed: Speed, is_write: bool) -> f64 {
     const COMMANDS: u64 = 20_000;
     let clock = Clock::default();
@@ -147,7 +147,7 @@ fn random_reads_are_as_fast_as_the_members() {
 
 #[test]
 fn random_writes_of_mirrors_wait_for_the_log_alone() {
-    // What has to be flushed is flushed in batches, so the array is faster than its members are one by one.
+    // Flushes are shared by batches, so the array is faster than its members with one write at a time.
     assert!(small(Level::Raid10, DESKTOP_SSD, true) > 1.2);
     assert!(small(Level::Raid10, SERVER_SSD, true) > 0.75);
 }
@@ -179,7 +179,7 @@ fn full_stripes_are_as_fast_as_the_members() {
             async move { array.flush(array.write_fresh(Lba(at), stripe).await?).await.map(drop) }
         });
         println!("RAID-6 8+2, full stripes: {own:.0} of {bare:.0}/s, {:.2}", own / bare);
-        // Where each has to be flushed, a stripe waits for two flushes more.
+        // Where each write is flushed, a stripe waits for two more flushes.
         assert!(own / bare > if speed.volatile_cache { 0.7 } else { 0.8 });
     }
 }

@@ -8,21 +8,21 @@ use crate::sense::Sense;
 use block::Rope;
 use std::collections::BTreeMap;
 
-/// PARAMETER DATA FORMAT: the length alone before the descriptors, or an extended header.
+/// PARAMETER DATA FORMAT: length only, or extended header.
 const LENGTH_ONLY: u8 = 0;
 const EXTENDED: u8 = 1;
 
-/// T_SUP, O_SUP, U_SUP, S_SUP, AN_SUP, AO_SUP; no state depends on blocks.
+/// T_SUP, O_SUP, U_SUP, S_SUP, AN_SUP, AO_SUP; LBD_SUP is zero, because no state depends on blocks.
 const SUPPORTED_STATES: u8 = 0x80 | 0x40 | 0x08 | 0x04 | 0x02 | 0x01;
 const PREFERRED: u8 = 0x80;
 
 impl PortGroups {
-    /// Answers REPORT TARGET PORT GROUPS with `groups` and their ports.
+    /// Reports the states of `groups`, each with its relative port identifier.
     pub(crate) fn report(&self, cdb: Cdb, allocation: u64, groups: &BTreeMap<u16, u16>) -> Result<Rope, Failure> {
         let mut body = Reply::new();
         match cdb.u8_at(1) >> 5 {
             LENGTH_ONLY => {}
-            // IMPLICIT TRANSITION TIME is not known.
+            // IMPLICIT TRANSITION TIME is zero: unspecified.
             EXTENDED => {
                 body.u8(EXTENDED << 4).u8(0).u16(0);
             }
@@ -32,7 +32,7 @@ impl PortGroups {
             let group = self.of(id);
             let preferred = if group.preferred { PREFERRED } else { 0 };
             body.u8(preferred | group.state as u8).u8(SUPPORTED_STATES).u16(id);
-            // One target port.
+            // TARGET PORT COUNT is one.
             body.u8(0).u8(group.changed_by as u8).u8(0).u8(1);
             body.u16(0).u16(relative_port);
         }

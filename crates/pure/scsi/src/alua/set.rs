@@ -1,4 +1,4 @@
-//! SET TARGET PORT GROUPS (SPC-4): a nexus changes how the unit is served.
+//! SET TARGET PORT GROUPS (SPC-4): explicit change of access states by a nexus.
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::{AccessState, ChangedBy, PortGroups, Using};
@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const HEADER_BYTES: usize = 4;
 const DESCRIPTOR_BYTES: usize = 4;
-/// The longest parameter list: as many groups as a unit can be shown through, and more.
+/// Maximum parameter list length in bytes: more descriptors than a unit has groups.
 const LIST_BYTES_MAX: u32 = 4096;
 
-/// Refuses a parameter list length that no list can have, before any of the list comes.
+/// Refuses an impossible parameter list length from the CDB, before any data is solicited.
 ///
 /// *Errors*: 1A/00.
 pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
@@ -25,8 +25,9 @@ pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
 }
 
 impl PortGroups {
-    /// All states of the list of SET TARGET PORT GROUPS hold, or none does; `groups` are those that the asking nexus knows, and
-    /// their ports. What was begun through a group that has lost access has ended. True when a state was another before.
+    /// Applies all states of the parameter list, or none. `groups` are the groups that the asking nexus knows, with
+    /// their ports. When it returns, tasks that began through a group that lost access have ended. Returns true when a
+    /// state changed.
     pub(crate) async fn set_by_nexus(
         &self,
         list: &[u8],
@@ -38,7 +39,9 @@ impl PortGroups {
     }
 }
 
-/// Reads the list against the groups that there are, and their ports.
+/// Parses the list and resolves its groups and ports.
+///
+/// *Errors*: 26/00 with a field pointer for an unknown state or group, or a group named twice.
 fn changes_of(list: &[u8], groups: &BTreeMap<u16, u16>) -> Result<Vec<(u16, AccessState)>, Sense> {
     let (descriptors, _) = list.get(HEADER_BYTES..).unwrap_or_default().as_chunks::<DESCRIPTOR_BYTES>();
     let (mut changes, mut seen) = (Vec::with_capacity(descriptors.len()), BTreeSet::new());
@@ -47,7 +50,8 @@ fn changes_of(list: &[u8], groups: &BTreeMap<u16, u16>) -> Result<Vec<(u16, Acce
         let at = u16::try_from(at).unwrap_or(u16::MAX);
         let state = AccessState::of(state & 0x0F).ok_or(Sense::parameter(at, Some(3)))?;
         let named = u16::from_be_bytes([high, low]);
-        // Offline is a state of a port, which is named by its relative identifier; the others are of a group.
+        // Offline is a state of a target port, named by its relative identifier; all others are states of a group
+        // (SPC-4).
         let is_it =
             |&(&id, &relative): &(&u16, &u16)| named == if state == AccessState::Offline { relative } else { id };
         let found = groups.iter().find(is_it).map(|(&id, _)| id).filter(|&id| seen.insert(id));

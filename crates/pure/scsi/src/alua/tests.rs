@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 const STATES: [AccessState; 6] = [ActiveOptimized, ActiveNonOptimized, Standby, Unavailable, Offline, Transitioning];
 
-/// Knows the ports of groups 1 and 2 of the target, and one of another target.
+/// Keeper that knows the ports of groups 1 and 2 of the target, and one of another target.
 struct Ports;
 
 impl Keeper for Ports {
@@ -26,7 +26,7 @@ impl Keeper for Ports {
     }
 }
 
-/// HOST comes through group 1 and OTHER through group 2.
+/// Creates a unit that HOST reaches through group 1 and OTHER through group 2.
 fn two_paths() -> LogicalUnit<Bench> {
     unit().with_keeper(Rc::new(Ports))
 }
@@ -39,7 +39,7 @@ fn implicit(unit: &LogicalUnit<Bench>, groups: &[PortGroup]) {
     now(unit.set_port_groups(groups));
 }
 
-/// SET TARGET PORT GROUPS with these states of groups.
+/// Issues SET TARGET PORT GROUPS with these states of groups.
 fn explicit(unit: &LogicalUnit<Bench>, nexus: NexusId, list: &[(u8, u16)]) -> Outcome {
     let mut data = vec![0; 4];
     for &(state, group) in list {
@@ -65,7 +65,7 @@ fn report(unit: &LogicalUnit<Bench>) -> Vec<u8> {
     ask(unit, &report_cdb(0, 1024))
 }
 
-/// PREF with the state, and the status code, of each group.
+/// Returns PREF with the state, and the status code, of each group.
 fn states(unit: &LogicalUnit<Bench>) -> Vec<(u8, u8)> {
     report(unit)[4..].chunks(12).map(|group| (group[0], group[5])).collect()
 }
@@ -105,7 +105,7 @@ fn inquiry_and_designators_say_that_there_are_target_port_groups() {
     }
 }
 
-/// What SPC-4 lets a unit serve in standby and where it is unavailable, once more and by name.
+/// Independent list by name of the operations that SPC-4 permits in standby and in unavailable state.
 fn is_allowed(name: &str, state: AccessState) -> bool {
     let everywhere = ["INQUIRY", "REPORT LUNS", "REQUEST SENSE", "REPORT TARGET PORT GROUPS", "SET TARGET PORT GROUPS"]
         .contains(&name);

@@ -1,4 +1,4 @@
-//! What a copy manager knows of copies under way and ended, for who asked for them.
+//! State of running and completed third-party copies, for the status commands of the nexus that issued them.
 
 use super::{CopyAsker, Neighbour, Neighbours};
 use crate::command::{NexusId, TaskTag};
@@ -9,50 +9,50 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-/// Copies of one nexus of which it is known how they ended.
+/// Maximum number of copies that are remembered for one nexus.
 const KNOWN_MAX: usize = 64;
 
-/// The copies of one unit's copy manager.
+/// Copies of the copy manager of one unit.
 #[derive(Default)]
 pub(crate) struct Copies {
     neighbours: Option<Rc<dyn Neighbours>>,
     known: RefCell<BTreeMap<(NexusId, u32), Known>>,
-    /// How many have begun.
+    /// Number of copies started, which orders the remembered ones by age.
     begun: Cell<u64>,
 }
 
-/// Whether and how a copy is known afterwards (LIST ID USAGE).
+/// LIST ID USAGE: whether the status of a copy can be queried afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListId {
-    /// By this number until it is asked for.
+    /// Queried by this list identifier.
     Kept(u32),
-    /// By nothing.
+    /// Not queried.
     None,
 }
 
-/// How far a copy is.
+/// Status of a copy.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub state: State,
-    /// Which one it is, of all.
+    /// Serial number of the copy, by age.
     nth: u64,
-    /// The service action of THIRD-PARTY COPY OUT that began it, and its task.
+    /// Service action of THIRD-PARTY COPY OUT that started it, and its task.
     pub action: u8,
     pub tag: TaskTag,
     pub segments: u16,
     pub bytes: u64,
-    /// Why it failed.
+    /// Sense data of a failure.
     pub sense: Option<Sense>,
-    /// The ROD token that it made.
+    /// ROD token that it created.
     pub token: Option<Box<[u8; TOKEN_BYTES]>>,
 }
 
-/// COPY OPERATION STATUS, which the short form calls COPY COMMAND STATUS.
+/// COPY OPERATION STATUS, named COPY COMMAND STATUS in LID1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Running,
     Done,
-    /// Less was there than was asked for.
+    /// Completed with less data than requested (WRITE USING TOKEN beyond the end of the token).
     DoneInPart,
     Failed,
 }
@@ -76,12 +76,12 @@ impl Copies {
         self.neighbours.as_ref().map_or_else(Vec::new, |neighbours| neighbours.of(asker))
     }
 
-    /// What is known of the copy that `nexus` called `id`.
+    /// Returns the status of the copy with list identifier `id` of `nexus`.
     pub(super) fn known(&self, nexus: NexusId, id: u32) -> Option<Known> {
         self.known.borrow().get(&(nexus, id)).cloned()
     }
 
-    /// `nexus` is gone, and nobody asks for its copies any more.
+    /// Drops the copies of `nexus`, which can no longer query them.
     pub(crate) fn forget(&self, nexus: NexusId) {
         self.known.borrow_mut().retain(|&(owner, _), _| owner != nexus);
     }
@@ -91,10 +91,12 @@ impl Copies {
         self.known.borrow().len()
     }
 
-    /// A copy begins, which has failed when it is dropped before its end.
+    /// Registers a running copy. It counts as failed if it is dropped before its completion.
     ///
-    /// *Errors*: 00/16 when one that is called so has not ended, or too many have not.
+    /// *Errors*: 00/16 when a copy with the same identifier is running, or when too many copies of the nexus are
+    /// running.
     pub(super) fn begin(&self, nexus: NexusId, id: ListId, action: u8, tag: TaskTag) -> Result<Running<'_>, Sense> {
+        // With LIST ID USAGE 11b no status is kept.
         if let ListId::Kept(id) = id {
             self.make_room(nexus, id)?;
             let nth = self.begun.get();
@@ -111,12 +113,15 @@ impl Copies {
     fn make_room(&self, nexus: NexusId, id: u32) -> Result<(), Sense> {
         let mut known = self.known.borrow_mut();
         let in_progress = Sense::illegal(AdditionalSense::OPERATION_IN_PROGRESS);
+        // A list identifier must be unique among the running copies of a nexus (SPC-4).
         if known.get(&(nexus, id)).is_some_and(|known| known.state == State::Running) {
             return Err(in_progress);
         }
+        // The nexus is the first part of the key, so its copies are adjacent.
         let own = || (nexus, 0)..=(nexus, u32::MAX);
         if known.range(own()).count() >= KNOWN_MAX {
-            // Whoever asks, asks soon.
+            // Evict the oldest completed copy: its initiator has had its chance to query it. Running copies are never
+            // evicted.
             let ended = known.range(own()).filter(|(_, known)| known.state != State::Running);
             let oldest = ended.min_by_key(|(_, known)| known.nth).map(|(&key, _)| key);
             known.remove(&oldest.ok_or(in_progress)?);
@@ -126,7 +131,7 @@ impl Copies {
     }
 }
 
-/// A copy under way.
+/// Running copy; dropping it records its final state.
 pub(super) struct Running<'a> {
     copies: &'a Copies,
     nexus: NexusId,
@@ -135,7 +140,7 @@ pub(super) struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Remembers something of the copy.
+    /// Updates the status of the copy.
     pub(super) fn note(&self, change: impl FnOnce(&mut Known)) {
         if let ListId::Kept(id) = self.id
             && let Some(known) = self.copies.known.borrow_mut().get_mut(&(self.nexus, id))

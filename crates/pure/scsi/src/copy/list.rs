@@ -1,4 +1,4 @@
-//! The parameter lists of EXTENDED COPY (LID1) and (LID4) (SPC-4, EXTENDED COPY parameter data).
+//! Parameter lists of EXTENDED COPY (LID1) and (LID4) (SPC-4, EXTENDED COPY parameter data).
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::known::ListId;
@@ -8,7 +8,7 @@ use crate::sense::{AdditionalSense, Sense};
 
 const HEADER_BYTES: usize = 16;
 const LONG_HEADER_BYTES: usize = 48;
-/// PARAMETER LIST FORMAT of EXTENDED COPY (LID4), and what stands where the short form has a descriptor.
+/// PARAMETER LIST FORMAT of EXTENDED COPY (LID4), and the constants in its header.
 const LONG_FORMAT: u8 = 0x01;
 const LONG_DESCRIPTOR_BYTES: u16 = 0x20;
 const LONG_DESCRIPTOR: u8 = 0xFF;
@@ -16,55 +16,58 @@ const IMMED: u8 = 0x01;
 const G_SENSE: u8 = 0x02;
 const CSCD_BYTES: usize = 32;
 
-/// The most copy source and copy destination descriptors of one list.
+/// Maximum number of CSCD descriptors in one list.
 pub(super) const CSCDS_MAX: usize = 16;
-/// The longest descriptor lists, together.
+/// Maximum length of all descriptor lists in bytes.
 pub(super) const DESCRIPTOR_BYTES_MAX: usize = CSCDS_MAX * CSCD_BYTES + SEGMENTS_MAX * SEGMENT_BYTES_MAX;
 
-/// Identification descriptor CSCD descriptor.
+/// Type code of the identification descriptor CSCD descriptor.
 pub(super) const IDENTIFICATION: u8 = 0xE4;
-/// The CSCD descriptor ID of the unit that processes the command.
+/// CSCD descriptor ID of the unit that executes the command.
 pub(super) const SELF: u16 = 0xFFFF;
 
 pub(super) const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
-/// Refuses a parameter list length that no list can have, before any of the list comes.
+/// Refuses an impossible parameter list length from the CDB, before any data is solicited.
 ///
 /// *Errors*: 1A/00.
 pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
     let bytes = u64::from(cdb.u32_at(10));
-    // One that is too long by some descriptors is told apart when it is read.
+    // A list with some descriptors too many passes here and is refused with its own sense when it is parsed.
     let most = 4_usize.saturating_mul(DESCRIPTOR_BYTES_MAX) as u64;
     if bytes == 0 || (HEADER_BYTES as u64..=most).contains(&bytes) { Ok(()) } else { Err(TOO_SHORT) }
 }
 
-/// A list that was understood: whatever it names may not be there.
+/// Parsed parameter list; its units have not been resolved yet.
 #[derive(Debug)]
 pub(super) struct List {
     pub id: ListId,
-    /// The command does not say what came of it.
+    /// IMMED: the status of the command does not depend on the result of the copy.
     pub immediate: bool,
     pub cscds: Vec<Cscd>,
     pub segments: Vec<Segment>,
 }
 
-/// A copy source or destination.
+/// CSCD descriptor: copy source or copy destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cscd {
-    /// Which the initiator knows not to be there.
+    /// Null descriptor (NUL bit), which the initiator knows to be absent.
     Null,
-    /// The unit with this designator.
+    /// Unit with this designator; `block_bytes` of zero is unspecified.
     Unit { kind: u8, designator: Vec<u8>, block_bytes: u32 },
 }
 
 impl List {
-    /// *Errors*: 1A/00 where the list is cut short or longer than it may be; 26/00, 26/06 to 26/09 and 26/0B for what it holds.
+    /// Parses the LID1 list.
+    ///
+    /// *Errors*: 1A/00 for a truncated or too long list; 26/00, 26/06 to 26/09 and 26/0B for invalid content.
     pub(super) fn parse(list: &[u8]) -> Result<Self, Sense> {
         let header: &[u8; HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
         let [number, usage, cscd_high, cscd_low, _, _, _, _, lengths @ ..] = *header;
         let [segments, inline] = [u32::from_be_bytes(field(&lengths, 0)?), u32::from_be_bytes(field(&lengths, 4)?)];
         let cscd_bytes = usize::from(u16::from_be_bytes([cscd_high, cscd_low]));
         let segment_bytes = usize::try_from(segments).map_err(|_| TOO_SHORT)?;
+        // Inline data belongs to segment types that are not supported.
         if inline != 0 {
             return Err(Sense::illegal(AdditionalSense::INLINE_DATA_LENGTH_EXCEEDED));
         }
@@ -73,7 +76,9 @@ impl List {
         Ok(Self { id, immediate: false, cscds, segments })
     }
 
-    /// As [`List::parse`], for the long form. *Errors*: 26/00 for G_SENSE, which is not offered, and for another format.
+    /// Parses the LID4 list, as [`List::parse`].
+    ///
+    /// *Errors*: also 26/00 for G_SENSE, which is not supported, and for another format.
     pub(super) fn parse_long(list: &[u8]) -> Result<Self, Sense> {
         let header: &[u8; LONG_HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
         let [format, usage, d_high, d_low, ..] = *header;
@@ -102,16 +107,17 @@ impl List {
     }
 }
 
-/// LIST ID USAGE.
+/// Parses LIST ID USAGE.
 fn id_of(usage: u8, number: u32) -> Result<ListId, Sense> {
     match usage >> 3 & 0x03 {
         0b00 | 0b10 => Ok(ListId::Kept(number)),
+        // LIST ID USAGE 11b requires a list identifier of zero (SPC-4).
         0b11 if number == 0 => Ok(ListId::None),
         _ => Err(Sense::parameter(1, Some(4))),
     }
 }
 
-/// The descriptors behind a header.
+/// Parses the descriptors behind a header.
 fn descriptors_of(
     list: &[u8],
     header_bytes: usize,
@@ -119,6 +125,7 @@ fn descriptors_of(
     segment_bytes: usize,
 ) -> Result<(Vec<Cscd>, Vec<Segment>), Sense> {
     let all = cscd_bytes.saturating_add(segment_bytes);
+    // Bounded before anything is parsed, because the lengths come from the initiator.
     if all > DESCRIPTOR_BYTES_MAX || !cscd_bytes.is_multiple_of(CSCD_BYTES) {
         return Err(TOO_SHORT);
     }
@@ -136,7 +143,7 @@ fn cscds_of(bytes: &[u8], header_bytes: usize) -> Result<Vec<Cscd>, Sense> {
     descriptors.iter().enumerate().map(|(nth, descriptor)| cscd_of(descriptor, place(nth))).collect()
 }
 
-/// The identification descriptor CSCD descriptor that stands at `at`.
+/// Parses the identification descriptor CSCD descriptor at offset `at`.
 fn cscd_of(descriptor: &[u8; CSCD_BYTES], at: usize) -> Result<Cscd, Sense> {
     let [code, bits, _, _, _, kind, _, length, rest @ ..] = *descriptor;
     let wrong =
@@ -144,14 +151,15 @@ fn cscd_of(descriptor: &[u8; CSCD_BYTES], at: usize) -> Result<Cscd, Sense> {
     if code != IDENTIFICATION {
         return Err(Sense::illegal(AdditionalSense::UNSUPPORTED_TARGET_DESCRIPTOR_TYPE));
     }
-    // Only disks are here. LU ID TYPE is ignored where a designator names the unit.
+    // Only block devices (peripheral device type 0). LU ID TYPE is ignored where a designator names the unit.
     if bits & 0x1F != 0 {
         return wrong(1, Some(4));
     }
+    // A null descriptor keeps the numbering of the others.
     if bits & 0x20 != 0 {
         return Ok(Cscd::Null);
     }
-    // ASSOCIATION: with the unit.
+    // ASSOCIATION must be the logical unit.
     if kind & 0x30 != 0 {
         return wrong(5, Some(5));
     }
@@ -163,9 +171,9 @@ fn cscd_of(descriptor: &[u8; CSCD_BYTES], at: usize) -> Result<Cscd, Sense> {
     Ok(Cscd::Unit { kind: kind & 0x0F, designator: designator.to_vec(), block_bytes })
 }
 
-/// The bytes of a field.
+/// Returns the bytes of a field.
 ///
-/// *Errors*: 1A/00 where the list ends before it does.
+/// *Errors*: 1A/00 where the list ends before the field does.
 pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Sense> {
     bytes.get(at..).and_then(|rest| rest.first_chunk().copied()).ok_or(TOO_SHORT)
 }

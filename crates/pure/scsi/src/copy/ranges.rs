@@ -1,4 +1,4 @@
-//! The parameter lists of POPULATE TOKEN and WRITE USING TOKEN (SBC-3): ranges of blocks of the unit that is asked.
+//! Parameter lists of POPULATE TOKEN and WRITE USING TOKEN (SBC-3): block ranges of the unit that executes the command.
 #![warn(clippy::arithmetic_side_effects)]
 
 use crate::cdb::Cdb;
@@ -10,23 +10,25 @@ use std::time::Duration;
 const RANGE_BYTES: usize = 16;
 const POPULATE_HEADER_BYTES: usize = 16;
 const WRITE_HEADER_BYTES: usize = 536;
-/// Bytes of the length that a list begins with.
+/// Size of the length field at the start of a list.
 const LENGTH_BYTES: usize = 2;
 const TOKEN_AT: usize = 16;
 
-/// The most ranges of one list, and the most bytes that they may name together: so much takes no host's patience.
+/// Maximum number of ranges in one list, and maximum total length in bytes: a transfer of this size completes within
+/// the command timeout of a host.
 pub(super) const RANGES_MAX: usize = 64;
 pub(super) const TRANSFER_BYTES_MAX: u64 = 256 << 20;
 
 const IMMED: u8 = 0x01;
 const RTV: u8 = 0x02;
 const DEL_TKN: u8 = 0x02;
-/// ROD types that mean what is made here: point in time copy, in default form and in any.
+/// ROD TYPE values that select the supported type: point in time copy in its generic, change vulnerable and "any"
+/// forms.
 const POINT_IN_TIME: [u32; 3] = [0x0080_0000, CHANGE_VULNERABLE, 0x0080_FFFF];
 
 const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
-/// Refuses a parameter list length that no list can have, before any of the list comes.
+/// Refuses an impossible parameter list length from the CDB, before any data is solicited.
 ///
 /// *Errors*: 1A/00.
 pub(crate) fn check_ranges_length(cdb: Cdb) -> Result<(), Sense> {
@@ -36,7 +38,7 @@ pub(crate) fn check_ranges_length(cdb: Cdb) -> Result<(), Sense> {
     if bytes == 0 || possible.contains(&bytes) { Ok(()) } else { Err(TOO_SHORT) }
 }
 
-/// POPULATE TOKEN, understood.
+/// Parsed parameter list of POPULATE TOKEN.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Populate {
     pub immediate: bool,
@@ -44,19 +46,21 @@ pub(super) struct Populate {
     pub extents: Vec<Extent>,
 }
 
-/// WRITE USING TOKEN, understood.
+/// Parsed parameter list of WRITE USING TOKEN.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Write {
     pub immediate: bool,
     pub deletes: bool,
-    /// In blocks of the unit that is written.
+    /// Offset into the token, in blocks of the destination.
     pub offset_blocks: u64,
     pub token: Box<[u8; TOKEN_BYTES]>,
     pub extents: Vec<Extent>,
 }
 
 impl Populate {
-    /// *Errors*: 1A/00 where the list is cut short; 26/00 and 26/08 for what it holds; 21/00 for blocks that are not there.
+    /// Parses the list.
+    ///
+    /// *Errors*: 1A/00 for a truncated list; 26/00 and 26/08 for invalid content; 21/00 for blocks beyond the capacity.
     pub(super) fn parse(list: &[u8], geometry: Geometry) -> Result<Self, Sense> {
         let header: &[u8; POPULATE_HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
         let [_, _, bits, _, t1, t2, t3, t4, r1, r2, r3, r4, _, _, high, low] = *header;
@@ -75,6 +79,8 @@ impl Populate {
 }
 
 impl Write {
+    /// Parses the list.
+    ///
     /// *Errors*: as [`Populate::parse`].
     pub(super) fn parse(list: &[u8], geometry: Geometry) -> Result<Self, Sense> {
         let header: &[u8; WRITE_HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
@@ -92,7 +98,7 @@ impl Write {
     }
 }
 
-/// The ranges behind a header whose last field says how many bytes they have.
+/// Parses the ranges behind a header whose last field is their length in bytes.
 fn ranges(list: &[u8], header_bytes: usize, bytes: u16, geometry: Geometry) -> Result<Vec<Extent>, Sense> {
     let at = |byte: usize| u16::try_from(byte).unwrap_or(u16::MAX);
     let length_at = at(header_bytes.saturating_sub(LENGTH_BYTES));
@@ -104,7 +110,7 @@ fn ranges(list: &[u8], header_bytes: usize, bytes: u16, geometry: Geometry) -> R
     if bytes < RANGE_BYTES {
         return Err(Sense::parameter(length_at, None));
     }
-    // What is cut short is none.
+    // A truncated descriptor is ignored.
     let all = list.get(header_bytes..).unwrap_or_default();
     let (descriptors, _) = all.get(..bytes.min(all.len())).unwrap_or_default().as_chunks::<RANGE_BYTES>();
     if descriptors.len() > RANGES_MAX {
@@ -118,6 +124,7 @@ fn ranges(list: &[u8], header_bytes: usize, bytes: u16, geometry: Geometry) -> R
             (u64::from_be_bytes([l1, l2, l3, l4, l5, l6, l7, l8]), u32::from_be_bytes([n1, n2, n3, n4]));
         let extent = Extent::checked(lba, blocks.into()).filter(|&extent| geometry.admit(extent).is_ok());
         let extent = extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
+        // SBC-3: ranges of one list must not overlap.
         if extents.iter().any(|earlier| earlier.overlaps(extent)) {
             return Err(Sense::parameter(place, None));
         }

@@ -1,4 +1,4 @@
-//! RECEIVE COPY RESULTS (SPC-4), and the Third-party Copy VPD page.
+//! RECEIVE COPY RESULTS (SPC-4), and the Third-party Copy VPD page (8Fh).
 
 use super::known::{Copies, Known, State};
 use super::list::{CSCDS_MAX, DESCRIPTOR_BYTES_MAX, IDENTIFICATION, SELF};
@@ -16,35 +16,36 @@ use block::Rope;
 const COPY_STATUS: u8 = 0x00;
 const OPERATING_PARAMETERS: u8 = 0x03;
 const COPY_STATUS_LONG: u8 = 0x05;
-/// The descriptor types of lists, in ascending order.
+/// Supported descriptor types, in ascending order.
 const DESCRIPTOR_TYPES: [u8; 3] = [BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET, IDENTIFICATION];
-/// How many copies may run at once, of one nexus and of all.
+/// Reported limit on concurrent copies, of one nexus and of all.
 const CONCURRENT_MAX: u8 = 16;
-/// Blocks of 512 bytes, as a power of two.
+/// Data segment granularity as a power of two: 512 bytes.
 const GRANULARITY: u8 = 9;
-/// A ROD type descriptor, and whether tokens of the type are taken and made.
+/// Length of a ROD type descriptor, and its flags for created and accepted tokens.
 const ROD_TYPE_BYTES: usize = 64;
 const TOKEN_OUT: u8 = 0x01;
 const TOKEN_IN: u8 = 0x02;
 /// TRANSFER COUNT UNITS: KiB.
 const KIB: u8 = 0x01;
 
-/// COPY OPERATION STATUS: done, failed, done in part, under way, and ended by COPY OPERATION ABORT or another function.
+/// COPY OPERATION STATUS: completed, failed, completed with residual data, in progress, and terminated (by COPY
+/// OPERATION ABORT or task management).
 const DONE: u8 = 0x01;
 const FAILED: u8 = 0x02;
 const DONE_IN_PART: u8 = 0x03;
 const UNDER_WAY: u8 = 0x10;
 const ABORTED: u8 = 0x60;
-/// ESTIMATED STATUS UPDATE DELAY: nothing more comes, and within so many milliseconds.
+/// ESTIMATED STATUS UPDATE DELAY: no further update, or an update within this number of milliseconds.
 const NO_MORE: u32 = 0xFFFF_FFFE;
 const SOON_MS: u32 = 1000;
 /// TRANSFER COUNT UNITS: logical blocks.
 const BLOCKS: u8 = 0xF1;
 
 impl Copies {
-    /// Answers RECEIVE COPY RESULTS of a unit with blocks of so many bytes.
+    /// Executes RECEIVE COPY RESULTS; `block_bytes` is the block size of the unit.
     pub(crate) fn results(&self, nexus: NexusId, cdb: Cdb, allocation: u64, block_bytes: u32) -> Result<Rope, Failure> {
-        // Of a copy that the nexus did not ask for, nobody tells it.
+        // A nexus learns nothing about the copies of others.
         let known = |id: u32| self.known(nexus, id).ok_or(Sense::cdb_byte(2));
         let mut body = Reply::new();
         match cdb.u8_at(1) & 0x1F {
@@ -75,7 +76,8 @@ impl Copies {
     }
 }
 
-/// What RECEIVE COPY STATUS (LID4) and RECEIVE ROD TOKEN INFORMATION have in common, with what was moved in `units` of so many bytes.
+/// Emits the common part of RECEIVE COPY STATUS (LID4) and RECEIVE ROD TOKEN INFORMATION; the transfer count is in
+/// units of `unit_bytes`.
 fn emit_status(body: &mut Reply, known: &Known, units: u8, unit_bytes: u64) {
     let status = match (known.state, known.sense) {
         (State::Running, _) => UNDER_WAY,
@@ -87,29 +89,31 @@ fn emit_status(body: &mut Reply, known: &Known, units: u8, unit_bytes: u64) {
     let (is_under_way, sense) = (known.state == State::Running, known.sense.map(|sense| sense.emit()));
     let sense = sense.as_deref().unwrap_or_default();
     let length = u8::try_from(sense.len()).expect("sense data is short");
-    // The status with which the copy ended, as if it had been waited for: GOOD or CHECK CONDITION.
+    // EXTENDED COPY COMPLETION STATUS is the status that the copy would have had without IMMED: GOOD or CHECK
+    // CONDITION.
     let completion = if sense.is_empty() { 0x00 } else { 0x02 };
     body.u8(known.action).u8(status).u16(0).u32(if is_under_way { SOON_MS } else { NO_MORE });
     body.u8(completion).u8(length).u8(length).u8(units).u64(known.bytes / unit_bytes);
-    // Segments are counted where there are segments.
+    // SEGMENTS PROCESSED is zero for token commands, which have no segments.
     body.u16(known.segments).bytes(&[0; 6]).bytes(sense);
 }
 
 fn emit_operating_parameters(body: &mut Reply) {
     let concurrent = u16::from(CONCURRENT_MAX);
     body.u32(0).u16(CSCDS_MAX as u16).u16(SEGMENTS_MAX as u16).u32(DESCRIPTOR_BYTES_MAX as u32);
-    // No inline data, no held data, no streams.
+    // Inline data, held data and streams are not supported.
     body.u32(SEGMENT_LENGTH_MAX).u32(0).u32(0).u32(0).u16(0).u16(concurrent).u8(CONCURRENT_MAX);
     body.u8(GRANULARITY).u8(0).u8(0).bytes(&[0; 3]).u8(DESCRIPTOR_TYPES.len() as u8).bytes(&DESCRIPTOR_TYPES);
 }
 
-/// The descriptors of VPD page 8Fh.
+/// Emits the third-party copy descriptors of VPD page 8Fh.
 pub(crate) fn emit_third_party_page(reply: &mut Reply) {
-    // Block device ROD limits (SBC-3).
+    // Block Device ROD Limits (SBC-3).
     let mut limits = Reply::new();
     limits.pad_to(6).u16(RANGES_MAX as u16).u32(INACTIVITY_MAX_S).u32(INACTIVITY_DEFAULT_S);
     limits.u64(TRANSFER_BYTES_MAX).u64(TRANSFER_BYTES_MAX);
     emit(reply, 0x0000, &limits);
+    // Supported Commands.
     let mut commands = Reply::new();
     for code in [0x83_u8, 0x84] {
         let actions: Vec<u8> =
@@ -119,16 +123,20 @@ pub(crate) fn emit_third_party_page(reply: &mut Reply) {
     let mut supported = Reply::new();
     supported.u8(commands.len() as u8).bytes(commands.as_bytes());
     emit(reply, 0x0001, &supported);
+    // Parameter Data.
     let mut parameters = Reply::new();
     parameters.u32(0).u16(CSCDS_MAX as u16).u16(SEGMENTS_MAX as u16).u32(DESCRIPTOR_BYTES_MAX as u32).u32(0).pad_to(28);
     emit(reply, 0x0004, &parameters);
+    // Supported Descriptors.
     let mut descriptors = Reply::new();
     descriptors.u8(DESCRIPTOR_TYPES.len() as u8).bytes(&DESCRIPTOR_TYPES);
     emit(reply, 0x0008, &descriptors);
+    // Supported CSCD Descriptor IDs.
     let mut ids = Reply::new();
     ids.u16(2).u16(SELF);
     emit(reply, 0x000C, &ids);
     emit_rod_descriptors(reply);
+    // General Copy Operations.
     let mut general = Reply::new();
     general
         .u32(u32::from(CONCURRENT_MAX))
@@ -140,12 +148,12 @@ pub(crate) fn emit_third_party_page(reply: &mut Reply) {
     emit(reply, 0x8001, &general);
 }
 
-/// ROD token features, and the types of ROD tokens.
+/// Emits the ROD Token Features and Supported ROD Token and ROD Types descriptors.
 fn emit_rod_descriptors(reply: &mut Reply) {
     let mut features = Reply::new();
-    // REMOTE TOKENS is zero: tokens are of units of the same target.
+    // REMOTE TOKENS is zero: only tokens of units of the same target are accepted.
     features.u8(0).pad_to(12).u32(INACTIVITY_DEFAULT_S).u32(INACTIVITY_MAX_S).u32(INACTIVITY_MAX_S).pad_to(42).u16(48);
-    // The block ROD device type specific features.
+    // Block ROD device type specific features.
     features.u8(0).u8(0).u16(44).u16(0).u16(0);
     features.u64(TRANSFER_BYTES_MAX).u64(TRANSFER_BYTES_MAX).u64(TRANSFER_BYTES_MAX).u64(TRANSFER_BYTES_MAX).pad_to(92);
     emit(reply, 0x0106, &features);
@@ -158,7 +166,7 @@ fn emit_rod_descriptors(reply: &mut Reply) {
     emit(reply, 0x0108, &types);
 }
 
-/// One third-party copy descriptor, padded to four bytes.
+/// Emits one third-party copy descriptor, padded to four bytes.
 fn emit(reply: &mut Reply, kind: u16, body: &Reply) {
     let length = body.len().next_multiple_of(4);
     reply.u16(kind).u16(u16::try_from(length).expect("a descriptor is short")).bytes(body.as_bytes());

@@ -12,7 +12,8 @@ use crate::token::{Kind, Represented, SECRET_BYTES, TOKEN_BYTES, Tokens, kind_of
 use block::{Blocks, Extent, Rope};
 
 impl Copies {
-    /// A token stands for blocks of this unit, all of one instant: the task set lets nobody change one meanwhile.
+    /// POPULATE TOKEN: creates a token for blocks of this unit at one instant. The task runs alone, so no block changes
+    /// meanwhile.
     pub(crate) async fn populate_token(&self, asked: &Asked<'_>, tokens: &Tokens) -> Result<Rope, Failure> {
         let job = asked.job;
         let list = job.whole_data()?;
@@ -22,8 +23,10 @@ impl Copies {
         let Populate { immediate, inactivity, extents } = Populate::parse(&list, job.geometry)?;
         let asker = asked.asker()?;
         let work = async |running: &Running<'_>| {
+            // Tokens need a source of random numbers, which the environment supplies.
             let outside = self.neighbours().ok_or(Sense::illegal(AdditionalSense::INSUFFICIENT_RESOURCES_FOR_TOKEN))?;
             let mut secret = [0; SECRET_BYTES];
+            // The secret part makes a token unforgeable.
             outside.random(&mut secret);
             let bytes = extents.iter().map(|extent| extent.len.bytes(job.geometry.block_bytes)).sum();
             let block_bytes = job.geometry.block_bytes;
@@ -35,7 +38,7 @@ impl Copies {
         self.recorded(job, list_id(job), immediate, work).await
     }
 
-    /// Blocks of this unit hold what a token stands for.
+    /// WRITE USING TOKEN: writes the data that a token represents to blocks of this unit.
     pub(crate) async fn write_using_token(
         &self,
         asked: &Asked<'_>,
@@ -69,7 +72,7 @@ impl Copies {
         naa: &[u8],
         running: &Running<'_>,
     ) -> Result<State, Failure> {
-        // A token of a unit that the nexus does not see is no token, whoever made it.
+        // A token of a unit that is not mapped to the nexus is unknown to it, regardless of its creator.
         let unknown = Sense::illegal(AdditionalSense::TOKEN_UNKNOWN);
         let seen = self.seen_by(asker);
         let from = End::of(&seen, |neighbour| neighbour.identity.naa == naa).await?.ok_or(unknown)?;
@@ -79,26 +82,30 @@ impl Copies {
         let source = from.neighbour.unit.token(asker.clone(), token.clone(), false).await?;
         let (found, is_whole) = pairs(&from, &to, &source, order)?;
         for found in found {
+            // Each segment checks the token again between reading and writing, since a change of the source cancels it.
             let found = Found { token: Some(token.clone()), ..found };
             copy_segment(asker, &found, asked.ticket, |bytes| running.note(|known| known.bytes += bytes)).await?;
         }
+        // DEL_TKN takes effect only after the copy has succeeded.
         if order.deletes {
             from.neighbour.unit.token(asker.clone(), token, true).await?;
         }
         Ok(if is_whole { State::Done } else { State::DoneInPart })
     }
 
-    /// The copy that the nexus called so has ended, with COPY ABORTED for whoever waits for it.
+    /// COPY OPERATION ABORT: ends the running copy with this list identifier; its command completes with COPY ABORTED.
     pub(crate) async fn abort(&self, job: &Job, tasks: &TaskSet) -> Result<Rope, Failure> {
+        // Only a running copy of the same nexus can be aborted.
         let known = self.known(job.nexus, job.request.cdb.u32_at(2));
         let running = known.filter(|known| known.state == State::Running).ok_or(Sense::cdb_byte(2))?;
         let affected = Affected::One(job.nexus, running.tag);
         tasks.abort(affected, |_| Aborted::Copy);
+        // The command completes only after the copy has ended.
         tasks.ended(affected).await;
         Ok(Rope::new())
     }
 
-    /// What `token`, which is one of `tokens`, stands for; `deletes` ends it.
+    /// Returns the extents that `token` represents; `deletes` invalidates it.
     ///
     /// *Errors*: 23/04 and 23/07 to 23/09.
     pub(crate) fn open(&self, token: &[u8; TOKEN_BYTES], deletes: bool, tokens: &Tokens) -> Result<Vec<Extent>, Sense> {
@@ -113,7 +120,7 @@ fn list_id(job: &Job) -> ListId {
 }
 
 impl End {
-    /// The first of the units that is meant, from its first block on.
+    /// Returns the first matching unit, positioned at its first block.
     async fn of(seen: &[Neighbour], is_meant: impl Fn(&Neighbour) -> bool) -> Result<Option<Self>, Sense> {
         let Some(which) = seen.iter().position(is_meant) else { return Ok(None) };
         let neighbour = seen[which].clone();
@@ -122,15 +129,18 @@ impl End {
     }
 }
 
-/// What goes where, in whole blocks of the destination, and whether that is all that was asked for.
+/// Pairs source and destination extents, in whole blocks of the destination. The flag is false when the token ends
+/// before the destination ranges do.
 ///
-/// *Errors*: 26/00 for an offset behind the end; A/26/0A where blocks of different sizes do not meet.
+/// *Errors*: 26/00 for an offset beyond the end of the token; A/26/0A where blocks of different sizes do not align.
 fn pairs(from: &End, to: &End, source: &[Extent], order: &Write) -> Result<(Vec<Found>, bool), Sense> {
     let [from_bytes, to_bytes] = [from, to].map(|end| u64::from(end.geometry.block_bytes));
+    // Block sizes of the two units may differ, so the pairing is done in bytes.
     let held: u64 = source.iter().map(|extent| extent.len.0 * from_bytes).sum();
     let offset = order.offset_blocks.checked_mul(to_bytes).filter(|&offset| offset < held);
     let mut skip = offset.ok_or(Sense::parameter(8, None))?;
     let wanted: u64 = order.extents.iter().map(|extent| extent.len.0 * to_bytes).sum();
+    // Only whole destination blocks are written; the rest is residual data.
     let mut left = wanted.min((held - skip) / to_bytes * to_bytes);
     let is_whole = left == wanted;
     let mut pairs = Vec::new();
@@ -141,6 +151,7 @@ fn pairs(from: &End, to: &End, source: &[Extent], order: &Write) -> Result<(Vec<
         skip -= at;
         while let Some(here) = target.filter(|_| left > 0 && at < extent.len.0 * from_bytes) {
             let bytes = left.min(extent.len.0 * from_bytes - at).min(here.len.0 * to_bytes - done);
+            // Neither unit can transfer a part of a block.
             if [at, bytes].iter().any(|bytes| !bytes.is_multiple_of(from_bytes))
                 || [done, bytes].iter().any(|bytes| !bytes.is_multiple_of(to_bytes))
             {
@@ -153,6 +164,7 @@ fn pairs(from: &End, to: &End, source: &[Extent], order: &Write) -> Result<(Vec<
                 token: None,
             });
             (at, done, left) = (at + bytes, done + bytes, left - bytes);
+            // The destination range is filled; the next one continues.
             if done == here.len.0 * to_bytes {
                 (target, done) = (targets.next(), 0);
             }

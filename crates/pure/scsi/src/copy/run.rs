@@ -1,4 +1,4 @@
-//! EXTENDED COPY: what the list names is found and looked at, and only then copied, piece by piece.
+//! Execution of EXTENDED COPY: resolves and checks all segments first, then copies piece by piece.
 
 use super::known::{ListId, Running, State};
 use super::list::{Cscd, List, SELF};
@@ -13,20 +13,20 @@ use crate::task_set::Ticket;
 use crate::token::TokenBytes;
 use block::{Extent, Geometry, Lba, Rope};
 
-/// The service action of EXTENDED COPY (LID1).
+/// Service action of EXTENDED COPY (LID1).
 const SHORT: u8 = 0x00;
-/// How much is held in memory at a time; between two pieces an abort is noticed, and others have their turn.
+/// Bytes held in memory at a time. Between two pieces an abort is noticed, and other tasks may run.
 const PIECE_BYTES: u64 = 1 << 20;
-/// The designator types of units that fit into a CSCD descriptor.
+/// Designator types that a CSCD descriptor can hold.
 const NAA: u8 = 0x3;
 const UUID: u8 = 0xA;
 
-/// A segment whose ends were found.
+/// Segment with resolved source and destination.
 pub(super) struct Found {
     pub from: End,
     pub to: End,
     pub bytes: u64,
-    /// What must be valid still when blocks were read and are to be written.
+    /// Token that must still be valid between reading blocks and writing them.
     pub token: Option<TokenBytes>,
 }
 
@@ -39,10 +39,11 @@ pub(super) struct End {
 }
 
 impl Copies {
-    /// Carries out EXTENDED COPY.
+    /// Executes EXTENDED COPY.
     pub(crate) async fn extended_copy(&self, asked: &Asked<'_>) -> Result<Rope, Failure> {
         let (job, ticket) = (asked.job, asked.ticket);
         let list = job.whole_data()?;
+        // SPC-4: a parameter list length of zero is not an error.
         if list.is_empty() {
             return Ok(Rope::new());
         }
@@ -53,7 +54,7 @@ impl Copies {
         let asker = asked.asker()?;
         let work = async |running: &Running<'_>| {
             let seen = self.seen_by(&asker);
-            // Nothing is copied unless everything is there and may be.
+            // All segments are resolved and checked before any block is copied.
             let mut found = Vec::with_capacity(list.segments.len());
             for segment in &list.segments {
                 found.push(find(asked.identity, &list.cscds, segment, &seen).await?);
@@ -67,8 +68,8 @@ impl Copies {
         self.recorded(job, list.id, list.immediate, work).await
     }
 
-    /// Does `work`, of which it is known afterwards under `id` how it ended. A command that need not wait for it (IMMED) ends with
-    /// GOOD whatever came of it.
+    /// Runs `work` and records its result under `id`. With IMMED the command completes with GOOD regardless of the
+    /// result.
     pub(super) async fn recorded(
         &self,
         job: &Job,
@@ -77,12 +78,14 @@ impl Copies {
         work: impl AsyncFnOnce(&Running<'_>) -> Result<State, Failure>,
     ) -> Result<Rope, Failure> {
         let action = job.request.cdb.u8_at(1) & 0x1F;
+        // Registered before the work starts, so that its status can be queried while it runs.
         let mut running = self.begin(job.nexus, id, action, job.tag)?;
         match work(&running).await {
             Ok(state) => running.ends_as = state,
-            // What COPY OPERATION ABORT ends is terminated, and did not fail.
+            // A copy ended by COPY OPERATION ABORT counts as terminated, not as failed.
             Err(Failure::Check(sense)) if sense.code != AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER => {
                 running.note(|known| known.sense = Some(sense));
+                // With IMMED the result is available through the status commands only.
                 if !immediate {
                     return Err(sense.into());
                 }
@@ -96,6 +99,7 @@ impl Copies {
 async fn find(own: &Identity, cscds: &[Cscd], segment: &Segment, seen: &[Neighbour]) -> Result<Found, Sense> {
     let from = end_of(own, cscds, segment.source, seen).await?;
     let to = end_of(own, cscds, segment.destination, seen).await?;
+    // A copy is subject to write protection like any WRITE.
     if to.neighbour.read_only {
         return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
     }
@@ -107,6 +111,7 @@ async fn find(own: &Identity, cscds: &[Cscd], segment: &Segment, seen: &[Neighbo
     };
     for end in [&from, &to] {
         let block_bytes = u64::from(end.geometry.block_bytes);
+        // A segment must consist of whole blocks of both units, which may differ in block size.
         if !bytes.is_multiple_of(block_bytes) {
             return Err(aborted(AdditionalSense::UNEXPECTED_INEXACT_SEGMENT));
         }
@@ -116,30 +121,34 @@ async fn find(own: &Identity, cscds: &[Cscd], segment: &Segment, seen: &[Neighbo
     Ok(Found { from, to, bytes, token: None })
 }
 
-/// The unit that a segment names, among those that the nexus sees, and the block where it begins there.
+/// Resolves the unit that a segment names, among those mapped to the nexus, and the block where the segment starts.
 async fn end_of(own: &Identity, cscds: &[Cscd], place: Place, seen: &[Neighbour]) -> Result<End, Sense> {
     let Place { id, lba, offset } = place;
     let unreachable = aborted(AdditionalSense::UNREACHABLE_COPY_TARGET);
     let absent = Neighbour::NOT_REACHABLE;
     let is_it = |neighbour: &Neighbour| match cscds.get(usize::from(id)) {
+        // The unit itself has a fixed descriptor ID and needs no descriptor.
         _ if id == SELF => neighbour.identity == *own,
         Some(Cscd::Unit { kind: NAA, designator, .. }) => neighbour.identity.naa == designator[..],
         Some(Cscd::Unit { kind: UUID, designator, .. }) => uuid_designator(&neighbour.identity) == designator[..],
         _ => false,
     };
+    // A descriptor ID without a descriptor, or with a null one, names no unit.
     if id != SELF && !matches!(cscds.get(usize::from(id)), Some(Cscd::Unit { .. })) {
         return Err(unreachable);
     }
     let which = seen.iter().position(is_it).ok_or(absent)?;
     let neighbour = seen[which].clone();
     let geometry = neighbour.unit.geometry().await.ok_or(absent)?;
+    // A block size that is stated must match, because the lengths of segments are counted in it.
     if let Some(Cscd::Unit { block_bytes, .. }) = cscds.get(usize::from(id))
         && *block_bytes != 0
         && *block_bytes != geometry.block_bytes
     {
         return Err(aborted(AdditionalSense::INCORRECT_COPY_TARGET_TYPE));
     }
-    // A block cannot be written in part without holding back who writes the rest of it.
+    // A partial block would need a read-modify-write under exclusion of other writers, so offsets must be block
+    // aligned.
     let (offset, block_bytes) = (u64::from(offset), u64::from(geometry.block_bytes));
     if !offset.is_multiple_of(block_bytes) {
         return Err(aborted(AdditionalSense::UNEXPECTED_INEXACT_SEGMENT));
@@ -158,7 +167,7 @@ pub(super) async fn copy_segment(
     let asker =
         Asker { reads: asker.clone(), writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() } };
     if from.which == to.which {
-        // Of blocks that overlap, none is overwritten before it was read.
+        // Overlapping ranges are copied from the far end, so that no block is overwritten before it was read.
         let pieces = bytes.div_ceil(PIECE_BYTES);
         for nth in 0..pieces {
             let at = if to.start > from.start { pieces - 1 - nth } else { nth } * PIECE_BYTES;
@@ -170,6 +179,7 @@ pub(super) async fn copy_segment(
     }
     let mut at = 0;
     while at < *bytes {
+        // Different units: the order is arbitrary, so holes can be skipped.
         let here = copy_run(&asker, found, at, ticket).await?;
         copied(here);
         at += here;
@@ -177,14 +187,14 @@ pub(super) async fn copy_segment(
     Ok(())
 }
 
-/// As whom the two ends are asked.
+/// Principals for the two ends of a copy.
 struct Asker {
     reads: CopyAsker,
     writes: CopyAsker,
 }
 
 impl Found {
-    /// Refuses blocks that were read, if they may not be what the token stands for any more.
+    /// Refuses data that was read from blocks that may have changed since the token was created.
     async fn check_token(&self, asker: &CopyAsker) -> Result<(), Sense> {
         let Some(token) = &self.token else { return Ok(()) };
         self.from.neighbour.unit.token(asker.clone(), token.clone(), false).await.map(drop)
@@ -192,7 +202,7 @@ impl Found {
 }
 
 impl End {
-    /// The blocks of so many bytes behind the first `at`.
+    /// Returns the blocks of `bytes` bytes behind the first `at` bytes.
     fn extent(&self, at: u64, bytes: u64) -> Extent {
         let block_bytes = u64::from(self.geometry.block_bytes);
         assert!(at.is_multiple_of(block_bytes) && bytes.is_multiple_of(block_bytes), "a copy is of whole blocks");
@@ -200,31 +210,35 @@ impl End {
     }
 }
 
-/// Copies `bytes` behind the first `at` of a segment by way of memory.
+/// Copies `bytes` bytes behind the first `at` bytes of a segment through memory.
 async fn copy_piece(asker: &Asker, found: &Found, at: u64, bytes: u64, ticket: &Ticket<'_>) -> Result<(), Failure> {
     let Found { from, to, .. } = found;
     assert!(bytes > 0 && at + bytes <= found.bytes, "a piece lies within its segment");
+    // An abort takes effect between two pieces.
     ticket.check_live()?;
     let data = from.neighbour.unit.read(asker.reads.clone(), from.extent(at, bytes)).await.map_err(third_party)?;
     assert_eq!(data.len() as u64, bytes, "a unit reads exactly the blocks that it is asked for");
+    // Checked again: the read may have taken long.
     ticket.check_live()?;
+    // Checked after the read: a change that precedes the check may be in the data.
     found.check_token(&asker.reads).await?;
     let start = to.extent(at, bytes).start;
     to.neighbour.unit.write(asker.writes.clone(), start, data.into_view()).await.map_err(third_party)?;
     Ok(())
 }
 
-/// Copies what of a segment begins behind its first `at` bytes and is alike: blocks, or a hole, which the destination then has
-/// too, where discarded blocks of it read as zeros. How many bytes that were.
+/// Copies the run that starts `at` bytes into a segment: data, or a hole, which stays a hole where discarded blocks of
+/// the destination read as zeros. Returns the number of bytes done.
 async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) -> Result<u64, Failure> {
     let Found { from, to, bytes, .. } = found;
     ticket.check_live()?;
     let run = from.neighbour.unit.run(asker.reads.clone(), from.extent(at, bytes - at)).await.map_err(third_party)?;
-    // In blocks that both have whole; of a run that is shorter than one, all of it is read.
+    // Runs are rounded to blocks of both units; a run shorter than one such block is copied as data.
     let block = u64::from(from.geometry.block_bytes.max(to.geometry.block_bytes));
     assert!(!run.extent.is_empty(), "a unit tells a run of at least one block");
     let run_bytes = run.extent.len.bytes(from.geometry.block_bytes);
     let alike = (run_bytes / block * block).min(bytes - at);
+    // A hole stays a hole: the destination does not allocate space for zeros.
     if !run.mapped && alike > 0 && to.geometry.discard_zeroes {
         ticket.check_live()?;
         found.check_token(&asker.reads).await?;
@@ -241,7 +255,8 @@ pub(super) fn aborted(code: AdditionalSense) -> Sense {
     Sense::new(SenseKey::CopyAborted, code)
 }
 
-/// What a unit said, to whom asked for the copy: that there is no space it hears as from a write of its own.
+/// Maps the sense of a unit to the sense of the copy command. Exhausted space is passed on, as for a write of the
+/// initiator itself.
 pub(super) fn third_party(sense: Sense) -> Sense {
     if sense.code == AdditionalSense::SPACE_ALLOCATION_FAILED {
         return sense;

@@ -1,24 +1,24 @@
-//! Segment descriptors of EXTENDED COPY (SPC-4): which blocks are copied where.
+//! Segment descriptors of EXTENDED COPY (SPC-4): source, destination and length of each copy.
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::list::{TOO_SHORT, field};
 use crate::sense::{AdditionalSense, Sense};
 
-/// Block device to block device: its length is in blocks.
+/// Block device to block device: length in blocks.
 pub(super) const BLOCK_TO_BLOCK: u8 = 0x02;
-/// Block device to block device with offset: its length and where it begins are in bytes.
+/// Block device to block device with offset: length and offsets in bytes.
 pub(super) const BLOCK_TO_BLOCK_WITH_OFFSET: u8 = 0x0A;
-/// The bytes of a descriptor that DESCRIPTOR LENGTH does not count, and all of either kind.
+/// Bytes that DESCRIPTOR LENGTH does not count, and the total length of either descriptor.
 const UNCOUNTED_BYTES: usize = 4;
 const BLOCKS_BYTES: usize = 28;
 pub(super) const SEGMENT_BYTES_MAX: usize = 32;
 
-/// The most segments of one list.
+/// Maximum number of segments in one list.
 pub(super) const SEGMENTS_MAX: usize = 64;
-/// One segment has at most so many bytes: 65,535 blocks of 4096.
+/// Maximum length of one segment in bytes: 65,535 blocks of 4,096 bytes.
 pub(super) const SEGMENT_LENGTH_MAX: u32 = 0xFFFF * 4096;
 
-/// Blocks to be copied.
+/// Parsed segment descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub source: Place,
@@ -26,28 +26,29 @@ pub(super) struct Segment {
     pub length: Length,
 }
 
-/// Where a segment begins.
+/// Start of a segment at one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The CSCD descriptor ID.
+    /// CSCD descriptor ID.
     pub id: u16,
     pub lba: u64,
-    /// So many bytes behind the beginning of that block.
+    /// Byte offset from the start of that block.
     pub offset: u16,
 }
 
-/// How much is copied.
+/// Length of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
     SourceBlocks(u16),
-    /// DC: the blocks are counted in those of the destination.
+    /// DC is one: the count is in blocks of the destination.
     DestinationBlocks(u16),
     Bytes(u32),
 }
 
-/// The segments of a list, whose descriptors stand at `at` of it.
+/// Parses the segment descriptors of a list, the first at offset `at`.
 ///
-/// *Errors*: 1A/00 for one that is cut short, 26/08 and 26/09 for too many and unknown ones, 26/00 for one that is too long.
+/// *Errors*: 1A/00 for a truncated descriptor, 26/08 and 26/09 for too many and unknown ones, 26/00 for a segment that
+/// is too long.
 pub(super) fn segments_of(mut bytes: &[u8], mut at: usize) -> Result<Vec<Segment>, Sense> {
     let mut segments = Vec::new();
     while let Some(&code) = bytes.first() {
@@ -67,7 +68,7 @@ pub(super) fn segments_of(mut bytes: &[u8], mut at: usize) -> Result<Vec<Segment
     Ok(segments)
 }
 
-/// The segment whose whole descriptor stands at `at` of the list.
+/// Parses one complete descriptor at offset `at` of the list.
 fn segment_of(code: u8, descriptor: &[u8], at: usize) -> Result<Segment, Sense> {
     let number = |at: usize| field(descriptor, at).map(u16::from_be_bytes);
     let lba = |at: usize| field(descriptor, at).map(u64::from_be_bytes);

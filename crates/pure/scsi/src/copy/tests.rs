@@ -11,7 +11,7 @@ use std::slice;
 
 type Bed = Rc<LogicalUnit<Bench>>;
 
-/// Units beside each other.
+/// Set of units with their mappings, as the copy manager sees them.
 #[derive(Default)]
 struct Street {
     lots: RefCell<Vec<Lot>>,
@@ -19,7 +19,7 @@ struct Street {
     drawn: Cell<u8>,
 }
 
-/// A unit, and who sees it, perhaps without writing.
+/// Unit with the nexuses that it is mapped to, each with or without write access.
 type Lot = (Bed, Vec<(NexusId, bool)>);
 
 impl Neighbours for Street {
@@ -69,7 +69,7 @@ impl CopyUnit for House {
     }
 }
 
-/// A unit of this number on the street, filled with it.
+/// Creates a unit with this number in the set, filled with its number.
 fn move_in(street: &Rc<Street>, number: u8, block_bytes: u32, seers: &[(NexusId, bool)]) -> Bed {
     move_in_over(street, number, Bench::new(block_bytes, BLOCKS), seers)
 }
@@ -95,7 +95,7 @@ fn two_tenants() -> [Bed; 4] {
         .map(|(number, nexus)| move_in(&street, number, 512, &[(nexus, false)]))
 }
 
-/// An identification descriptor CSCD descriptor.
+/// Builds an identification descriptor CSCD descriptor.
 fn cscd(unit: &Bed, kind: u8) -> Vec<u8> {
     let designator = match kind {
         0x3 => unit.identity().naa.to_vec(),
@@ -108,7 +108,7 @@ fn cscd(unit: &Bed, kind: u8) -> Vec<u8> {
     descriptor
 }
 
-/// A segment from block device to block device.
+/// Builds a block device to block device segment.
 fn segment(ends: (u16, u16), blocks: u16, lbas: (u64, u64)) -> Vec<u8> {
     let mut descriptor = vec![0x02, 0, 0, 24];
     descriptor.extend(ends.0.to_be_bytes());
@@ -120,7 +120,8 @@ fn segment(ends: (u16, u16), blocks: u16, lbas: (u64, u64)) -> Vec<u8> {
     descriptor
 }
 
-/// A segment from block device to block device with offset; each end is its CSCD descriptor ID, its block, and bytes behind that.
+/// Builds a block device to block device segment with offset; each end is its CSCD descriptor ID, its block, and the
+/// bytes behind that.
 fn offset_segment(bytes: u32, source: (u16, u64, u16), destination: (u16, u64, u16)) -> Vec<u8> {
     let mut descriptor = vec![0x0A, 0, 0, 28];
     descriptor.extend([source.0, destination.0].map(u16::to_be_bytes).concat());
@@ -148,7 +149,7 @@ fn copy(unit: &Bed, nexus: NexusId, list: &[u8]) -> Outcome {
     run(unit, nexus, &cdb(list), list)
 }
 
-/// Copies 8 blocks from block 0 of `from` to block 8 of `to`, which HOST asks of `manager`.
+/// Orders a copy of 8 blocks from block 0 of `from` to block 8 of `to`, on behalf of HOST at `manager`.
 fn ask_for_copy(manager: &Bed, from: &Bed, to: &Bed) -> Outcome {
     copy(manager, HOST, &list(&[cscd(from, 3), cscd(to, 3)], &[segment((0, 1), 8, (0, 8))]))
 }
@@ -192,7 +193,7 @@ fn copy_with_a_unit_of_another_tenant_is_refused_in_every_form_and_the_victim_is
             (list(slice::from_ref(&other), &[segment((0, 0), 8, (0, 64))]), NOT_REACHABLE),
             (list(slice::from_ref(&other), &[segment((SELF_ID, 0), 8, (0, 0))]), NOT_REACHABLE),
             (list(slice::from_ref(&other), &[segment((0, SELF_ID), 8, (0, 0))]), NOT_REACHABLE),
-            // The good segment before the bad one is not done either.
+            // The valid segment before the invalid one is not executed either.
             (
                 list(
                     &[mine.clone(), cscd(&second, kind), other.clone()],
@@ -241,7 +242,7 @@ fn copy_respects_reservations_of_source_and_destination() {
         "the manager itself is reserved"
     );
     good(run(&one, OTHER, &[0x17, 0, 0, 0, 0, 0], &[]));
-    // Write exclusive lets others read.
+    // A write exclusive reservation lets others read.
     let register = |key: u64, own: u64| [own.to_be_bytes(), key.to_be_bytes(), [0; 8]].concat();
     good(run(&one, OTHER, &[0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0], &register(9, 0)));
     good(run(&one, OTHER, &[0x5F, 1, 1, 0, 0, 0, 0, 0, 24, 0], &register(0, 9)));
@@ -267,7 +268,7 @@ fn copy_writes_nothing_that_the_nexus_may_not_write_and_nothing_that_is_not_serv
 fn copy_within_one_unit_reads_before_it_overwrites() {
     let street = Rc::new(Street::default());
     let large = move_in(&street, 1, 4096, &[(HOST, false)]);
-    // Pieces of 1 MiB have 256 blocks: shrink the difference until they overlap within the disk of 256 blocks.
+    // Pieces of 1 MiB have 256 blocks; the offset is small, so that ranges overlap within the disk of 256 blocks.
     for (from, to) in [(0_u64, 3), (3, 0)] {
         let content: Vec<u8> = (0..BLOCKS * 4096).map(|at| (at / 4096) as u8).collect();
         *large.device().bytes.borrow_mut() = content.clone();
@@ -315,7 +316,7 @@ fn copy_with_offset_counts_bytes_and_copies_whole_blocks() {
     );
     assert!(holds(&large, 0, 2, 2) && holds(&large, 4, 1, 2), "exactly these blocks");
     good(asked(0, (0, 0, 0), (1, 0, 0)));
-    // The other kind of segment beside it, and both ways.
+    // Combined with the other segment type, and in both directions.
     let both = [offset_segment(4096, (1, 2, 0), (0, 32, 0)), segment((0, 1), 8, (32, 9))];
     good(copy(&small, HOST, &list(&ends, &both)));
     assert!(blocks(&small, 32, 1) == [7; 512] && blocks(&large, 9, 1)[..512] == [7; 512]);
@@ -483,7 +484,7 @@ fn unit_without_neighbours_has_nothing_to_copy() {
     assert!(now(unit.copy_write(&asker, Lba(0), data)).is_err(), "a part of a block");
 }
 
-/// A unit over a thin disk of granules of 8 blocks.
+/// Creates a unit over a thin disk with granules of 8 blocks.
 fn move_in_thin(street: &Rc<Street>, number: u8, granules: usize) -> Bed {
     let mut bench = Bench::new(512, BLOCKS);
     bench.thin = Some(Thin::new(8, granules));

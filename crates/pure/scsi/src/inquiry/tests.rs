@@ -82,7 +82,7 @@ fn vpd_identification_names_unit_port_and_device() {
         (0x53, 0xA8, b"iqn.2026-01.example:disk\0\0\0\0"),
     ];
     assert_eq!(designators, expected);
-    // The other nexus comes through the other port, to the same unit.
+    // The other nexus uses the other port of the same unit.
     let other = good(run(&unit, OTHER, &inquiry(true, 0x83, 1024), &[]));
     assert_eq!(other[4..100], data[4..100]);
     assert_ne!(other, data);
@@ -110,7 +110,7 @@ fn vpd_block_limits_are_those_that_are_kept() {
 
 #[test]
 fn vpd_pages_of_a_device_that_tells_its_space_are_those_of_a_thin_one() {
-    // The options say "full"; the device knows better. Granules of 16 KiB.
+    // The options say fully provisioned; the device overrides them. Granules of 16 KiB.
     let unit = thin_unit(32, 4);
     assert_eq!(page(&unit, 0xB0)[28..36], [0, 0, 0, 32, 0x80, 0, 0, 0], "UNMAP granularity and alignment");
     assert_eq!(page(&unit, 0xB0)[20..28], [0, 0x10, 0, 0, 0, 0, 1, 0], "UNMAP blocks and descriptors");

@@ -1,4 +1,4 @@
-//! The vital product data pages (SPC-4 and SBC-4, vital product data).
+//! Vital product data pages (SPC-4 and SBC-4, vital product data).
 
 use super::Described;
 use crate::copy::emit_third_party_page;
@@ -18,7 +18,7 @@ const BLOCK_LIMITS: u8 = 0xB0;
 const BLOCK_CHARACTERISTICS: u8 = 0xB1;
 const BLOCK_PROVISIONING: u8 = 0xB2;
 
-/// Every page, in the ascending order in which they are listed.
+/// All pages, in the ascending order in which they are listed.
 const PAGES: [u8; 8] = [
     SUPPORTED_PAGES,
     UNIT_SERIAL_NUMBER,
@@ -30,9 +30,9 @@ const PAGES: [u8; 8] = [
     BLOCK_PROVISIONING,
 ];
 
-/// Pages 86, B0 and B1 have a fixed length.
+/// Fixed length of pages 86h, B0h and B1h.
 const LONG_PAGE_BYTES: usize = 64;
-/// Serial numbers are cut to this many characters.
+/// Serial numbers are truncated to this number of characters.
 const SERIAL_CHARACTERS_MAX: usize = 64;
 
 impl Described<'_> {
@@ -90,25 +90,25 @@ impl Described<'_> {
         reply.u8(0x01); // WSNZ: WRITE SAME names how many blocks
         reply.u8(shape.compare_blocks_max() as u8);
         reply.u16(granularity).u32(transfer_max);
-        // The optimum is a multiple of the granularity, and no more than the maximum.
+        // OPTIMAL TRANSFER LENGTH is a multiple of the granularity, and at most the maximum.
         reply.u32(if optimal <= transfer_max { transfer_max - transfer_max % optimal.max(1) } else { transfer_max });
         reply.u32(0); // PRE-FETCH has no limit
         let unmap = |value| if shape.unmap { value } else { 0 };
         reply.u32(unmap(UNMAP_BLOCKS_MAX)).u32(unmap(UNMAP_DESCRIPTORS_MAX));
-        // Only whole granules give space back; they begin at block 0 (UGAVALID, alignment 0).
+        // Only whole granules free space; they are aligned to block 0 (UGAVALID is one, alignment 0).
         let granule = self.space.map_or(physical, |space| blocks_in(space.granule_bytes, shape));
         reply.u32(unmap(granule)).u32(unmap(0x8000_0000));
         reply.u64(WRITE_SAME_BLOCKS_MAX);
-        // Atomic writes may begin anywhere and have any length up to this one; none has boundaries within.
+        // Atomic writes may start anywhere and have any length up to the maximum; atomic boundaries are not supported.
         reply.u32(shape.atomic_blocks_max).u32(0).u32(0).u32(0).u32(0);
         reply.pad_to(LONG_PAGE_BYTES);
     }
 
     fn emit_characteristics(&self, reply: &mut Reply) {
         let shape = &self.shape;
-        // A rate of 1 is "non-rotating"; 0 says nothing, for disks of any rate may lie below.
+        // MEDIUM ROTATION RATE 1 is non-rotating; 0 is not reported, because members of any rate may lie below.
         reply.u16(u16::from(!self.options.rotational)).u8(0);
-        // WABEREQ and WACEREQ: a block that was erased, also by its key, can be read before it is written.
+        // WABEREQ and WACEREQ: a block can be read after BLOCK ERASE or CRYPTOGRAPHIC ERASE before it is written again.
         let by_blocks = if shape.sanitize && shape.unmap { 0x40 } else { 0 };
         reply.u8(by_blocks | if shape.key { 0x10 } else { 0 });
         reply.pad_to(LONG_PAGE_BYTES);
@@ -117,7 +117,7 @@ impl Described<'_> {
     fn emit_provisioning(&self, reply: &mut Reply) {
         let zeros = if self.geometry.discard_zeroes { 0x04 } else { 0 };
         let exponent = if self.tells_space { threshold_exponent(self.geometry.block_bytes) } else { 0 };
-        // LBPU, LBPWS and LBPWS10 with UNMAP, none without; no anchors.
+        // LBPU, LBPWS and LBPWS10 with UNMAP, none without; anchored blocks are not supported.
         let (supported, kind) = match self.provisioning {
             Provisioning::Full => (0x00, 0),
             Provisioning::Resource => (0xE0 | zeros, 1),

@@ -1,15 +1,15 @@
-//! READ CAPACITY (10) and (16) of SBC-4.
+//! READ CAPACITY (10) and (16) (SBC-4).
 
 use crate::identity::Provisioning;
 use crate::reply::Reply;
 use block::{Geometry, Rope};
 
-/// READ CAPACITY (16) answers as many bytes.
+/// Length of the READ CAPACITY (16) parameter data in bytes.
 const LONG_BYTES: usize = 32;
 
 pub(crate) fn read_capacity_10(geometry: Geometry) -> Rope {
     let mut reply = Reply::new();
-    // A last address that does not fit says: ask the long form.
+    // A last LBA beyond 32 bits is reported as FFFFFFFFh: the initiator must use the 16-byte form (SBC-4).
     reply.u32(u32::try_from(last_lba(geometry)).unwrap_or(u32::MAX)).u32(geometry.block_bytes);
     reply.cut(u64::MAX)
 }

@@ -1,6 +1,6 @@
-//! COMPARE AND WRITE and ORWRITE (SBC-4): read, then write, with nobody in between.
+//! COMPARE AND WRITE and ORWRITE (SBC-4): atomic read-modify-write commands.
 //!
-//! The task set lets these run alone on their blocks, against every other command of every nexus.
+//! The task set runs them alone on their blocks, against every command of every nexus.
 
 use super::Medium;
 use super::verify::first_difference;
@@ -10,7 +10,7 @@ use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Ticket;
 use block::{BlockDevice, Blocks, Extent, Rope};
 
-/// NUMBER OF LOGICAL BLOCKS of COMPARE AND WRITE.
+/// Offset of NUMBER OF LOGICAL BLOCKS in the COMPARE AND WRITE CDB.
 const BLOCKS_AT: u16 = 13;
 
 pub(crate) async fn compare_and_write<D: BlockDevice>(
@@ -19,7 +19,7 @@ pub(crate) async fn compare_and_write<D: BlockDevice>(
     ticket: &Ticket<'_>,
 ) -> Result<Rope, Failure> {
     let extent = job.request.extent;
-    // The data is two lists of one length. Other data than that is another command than the CDB says.
+    // The data-out is two lists of equal length. Any other length contradicts the CDB.
     if job.data_out_expected != job.request.need.data_out {
         return Err(Sense::cdb_byte(BLOCKS_AT).into());
     }
@@ -34,7 +34,9 @@ pub(crate) async fn compare_and_write<D: BlockDevice>(
         let miscompare = Sense::new(SenseKey::Miscompare, AdditionalSense::MISCOMPARE_DURING_VERIFY);
         return Err(miscompare.with_information(byte as u64).into());
     }
+    // The stored blocks are released before the write, which may take time.
     drop(stored);
+    // The write must not follow an abort: another nexus may rely on the blocks already.
     ticket.check_live()?;
     medium.write(extent.start, data.slice(half..), true).await
 }
@@ -55,6 +57,7 @@ pub(crate) async fn or_write<D: BlockDevice>(
     for (stored, new) in merged.iter_mut().zip(data.iter()) {
         *stored |= new;
     }
+    // As above: no write after an abort.
     ticket.check_live()?;
     medium.write(extent.start, merged.freeze(), true).await
 }

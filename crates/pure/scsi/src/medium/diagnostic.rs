@@ -1,4 +1,4 @@
-//! SEND DIAGNOSTIC (SPC-4): the default self-test, and no diagnostic pages.
+//! SEND DIAGNOSTIC (SPC-4): the default self-test, without diagnostic pages.
 
 use super::Medium;
 use crate::cdb::Cdb;
@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use block::{BlockDevice, Blocks, Extent, Lba, Rope};
 
-/// Refuses every self-test but the default one, and diagnostic pages.
+/// Refuses every self-test code but the default self-test, and diagnostic pages.
 pub(crate) fn check_self_test(cdb: Cdb) -> Result<(), Sense> {
     if cdb.u8_at(1) >> 5 != 0 {
         return Err(Sense::cdb_bit(1, 7));
@@ -14,9 +14,9 @@ pub(crate) fn check_self_test(cdb: Cdb) -> Result<(), Sense> {
     if cdb.u16_at(3) != 0 { Err(Sense::cdb_byte(3)) } else { Ok(()) }
 }
 
-/// The default self-test: the first and the last block can be read, and what was written is stable.
+/// Default self-test: reads the first and the last block and flushes the device.
 ///
-/// *Errors*: 3E/03 when they cannot.
+/// *Errors*: 3E/03 when a block cannot be read.
 pub(crate) async fn send_diagnostic<D: BlockDevice>(medium: &Medium<D>, cdb: Cdb) -> Result<Rope, Failure> {
     if cdb.bit(1, 2) {
         let blocks = medium.geometry().blocks;

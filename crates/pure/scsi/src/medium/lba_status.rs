@@ -1,4 +1,4 @@
-//! GET LBA STATUS (16) (SBC-4 GET LBA STATUS): which blocks have a place.
+//! GET LBA STATUS (16) (SBC-4): provisioning state of ranges of blocks.
 
 use super::Medium;
 use crate::failure::Failure;
@@ -10,17 +10,17 @@ use block::{BlockDevice, Extent, Rope, Run};
 
 const HEADER_BYTES: u64 = 8;
 const DESCRIPTOR_BYTES: u64 = 16;
-/// The most descriptors in one answer: whoever wants to know more asks again from where it ends.
+/// Maximum number of descriptors in one response; the initiator continues behind the last one.
 const DESCRIPTORS_MAX: usize = 256;
-/// How many runs beyond one for each descriptor a command walks to make its descriptors long.
+/// Number of runs, beyond one per descriptor, that a command reads in order to merge adjacent ones.
 const RUNS_TO_MERGE_MAX: usize = 64;
 
-/// PROVISIONING STATUS: SBC-3 has one value for "mapped" and "not known".
+/// PROVISIONING STATUS: SBC-3 has one value for "mapped" and "unknown".
 const MAPPED: u8 = 0;
 const DEALLOCATED: u8 = 1;
 
-/// The answer begins at the block that was asked for, has no gaps and, however short the
-/// allocation length, holds at least one descriptor before it is cut.
+/// Executes GET LBA STATUS. The descriptors begin at the requested block, have no gaps, and number at least one before
+/// the response is truncated to the allocation length.
 pub(crate) async fn lba_status<D: BlockDevice>(
     medium: &Medium<D>,
     job: &Job,
@@ -32,13 +32,13 @@ pub(crate) async fn lba_status<D: BlockDevice>(
     let runs = if medium.provisioning() == Provisioning::Thin {
         runs_from(medium, job.request.extent, wanted, ticket).await?
     } else {
-        // Nothing is ever deallocated where every block always has its space.
+        // Nothing is ever deallocated on a fully or resource provisioned unit, and its device is not queried.
         vec![Run { extent: job.request.extent, mapped: true }]
     };
     Ok(emit(&runs, wanted).cut(allocation))
 }
 
-/// The first runs of `rest`, each as long as it can be told: at most `wanted`, at least one.
+/// Returns the first runs of `rest`, adjacent ones of equal state merged: at most `wanted`, at least one.
 async fn runs_from<D: BlockDevice>(
     medium: &Medium<D>,
     mut rest: Extent,
@@ -46,6 +46,7 @@ async fn runs_from<D: BlockDevice>(
     ticket: &Ticket<'_>,
 ) -> Result<Vec<Run>, Failure> {
     let mut runs: Vec<Run> = Vec::new();
+    // Bounded, so that a fragmented volume cannot occupy the shard with one command.
     for _ in 0..wanted.saturating_add(RUNS_TO_MERGE_MAX) {
         if rest.is_empty() {
             break;
@@ -63,13 +64,13 @@ async fn runs_from<D: BlockDevice>(
     Ok(runs)
 }
 
-/// `first` and `second`, which begins where it ends.
+/// Merges two adjacent extents.
 fn joined(first: Extent, second: Extent) -> Extent {
     assert_eq!(first.end(), second.start, "runs have no gap between them");
     Extent { len: second.end() - first.start, ..first }
 }
 
-/// What of `rest` lies behind `extent`, with which it begins.
+/// Returns the part of `rest` behind its leading `extent`.
 fn behind(rest: Extent, extent: Extent) -> Extent {
     assert!(rest.start == extent.start && extent.end() <= rest.end(), "a run is taken from the front");
     Extent { start: extent.end(), len: rest.end() - extent.end() }
@@ -77,7 +78,7 @@ fn behind(rest: Extent, extent: Extent) -> Extent {
 
 fn emit(runs: &[Run], wanted: usize) -> Reply {
     let mut list = Reply::new();
-    // A descriptor counts its blocks in 32 bits; a longer run takes several.
+    // NUMBER OF LOGICAL BLOCKS has 32 bits; a longer run takes several descriptors.
     for (mut rest, mapped) in runs.iter().map(|run| (run.extent, run.mapped)) {
         while !rest.is_empty() && list.len() / (DESCRIPTOR_BYTES as usize) < wanted {
             let count = u32::try_from(rest.len.0).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! UNMAP (SBC-4 UNMAP).
+//! UNMAP (SBC-4): parses the parameter list and discards its extents.
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::Medium;
@@ -11,10 +11,10 @@ use block::{BlockDevice, Extent, Geometry, Rope, Written};
 
 const HEADER_BYTES: usize = 8;
 const DESCRIPTOR_BYTES: usize = 16;
-/// UNMAP BLOCK DESCRIPTOR DATA LENGTH in the header.
+/// Offset of UNMAP BLOCK DESCRIPTOR DATA LENGTH in the header.
 const LENGTH_AT: u16 = 2;
 
-/// Either every descriptor is possible, or none is carried out.
+/// Executes UNMAP. All descriptors are validated before the first one is carried out.
 pub(crate) async fn unmap<D: BlockDevice>(medium: &Medium<D>, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
     let list = job.whole_data()?;
     if list.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) async fn unmap<D: BlockDevice>(medium: &Medium<D>, job: &Job, ticket:
     let mut all: Option<Written> = None;
     for extent in extents {
         ticket.check_live()?;
-        // Where freeing would take space, the blocks stay as they are.
+        // Where freeing would take space, the blocks stay mapped; UNMAP is a request without guarantee.
         let Some(written) = medium.unmap(extent).await? else { continue };
         all = Some(match all {
             None => written,
@@ -37,13 +37,13 @@ pub(crate) async fn unmap<D: BlockDevice>(medium: &Medium<D>, job: &Job, ticket:
     Ok(Rope::new())
 }
 
-/// Reads the list; the extents that come out are not empty and on the unit.
+/// Parses the parameter list; the resulting extents are not empty and within the capacity.
 fn extents_of(list: &[u8], geometry: Geometry) -> Result<Vec<Extent>, Sense> {
     let too_short = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
     let (header, rest) = list.split_at_checked(HEADER_BYTES).ok_or(too_short)?;
     let length = number(header.get(usize::from(LENGTH_AT)..4).ok_or(too_short)?);
     let length = usize::try_from(length).map_err(|_| too_short)?;
-    // Bytes behind the last whole descriptor are none.
+    // Bytes behind the last whole descriptor are ignored (SBC-4).
     let (descriptors, _) = rest.get(..length).ok_or(too_short)?.as_chunks::<DESCRIPTOR_BYTES>();
     if descriptors.len() > UNMAP_DESCRIPTORS_MAX as usize {
         return Err(Sense::parameter(LENGTH_AT, None));
@@ -54,7 +54,7 @@ fn extents_of(list: &[u8], geometry: Geometry) -> Result<Vec<Extent>, Sense> {
         let (lba, count) = descriptor.split_at(8);
         let (lba, blocks) = (number(lba), number(count.get(..4).unwrap_or_default()));
         let out_of_range = Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE);
-        // No blocks at the very end are in order, as for any command of no blocks.
+        // Zero blocks at the end of the medium are valid, as for any command of zero blocks.
         if geometry.blocks.0.checked_sub(lba).is_none_or(|behind| blocks > behind) {
             return Err(out_of_range);
         }
@@ -71,7 +71,7 @@ fn extents_of(list: &[u8], geometry: Geometry) -> Result<Vec<Extent>, Sense> {
     Ok(extents)
 }
 
-/// Up to eight bytes as a big-endian number.
+/// Reads up to eight bytes as a big-endian number.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }

@@ -1,4 +1,4 @@
-//! VERIFY and WRITE AND VERIFY (SBC-4 VERIFY, WRITE AND VERIFY).
+//! VERIFY and WRITE AND VERIFY (SBC-4).
 
 use super::Medium;
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ pub(crate) async fn verify<D: BlockDevice>(medium: &Medium<D>, job: &Job) -> Res
     if request.extent.is_empty() {
         return Ok(Rope::new());
     }
-    // GOOD says that all of it is equal, so all of it must have come.
+    // GOOD states that all blocks are equal, so all data must have arrived.
     let data = job.whole_data()?;
     let stored = medium.read_blocks(request.extent).await?;
     if request.byte_check() != 0 {
@@ -24,6 +24,7 @@ pub(crate) async fn write_and_verify<D: BlockDevice>(medium: &Medium<D>, job: &J
     let (request, geometry) = (&job.request, job.geometry);
     let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
     let extent = Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent };
+    // Written with FUA, so that the medium and not a cache is verified.
     medium.write(extent.start, data.clone(), true).await?;
     if extent.is_empty() {
         return Ok(Rope::new());
@@ -39,9 +40,9 @@ fn block_bytes(job: &Job) -> u64 {
     u64::from(job.geometry.block_bytes)
 }
 
-/// Compares what is stored with `data`, which is repeated where it is shorter.
+/// Compares the stored blocks with `data`, which repeats where it is shorter (BYTCHK 11b).
 ///
-/// *Errors*: MISCOMPARE, with the first block that differs.
+/// *Errors*: MISCOMPARE with the first block that differs.
 fn compare(stored: &Rope, data: &[u8], extent: Extent, block_bytes: u64) -> Result<(), Failure> {
     assert_eq!(stored.len() as u64, extent.len.bytes(block_bytes as u32), "all blocks are compared");
     match first_difference(stored, data) {
@@ -53,7 +54,7 @@ fn compare(stored: &Rope, data: &[u8], extent: Extent, block_bytes: u64) -> Resu
     }
 }
 
-/// Where `stored` first differs from `data`, repeated as often as it takes.
+/// Returns the offset of the first byte of `stored` that differs from `data`, repeated as needed.
 pub(crate) fn first_difference(stored: &Rope, data: &[u8]) -> Option<usize> {
     assert!(!data.is_empty(), "blocks are compared with something");
     let mut at = 0;
@@ -63,7 +64,7 @@ pub(crate) fn first_difference(stored: &Rope, data: &[u8]) -> Option<usize> {
             let expected = &data[at % data.len()..];
             let len = rest.len().min(expected.len());
             let (here, behind) = rest.split_at(len);
-            // Whole runs are compared first: that is one memcmp, and all but always enough.
+            // Whole runs are compared first: one `memcmp`, and in nearly all cases no search by byte.
             if here != &expected[..len] {
                 let within = here.iter().zip(expected).position(|(a, b)| a != b);
                 return Some(at + within.expect("runs that differ differ somewhere"));

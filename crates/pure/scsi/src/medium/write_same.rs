@@ -1,4 +1,4 @@
-//! WRITE SAME (SBC-4 WRITE SAME (10), WRITE SAME (16)): one block, many times.
+//! WRITE SAME (10) and (16) (SBC-4): writes one block repeatedly.
 
 use super::Medium;
 use crate::failure::Failure;
@@ -7,7 +7,7 @@ use crate::sense::{AdditionalSense, Sense};
 use crate::task_set::Ticket;
 use block::{BlockDevice, Blocks, Buf, Extent, Rope, View};
 
-/// How much is written at a time; between two pieces an abort is noticed.
+/// Bytes written at a time; an abort is noticed between two pieces.
 const PIECE_BYTES: u64 = 1 << 20;
 
 pub(crate) async fn write_same<D: BlockDevice>(
@@ -22,13 +22,13 @@ pub(crate) async fn write_same<D: BlockDevice>(
     } else if job.data_out_expected == request.need.data_out {
         job.whole_data()?
     } else {
-        // One block is one block: neither a part of it nor several.
+        // The data-out is exactly one block, neither a part of it nor several.
         return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
     };
     if extent.is_empty() {
         return Ok(Rope::new());
     }
-    // Unmapping is allowed where the blocks then read as what would have been written.
+    // UNMAP may be honored only where unmapped blocks read as the data that would have been written (SBC-4).
     let zeros = pattern.iter().all(|&byte| byte == 0);
     if request.unmaps() && zeros && medium.reads_zeros_where_unmapped(geometry) {
         let written = medium.discard(extent).await?;
@@ -55,7 +55,7 @@ async fn write_repeated<D: BlockDevice>(
     while !rest.is_empty() {
         ticket.check_live()?;
         let here = rest.len.0.min(piece_blocks);
-        // The piece is shorter than what memory holds, so its length fits.
+        // A piece fits into memory, so its length fits `usize`.
         let data = piece.slice(..(here * block_bytes) as usize);
         let written = medium.write_blocks(rest.start, data).await?;
         all = Some(match all {
@@ -70,7 +70,7 @@ async fn write_repeated<D: BlockDevice>(
     Ok(())
 }
 
-/// `pattern`, so many times.
+/// Returns `pattern`, repeated `times` times.
 pub(crate) fn repeated(pattern: &[u8], times: u64) -> View {
     assert!(!pattern.is_empty(), "a block has bytes");
     let mut piece = Buf::recycled(pattern.len() * times as usize);

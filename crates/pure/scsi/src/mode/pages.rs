@@ -1,25 +1,26 @@
-//! The mode pages, byte by byte.
+//! Mode page layouts: default values and changeable bits, byte by byte.
 
 use super::PageControl;
 use crate::threshold::{AVAILABLE_DESCRIPTOR_AT, Threshold, Thresholds, USED_DESCRIPTOR_AT};
 
-/// Page code 3Fh asks for every page.
+/// Page code 3Fh: all pages.
 pub(super) const ALL_PAGES: u8 = 0x3F;
-/// Subpage code FFh asks for every subpage.
+/// Subpage code FFh: all subpages.
 pub(super) const ALL_SUBPAGES: u8 = 0xFF;
 
-/// What MODE SELECT can change, and what of it is saved with SP. A reset brings the saved values back.
+/// Changeable mode parameters. SP saves all of them except WCE; a reset restores the saved values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModeParameters {
-    /// D_SENSE: sense data comes in descriptor format.
+    /// D_SENSE: sense data in descriptor format.
     pub descriptor_sense: bool,
     /// SWP: writes are refused.
     pub software_write_protect: bool,
-    /// TAS: commands that another nexus aborts end with TASK ABORTED. Without, hosts wait for them until they time out.
+    /// TAS: commands that another nexus aborts end with TASK ABORTED. Without it, hosts wait for them until they time
+    /// out.
     pub task_aborted_status: bool,
-    /// WCE: writes are answered before they are stable. The owner of the unit decides, not MODE SELECT.
+    /// WCE: writes complete before they are stable. Set by the owner of the unit, not by MODE SELECT.
     pub write_cache: bool,
-    /// What hosts want to be told of the space.
+    /// Thresholds for logical block provisioning.
     pub thresholds: Thresholds,
 }
 
@@ -35,11 +36,11 @@ impl Default for ModeParameters {
     }
 }
 
-/// One mode page: its defaults, and the bits that may change.
+/// Mode page: default values and mask of changeable bits.
 #[derive(Debug)]
 pub(super) struct Page {
     pub code: u8,
-    /// Zero for a page in the short format, which has no subpage code.
+    /// Subpage code; zero for a page in page_0 format, which has none.
     pub subpage: u8,
     default: &'static [u8],
     changeable: &'static [u8],
@@ -49,7 +50,7 @@ const CACHING: (u8, u8) = (0x08, 0);
 /// WCE in the caching page.
 const WCE: u8 = 0x04;
 const CONTROL: (u8, u8) = (0x0A, 0);
-/// D_SENSE, SWP and TAS in the control page.
+/// D_SENSE, SWP and TAS in the control page: byte offset and bit.
 const D_SENSE: (usize, u8) = (2, 0x04);
 const SWP: (usize, u8) = (4, 0x08);
 const TAS: (usize, u8) = (5, 0x40);
@@ -80,30 +81,30 @@ const PROVISIONING_CHANGEABLE: [u8; 32] = [
     ENABLED, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF,
 ];
 
-/// The pages in ascending order.
+/// All pages in ascending order.
 pub(super) static PAGES: [Page; 5] = [
-    // Read-write error recovery: the arrays below repair and retry by themselves (AWRE, ARRE).
+    // Read-write error recovery: the arrays below repair and retry automatically (AWRE, ARRE).
     Page { code: 0x01, subpage: 0, default: &[0x01, 10, 0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0], changeable: &[] },
-    // Caching: RCD is zero, reads may come from memory. WCE is zero, what is answered is stable, unless the owner of the
-    // unit decides otherwise.
+    // Caching: RCD is zero, reads may be served from memory. WCE is zero, acknowledged writes are stable, unless the
+    // owner of the unit sets it.
     Page {
         code: CACHING.0,
         subpage: 0,
         default: &[0x08, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         changeable: &[],
     },
-    // Control: one task set (TST 0), no implicit saving of logs (GLTSD), unrestricted reordering (QUEUE
-    // ALGORITHM MODIFIER 1), QERR 0, TAS 1, no limit on BUSY.
+    // Control: one task set (TST 0), no implicit saving of logs (GLTSD), unrestricted reordering (QUEUE ALGORITHM
+    // MODIFIER 1), QERR 0, TAS 1, no limit on BUSY.
     Page {
         code: CONTROL.0,
         subpage: 0,
         default: &[CONTROL.0, 10, 0x02, 0x10, 0, TAS.1, 0, 0, 0xFF, 0xFF, 0, 0],
         changeable: &[CONTROL.0, 10, D_SENSE.1, 0, SWP.1, TAS.1, 0, 0, 0, 0, 0, 0],
     },
-    // Informational exceptions: none are raised (DEXCPT).
+    // Informational exceptions: disabled (DEXCPT).
     Page { code: 0x1C, subpage: 0, default: &[0x1C, 10, 0x08, 0, 0, 0, 0, 0, 0, 0, 0, 0], changeable: &[] },
-    // Logical block provisioning: every nexus is told (SITUA 0). Two soft thresholds (THRESHOLD TYPE 0), what is
-    // available decreasing and what is used increasing; whether they are enabled and at what count may change.
+    // Logical block provisioning: every nexus is notified (SITUA 0). Two soft thresholds (THRESHOLD TYPE 0): available
+    // space, armed decreasing, and used space, armed increasing. ENABLED and THRESHOLD COUNT are changeable.
     Page {
         code: PROVISIONING.0,
         subpage: PROVISIONING.1,
@@ -112,18 +113,18 @@ pub(super) static PAGES: [Page; 5] = [
     },
 ];
 
-/// The pages that a unit has: one that does not tell its space has no thresholds.
+/// Returns the pages of a unit; a device that does not report its space has no thresholds.
 pub(super) fn pages(tells_space: bool) -> impl Iterator<Item = &'static Page> {
     PAGES.iter().filter(move |page| tells_space || page.name() != PROVISIONING)
 }
 
 impl Page {
-    /// Page code and subpage code.
+    /// Returns page code and subpage code.
     pub(super) fn name(&self) -> (u8, u8) {
         (self.code, self.subpage)
     }
 
-    /// The page with the values that are asked for, and PS where the unit `can_save` what may change of it.
+    /// Emits the page with the requested values, and PS where `can_save` is set and the page has changeable bits.
     pub(super) fn reported(&self, control: PageControl, parameters: ModeParameters, can_save: bool) -> Vec<u8> {
         let mut values = self.values(control, parameters);
         values[0] |= if can_save && !self.changeable.is_empty() { SAVEABLE } else { 0 };
@@ -166,7 +167,7 @@ impl Page {
         }
     }
 
-    /// How long the page is, with its header.
+    /// Length of the page in bytes, with its header.
     pub(super) fn len(&self) -> usize {
         self.default.len()
     }
@@ -175,7 +176,9 @@ impl Page {
         if self.subpage == 0 { 2 } else { 4 }
     }
 
-    /// The parameters with what `new` changes, or the first byte and bit that may not change.
+    /// Applies the page `new` to the parameters.
+    ///
+    /// *Errors*: byte and bit of the first change to a bit that is not changeable.
     pub(super) fn apply(&self, new: &[u8], parameters: ModeParameters) -> Result<ModeParameters, (usize, u8)> {
         assert_eq!(new.len(), self.len(), "a page is selected as a whole");
         let current = self.values(PageControl::Current, parameters);

@@ -1,4 +1,4 @@
-//! Mode parameters that survive resets and power loss: MODE SELECT with SP keeps all that can be changed.
+//! On-disk format of the saved mode parameters (MODE SELECT with SP). `docs/on-disk.md` has the byte map.
 
 use super::ModeParameters;
 use crate::keeper::{NotUnderstood, Reader};
@@ -12,7 +12,7 @@ const USED_ENABLED: u8 = 16;
 const ALL_FLAGS: u8 = 31;
 
 impl ModeParameters {
-    /// What is to be kept; nothing of the defaults.
+    /// Emits the stored form; empty for default values.
     pub(crate) fn kept(&self) -> Vec<u8> {
         if *self == Self::default() {
             return Vec::new();
@@ -27,7 +27,7 @@ impl ModeParameters {
         [&[flags][..], &available.count.to_le_bytes(), &used.count.to_le_bytes()].concat()
     }
 
-    /// What [`ModeParameters::kept`] gave.
+    /// Parses what [`ModeParameters::kept`] emitted.
     pub(crate) fn restored(rest: &mut Reader<'_>) -> Result<Self, NotUnderstood> {
         let flags = rest.u8()?;
         if flags & !ALL_FLAGS != 0 {

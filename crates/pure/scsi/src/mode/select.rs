@@ -1,4 +1,4 @@
-//! MODE SELECT: a list is taken whole or refused whole.
+//! MODE SELECT: parses and checks the whole parameter list before any of it takes effect.
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::pages::{ModeParameters, Page, pages};
@@ -13,20 +13,20 @@ const SUBPAGE_FORMAT: u8 = 0x40;
 
 const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
-/// What a parameter list asks for: it is taken whole or refused whole.
+/// Parsed parameter list with the resulting parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Selected {
     pub before: ModeParameters,
     pub after: ModeParameters,
-    /// SP: what cannot be kept does not hold either.
+    /// SP: the new values must be persisted before they take effect.
     pub saves: bool,
 }
 
 impl ModePages {
-    /// Reads MODE SELECT; `None` where its list is empty, which changes nothing.
+    /// Parses MODE SELECT; `None` for an empty list, which changes nothing.
     pub(crate) fn select(&self, job: &Job, setting: Setting) -> Result<Option<Selected>, Failure> {
         if !job.request.cdb.bit(1, 4) {
-            // Without PF the list is in a format of the vendor, and this vendor has none.
+            // PF zero selects a vendor-specific format, and there is none.
             return Err(Sense::cdb_bit(1, 4).into());
         }
         let saves = job.request.cdb.bit(1, 0);
@@ -44,7 +44,7 @@ impl ModePages {
     }
 }
 
-/// A parameter list, not judged yet.
+/// Unvalidated parameter list.
 struct List<'a> {
     bytes: &'a [u8],
     header: Header,
@@ -52,7 +52,7 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// What the parameters are after the list, when they were `parameters` before.
+    /// Returns `parameters` with the changes of the list.
     fn parameters(&self, mut parameters: ModeParameters, tells_space: bool) -> Result<ModeParameters, Sense> {
         let mut at = self.pages_at()?;
         let mut rest = self.bytes.get(at..).ok_or(TOO_SHORT)?;
@@ -66,7 +66,7 @@ impl List<'_> {
         Ok(parameters)
     }
 
-    /// Where the pages begin, behind a header and block descriptors that are in order.
+    /// Returns the offset of the first page, after checking header and block descriptors.
     fn pages_at(&self) -> Result<usize, Sense> {
         let (medium, medium_at, descriptor_bytes, long) = match (self.header, self.bytes) {
             (Header::Short, &[_, medium, _, length, ..]) => (medium, 1, usize::from(length), false),
@@ -83,10 +83,10 @@ impl List<'_> {
     }
 }
 
-/// The page whose header `rest` begins with, which is `at` in the list.
+/// Finds the page whose header is at `at` of the list.
 fn page_of(rest: &[u8], at: usize, tells_space: bool) -> Result<&'static Page, Sense> {
     let (&first, behind) = rest.split_first().ok_or(TOO_SHORT)?;
-    // PS is reserved here and may have come back from MODE SENSE.
+    // PS is reserved in MODE SELECT and may be set in data that MODE SENSE returned, so it is ignored.
     let code = first & 0x3F;
     let find = |subpage| pages(tells_space).find(|page| page.name() == (code, subpage)).ok_or(pointer(at, 0, Some(5)));
     let (page, length, length_at) = if first & SUBPAGE_FORMAT == 0 {
@@ -94,14 +94,15 @@ fn page_of(rest: &[u8], at: usize, tells_space: bool) -> Result<&'static Page, S
         (page, usize::from(*behind.first().ok_or(TOO_SHORT)?).saturating_add(2), 1)
     } else {
         let &[subpage, high, low, ..] = behind else { return Err(TOO_SHORT) };
-        // Subpage 0 has the short format.
+        // A page with subpage 0 has the page_0 format.
         let page = if subpage == 0 { Err(pointer(at, 1, None)) } else { find(subpage) }?;
         (page, usize::from(u16::from_be_bytes([high, low])).saturating_add(4), 2)
     };
     if length == page.len() { Ok(page) } else { Err(pointer(at, length_at, None)) }
 }
 
-/// A block descriptor may say what is so, and leave the number of blocks open; it changes nothing.
+/// Checks a block descriptor: it must repeat the current values, and may leave the number of blocks open (all zeros or
+/// all ones). It cannot change anything.
 fn check_descriptor(
     list: &[u8],
     header: Header,

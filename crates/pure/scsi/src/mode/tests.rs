@@ -13,7 +13,7 @@ fn sense10(flags: u8, page: u8) -> [u8; 10] {
 
 const CONTROL: [u8; 12] = [0x0A, 10, 0x02, 0x10, 0, 0x40, 0, 0, 0xFF, 0xFF, 0, 0];
 
-/// The control page with D_SENSE and SWP as given.
+/// Returns the control page with D_SENSE and SWP as given.
 fn control(descriptor_sense: bool, write_protect: bool) -> [u8; 12] {
     let mut page = CONTROL;
     page[2] |= if descriptor_sense { 4 } else { 0 };
@@ -26,7 +26,7 @@ fn select6(unit: &LogicalUnit<Bench>, parts: &[&[u8]]) -> Outcome {
     run(unit, HOST, &[0x15, 0x10, 0, 0, list.len() as u8, 0], &list)
 }
 
-/// Code, qualifier, byte, bit.
+/// Additional sense code, qualifier, byte and bit.
 type Pointed = (u8, u8, u16, Option<u8>);
 
 fn pointer(outcome: &Outcome) -> Pointed {
@@ -139,7 +139,7 @@ fn mode_select_list_is_refused_whole_with_a_pointer_to_what_is_wrong() {
         ([&[0, 0, 0, 4], &[0; 4], &changed[..]].concat(), (0x26, 0, 3, None)),
         ([&[0, 0, 0, 8], &descriptor(255, 512)[..], &changed].concat(), (0x26, 0, 4, None)),
         ([&[0, 0, 0, 8], &descriptor(0, 4096)[..], &changed].concat(), (0x26, 0, 10, None)),
-        // A subpage form of a page that has none.
+        // The subpage format of a page that has none.
         ([header, &changed[..], &[0x4A, 1, 0, 0]].concat(), (0x26, 0, 16, Some(5))),
     ];
     for (list, expected) in cases {
@@ -170,14 +170,14 @@ fn mode_select_wants_the_page_format_and_saves_nothing_where_nothing_can_be_kept
     assert_eq!(pointed(&unit, &[0x15, 0x11, 0, 0, 16, 0], &list), (1, Some(0)));
 }
 
-/// The control page with TAS zero, and everything else as it comes up.
+/// Returns the control page with TAS zero and otherwise default values.
 fn without_tas() -> [u8; 12] {
     let mut page = CONTROL;
     page[5] = 0;
     page
 }
 
-/// A unit that can keep things, as it comes up after power loss when `shelf` kept something.
+/// Creates a unit with a keeper, as after power loss when `shelf` has stored state.
 fn restarted(shelf: &Rc<Shelf>) -> LogicalUnit<Bench> {
     let unit = LogicalUnit::new(Bench::new(512, 256), identity(), Options::default()).with_keeper(shelf.clone());
     unit.restore(Kept::parse(&shelf.kept.borrow()).expect("it was kept"));
@@ -197,19 +197,19 @@ fn task_aborted_status_is_on_can_be_changed_and_saved_and_others_hear_of_it() {
     let with_ps = |page: [u8; 12]| [&[page[0] | 0x80], &page[1..]].concat();
     assert_eq!((current(&unit), saved(&unit)), (with_ps(CONTROL), with_ps(CONTROL)));
     let list = [&[0, 0, 0, 0][..], &without_tas()].concat();
-    // Without SP it lasts until a reset.
+    // Without SP the value lasts until a reset.
     tell(&unit, &[0x15, 0x10, 0, 0, 16, 0], &list);
     assert_eq!((current(&unit), saved(&unit)), (with_ps(without_tas()), with_ps(CONTROL)));
     assert_eq!(sense(&run(&unit, OTHER, &[0; 6], &[])), (6, 0x2A, 1));
     now(unit.manage(HOST, TaskManagement::LogicalUnitReset));
     let _ = run(&unit, HOST, &[0; 6], &[]);
     assert_eq!(current(&unit), with_ps(CONTROL));
-    // What cannot be kept does not hold.
+    // A value that cannot be persisted does not take effect.
     shelf.refuses.set(Some(NotKept::Gone));
     assert_eq!(refused(&unit, &[0x15, 0x11, 0, 0, 16, 0], &list).0, 4);
     assert_eq!(current(&unit), with_ps(CONTROL));
     shelf.refuses.set(None);
-    // With SP it survives resets, restarts, and what else is kept of the unit.
+    // With SP it survives resets, restarts, and stores of other state of the unit.
     tell(&unit, &[0x15, 0x11, 0, 0, 16, 0], &list);
     now(unit.manage(HOST, TaskManagement::LogicalUnitReset));
     let _ = run(&unit, HOST, &[0; 6], &[]);

@@ -1,46 +1,47 @@
-//! Unit attentions: what changed that a nexus has not been told yet (SAM-5, unit attention condition).
+//! Unit attentions: conditions reported once to each nexus (SAM-5, unit attention condition).
 
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::threshold::{AVAILABLE_DESCRIPTOR_AT, USED_DESCRIPTOR_AT};
 
-/// A change that is told to a nexus once, in this order when there are several.
+/// Kind of unit attention; the order of the variants is the order of reporting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum UnitAttention {
-    /// The nexus is new: whatever it believes of the unit may be wrong.
+    /// 29/00: the nexus is new, and all cached state of the unit may be wrong.
     PowerOn,
-    /// The unit was reset.
+    /// 29/03: the unit was reset.
     Reset,
-    /// Another nexus cleared the task set, and tasks of this one with it.
+    /// 2F/00: another nexus cleared the task set, including tasks of this one.
     CommandsCleared,
-    /// A connection ended, and tasks of the nexus with it.
+    /// 47/7F: a connection was lost together with tasks of the nexus.
     CommandsLost,
-    /// The blocks may hold something else than was written, by nobody's command.
+    /// 28/00: blocks may differ from the data written, without a command that changed them.
     MediumMayHaveChanged,
-    /// Another nexus changed mode parameters.
+    /// 2A/01: another nexus changed mode parameters.
     ModeParametersChanged,
-    /// Through some target port group the unit is served otherwise.
+    /// 2A/06: the access state of a target port group changed.
     AccessStateChanged,
-    /// Another nexus, or the owner of the unit, cleared reservation and registrations.
+    /// 2A/03: another nexus, or the owner of the unit, cleared reservation and registrations.
     ReservationsPreempted,
-    /// A reservation that let the nexus in is no more, or has another type.
+    /// 2A/04: a reservation that granted the nexus access was released or changed its type.
     ReservationsReleased,
-    /// Another nexus took the registration away.
+    /// 2A/05: another nexus removed the registration.
     RegistrationsPreempted,
-    /// The unit has another number of blocks.
+    /// 2A/09: the number of blocks changed.
     CapacityChanged,
-    /// A threshold that the operator set was reached.
+    /// 38/07: a soft threshold of the operator was crossed.
     SoftThreshold,
-    /// The threshold for what is available, set by MODE SELECT, was reached.
+    /// 38/07: the threshold for available space, set by MODE SELECT, was crossed.
     AvailableThreshold,
-    /// The threshold for what is used, set by MODE SELECT, was reached.
+    /// 38/07: the threshold for used space, set by MODE SELECT, was crossed.
     UsedThreshold,
-    /// The target has other logical units.
+    /// 3F/0E: the set of logical units of the target changed.
     LunsChanged,
-    /// INQUIRY says something else than before.
+    /// 3F/03: INQUIRY data changed.
     InquiryDataChanged,
 }
 
+/// Unit attentions in order of reporting, highest precedence first.
 const IN_ORDER: [UnitAttention; 16] = [
     UnitAttention::PowerOn,
     UnitAttention::Reset,
@@ -83,6 +84,8 @@ impl UnitAttention {
     pub(crate) fn sense(self) -> Sense {
         let sense = Sense::new(SenseKey::UnitAttention, self.code());
         match self {
+            // INFORMATION is the offset of the threshold descriptor in the mode page, so that the host knows which one
+            // was crossed.
             Self::AvailableThreshold => sense.with_information(AVAILABLE_DESCRIPTOR_AT as u64),
             Self::UsedThreshold => sense.with_information(USED_DESCRIPTOR_AT as u64),
             _ => sense,
@@ -94,7 +97,7 @@ impl UnitAttention {
     }
 }
 
-/// The unit attentions that wait to be told to one nexus. Each kind waits at most once.
+/// Pending unit attentions of one nexus as a bit set. Each kind is pending at most once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pending(u16);
 
@@ -111,7 +114,7 @@ impl Pending {
         self.0 &= !attention.bit();
     }
 
-    /// Takes the one that ranks first.
+    /// Takes the pending unit attention with the highest precedence.
     pub(super) fn take(&mut self) -> Option<UnitAttention> {
         let first = IN_ORDER.into_iter().find(|attention| self.0 & attention.bit() != 0);
         assert!(first.is_some() || self.0 == 0, "every unit attention has its rank");

@@ -1,25 +1,26 @@
-//! Commands on their way: those that an initiator has sent, and that wait for their data before the unit sees them.
+//! Commands that await their data: received by the transport, not yet known to the unit.
 //!
-//! To SAM they are in the task set already, so whoever clears it clears them, too: their data may come much later, and would be
-//! written over what somebody else has written since.
+//! To SAM-5 they are in the task set already, so an operation that clears the task set clears them, too. Otherwise
+//! their data, which may arrive much later, would overwrite what other nexuses wrote in between.
 
 use crate::command::Status;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// The commands of one nexus for one unit that wait for data. Whoever receives them and the unit share it.
+/// Counter of the commands of one nexus and unit that await data. Shared by the receiver and the unit, possibly across
+/// threads.
 #[derive(Debug, Default)]
 pub struct Incoming {
     waiting: AtomicU32,
-    /// How often those that waited were cleared.
+    /// Number of times that the waiting commands were cleared.
     cleared: AtomicU32,
-    /// True when those that were cleared last are answered with TASK ABORTED.
+    /// True when the commands cleared last are answered with TASK ABORTED.
     is_told: AtomicBool,
-    /// The size of the unit's blocks; zero until it has heard of the nexus.
+    /// Block size of the unit in bytes; zero until the unit has attached the nexus.
     block_bytes: AtomicU32,
 }
 
-/// A command that waits; dropped when it does not any more.
+/// Command that awaits data; dropped when the wait ends.
 #[derive(Debug)]
 pub struct Waiting {
     incoming: Arc<Incoming>,
@@ -27,39 +28,40 @@ pub struct Waiting {
 }
 
 impl Incoming {
-    /// One more command waits from now on.
+    /// Counts one more waiting command.
     #[must_use]
     pub fn enter(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         Waiting { incoming: self.clone(), cleared_before: self.cleared.load(Ordering::Acquire) }
     }
 
-    /// The size of the unit's blocks, once it has heard of the nexus.
+    /// Block size of the unit in bytes, once it has attached the nexus.
     #[must_use]
     pub fn block_bytes(&self) -> Option<u32> {
         Some(self.block_bytes.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
     }
 
-    /// The unit's blocks have this size, and keep it.
+    /// Publishes the block size of the unit, which is constant.
     pub(crate) fn tell_block_bytes(&self, bytes: u32) {
         assert!(bytes > 0, "zero stands for a unit that has not heard of the nexus");
         self.block_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// True while some wait.
+    /// True while commands await data.
     pub(crate) fn is_any(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Those that wait now are never carried out, and end with TASK ABORTED or without an answer.
+    /// Clears the commands that wait now: they are never executed, and end with TASK ABORTED or without a response.
     pub(crate) fn clear(&self, is_told: bool) {
+        // Stored before the counter is raised: a reader that sees the new count must see the matching flag.
         self.is_told.store(is_told, Ordering::Release);
         self.cleared.fetch_add(1, Ordering::AcqRel);
     }
 }
 
 impl Waiting {
-    /// How the command has ended, when somebody has cleared it away while it waited: TASK ABORTED, or no answer.
+    /// Returns the status of the command if it was cleared while it waited: TASK ABORTED, or no response.
     #[must_use]
     pub fn cleared(&self) -> Option<Status> {
         let is_cleared = self.incoming.cleared.load(Ordering::Acquire) != self.cleared_before;
@@ -69,7 +71,7 @@ impl Waiting {
         })
     }
 
-    /// True when the command came for the unit that counts its waiting commands there.
+    /// True when the command was addressed to the unit that counts its waiting commands in `incoming`.
     #[must_use]
     pub fn is_in(&self, incoming: &Arc<Incoming>) -> bool {
         Arc::ptr_eq(&self.incoming, incoming)

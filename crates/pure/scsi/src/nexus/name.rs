@@ -1,31 +1,32 @@
-//! Who has a registration: an I_T nexus by the names of its two ports, and TransportIDs (SPC-4, iSCSI TransportID).
+//! Names of I_T nexuses, which registrations are bound to, and TransportIDs (SPC-4, iSCSI TransportID).
 
 use crate::identity::TargetPort;
 use crate::sense::{AdditionalSense, Sense};
 use std::fmt;
 
-/// The longest iSCSI name, in bytes (RFC 7143 §4.2.7.1).
+/// Maximum length of an iSCSI name in bytes (RFC 7143 §4.2.7.1).
 pub(crate) const NAME_BYTES_MAX: usize = 223;
-/// The first byte of a TransportID: PROTOCOL IDENTIFIER iSCSI and the TPID FORMAT.
+/// First byte of a TransportID: PROTOCOL IDENTIFIER iSCSI (5h) and TPID FORMAT 00b, a name without an ISID.
 const DEVICE_FORMAT: u8 = 0x05;
+/// The same with TPID FORMAT 01b: a name and an ISID.
 const PORT_FORMAT: u8 = 0x45;
-/// Between the name and the ISID, which is written as 12 hexadecimal digits.
+/// Separator between the name and the ISID, which is written as 12 hexadecimal digits.
 const SEPARATOR: &str = ",i,0x";
 const ISID_DIGITS: usize = 12;
 const HEADER_BYTES: usize = 4;
-/// The shortest TransportID, in bytes.
+/// Minimum length of a TransportID in bytes.
 const BYTES_MIN: usize = 24;
 
-/// An initiator port: what the initiator calls itself and its part of the session identifier.
+/// Initiator port: iSCSI name and ISID of the initiator.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InitiatorPort {
-    /// The iSCSI name, normalised.
+    /// iSCSI name, normalized.
     pub name: String,
-    /// The ISID.
+    /// ISID (RFC 7143 §11.12.5).
     pub isid: [u8; 6],
 }
 
-/// An I_T nexus by name: the same after every login, restart and move of the pool.
+/// Name of an I_T nexus: unchanged by logins, restarts and moves of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ItNexus {
     pub initiator: InitiatorPort,
@@ -40,7 +41,7 @@ impl ItNexus {
 }
 
 impl fmt::Display for InitiatorPort {
-    /// The name of the port (RFC 7143 §4.2.7).
+    /// Writes the port name (RFC 7143 §4.2.7).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{SEPARATOR}", self.name)?;
         self.isid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -48,13 +49,13 @@ impl fmt::Display for InitiatorPort {
 }
 
 impl InitiatorPort {
-    /// Bytes of the port's TransportID.
+    /// Returns the length of the TransportID of the port in bytes.
     pub(crate) fn transport_id_bytes(&self) -> usize {
         let name = self.name.len() + SEPARATOR.len() + ISID_DIGITS + 1;
         (HEADER_BYTES + name).next_multiple_of(4).max(BYTES_MIN)
     }
 
-    /// The port's TransportID, with the format that names a port.
+    /// Returns the TransportID of the port in the format with an ISID.
     pub(crate) fn transport_id(&self) -> Vec<u8> {
         let bytes = self.transport_id_bytes();
         let [high, low] = u16::try_from(bytes - HEADER_BYTES).expect("a name is short").to_be_bytes();
@@ -66,18 +67,18 @@ impl InitiatorPort {
     }
 }
 
-/// Whom a TransportID names.
+/// Parsed TransportID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TransportId {
     Port(InitiatorPort),
-    /// An initiator, whichever port it has.
+    /// Initiator device, with any ISID.
     Device(String),
 }
 
 impl TransportId {
-    /// The TransportID that `list` begins with at `at`, and its length in bytes.
+    /// Parses the TransportID at offset `at` of `list` and returns it with its length in bytes.
     ///
-    /// *Errors*: 1A/00 when it is cut short; 26/00 at the byte that is wrong.
+    /// *Errors*: 1A/00 when it is truncated; 26/00 at the invalid byte.
     pub(crate) fn parse(list: &[u8], at: usize) -> Result<(Self, usize), Sense> {
         let cut = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
         let rest = list.get(at..).ok_or(cut)?;
@@ -94,13 +95,14 @@ impl TransportId {
         Ok((named.ok_or(pointer(at.saturating_add(HEADER_BYTES)))?, len))
     }
 
-    /// Text that a zero ends, and nothing but zeros behind it.
+    /// Parses a null-terminated text; all bytes behind the terminator must be zero.
     fn of_text(text: &[u8], names_port: bool) -> Option<Self> {
         let end = text.iter().position(|&byte| byte == 0)?;
         let (text, padding) = text.split_at_checked(end)?;
         if padding.iter().any(|&byte| byte != 0) {
             return None;
         }
+        // iSCSI names are compared in their normalized form, which is lower case (RFC 7143 §4.2.7.2).
         let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
         let (name, isid) = if names_port { text.rsplit_once(SEPARATOR)? } else { (text.as_str(), "") };
         if name.is_empty()
@@ -122,7 +124,7 @@ fn isid_of(digits: &str) -> Option<[u8; 6]> {
     Some(isid)
 }
 
-/// 26/00, pointing at a byte of the parameter list.
+/// 26/00 INVALID FIELD IN PARAMETER LIST with a pointer to a byte of the list.
 pub(crate) fn pointer(at: usize) -> Sense {
     Sense::parameter(u16::try_from(at).unwrap_or(u16::MAX), None)
 }

@@ -1,4 +1,4 @@
-//! START STOP UNIT (SBC-4): of a unit whose medium stays where it is, and of one that ejects and loads it.
+//! START STOP UNIT (SBC-4), for a fixed and for a removable medium.
 
 use super::Readiness;
 use crate::cdb::Cdb;
@@ -11,10 +11,11 @@ use crate::sense::{AdditionalSense, Sense};
 use block::{BlockDevice, Rope};
 
 impl Readiness {
-    /// START STOP UNIT of a unit with a fixed medium. Power conditions and LOEJ are reserved bits: there is no power condition
-    /// page.
+    /// START STOP UNIT of a unit with a fixed medium. POWER CONDITION and LOEJ are reserved bits there: no power
+    /// condition page exists.
     pub(crate) async fn start_stop<D: BlockDevice>(&self, cdb: Cdb, medium: &Medium<D>) -> Result<Rope, Failure> {
         let (start, no_flush) = (cdb.bit(4, 0), cdb.bit(4, 2));
+        // SBC-4: a stop flushes cached data unless NO_FLUSH is set.
         if !start && !no_flush {
             medium.make_earlier_writes_stable().await?;
         }
@@ -22,8 +23,8 @@ impl Readiness {
         Ok(Rope::new())
     }
 
-    /// START STOP UNIT of a unit with a removable medium: it ejects and loads. Power conditions mean nothing to memory and
-    /// are taken as they come.
+    /// START STOP UNIT of a unit with a removable medium: ejects and loads it. Power conditions have no effect and are
+    /// accepted.
     ///
     /// *Errors*: 53/02 while a nexus prevents the removal.
     pub(crate) async fn start_stop_removable<D: BlockDevice>(
@@ -44,7 +45,7 @@ impl Readiness {
             medium.synchronize_cache().await?;
         }
         if load_eject && self.ejected.replace(!start) && start {
-            // SPC-4, medium may have changed: not for the one who loads it.
+            // SPC-4, medium may have changed: not established for the nexus that loads it.
             nexuses.establish_for_others(Some(nexus), UnitAttention::MediumMayHaveChanged);
         }
         Ok(Rope::new())

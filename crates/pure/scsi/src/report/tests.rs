@@ -13,7 +13,7 @@ fn thin() -> LogicalUnit<Bench> {
     unit_with(Options { provisioning: Provisioning::Thin, ..Options::default() })
 }
 
-/// A unit that knows every operation.
+/// Creates a unit that supports every operation.
 fn full() -> LogicalUnit<Bench> {
     unit_with(Options { provisioning: Provisioning::Thin, removable: true, ..Options::default() })
 }
@@ -97,8 +97,8 @@ fn dpo_and_fua_are_in_the_usage_maps_as_mode_sense_promises() {
 
 #[test]
 fn bit_outside_the_usage_map_is_refused_where_it_stands() {
-    // What is ignored instead: FUA_NV and SYNC_NV of SBC-2, the group number, what SPC-2 says of third parties and
-    // extents, and SCOPE and TYPE where no reservation is made.
+    // Ignored bits: FUA_NV and SYNC_NV of SBC-2, the group number, the third-party and extent fields of SPC-2, and
+    // SCOPE and TYPE where no reservation is made.
     let ignored = |code: u8, byte: usize, bit: u8| {
         matches!(
             (code, byte, bit),

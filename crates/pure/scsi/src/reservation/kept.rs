@@ -1,4 +1,4 @@
-//! What of a unit's reservations survives power loss, as bytes. `docs/on-disk.md` has the byte map.
+//! On-disk format of the reservations of a unit. `docs/on-disk.md` has the byte map.
 
 use super::state::{Held, REGISTRATIONS_MAX, Registration, State};
 use crate::conflict::ReservationType;
@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const VERSION: u8 = 1;
-/// Stands for "no nexus in particular".
+/// Holder index of an all registrants reservation, or of none.
 const NOBODY: u32 = u32::MAX;
 
 impl State {
-    /// What is to be kept; nothing where nothing is to survive.
+    /// Emits the persistent form; empty where nothing has to survive power loss.
     pub(crate) fn kept(&self) -> Vec<u8> {
         if !self.persists || self.registrations.is_empty() {
+            // APTPL is zero, or the last registration is gone: earlier stored state is erased.
             return Vec::new();
         }
         let place_of = |nexus: &Rc<ItNexus>| self.registrations.keys().position(|other| other == nexus);
@@ -39,9 +40,9 @@ impl State {
         out
     }
 
-    /// The state that [`State::kept`] gave, as it is after power loss: PRgeneration is zero.
+    /// Parses what [`State::kept`] emitted. PRgeneration is zero, as after any power loss (SPC-4).
     ///
-    /// *Errors*: for anything else; memory is bounded by [`REGISTRATIONS_MAX`] and the bytes themselves.
+    /// *Errors*: for anything else; memory is bounded by [`REGISTRATIONS_MAX`] and the length of `kept`.
     pub(crate) fn restored(kept: &[u8]) -> Result<Self, NotUnderstood> {
         let mut rest = Reader(kept);
         if rest.u8()? != VERSION {
@@ -72,7 +73,8 @@ impl State {
         Ok(Self { generation: 0, persists: true, registrations, held: held_of(code, holder, &nexuses)? })
     }
 
-    /// The target ports that registrations name: their number here, and their relative identifier.
+    /// Returns the distinct target ports of all registrations with their index in the stored list and their relative
+    /// identifier.
     fn ports(&self) -> BTreeMap<(&str, u16), (usize, u16)> {
         let mut ports = BTreeMap::new();
         for (nexus, registration) in &self.registrations {
@@ -112,7 +114,7 @@ fn put_name(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(name.as_bytes());
 }
 
-/// An iSCSI name behind its length.
+/// Reads an iSCSI name behind its length byte.
 fn name(rest: &mut Reader<'_>) -> Result<String, NotUnderstood> {
     let len = usize::from(rest.u8()?);
     let name = std::str::from_utf8(rest.bytes(len)?).map_err(|_| NotUnderstood)?;

@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE OUT (SPC-4): its parameter list, and what comes before its status.
+//! PERSISTENT RESERVE OUT (SPC-4): parameter list and conversion to a change of the registrations.
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::Reservations;
@@ -12,11 +12,11 @@ use crate::nexus::{InitiatorPort, ItNexus, Nexuses, TransportId, pointer};
 use crate::sense::{AdditionalSense, Sense};
 use std::rc::Rc;
 
-/// The parameter list without TransportIDs, and the longest with them, in bytes.
+/// Length of the parameter list without TransportIDs, and the maximum with them, in bytes.
 const LIST_BYTES: u64 = 24;
 const LIST_BYTES_MAX: u64 = 1 << 16;
 
-/// In the byte behind the keys of the basic list, and in the second one of REGISTER AND MOVE's.
+/// Bits of byte 20 in the basic list; APTPL and UNREG are in byte 17 of the REGISTER AND MOVE list.
 const SPEC_I_PT: u8 = 0x08;
 const ALL_TG_PT: u8 = 0x04;
 const APTPL: u8 = 0x01;
@@ -25,15 +25,16 @@ const UNREG: u8 = 0x02;
 const REGISTER_BITS_AT: usize = 20;
 const MOVE_BITS_AT: usize = 17;
 const MOVE_PORT_AT: usize = 18;
-/// Where TRANSPORTID PARAMETER DATA LENGTH stands, behind the list of REGISTER and in that of REGISTER AND MOVE.
+/// Offset of TRANSPORTID PARAMETER DATA LENGTH: behind the basic list of REGISTER, and within the list of REGISTER AND
+/// MOVE.
 const REGISTER_IDS_AT: usize = 24;
 const MOVE_ID_AT: usize = 20;
-/// Bytes of that length.
+/// Size of that length field.
 const LENGTH_BYTES: usize = 4;
 
 const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
-/// The service actions of PERSISTENT RESERVE OUT.
+/// Service actions of PERSISTENT RESERVE OUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Register { ignores_key: bool },
@@ -60,7 +61,7 @@ impl Action {
     }
 }
 
-/// Refuses a parameter list length that no list can have, before any of the list comes.
+/// Refuses an impossible PARAMETER LIST LENGTH from the CDB, before any data is solicited.
 ///
 /// *Errors*: 1A/00.
 pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
@@ -71,7 +72,7 @@ pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
     if possible.contains(&u64::from(cdb.u32_at(5))) { Ok(()) } else { Err(TOO_SHORT) }
 }
 
-/// A parameter list that is not judged yet.
+/// Unvalidated parameter list.
 struct List<'a>(&'a [u8]);
 
 impl List<'_> {
@@ -83,12 +84,12 @@ impl List<'_> {
         self.array(at).map(|[byte]| byte)
     }
 
-    /// RESERVATION KEY and SERVICE ACTION RESERVATION KEY.
+    /// Returns RESERVATION KEY and SERVICE ACTION RESERVATION KEY.
     fn keys(&self) -> Result<(u64, u64), Sense> {
         Ok((self.array(0).map(u64::from_be_bytes)?, self.array(8).map(u64::from_be_bytes)?))
     }
 
-    /// The TransportIDs behind their length at `at`, to the end of the list, and where each of them stands.
+    /// Parses the TransportIDs behind the length field at `at`, up to the end of the list, each with its offset.
     fn transport_ids(&self, at: usize) -> Result<Vec<(TransportId, usize)>, Sense> {
         let bytes = usize::try_from(self.array(at).map(u32::from_be_bytes)?).map_err(|_| TOO_SHORT)?;
         let mut next = at.saturating_add(LENGTH_BYTES);
@@ -105,14 +106,14 @@ impl List<'_> {
     }
 }
 
-/// True when the service action of `cdb` ends the tasks of those whose registrations it takes away.
+/// True for PREEMPT AND ABORT.
 pub(crate) fn ends_tasks(cdb: Cdb) -> bool {
     Action::of(cdb) == (Action::Preempt { aborts: true })
 }
 
-/// Who asks for a change of the registrations, and through which port.
+/// Context of a change: the asking nexus and its port.
 pub(crate) struct Asking<'a> {
-    /// The asking nexus, and the relative identifier of its port.
+    /// Asking nexus with the relative identifier of its target port.
     pub place: Place,
     pub port: &'a TargetPort,
     pub nexuses: &'a Nexuses,
@@ -120,13 +121,14 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Reservations {
-    /// What PERSISTENT RESERVE OUT makes of the registrations. Nothing has changed yet.
+    /// Computes the change that PERSISTENT RESERVE OUT makes to the registrations, without installing it.
     ///
-    /// *Errors*: the status or sense of one that is refused.
+    /// *Errors*: the status or sense of a refused action.
     pub(crate) fn change_of(&self, cdb: Cdb, list: &[u8], asking: &Asking<'_>) -> Result<Change, Failure> {
         let (list, action) = (&List(list), Action::of(cdb));
         let (key, action_key) = list.keys()?;
         let kind = ReservationType::of_cdb(cdb.u8_at(2));
+        // SPEC_I_PT is defined for REGISTER only.
         if !matches!(action, Action::Register { ignores_key: false } | Action::RegisterAndMove)
             && list.u8(REGISTER_BITS_AT)? & SPEC_I_PT != 0
         {
@@ -186,7 +188,8 @@ impl Reservations {
             return Err(pointer(MOVE_ID_AT).into());
         };
         let initiator = self.initiator_of(id, id_at, asking.nexuses)?;
-        // The identifier is relative to a target; others that show the unit are meant where the asking one has no such port.
+        // The relative identifier is looked up among the ports of the same target first, then among other targets of
+        // the unit.
         let mut others = asking.persistence.other_ports(port);
         others.sort_by_key(|other| other.target_name != port.target_name);
         let mut ports = std::iter::once(port).chain(&others);
@@ -195,7 +198,8 @@ impl Reservations {
         Ok(Move { key, new_key, persists, unregisters: bits & UNREG != 0, to })
     }
 
-    /// The initiator port that a TransportID names: one that names a device must leave no choice.
+    /// Resolves a TransportID to an initiator port. A TransportID without an ISID must match exactly one port that is
+    /// logged in or registered.
     fn initiator_of(&self, id: TransportId, at: usize, nexuses: &Nexuses) -> Result<InitiatorPort, Sense> {
         match id {
             TransportId::Port(port) => Ok(port),
@@ -212,7 +216,7 @@ impl Reservations {
     }
 }
 
-/// APTPL, which is refused where nothing can be kept.
+/// Returns APTPL, which is refused where nothing can be persisted.
 fn admit_persistence(persistence: &Persistence, bits: u8, at: usize) -> Result<bool, Sense> {
     let asked = bits & APTPL != 0;
     if asked && !persistence.is_able() {

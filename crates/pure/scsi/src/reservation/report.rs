@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE IN (SPC-4): who is registered, and who holds what.
+//! PERSISTENT RESERVE IN (SPC-4): keys, reservation, capabilities and full status.
 
 use super::Reservations;
 use super::state::{Registration, State};
@@ -8,20 +8,20 @@ use crate::nexus::ItNexus;
 use crate::reply::Reply;
 use block::Rope;
 
-/// What an answer says before its list: PRGENERATION and ADDITIONAL LENGTH.
+/// Length of the header in bytes: PRGENERATION and ADDITIONAL LENGTH.
 const HEADER_BYTES: usize = 8;
 const FULL_STATUS_BYTES: usize = 24;
 
-/// CRH, SIP_C, ATP_C; and PTPL_C where something can be kept.
+/// CRH, SIP_C and ATP_C; PTPL_C is added where state can be persisted.
 const CAPABILITIES: u8 = 0x10 | 0x08 | 0x04;
 const PERSISTS_CAPABLE: u8 = 0x01;
 /// TMV: the mask of types is valid. ALLOW COMMANDS 011b: TEST UNIT READY under every type; MODE SENSE, REPORT SUPPORTED
-/// OPERATION CODES and their like under write exclusive types.
+/// OPERATION CODES and similar commands under write exclusive types.
 const TYPES_VALID: u8 = 0x80 | 0x30;
 const PERSISTS_ACTIVATED: u8 = 0x01;
 
 impl Reservations {
-    /// Answers PERSISTENT RESERVE IN of a unit that can keep what is registered if `can_persist`.
+    /// Answers PERSISTENT RESERVE IN; `can_persist` is PTPL_C.
     pub(crate) fn report(&self, cdb: Cdb, allocation: u64, can_persist: bool) -> Rope {
         let state = self.state();
         let reply = match cdb.u8_at(1) & 0x1F {
@@ -51,6 +51,7 @@ fn read_keys(state: &State) -> Reply {
 fn read_reservation(state: &State) -> Reply {
     let Some(held) = &state.held else { return header(state, 0) };
     let mut reply = header(state, 16);
+    // An all registrants reservation has no single holder, and its key is reported as zero (SPC-4).
     let key = held.holder.as_ref().and_then(|holder| state.key_of(holder));
     reply.u64(key.unwrap_or(0)).u32(0).u8(0).u8(held.kind.code()).u16(0);
     reply
@@ -67,7 +68,7 @@ fn report_capabilities(can_persist: bool, persists: bool) -> Reply {
     reply
 }
 
-/// The list, as far as `allocation` reaches; its length is that of the whole.
+/// READ FULL STATUS: emits descriptors as far as `allocation` reaches; ADDITIONAL LENGTH covers all of them.
 fn read_full_status(state: &State, allocation: u64) -> Reply {
     let bytes = |nexus: &ItNexus| FULL_STATUS_BYTES + nexus.initiator.transport_id_bytes();
     let mut reply = header(state, state.registrations.keys().map(|nexus| bytes(nexus)).sum());
@@ -81,7 +82,7 @@ fn read_full_status(state: &State, allocation: u64) -> Reply {
     reply
 }
 
-/// One I_T nexus: ALL_TG_PT is zero, so the relative target port identifier counts.
+/// Emits the descriptor of one I_T nexus. ALL_TG_PT is zero, so the RELATIVE TARGET PORT IDENTIFIER is valid.
 fn emit_full_status(reply: &mut Reply, state: &State, nexus: &ItNexus, registration: Registration) {
     let is_holder = state.standing(nexus) == Standing::Holder;
     let held = state.held.as_ref().filter(|_| is_holder);

@@ -1,6 +1,6 @@
-//! RESERVE and RELEASE, (6) and (10), of SPC-2, with the exceptions for those who hold a persistent reservation (CRH).
+//! RESERVE and RELEASE, (6) and (10), of SPC-2, with the exceptions for holders of a persistent reservation (CRH).
 //!
-//! Such a reservation ends with the session that made it and with a reset, and nothing of it is kept.
+//! An SPC-2 reservation ends with the session that made it and with a reset, and is never persisted.
 
 use super::Reservations;
 use crate::command::{NexusId, Status};
@@ -26,7 +26,7 @@ impl Reservations {
         }
     }
 
-    /// Who has not reserved the unit releases nothing, and that is GOOD.
+    /// Releases the reservation of `nexus`. A RELEASE by any other nexus has no effect and returns GOOD (SPC-2).
     pub(crate) fn release(&self, nexus: NexusId, nexuses: &Nexuses) -> Result<Rope, Failure> {
         if !self.has_registrations_that_allow(nexus, nexuses)? {
             self.release_of(nexus);
@@ -34,14 +34,15 @@ impl Reservations {
         Ok(Rope::new())
     }
 
-    /// `nexus` has not reserved the unit any more.
+    /// Releases the SPC-2 reservation if `nexus` holds it.
     pub(crate) fn release_of(&self, nexus: NexusId) {
         if self.reserved_by() == Some(nexus) {
             self.set_reserved_by(None);
         }
     }
 
-    /// False without registrations: RESERVE and RELEASE do what they say. True where they do nothing, and that is GOOD.
+    /// Checks for registrations: false without any, so that RESERVE and RELEASE take effect; true where they must
+    /// return GOOD without effect.
     ///
     /// *Errors*: conflict. *Source*: SPC-4, "exceptions to SPC-2 RESERVE and RELEASE behavior".
     fn has_registrations_that_allow(&self, nexus: NexusId, nexuses: &Nexuses) -> Result<bool, Failure> {

@@ -1,5 +1,5 @@
-//! Registrations and the persistent reservation of a logical unit, and what each service action of PERSISTENT RESERVE OUT
-//! makes of them (SPC-4, persistent reservations). Nothing here waits, and a refused action changes nothing.
+//! State machine of persistent reservations (SPC-4): each service action of PERSISTENT RESERVE OUT is a function from
+//! one state to the next. Nothing here waits, and a refused action changes nothing.
 
 use crate::command::Status;
 use crate::conflict::{ReservationType, Standing};
@@ -10,21 +10,21 @@ use crate::sense::{AdditionalSense, Sense};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The most registrations of a logical unit.
+/// Maximum number of registrations of a logical unit.
 pub(crate) const REGISTRATIONS_MAX: usize = 4096;
 
-/// Where in the parameter list the SERVICE ACTION RESERVATION KEY and the bits of REGISTER stand, and the TransportID of
-/// REGISTER AND MOVE.
+/// Offsets for field pointers: SERVICE ACTION RESERVATION KEY, the bits of REGISTER, and the TransportID of REGISTER
+/// AND MOVE.
 const ACTION_KEY_AT: u16 = 8;
 const REGISTER_BITS_AT: u16 = 20;
 const MOVE_TRANSPORT_ID_AT: u16 = 24;
 
-/// What a logical unit knows of its persistent reservation.
+/// Registrations and persistent reservation of a logical unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// PRgeneration.
     pub generation: u32,
-    /// The last valid APTPL bit.
+    /// Last valid APTPL bit.
     pub persists: bool,
     pub registrations: BTreeMap<Rc<ItNexus>, Registration>,
     pub held: Option<Held>,
@@ -32,47 +32,47 @@ pub(crate) struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Registration {
-    /// The reservation key, never zero.
+    /// Reservation key, never zero.
     pub key: u64,
-    /// The relative target port identifier of the nexus' target port.
+    /// Relative target port identifier of the target port of the nexus.
     pub relative_port: u16,
 }
 
-/// A persistent reservation.
+/// Persistent reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub kind: ReservationType,
-    /// Who holds it, always somebody with a registration; nobody in particular where all registrants do.
+    /// Holder, always registered; `None` for an all registrants type, where every registrant is a holder.
     pub holder: Option<Rc<ItNexus>>,
 }
 
-/// What a service action makes of the state, and who hears of it.
+/// Result of a service action: the next state, unit attentions, and tasks to abort.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub after: State,
-    /// What each is told; nobody is told two things.
+    /// Unit attentions to establish, at most one per nexus.
     pub told: Vec<(Rc<ItNexus>, UnitAttention)>,
-    /// Who lost its registration to a PREEMPT: PREEMPT AND ABORT ends their tasks.
+    /// Nexuses whose registration a PREEMPT removed: PREEMPT AND ABORT aborts their tasks.
     pub preempted: Vec<Rc<ItNexus>>,
 }
 
-/// A nexus that is to be registered, and the relative identifier of its target port.
+/// Nexus to register, with the relative identifier of its target port.
 pub(crate) type Place = (Rc<ItNexus>, u16);
 
-/// REGISTER, and REGISTER AND IGNORE EXISTING KEY.
+/// Parameters of REGISTER and REGISTER AND IGNORE EXISTING KEY.
 #[derive(Debug)]
 pub(crate) struct Register {
     pub ignores_key: bool,
     pub key: u64,
     pub new_key: u64,
     pub persists: bool,
-    /// The asking initiator port at the other target ports, where ALL_TG_PT is set.
+    /// Asking initiator port at the other target ports, where ALL_TG_PT is set.
     pub at_other_ports: Vec<Place>,
-    /// Whom SPEC_I_PT names, at each of the target ports.
+    /// Nexuses that SPEC_I_PT names, at each of the target ports; `None` without SPEC_I_PT.
     pub others: Option<Vec<Place>>,
 }
 
-/// REGISTER AND MOVE.
+/// Parameters of REGISTER AND MOVE.
 #[derive(Debug)]
 pub(crate) struct Move {
     pub key: u64,
@@ -90,6 +90,7 @@ impl State {
     }
 
     pub(crate) fn standing(&self, nexus: &ItNexus) -> Standing {
+        // An unregistered nexus has no part in a persistent reservation, whoever holds it.
         match &self.held {
             _ if !self.registrations.contains_key(nexus) => Standing::Stranger,
             Some(held) if held.holder.as_deref().is_none_or(|holder| holder == nexus) => Standing::Holder,
@@ -97,31 +98,38 @@ impl State {
         }
     }
 
-    /// Registers `asker`, gives it another key, or takes its registration back.
+    /// REGISTER: registers `asker`, changes its key, or removes its registration.
     pub(crate) fn register(&self, asker: &Place, order: &Register) -> Result<Change, Failure> {
         let own = self.key_of(&asker.0);
+        // SPC-4: a nexus without a registration registers with RESERVATION KEY zero.
         if !order.ignores_key && order.key != own.unwrap_or(0) {
             return Err(CONFLICT);
         }
+        // SPEC_I_PT is an error for a nexus that is registered, or that unregisters (SPC-4 REGISTER).
         if order.others.is_some() && (own.is_some() || order.new_key == 0) {
             return Err(Sense::parameter(REGISTER_BITS_AT, Some(3)).into());
         }
+        // ALL_TG_PT affects the same initiator port at other target ports, each with its own key.
         let has_another_key = |(nexus, _): &Place| self.key_of(nexus).is_some_and(|key| key != order.key);
         if !order.ignores_key && order.at_other_ports.iter().any(has_another_key) {
             return Err(CONFLICT);
         }
         let meant = || std::iter::once(asker).chain(&order.at_other_ports);
+        // Unregistering a nexus that is not registered changes nothing, not even PRgeneration.
         if order.new_key == 0 && meant().all(|(nexus, _)| self.key_of(nexus).is_none()) {
             return Ok(self.unchanged());
         }
+        // SPC-4: a successful REGISTER increments PRgeneration, even if the key stays the same.
         let mut change = self.counted();
         change.after.persists = order.persists;
         if order.new_key == 0 {
             for (nexus, _) in meant() {
                 change.after.registrations.remove(nexus);
             }
+            // SPC-4: a reservation ends when its holder unregisters.
             change.release_without_holder();
         } else {
+            // A nexus that is registered keeps its key: SPEC_I_PT only adds.
             let unregistered = order.others.iter().flatten().filter(|(nexus, _)| self.key_of(nexus).is_none());
             meant().chain(unregistered).for_each(|place| change.after.enter(place, order.new_key));
             change.after.admit_size()?;
@@ -129,9 +137,12 @@ impl State {
         Ok(change)
     }
 
-    /// Nobody has reserved the unit, and `asker` does now; or it does already.
+    /// RESERVE: `asker` becomes the holder, or already is the holder with the same type.
+    ///
+    /// *Errors*: conflict with any other reservation.
     pub(crate) fn reserve(&self, asker: &Rc<ItNexus>, key: u64, kind: ReservationType) -> Result<Change, Failure> {
         self.admit_key(asker, key)?;
+        // SPC-4: RESERVE does not change PRgeneration.
         let mut change = self.unchanged();
         match &self.held {
             None => change.after.held = Some(Held::by(asker, kind)),
@@ -141,11 +152,12 @@ impl State {
         Ok(change)
     }
 
-    /// `asker` does not hold the reservation any more, if it did.
+    /// RELEASE: `asker` gives up the reservation. Without effect when it is not a holder.
     ///
-    /// *Errors*: 26/04 when it holds one of another type.
+    /// *Errors*: 26/04 when it holds a reservation of another type.
     pub(crate) fn release(&self, asker: &Rc<ItNexus>, key: u64, kind: ReservationType) -> Result<Change, Failure> {
         self.admit_key(asker, key)?;
+        // SPC-4: RELEASE does not change PRgeneration.
         let mut change = self.unchanged();
         let Some(held) = &self.held else { return Ok(change) };
         if self.standing(asker) != Standing::Holder {
@@ -155,19 +167,22 @@ impl State {
             return Err(Sense::illegal(AdditionalSense::INVALID_RELEASE).into());
         }
         change.after.held = None;
+        // Registrants lose access that they had through the reservation, so they are notified.
         if kind.is_for_registrants() {
             change.tell_registrants(asker, UnitAttention::ReservationsReleased);
         }
         Ok(change)
     }
 
-    /// There is neither a reservation nor a registration.
+    /// CLEAR: removes the reservation and all registrations.
     pub(crate) fn clear(&self, asker: &Rc<ItNexus>, key: u64) -> Result<Change, Failure> {
         self.admit_key(asker, key)?;
+        // CLEAR is permitted to every registrant, not only to the holder.
         Ok(self.cleared(Some(asker)))
     }
 
-    /// As after CLEAR by `asker`, or by nobody who would not have to be told.
+    /// Returns the change of a CLEAR by `asker`; `None` is the owner of the unit, and then every registrant is
+    /// notified.
     pub(crate) fn cleared(&self, asker: Option<&Rc<ItNexus>>) -> Change {
         let mut change = self.counted();
         let registered = self.registrations.keys().filter(|nexus| Some(*nexus) != asker);
@@ -177,8 +192,10 @@ impl State {
         change
     }
 
-    /// Who is registered under `victim_key` is so no more; when that is the holder's key, `asker` takes the reservation,
-    /// as one of the type that `kind` gives.
+    /// PREEMPT: removes the registrations with `victim_key`. When the reservation is held under that key, `asker` takes
+    /// it over with the type `kind`.
+    ///
+    /// *Errors*: conflict when no registration has `victim_key`.
     pub(crate) fn preempt(
         &self,
         asker: &Rc<ItNexus>,
@@ -186,8 +203,11 @@ impl State {
         victim_key: u64,
         kind: Result<ReservationType, Sense>,
     ) -> Result<Change, Failure> {
+        // The preempting nexus must be registered itself.
         self.admit_key(asker, key)?;
+        // A reservation is preempted only through the key of its holder; any other key removes registrations alone.
         let takes = match &self.held {
+            // For an all registrants reservation, a key of zero names all holders (SPC-4 PREEMPT).
             Some(Held { holder: None, .. }) => victim_key == 0,
             Some(Held { holder: Some(holder), .. }) => self.key_of(holder) == Some(victim_key),
             None => false,
@@ -196,10 +216,12 @@ impl State {
             return Ok(self.take_over(asker, victim_key, kind?));
         }
         if victim_key == 0 {
+            // Key zero names no registration.
             return Err(Sense::parameter(ACTION_KEY_AT, None).into());
         }
         let mut change = self.counted();
         change.remove(asker, |_, registration| registration.key == victim_key);
+        // No registration has this key.
         if change.preempted.is_empty() {
             return Err(CONFLICT);
         }
@@ -207,10 +229,13 @@ impl State {
         Ok(change)
     }
 
+    /// Takes the reservation over from its holder, removing the registrations under `victim_key`, or all others where
+    /// it is zero.
     fn take_over(&self, asker: &Rc<ItNexus>, victim_key: u64, kind: ReservationType) -> Change {
         let mut change = self.counted();
         change
             .remove(asker, |nexus, registration| nexus != asker && (victim_key == 0 || registration.key == victim_key));
+        // SPC-4: the remaining registrants are notified if the type of the reservation changes.
         if self.held.as_ref().is_some_and(|held| held.kind != kind) {
             change.tell_registrants(asker, UnitAttention::ReservationsReleased);
         }
@@ -219,21 +244,24 @@ impl State {
         change
     }
 
-    /// Another nexus has the reservation that `asker` held.
+    /// REGISTER AND MOVE: moves the reservation that `asker` holds to another nexus, and registers that nexus.
     pub(crate) fn move_to(&self, asker: &Rc<ItNexus>, order: &Move) -> Result<Change, Failure> {
         self.admit_key(asker, order.key)?;
+        // Only the holder may move the reservation; an all registrants type has no single holder to move.
         let held = self.held.as_ref().filter(|held| held.holder.as_ref() == Some(asker));
         let kind = held.ok_or(CONFLICT)?.kind;
         if order.new_key == 0 {
             return Err(Sense::parameter(ACTION_KEY_AT, None).into());
         }
         if order.to.0 == *asker {
+            // REGISTER AND MOVE to the own nexus is an error (SPC-4).
             return Err(Sense::parameter(MOVE_TRANSPORT_ID_AT, None).into());
         }
         let mut change = self.counted();
         change.after.persists = order.persists;
         change.after.enter(&order.to, order.new_key);
         if order.unregisters {
+            // UNREG: the former holder gives up its registration with the reservation.
             change.after.registrations.remove(asker);
         }
         change.after.held = Some(Held::by(&order.to.0, kind));
@@ -241,7 +269,7 @@ impl State {
         Ok(change)
     }
 
-    /// What holds between two service actions, and after a restart.
+    /// Asserts the invariants that hold between two service actions and after a restart.
     pub(crate) fn assert_sound(&self) {
         assert!(self.registrations.len() <= REGISTRATIONS_MAX, "registrations are bounded");
         assert!(self.registrations.values().all(|one| one.key != 0), "a registration has a key");
@@ -256,19 +284,21 @@ impl State {
         assert!(is_registered, "the holder is registered");
     }
 
+    /// Starts a change that does not count in PRgeneration (RESERVE, RELEASE).
     fn unchanged(&self) -> Change {
         Change { after: self.clone(), told: Vec::new(), preempted: Vec::new() }
     }
 
-    /// What PRgeneration counts.
+    /// Starts a change that increments PRgeneration.
     fn counted(&self) -> Change {
         let mut change = self.unchanged();
         change.after.generation = self.generation.wrapping_add(1);
         change
     }
 
-    /// Admits a nexus that gives its own key.
+    /// Checks that `nexus` is registered and gives its own key.
     fn admit_key(&self, nexus: &ItNexus, key: u64) -> Result<(), Failure> {
+        // SPC-4: a key that does not match is a conflict and not an illegal request.
         if self.key_of(nexus) == Some(key) { Ok(()) } else { Err(CONFLICT) }
     }
 
@@ -294,11 +324,12 @@ impl Held {
 
 impl Change {
     fn tell_registrants(&mut self, asker: &Rc<ItNexus>, attention: UnitAttention) {
+        // The issuing nexus knows what it has done.
         let registered = self.after.registrations.keys().filter(|nexus| *nexus != asker);
         self.told.extend(registered.map(|nexus| (nexus.clone(), attention)));
     }
 
-    /// Takes registrations away, and tells whose they were, unless it is `asker` itself.
+    /// Removes registrations and notifies the nexuses that lost them, except `asker`.
     fn remove(&mut self, asker: &Rc<ItNexus>, is_lost: impl Fn(&Rc<ItNexus>, &Registration) -> bool) {
         let lost = self.after.registrations.extract_if(.., |nexus, registration| is_lost(nexus, registration));
         self.preempted = lost.map(|(nexus, _)| nexus).collect();
@@ -306,7 +337,8 @@ impl Change {
         self.told.extend(others.map(|nexus| (nexus.clone(), UnitAttention::RegistrationsPreempted)));
     }
 
-    /// A reservation whose holder is registered no more is none; where it let registrants in, those who still are hear so.
+    /// Ends a reservation whose holder is no longer registered, and notifies the remaining registrants where it granted
+    /// them access.
     fn release_without_holder(&mut self) {
         let registrations = &self.after.registrations;
         let has_holder = |held: &Held| match &held.holder {

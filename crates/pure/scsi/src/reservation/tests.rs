@@ -1,4 +1,4 @@
-//! Reservations as initiators meet them.
+//! Reservations as initiators observe them.
 
 mod actions;
 mod hostile;
@@ -27,7 +27,7 @@ pub(super) const APTPL: u8 = 1;
 pub(super) const ALL_TG_PT: u8 = 4;
 pub(super) const SPEC_I_PT: u8 = 8;
 
-/// A unit with three nexuses, and where its reservations are kept.
+/// Creates a unit with three nexuses and a store for its reservations.
 pub(super) fn shared_unit() -> (LogicalUnit<Bench>, Rc<Shelf>) {
     shared_unit_over(Bench::new(BLOCK as u32, BLOCKS))
 }
@@ -40,7 +40,7 @@ pub(super) fn shared_unit_over(bench: Bench) -> (LogicalUnit<Bench>, Rc<Shelf>) 
     (unit, shelf)
 }
 
-/// The nexus of this number, from an initiator of its own through a port of its own.
+/// Logs in the nexus with this number, from an initiator of its own through a port of its own.
 pub(super) fn log_in(unit: &LogicalUnit<Bench>, nexus: NexusId) {
     let number = u16::try_from(nexus.0).expect("a small number");
     unit.attach(nexus, initiator(number), port(number));
@@ -72,7 +72,7 @@ pub(super) fn move_list(key: u64, new_key: u64, bits: u8, relative_port: u16, id
     list
 }
 
-/// PERSISTENT RESERVE OUT with the basic list.
+/// Issues PERSISTENT RESERVE OUT with the basic list.
 pub(super) fn out(unit: &LogicalUnit<Bench>, nexus: NexusId, action: u8, kind: u8, keys: (u64, u64)) -> Outcome {
     out_with(unit, nexus, action, kind, &list_of(keys.0, keys.1, 0, &[]))
 }
@@ -93,7 +93,7 @@ pub(super) fn conflicts(outcome: &Outcome) {
     assert_eq!(outcome.status, Status::ReservationConflict, "{:?}", outcome.sense);
 }
 
-/// PERSISTENT RESERVE IN of a bystander.
+/// Issues PERSISTENT RESERVE IN from a nexus that is not registered.
 pub(super) fn report(unit: &LogicalUnit<Bench>, action: u8, allocation: u16) -> Vec<u8> {
     let [high, low] = allocation.to_be_bytes();
     let bystander = NexusId(9);
@@ -103,7 +103,7 @@ pub(super) fn report(unit: &LogicalUnit<Bench>, action: u8, allocation: u16) -> 
     data
 }
 
-/// PRGENERATION and the keys.
+/// Returns PRGENERATION and the keys.
 pub(super) fn keys(unit: &LogicalUnit<Bench>) -> (u32, Vec<u64>) {
     let data = report(unit, 0, 4096);
     let (head, list) = data.split_at(8);
@@ -112,7 +112,7 @@ pub(super) fn keys(unit: &LogicalUnit<Bench>) -> (u32, Vec<u64>) {
     (u32::from_be_bytes([head[0], head[1], head[2], head[3]]), list.chunks_exact(8).map(key).collect())
 }
 
-/// Key and type of the reservation.
+/// Returns key and type of the reservation.
 pub(super) fn held(unit: &LogicalUnit<Bench>) -> Option<(u64, u8)> {
     let data = report(unit, 1, 64);
     match data[4..8] {
@@ -122,11 +122,11 @@ pub(super) fn held(unit: &LogicalUnit<Bench>) -> Option<(u64, u8)> {
     }
 }
 
-/// What the nexus is told, until it hears nothing more.
+/// Takes all pending unit attentions of the nexus.
 pub(super) fn told(unit: &LogicalUnit<Bench>, nexus: NexusId) -> Vec<(u8, u8)> {
     let mut told = Vec::new();
     loop {
-        // REQUEST SENSE is answered under every reservation.
+        // REQUEST SENSE is executed under every reservation.
         let data = good(run(unit, nexus, &[0x03, 0, 0, 0, 18, 0], &[]));
         match data[2] {
             0 => return told,

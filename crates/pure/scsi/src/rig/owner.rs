@@ -1,17 +1,17 @@
-//! The owner of a unit, for tests: what it keeps, and whether it has the unit sanitized.
+//! Test owner of a unit: its keeper and its sanitizer.
 
 use crate::{Keeper, Keeping, NotKept, Replacing, Sanitizer, TargetPort};
 use block::IoError;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 
-/// Keeps what it is given, in memory, and can be out of room or gone.
+/// Keeper in memory that can be full or gone.
 #[derive(Default)]
 pub(crate) struct Shelf {
     pub kept: RefCell<Vec<u8>>,
     pub ports: RefCell<Vec<TargetPort>>,
     pub refuses: Cell<Option<NotKept>>,
-    /// True while nothing that is to be kept gets there.
+    /// True while store operations do not complete.
     pub waits: Cell<bool>,
     pub times: Cell<usize>,
 }
@@ -40,20 +40,20 @@ impl Keeper for Shelf {
     }
 }
 
-/// Has nothing sanitized unless it is told to, and counts how often it was to begin.
+/// Sanitizer that counts its calls, and refuses unless `admits` is set.
 #[derive(Default)]
 pub(crate) struct Owner {
     pub admits: Cell<bool>,
     pub begun: Cell<usize>,
-    /// True when the unit has a key, and how often that was replaced.
+    /// True when the unit has an encryption key, and the number of replacements.
     pub has_key: Cell<bool>,
     pub replaced: Cell<usize>,
-    /// What comes of replacing it.
+    /// Error of the next replacement, if any.
     pub fails: Cell<Option<IoError>>,
 }
 
 impl Owner {
-    /// The owner of a unit whose content is encrypted.
+    /// Creates the owner of an encrypted unit.
     pub(crate) fn with_key() -> Self {
         Self { has_key: Cell::new(true), ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! What of a thin disk has a place: granules, of which there are only so many.
+//! Space of a thin test disk: a limited number of granules.
 
 use block::{Blocks, Extent, IoError, IoErrorKind, Run, Space};
 use std::cell::{Cell, RefCell};
@@ -7,12 +7,12 @@ use std::ops::Range;
 
 pub(crate) struct Thin {
     pub granule_blocks: u64,
-    /// How many granules may have a place at once.
+    /// Maximum number of granules that can be mapped at once.
     pub granules: Cell<usize>,
     pub mapped: RefCell<BTreeSet<u64>>,
-    /// How many granules one answer covers at most: runs end early.
+    /// Maximum number of granules in one answer: runs end early.
     pub run_granules: Cell<u64>,
-    /// How often it was asked for a run.
+    /// Number of run queries received.
     pub asked: Cell<usize>,
 }
 
@@ -27,12 +27,12 @@ impl Thin {
         }
     }
 
-    /// The granules that `extent` touches.
+    /// Granules that `extent` touches.
     fn touched(&self, extent: Extent) -> Range<u64> {
         extent.start.0 / self.granule_blocks..extent.end().0.div_ceil(self.granule_blocks)
     }
 
-    /// Gives every granule of `extent` a place, or none.
+    /// Maps every granule of `extent`, or none.
     pub(crate) fn map(&self, extent: Extent) -> Result<(), IoError> {
         let mut mapped = self.mapped.borrow_mut();
         let missing = self.touched(extent).filter(|granule| !mapped.contains(granule)).count();
@@ -43,7 +43,7 @@ impl Thin {
         Ok(())
     }
 
-    /// Takes the places of whole granules back; the last one may be cut short by the end of the disk.
+    /// Unmaps the whole granules of `extent`; the last one may be truncated by the end of the disk.
     pub(crate) fn unmap(&self, extent: Extent, blocks: Blocks) {
         let end = if extent.end().0 == blocks.0 { u64::MAX } else { extent.end().0 };
         let whole = extent.start.0.div_ceil(self.granule_blocks)..end / self.granule_blocks;

@@ -1,4 +1,4 @@
-//! The work of SANITIZE: block by block, and on from where it was kept last.
+//! Work of SANITIZE: overwrites and discards blocks, resumable from the stored progress.
 
 use super::{Method, Sanitize, Sanitizing, State};
 use crate::keeper::NotKept;
@@ -7,17 +7,18 @@ use crate::medium::write_same::repeated;
 use crate::task_set::EVERYTHING;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba, Stable, Written};
 
-/// How much is written at a time.
+/// Bytes written at a time.
 const PIECE_BYTES: u64 = 1 << 20;
-/// How much is given back at a time.
+/// Bytes discarded at a time.
 const DISCARD_BYTES: u64 = 1 << 30;
-/// How often it is kept how far the work is, at the least and for small units: in bytes, and in parts of a pass.
+/// Interval at which progress is stored: at least this number of bytes, or this fraction of a pass, whichever is
+/// larger.
 const KEEP_BYTES: u64 = 1 << 30;
 const KEEP_PARTS: u64 = 64;
 
-/// Why the work has ended before its end.
+/// Reason for an early end of the work.
 enum Halt {
-    /// By order of the unit's owner.
+    /// Stop requested by the owner of the unit.
     Stopped,
     Failed(IoError),
 }
@@ -28,17 +29,17 @@ impl From<IoError> for Halt {
     }
 }
 
-/// True when blocks without a place stay so: they read as what the method leaves.
+/// True when unmapped blocks may stay unmapped, because they read as the data that the method leaves.
 pub(super) fn keeps_holes<D: BlockDevice>(method: &Method, medium: &Medium<D>) -> bool {
     method.leaves_zeros() && medium.reads_zeros_where_unmapped(medium.geometry())
 }
 
 impl Sanitize {
-    /// Does what a SANITIZE has ordered that is under way, if one is: now, or before the unit was restored. `keep` has survive what
-    /// the unit keeps, with the state that it is given or else the one that holds. Who waits hears of the end.
+    /// Carries out a pending SANITIZE, ordered now or before the unit was restored. `keep` persists the state of the
+    /// unit with the given sanitize state, or with the current one. Wakes the commands that await the end.
     ///
-    /// *Durability*: what it has done, and that it is done or has failed, survives power loss when it returns; where the device is
-    /// gone, a restart goes on.
+    /// *Durability*: progress, completion and failure survive power loss when it returns; where the device is gone, a
+    /// restart resumes the operation.
     pub(crate) async fn carry_out<D: BlockDevice>(
         &self,
         medium: &Medium<D>,
@@ -50,17 +51,17 @@ impl Sanitize {
         let end = match (Work { sanitize: self, medium, keep: &keep }).erase(order).await {
             Ok(()) => State::Idle,
             Err(Halt::Stopped) => return,
-            // When the device is there again, the work goes on.
+            // A device that is gone has not failed to sanitize: the stored order resumes when it is back.
             Err(Halt::Failed(error)) if error.kind == IoErrorKind::Gone => return self.install(failed),
             Err(Halt::Failed(_)) => failed.clone(),
         };
-        // Nobody hears of an end that a restart would not remember.
+        // No command learns of an end that a restart would not remember.
         let kept = keep(Some(end.clone())).await;
         self.install(if kept.is_ok() { end } else { failed });
     }
 }
 
-/// The work of one order on one unit.
+/// One order in execution.
 struct Work<'a, D, K> {
     sanitize: &'a Sanitize,
     medium: &'a Medium<D>,
@@ -81,7 +82,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
             (order.pass, order.at) = (order.pass + 1, Lba(0));
             self.note(&order).await?;
         }
-        // What lies there cannot be read any more, so it need not keep its places.
+        // The content is unrecoverable already, so its space can be freed.
         if keeps_holes(&order.method, self.medium) || order.method == Method::CryptographicErase {
             self.give_back().await?;
         }
@@ -95,7 +96,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
         }
     }
 
-    /// Writes every block once, from where the order stands; a unit that grows meanwhile is written to its new end.
+    /// Writes every block once, from the stored position on; a unit that grows meanwhile is written up to its new end.
     async fn pass(&self, order: &mut Sanitizing) -> Result<(), Halt> {
         let block_bytes = self.device().geometry().block_bytes;
         let keeps_holes = keeps_holes(&order.method, self.medium);
@@ -105,6 +106,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
         let piece = repeated(&pattern, piece_blocks);
         let mut kept = order.at;
         loop {
+            // Read anew in each round, since the device may grow.
             let geometry = self.device().geometry();
             let rest = Blocks(geometry.blocks.0.saturating_sub(order.at.0));
             if rest.0 == 0 {
@@ -127,6 +129,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
             } else {
                 order.at = run.extent.end();
             }
+            // Progress is published for each piece but stored only at intervals, because a store flushes the device.
             self.sanitize.advance(order);
             let apart = (geometry.bytes() / KEEP_PARTS).max(KEEP_BYTES) / u64::from(block_bytes);
             if order.at.0 - kept.0 >= apart {
@@ -136,16 +139,18 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
         }
     }
 
-    /// A restart goes on from here.
+    /// Stores the progress, from which a restart resumes.
     async fn note(&self, order: &Sanitizing) -> Result<(), IoError> {
+        // The writes must be stable before the progress that counts them.
         let _: Stable = self.device().flush(Written::attest()).await?;
         self.sanitize.advance(order);
-        // What cannot be kept is done once more; when nothing can, the device says so itself.
+        // Progress that cannot be stored is repeated after a restart; a store that is gone shows up as an error of the
+        // device.
         let _ = (self.keep)(None).await;
         Ok(())
     }
 
-    /// No block has a place any more.
+    /// Discards all blocks.
     async fn give_back(&self) -> Result<(), IoError> {
         let geometry = self.device().geometry();
         let most = DISCARD_BYTES / u64::from(geometry.block_bytes);

@@ -1,4 +1,4 @@
-//! What a SANITIZE asks for, and what of it survives power loss. `docs/on-disk.md` has the byte map.
+//! SANITIZE order: parameter list and stored form. `docs/on-disk.md` has the byte map.
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::State;
@@ -11,19 +11,19 @@ const OVERWRITE: u8 = 0x01;
 const BLOCK_ERASE: u8 = 0x02;
 const CRYPTOGRAPHIC_ERASE: u8 = 0x03;
 
-/// The header of the parameter list of OVERWRITE.
+/// Length of the parameter list header of OVERWRITE.
 const HEADER_BYTES: usize = 4;
 const INVERT: u8 = 0x80;
 const TEST: u8 = 0x60;
 const OVERWRITE_COUNT: u8 = 0x1F;
 
-/// In the flags of what is kept.
+/// Flags of the stored form.
 const EXITS: u8 = 1;
 const INVERTS: u8 = 2;
 const FAILED: u8 = 4;
 const BY_KEY: u8 = 8;
 
-/// Refuses a parameter list length that no list of OVERWRITE can have, before any of the list comes.
+/// Refuses an impossible parameter list length of OVERWRITE from the CDB, before any data is solicited.
 ///
 /// *Errors*: 24/00.
 pub(crate) fn check_list_length(cdb: Cdb, block_bytes: u32) -> Result<(), Sense> {
@@ -33,38 +33,41 @@ pub(crate) fn check_list_length(cdb: Cdb, block_bytes: u32) -> Result<(), Sense>
     if cdb.u8_at(1) & 0x1F != OVERWRITE || is_possible { Ok(()) } else { Err(Sense::cdb_byte(7)) }
 }
 
-/// How blocks are made unreadable.
+/// Sanitize method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// With a pattern that each block repeats, several times.
+    /// OVERWRITE: writes a pattern, repeated within each block, in several passes.
     Overwrite {
         pattern: Vec<u8>,
         passes: u8,
-        /// Of two passes one after the other, one is with the pattern's inverse; the last is not.
+        /// INVERT: passes alternate between the pattern and its inverse; the last one writes the pattern.
         inverts: bool,
     },
-    /// By zeros, and by giving back their places.
+    /// BLOCK ERASE: writes zeros and discards the blocks.
     BlockErase,
-    /// By losing the key of what was written, and by giving back the places.
+    /// CRYPTOGRAPHIC ERASE: replaces the encryption key and discards the blocks.
     CryptographicErase,
 }
 
 impl Method {
-    /// Reads the parameter list of `action`, which is one of the table's.
+    /// Parses the parameter list of `action`, one of the table of operations.
     ///
     /// *Errors*: 26/00 with a field pointer.
     pub(crate) fn parse(action: u8, list: &[u8], block_bytes: u32) -> Result<Self, Sense> {
+        // These methods have no parameter list.
         match action {
             BLOCK_ERASE => return Ok(Self::BlockErase),
             CRYPTOGRAPHIC_ERASE => return Ok(Self::CryptographicErase),
             _ => {}
         }
-        // Its length was judged with the CDB.
+        // The length was checked together with the CDB.
         let (&[bits, reserved, high, low], pattern) = list.split_first_chunk().ok_or(Sense::cdb_byte(7))?;
         let (passes, length) = (bits & OVERWRITE_COUNT, usize::from(u16::from_be_bytes([high, low])));
+        // TEST: no test patterns are supported.
         if bits & TEST != 0 {
             return Err(Sense::parameter(0, Some(6)));
         }
+        // OVERWRITE COUNT of zero is invalid (SBC-4 SANITIZE).
         if passes == 0 {
             return Err(Sense::parameter(0, Some(4)));
         }
@@ -76,7 +79,7 @@ impl Method {
         Ok(Self::Overwrite { pattern: pattern.to_vec(), passes, inverts: bits & INVERT != 0 })
     }
 
-    /// How often everything is written.
+    /// Number of passes over the medium.
     pub(crate) fn passes(&self) -> u8 {
         match self {
             Self::Overwrite { passes, .. } => *passes,
@@ -84,7 +87,7 @@ impl Method {
         }
     }
 
-    /// True when blocks read as zeros afterwards, wherever there is something to read.
+    /// True when blocks read as zeros afterwards, as far as they are readable.
     pub(crate) fn leaves_zeros(&self) -> bool {
         match self {
             Self::Overwrite { pattern, .. } => pattern.iter().all(|&byte| byte == 0),
@@ -92,26 +95,27 @@ impl Method {
         }
     }
 
-    /// What a block of `block_bytes` holds after pass `pass`, which counts from zero.
+    /// Returns the content of a block after pass `pass`, counted from zero.
     pub(crate) fn block(&self, pass: u8, block_bytes: usize) -> Vec<u8> {
         assert!(pass < self.passes(), "there are only so many passes");
         let Self::Overwrite { pattern, passes, inverts } = self else { return vec![0; block_bytes] };
         assert!(!pattern.is_empty(), "OVERWRITE has a pattern");
+        // Counted from the end, so that the last pass writes the pattern itself.
         let is_inverse = *inverts && passes.wrapping_sub(pass) % 2 == 0;
         let mask = if is_inverse { 0xFF } else { 0x00 };
         pattern.iter().cycle().take(block_bytes).map(|byte| byte ^ mask).collect()
     }
 }
 
-/// How far the sanitizing of a unit is.
+/// Running order with its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sanitizing {
     pub method: Method,
-    /// AUSE: when it fails, EXIT FAILURE MODE may end that.
+    /// AUSE: after a failure, EXIT FAILURE MODE may clear it.
     pub exits: bool,
-    /// Which pass, from zero; all are done when it is the number of passes.
+    /// Current pass, from zero; equal to the number of passes when all are complete.
     pub pass: u8,
-    /// The first block that the pass has not done.
+    /// First block that the current pass has not written.
     pub at: Lba,
 }
 
@@ -120,8 +124,9 @@ impl Sanitizing {
         Self { method, exits, pass: 0, at: Lba(0) }
     }
 
-    /// PROGRESS INDICATION: how much is done, in 65,536ths.
+    /// PROGRESS INDICATION in 65,536ths.
     pub(crate) fn progress(&self, blocks: Blocks) -> u16 {
+        // At least one, because an empty unit has no blocks.
         let all = u128::from(blocks.0).saturating_mul(u128::from(self.method.passes())).max(1);
         let passed = u128::from(blocks.0).saturating_mul(u128::from(self.pass));
         let done = passed.saturating_add(u128::from(self.at.0)).saturating_mul(1 << 16);
@@ -130,10 +135,11 @@ impl Sanitizing {
 }
 
 impl State {
-    /// What is to be kept; nothing where there is nothing to go on with.
+    /// Emits the stored form; empty when idle.
     pub(crate) fn kept(&self) -> Vec<u8> {
         let running = match self {
             Self::Idle => return Vec::new(),
+            // A failed operation stores no progress: it is never resumed.
             Self::Failed { exits } => &Sanitizing::new(Method::BlockErase, *exits),
             Self::Running(running) => running,
         };
@@ -153,7 +159,7 @@ impl State {
         out
     }
 
-    /// The state that [`State::kept`] gave.
+    /// Parses what [`State::kept`] emitted.
     ///
     /// *Errors*: for anything else.
     pub(crate) fn restored(rest: &mut Reader<'_>) -> Result<Self, NotUnderstood> {
@@ -161,7 +167,9 @@ impl State {
         let pattern = rest.bytes(usize::from(length))?.to_vec();
         let exits = flags & EXITS != 0;
         let by_key = flags & BY_KEY != 0;
+        // Unknown flags belong to a newer version, whose state must not be misread.
         let unknown = flags & !(EXITS | INVERTS | FAILED | BY_KEY) != 0 || by_key && passes > 0;
+        // A pattern exists exactly for OVERWRITE.
         if unknown || (passes == 0) != pattern.is_empty() || passes > OVERWRITE_COUNT {
             return Err(NotUnderstood);
         }

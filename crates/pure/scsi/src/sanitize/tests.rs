@@ -40,13 +40,13 @@ fn list(bits: u8, pattern: &[u8]) -> Vec<u8> {
     [&[bits, 0], &(pattern.len() as u16).to_be_bytes()[..], pattern].concat()
 }
 
-/// SANITIZE, OVERWRITE, whose answer does not wait for the end.
+/// Issues SANITIZE, OVERWRITE with IMMED.
 fn overwrite(ward: &Ward, bits: u8, pattern: &[u8]) -> Outcome {
     let list = list(bits, pattern);
     run(&ward.unit, HOST, &cdb(IMMED | OVERWRITE, list.len()), &list)
 }
 
-/// The unit after power loss: another one, over what was kept and what the disk has.
+/// Returns the unit after power loss: a new one, restored from the stored state and the content of the disk.
 fn restarted(ward: &Ward) -> Ward {
     let again = ward_over(unit());
     *again.unit.device().bytes.borrow_mut() = ward.unit.device().bytes.borrow().clone();
@@ -72,7 +72,8 @@ fn sanitize_overwrites_with_the_pattern_that_every_block_repeats() {
 fn sanitize_inverts_the_pattern_between_passes_and_ends_with_it() {
     let ward = ward();
     good(overwrite(&ward, 0x80 | 2, &[0x0F]));
-    // Every pass is one write here: the disk is shorter than a piece. A flush follows, before it is kept how far it is.
+    // Each pass is one write here, because the disk is shorter than a piece. A flush precedes each store of the
+    // progress.
     ops(&ward.unit);
     ward.unit.device().permits.set(2);
     let mut work = Box::pin(ward.unit.carry_out_sanitize());
@@ -196,7 +197,7 @@ fn sanitize_waits_for_what_has_begun_and_what_waits_behind_it_is_refused() {
 fn sanitize_goes_on_after_power_loss_from_where_it_was_kept() {
     let ward = ward();
     good(overwrite(&ward, 3, &[5]));
-    // The first pass, its flush, and half of nothing.
+    // The first pass and its flush succeed; the next operation waits.
     ward.unit.device().permits.set(2);
     let mut work = Box::pin(ward.unit.carry_out_sanitize());
     assert!(work.as_mut().now_or_never().is_none());
@@ -367,7 +368,7 @@ fn kept_bytes_that_are_not_ours_are_refused() {
     assert!(with(0, 3) && with(1, 8) && with(2, 0x20) && with(2, 0) && with(3, 2));
 }
 
-/// A thin unit whose content is encrypted.
+/// Creates an encrypted thin unit.
 fn keyed() -> Ward {
     let ward = ward_over(thin_unit(8, 64));
     ward.owner.has_key.set(true);
@@ -414,7 +415,7 @@ fn cryptographic_erase_that_was_cut_off_loses_the_key_again_after_power_loss() {
     again.unit.restore(Kept::parse(&ward.shelf.kept.borrow()).expect("it was kept"));
     again.owner.has_key.set(true);
     assert_eq!(sense(&run(&again.unit, OTHER, &READ, &[])), (2, 0x04, 0x1B));
-    // What cannot be replaced has failed, and leaves the unit as it is.
+    // A key that cannot be replaced fails the operation and leaves the unit unchanged.
     again.owner.fails.set(Some(IoError::new(IoErrorKind::Medium, EVERYTHING)));
     now(again.unit.carry_out_sanitize());
     assert_eq!((again.owner.replaced.get(), sense(&run(&again.unit, OTHER, &READ, &[]))), (1, (3, 0x31, 3)));

@@ -89,7 +89,7 @@ fn task_aborted_while_it_waits_never_begins_and_frees_those_behind() {
     assert!(has_begun(&last) && has_begun(&first));
 }
 
-/// The rules as SAM-5 words them, without any short cut.
+/// Blocking rules in the wording of SAM-5, without optimization.
 fn must_wait(all: &BTreeMap<u32, (Claim, bool)>, tag: u32) -> bool {
     let (own, _) = all[&tag];
     all.iter().filter(|&(&other, _)| other != tag).any(|(&other, (claim, begun))| {
@@ -119,7 +119,7 @@ proptest! {
                 model.insert(tag, (claim, false));
                 tickets.insert(tag, set.enter(claim).unwrap());
             } else {
-                // Only what has begun ends by itself; there is always one.
+                // Only tasks that have begun can end by themselves; there is always one.
                 let begun: Vec<u32> = model.iter().filter(|(_, (_, begun))| *begun).map(|(&tag, _)| tag).collect();
                 prop_assert!(!begun.is_empty(), "somebody always runs");
                 let tag = begun[start as usize % begun.len()];

@@ -3,17 +3,17 @@ use crate::rig::*;
 use crate::*;
 
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
-/// Blocks of a granule that is as large as a threshold set.
+/// Blocks of a granule that has the size of a threshold set.
 const SET_BLOCKS: u64 = SET_BYTES / BLOCK as u64;
 
-/// A thin unit of 32 granules of one threshold set each, with places for `granules`.
+/// Creates a thin unit of 32 granules of one threshold set each, of which `granules` can be mapped.
 fn thin(granules: usize) -> LogicalUnit<Bench> {
     let mut bench = Bench::new(BLOCK as u32, 32 * SET_BLOCKS);
     bench.thin = Some(Thin::new(SET_BLOCKS, granules));
     unit_over(bench, Options::default())
 }
 
-/// Mode page 1Ch/02h with thresholds as given: enabled, and at what count.
+/// Returns mode page 1Ch/02h with thresholds as given: enabled, and count.
 fn page(available: (bool, u32), used: (bool, u32)) -> Vec<u8> {
     let descriptor = |(enabled, count): (bool, u32), arming: u8, resource: u8| {
         let first = arming | if enabled { 0x80 } else { 0 };
@@ -40,7 +40,7 @@ fn unmap_granule(unit: &LogicalUnit<Bench>, granule: u64) {
     tell(unit, &cdb16(0x93, 0x09, granule * SET_BLOCKS, SET_BLOCKS as u32), &[]);
 }
 
-/// What `nexus` is told: INFORMATION of each 38/07, until it has heard everything.
+/// Takes the pending 38/07 attentions of `nexus` and returns the INFORMATION of each.
 fn told(unit: &LogicalUnit<Bench>, nexus: NexusId) -> Vec<Option<u64>> {
     let mut told = Vec::new();
     loop {
@@ -83,7 +83,7 @@ fn threshold_set_by_a_host_is_told_once_per_crossing_to_every_nexus() {
     }
     write_granule(&unit, 4);
     assert_eq!(told(&unit, HOST), [], "it is still reached");
-    // At the border it is not armed again: that takes a sixteenth.
+    // At the border it is not re-armed: that takes a sixteenth.
     (3..5).for_each(|granule| unmap_granule(&unit, granule));
     write_granule(&unit, 3);
     assert_eq!(told(&unit, HOST), []);
@@ -124,7 +124,7 @@ fn threshold_that_is_reached_when_it_is_set_is_told_and_one_that_is_not_enabled_
     assert_eq!(told(&unit, HOST), []);
     good(select(&unit, &page((true, 1000), (false, 0))));
     assert_eq!(told(&unit, HOST), [Some(16)]);
-    // The same again changes nothing; another count arms it anew, and leaves the other one alone.
+    // Setting the same values changes nothing; another count re-arms that threshold and not the other one.
     good(select(&unit, &page((true, 1000), (false, 0))));
     assert_eq!(told(&unit, HOST), []);
     good(select(&unit, &page((true, 1000), (true, 1))));
@@ -172,7 +172,7 @@ fn threshold_page_is_found_by_its_subpage_and_among_all() {
     for (code, subpage) in [(0x1C, 1), (0x3F, 2), (0x0A, 2)] {
         assert_eq!(pointed(&unit, &[0x1A, 0x08, code, subpage, 255, 0], &[]), (3, None));
     }
-    // MODE SELECT takes back what MODE SENSE gave.
+    // MODE SELECT accepts what MODE SENSE returned.
     let list = ask(&unit, &[0x5A, 0, 0x3F, 0xFF, 0, 0, 0, 1, 0, 0]);
     tell(&unit, &[0x55, 0x10, 0, 0, 0, 0, 0, 0, list.len() as u8, 0], &list);
 }
@@ -195,7 +195,7 @@ fn threshold_page_that_lies_is_refused_whole_with_a_pointer() {
         (with(2, 0xFF), 2, None), // lengths
         (with(3, 27), 2, None),
         (with(3, 29), 2, None),
-        (with(1, 3), 0, Some(5)), // a subpage that is not there
+        (with(1, 3), 0, Some(5)), // an unknown subpage
         (with(1, 0), 1, None),    // subpage 0 in the long format
         (with(0, 0x4A), 0, Some(5)),
     ];
@@ -224,7 +224,7 @@ fn resources_are_counted_in_threshold_sets() {
     let exponent = ask(&unit, &[0x12, 1, 0xB2, 0, 64, 0])[4];
     assert_eq!(1 << exponent, SET_BLOCKS);
     assert_eq!(threshold_exponent(4096), 8);
-    // What is free is rounded down, what is used up, and neither wraps.
+    // Free space is rounded down, used space up, and neither overflows.
     let of = |free_bytes, mapped_bytes| Resources::of(Space { mapped_bytes, free_bytes, granule_bytes: 65536 });
     assert_eq!(of(SET_BYTES - 1, 1), Resources { available: 0, used: 1 });
     assert_eq!(of(u64::MAX, u64::MAX), Resources { available: u32::MAX, used: u32::MAX });

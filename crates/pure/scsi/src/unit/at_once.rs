@@ -1,4 +1,5 @@
-//! The short way of READ and WRITE: nobody holds them back, and the device does them without waiting.
+//! Fast path of READ and WRITE: executed synchronously when no task restrains them and the device completes without
+//! waiting.
 
 use super::LogicalUnit;
 use crate::command::{CommandRef, NexusId, Outcome, TaskAttribute};
@@ -6,27 +7,35 @@ use crate::operation::Verb;
 use crate::shape::Shape;
 use block::{BlockDevice, Geometry, Rope};
 
-/// READ and WRITE of 10, 12 and 16 bytes.
+/// Operation codes of READ and WRITE (10, 12 and 16 bytes), the only ones with a fast path.
 const SHORT: [u8; 6] = [0x28, 0x2A, 0x88, 0x8A, 0xA8, 0xAA];
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// What [`LogicalUnit::execute`] comes to, where that is known at once: without a place in the task set, for nothing
-    /// can happen meanwhile. With `None` nothing was done, and the command is to be executed.
+    /// Executes a command synchronously, with the same result as [`LogicalUnit::execute`] but without entering the task
+    /// set, since nothing can interleave. Returns `None` when the command cannot complete at once; nothing was done
+    /// then, and the caller must call `execute`.
     #[inline]
     pub fn execute_at_once(&self, nexus: NexusId, command: CommandRef<'_>) -> Option<Outcome> {
         let is_short = SHORT.contains(&command.cdb.operation_code());
+        // A command that bypasses the task set must not overtake an ORDERED or HEAD OF QUEUE task, nor one that runs
+        // alone.
         if !is_short || command.attribute != TaskAttribute::Simple || !self.tasks.lets_pass() {
             return None;
         }
         let geometry = self.medium.geometry();
+        // Admission reports unit attentions and conflicts exactly as the slow path does.
         let request = match self.admit(nexus, command.cdb, &self.shape_of_transfers(geometry)) {
+            // A transfer of zero blocks is left to `execute`, so that the device is never asked for an empty extent
+            // here.
             Ok(request) if request.extent.is_empty() => return None,
             Ok(request) => request,
             Err(failure) => return Some(self.failed(failure)),
         };
         if request.operation.verb == Verb::Read {
+            // The device returns `None` when it would have to wait; nothing was done in this case.
             return Some(Outcome::good(self.medium.read_at_once(request.extent, geometry)?));
         }
+        // Too few or too many bytes need the residual handling of `execute`.
         if command.data_out.len() as u64 != request.need.data_out {
             return None;
         }
@@ -34,7 +43,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Some(answer.map_or_else(|failure| self.failed(failure), |()| Outcome::good(Rope::new())))
     }
 
-    /// What READ and WRITE are judged against: they do not depend on what else the unit offers, which takes longer to find out.
+    /// Limits that READ and WRITE are validated against. They do not depend on the optional features of the unit, which
+    /// take longer to look up.
     #[inline]
     fn shape_of_transfers(&self, geometry: Geometry) -> Shape {
         Shape {

@@ -1,4 +1,4 @@
-//! A unit that is read or written for a copy, by order of a nexus at another unit or at this one.
+//! Access to a unit on behalf of a third-party copy that a nexus ordered at another unit or at this one.
 
 use super::LogicalUnit;
 use crate::command::{TaskAttribute, TaskTag};
@@ -11,27 +11,28 @@ use crate::task_set::{Claim, Ticket};
 use block::{BlockDevice, Blocks, Extent, Lba, Rope, Run, View};
 use std::future::poll_fn;
 
-/// No task of a nexus is called so: the tag that iSCSI reserves.
+/// Task tag of the parts of a copy. No task of a nexus can have it: iSCSI reserves this value (RFC 7143 §11.2.1.8).
 const COPY_TAG: TaskTag = TaskTag(u32::MAX);
 
-/// How much of a unit that cannot discard blocks is made zeros at a time.
+/// Bytes written as zeros at a time to a unit that cannot discard blocks.
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// What the unit has in `extent`, as if `asker` had read it; its unit attentions stay.
+    /// Reads `extent` as if `asker` had issued the READ; its pending unit attentions stay pending.
     ///
-    /// *Errors*: the sense that it would have got; 0D/01 for what has none.
+    /// *Errors*: the sense that the READ would have ended with; 0D/01 for a failure without sense.
     pub async fn copy_read(&self, asker: &CopyAsker, extent: Extent) -> Result<Rope, Sense> {
         let part = self.take_part(asker, extent, Access::Reads).await?;
         let read = self.device().read(extent).await.map_err(|error| sense_of(read_failure(error)))?;
         let bytes = extent.len.bytes(self.medium.geometry().block_bytes);
         assert_eq!(read.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
         self.medium.counters().count_read(extent.len.0);
+        // An aborted part must not deliver data: the copy that it belongs to has ended.
         part.check_live().map_err(|_| failed())?;
         Ok(read)
     }
 
-    /// The unit has `data` from `start` on, as if `asker` had written it.
+    /// Writes `data` from `start` on, as if `asker` had issued the WRITE.
     ///
     /// *Durability*: stable. *Errors*: as [`LogicalUnit::copy_read`].
     pub async fn copy_write(&self, asker: &CopyAsker, start: Lba, data: View) -> Result<(), Sense> {
@@ -39,22 +40,25 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let extent = extent.map_err(|_| Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
         self.check_copy_writable(asker)?;
         let part = self.take_part(asker, extent, Access::Writes).await?;
+        // Written with FUA: the copy reports GOOD for stable blocks, even where the write cache is enabled.
         self.medium.write(start, data, true).await.map_err(sense_of)?;
         part.check_live().map_err(|_| failed())
     }
 
-    /// The run that `extent`, which is not empty, begins with, as if `asker` had asked GET LBA STATUS.
+    /// Returns the first run of equal provisioning state in the non-empty `extent`, as if `asker` had issued GET LBA
+    /// STATUS.
     ///
     /// *Errors*: as [`LogicalUnit::copy_read`].
     pub async fn copy_run(&self, asker: &CopyAsker, extent: Extent) -> Result<Run, Sense> {
         let _part = self.take_part(asker, extent, Access::Reads).await?;
         if !self.medium.tells_space() {
+            // Without provisioning information every block counts as mapped.
             return Ok(Run { extent, mapped: true });
         }
         self.medium.run(extent).await.map_err(sense_of)
     }
 
-    /// The blocks of `extent` read as zeros, as if `asker` had written or unmapped them.
+    /// Makes the blocks of `extent` read as zeros, as if `asker` had written or unmapped them.
     ///
     /// *Durability*: stable. *Errors*: as [`LogicalUnit::copy_read`].
     pub async fn copy_discard(&self, asker: &CopyAsker, extent: Extent) -> Result<(), Sense> {
@@ -65,10 +69,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
         part.check_live().map_err(|_| failed())
     }
 
-    /// The blocks of `extent`, which `asker` has WRITE USING TOKEN fill with zeros, are zeros: discarded, or written piece by
-    /// piece.
+    /// Zeros the blocks of `extent` for a WRITE USING TOKEN with the zero ROD token: discards them, or writes zeros
+    /// piece by piece.
     ///
-    /// *Durability*: stable. *Errors*: how the task of `ticket` was aborted; as [`LogicalUnit::copy_read`].
+    /// *Durability*: stable. *Errors*: the abort reason of the task of `ticket`; else as [`LogicalUnit::copy_read`].
     pub(super) async fn copy_zeros(
         &self,
         asker: &CopyAsker,
@@ -78,11 +82,13 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let geometry = self.medium.geometry();
         let piece_blocks = PIECE_BYTES / u64::from(geometry.block_bytes);
         ticket.check_live()?;
+        // Discarding is faster, and keeps a thin unit thin.
         if geometry.discard_zeroes {
             return Ok(self.copy_discard(asker, extent).await?);
         }
         let mut rest = extent;
         while !rest.is_empty() {
+            // A long zero fill is checked for an abort before each piece.
             ticket.check_live()?;
             let here = Blocks(rest.len.0.min(piece_blocks));
             let zeros = View::zeroed((here.0 * u64::from(geometry.block_bytes)) as usize);
@@ -92,7 +98,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(())
     }
 
-    /// What `token`, a ROD token of this unit, stands for; `deletes` ends it.
+    /// Returns the extents that `token`, a ROD token of this unit, represents; `deletes` invalidates it.
     ///
     /// *Errors*: 23/04 and 23/07 to 23/09.
     pub fn copy_token(&self, token: &[u8; 512], deletes: bool) -> Result<Vec<Extent>, Sense> {
@@ -100,20 +106,26 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     fn check_copy_writable(&self, asker: &CopyAsker) -> Result<(), Sense> {
+        // Write protection applies to copies as to WRITE.
         if asker.read_only || self.options.read_only || self.mode.get().software_write_protect {
             return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
         }
         Ok(())
     }
 
-    /// Lets a part of a copy in, which holds back what runs alone on its blocks and waits for it, and for nothing else.
+    /// Admits a part of a copy. The part blocks tasks that run alone on its blocks and is blocked by them, and by
+    /// nothing else.
     async fn take_part(&self, asker: &CopyAsker, extent: Extent, access: Access) -> Result<Ticket<'_>, Sense> {
         let geometry = self.medium.geometry();
+        // The capacity may have changed since the copy was resolved.
         geometry.admit(extent).map_err(|_| Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
         let (nexus, tag, attribute) = (asker.nexus, COPY_TAG, TaskAttribute::Simple);
         let claim = Claim { nexus, tag, attribute, extent, alone: false, is_part: true };
+        // Limits on the number of tasks do not apply: the copy holds a place already, and a refusal would fail it
+        // halfway.
         let ticket = self.tasks.enter_anyway(claim);
         poll_fn(|cx| ticket.poll_begun(cx)).await.map_err(|_| failed())?;
+        // These checks run after the wait, since the state may have changed meanwhile.
         if let Some(sense) = self.sanitize.sense(|| self.medium.geometry().blocks) {
             return Err(sense);
         }
@@ -124,6 +136,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             return Err(sense);
         }
         let name = ItNexus::new(asker.initiator.clone(), &asker.port);
+        // The reservation is checked for the nexus that ordered the copy, not for the unit that executes it.
         if self.reservations.is_kept_out(asker.nexus, access, || self.reservations.standing(&name)) {
             self.medium.counters().count_conflict();
             return Err(failed());
@@ -132,7 +145,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 }
 
-/// THIRD PARTY DEVICE FAILURE.
+/// THIRD PARTY DEVICE FAILURE (A/0D/01).
 fn failed() -> Sense {
     Sense::new(SenseKey::CopyAborted, AdditionalSense::THIRD_PARTY_DEVICE_FAILURE)
 }

@@ -1,4 +1,4 @@
-//! The way of a command through the unit: told, understood, let in, done.
+//! Command processing of the unit: unit attention, validation, admission to the task set, execution.
 
 use super::LogicalUnit;
 use crate::cdb::Cdb;
@@ -22,25 +22,27 @@ use crate::{absent, report};
 use block::{BlockDevice, Extent, Geometry, Lba, Rope, View};
 use std::future::{Future, poll_fn};
 
-/// What is left to do for a task that was let in. Small, for it is moved with every command.
+/// Remaining work of an admitted task. Small, because it is moved with every command.
 enum Work {
     Read(Extent),
     Write(Lba, View, bool),
     Other(Box<Job>),
-    /// It had to wait: what was reserved meanwhile counts (SPC-4: looked at before a task is enabled, and never after).
+    /// The task had to wait, so reservations are checked again before it is enabled (SPC-4: checked before a task is
+    /// enabled, and never after).
     Waited(Box<(NexusId, Request, Self)>),
 }
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// Executes `command` for `nexus`, ordered among the other tasks as its attribute says.
+    /// Executes `command` for `nexus`, ordered among the other tasks by its task attribute.
     ///
-    /// The task enters the task set when this is called, so calls are in the order of commands; the
-    /// future does the work. READ and WRITE are done at its first poll when the device does them at
-    /// once, without an allocation. REPORT LUNS is answered as if this were the target's only unit: a
-    /// caller with several answers it itself ([`absent::report_luns`]).
+    /// The task enters the task set during the call, so the order of calls is the order of commands; the future does
+    /// the work. READ and WRITE complete at its first poll, without an allocation, when the device completes at once.
+    /// REPORT LUNS is answered as if this were the only unit of the target: a caller with several units answers it
+    /// itself ([`absent::report_luns`]).
     ///
-    /// *Durability*: after GOOD, what was written survives power loss, as the device's `flush` says.
+    /// *Durability*: after GOOD, written data survives power loss, as the `flush` of the device promises.
     pub fn execute(&self, nexus: NexusId, command: Command) -> impl Future<Output = Outcome> + use<'_, D> {
+        // Entered here and not in the future: the order of calls decides, not the order of the first polls.
         let entered = self.enter(nexus, command);
         async move {
             let answer = match entered {
@@ -49,11 +51,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
                         let answer = match self.look_again(work) {
                             Ok(Work::Read(extent)) => self.medium.read(extent).await,
                             Ok(Work::Write(start, data, fua)) => self.medium.write(start, data, fua).await,
+                            // Boxed, so that the rare commands do not enlarge the future of READ and WRITE.
                             Ok(Work::Other(job)) => Box::pin(self.perform(*job, &ticket)).await,
                             Ok(Work::Waited(_)) => unreachable!("it was looked at again once"),
                             Err(failure) => Err(failure),
                         };
-                        // An aborted task ends as aborted, whatever it came to.
+                        // An aborted task completes as aborted, whatever its result.
                         ticket.check_live().map_err(Failure::from).and(answer)
                     }
                     Err(how) => Err(how.into()),
@@ -64,17 +67,21 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
+    /// Converts a failure to its outcome, in the sense format of the control mode page, and counts reservation
+    /// conflicts.
     pub(super) fn failed(&self, failure: Failure) -> Outcome {
         if matches!(failure, Failure::Status(Status::ReservationConflict)) {
             self.medium.counters().count_conflict();
         }
         let mode = self.mode.get();
+        // With the write cache enabled, acknowledged writes may be lost with the device, so NOT READY must not invite a
+        // retry. An absent device has lost nothing.
         let failure =
             if mode.write_cache && !self.readiness.is_absent() { failure.with_writes_lost() } else { failure };
         failure.outcome(mode.descriptor_sense)
     }
 
-    /// What is to be done of a task that begins, if it had to wait before and may still be done.
+    /// Repeats the checks that may have changed while the task was blocked.
     fn look_again(&self, work: Work) -> Result<Work, Failure> {
         let Work::Waited(waited) = work else { return Ok(work) };
         let (nexus, request, work) = *waited;
@@ -84,7 +91,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(work)
     }
 
-    /// Judges the command and lets it into the task set.
+    /// Validates the command and adds it to the task set.
     fn enter(&self, nexus: NexusId, command: Command) -> Result<(Ticket<'_>, Work), Failure> {
         let geometry = self.medium.geometry();
         let request = self.admit(nexus, command.cdb, &self.shape_of(geometry))?;
@@ -102,14 +109,20 @@ impl<D: BlockDevice> LogicalUnit<D> {
             }
             _ => Work::Other(Box::new(Job { nexus, tag, request, data_out, data_out_expected, geometry })),
         };
+        // Last: a refused command must not occupy a place.
         let ticket = self.tasks.enter(claim)?;
+        // A task that begins at once was checked in this very call, so nothing can have changed since `admit`.
         let work = if ticket.has_begun() { work } else { Work::Waited(Box::new((nexus, request, work))) };
         Ok((ticket, work))
     }
 
-    /// Tells the nexus what it must hear first, and refuses what cannot be done.
+    /// Reports a pending unit attention, or checks the command; the order of the checks is the precedence of SPC-4.
+    ///
+    /// *Errors*: the unit attention, or the first check that fails.
     #[inline]
     pub(super) fn admit(&self, nexus: NexusId, cdb: Cdb, shape: &Shape) -> Result<Request, Failure> {
+        // The operation code is looked up first: INQUIRY, REPORT LUNS and REQUEST SENSE are executed despite a pending
+        // unit attention, any other command, also an unknown one, reports it.
         let operation = Operation::find(cdb, shape.offered());
         let quiet = operation.is_ok_and(Operation::is_quiet);
         if !self.nexuses.is_all_told()
@@ -122,6 +135,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.port_groups.check(nexus, operation, &self.nexuses)?;
         self.reservations.check(nexus, operation.access, cdb, &self.nexuses)?;
         self.sanitize.check(operation, || self.medium.geometry().blocks)?;
+        // A unit attention and a reservation conflict take precedence over NOT READY.
         self.readiness.check(operation)?;
         if operation.writes() {
             self.check_writable(nexus)?;
@@ -129,7 +143,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(judge::request_of(operation, cdb, shape)?)
     }
 
-    /// True when `nexus` may not write, or nobody may.
+    /// True when `nexus` is write protected, or the whole unit is.
     pub(super) fn is_read_only(&self, nexus: NexusId) -> bool {
         self.options.read_only || self.nexuses.is_read_only(nexus)
     }
@@ -145,17 +159,19 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// Everything but READ and WRITE.
+    /// Executes every command but READ and WRITE.
     async fn perform(&self, job: Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
         let (medium, nexuses, tasks) = (&self.medium, &*self.nexuses, &self.tasks);
         let (nexus, cdb, allocation, geometry) = (job.nexus, job.request.cdb, job.request.need.data_in, job.geometry);
         let asked = Asked { job: &job, ticket, identity: &self.identity, nexuses };
         match job.request.operation.verb {
             Verb::Read | Verb::Write => unreachable!("READ and WRITE do not come here"),
-            // The extent was checked; what fits into no cache is not fetched, and that is GOOD (SBC-4 PRE-FETCH).
+            // The extent was checked. GOOD, and not CONDITION MET, is the status of a PRE-FETCH whose blocks were not
+            // all cached (SBC-4).
             Verb::PreFetch | Verb::TestUnitReady => Ok(Rope::new()),
             Verb::Inquiry => self.described_to(nexus).inquire(cdb, allocation),
             Verb::ReportLuns => {
+                // REPORT LUNS clears a pending REPORTED LUNS DATA HAS CHANGED (SPC-4).
                 self.lun_inventory_reported(nexus);
                 Ok(absent::luns_of(cdb, &[Lun::of(0)])?)
             }
@@ -170,6 +186,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::ReportSupportedTaskManagement => report::report_task_management(cdb, allocation),
             Verb::ReportTargetPortGroups => self.port_groups.report(cdb, allocation, &self.groups_beside(nexus)?),
             Verb::SetTargetPortGroups => self.set_target_port_groups(&job).await,
+            // For a removable medium the same command loads and ejects.
             Verb::StartStopUnit if self.readiness.is_removable() => {
                 self.readiness.start_stop_removable(nexus, cdb, medium, nexuses).await
             }
@@ -193,6 +210,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::ReceiveCopyResults => self.copies.results(nexus, cdb, allocation, geometry.block_bytes),
             Verb::PopulateToken => self.copies.populate_token(&asked, medium.tokens()).await,
             Verb::WriteUsingToken => {
+                // Zeros need no source, so the unit executes this part itself.
                 let zeros = async |asker: &_, extent| self.copy_zeros(asker, extent, ticket).await;
                 self.copies.write_using_token(&asked, zeros).await
             }
@@ -209,29 +227,32 @@ impl<D: BlockDevice> LogicalUnit<D> {
 }
 
 fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geometry) -> Result<Claim, Failure> {
+    // ACA needs an auto contingent allegiance, which is not supported (NACA).
     if command.attribute == TaskAttribute::Aca {
         return Err(Sense::illegal(AdditionalSense::INVALID_MESSAGE).into());
     }
     let extent = match request.operation.verb {
-        // Its blocks stand in its list, which is not read yet.
+        // The blocks are in the parameter list, which has not been parsed yet.
         Verb::Unmap | Verb::PopulateToken => geometry.all(),
+        // Changes of persistent state are serialized with each other, and contend with no I/O.
         Verb::PersistentReserveOut | Verb::Reserve | Verb::Release | Verb::ModeSelect => TURN,
         Verb::SetTargetPortGroups => ACCESS_TURN,
         Verb::Sanitize => EVERYTHING,
-        // They touch no content.
+        // No content is touched, so no blocks are claimed.
         Verb::PreFetch | Verb::SynchronizeCache | Verb::GetLbaStatus => Extent::default(),
         _ => request.extent,
     };
-    // SBC-4: SANITIZE is processed as if it came at the head of the queue.
+    // SBC-4: SANITIZE is processed as if it had the HEAD OF QUEUE attribute.
     let attribute = if request.operation.is_sanitize() { TaskAttribute::HeadOfQueue } else { command.attribute };
-    // SP keeps what is to survive power loss, and that is kept as a whole.
+    // SP persists the mode parameters, and the persistent state is written as a whole, so the task needs the slot
+    // alone.
     let saves = request.operation.verb == Verb::ModeSelect && request.cdb.bit(1, 0);
     let alone = saves || request.operation.runs_alone();
     Ok(Claim { nexus, tag: command.tag, attribute, extent, alone, is_part: false })
 }
 
-/// The CDB takes data, and the initiator waits for some and sends none: GOOD would tell it that something was written. One
-/// that says that it has none at all is believed.
+/// True when the CDB takes data, and the initiator sends none but expects some: GOOD would claim that data was written.
+/// An initiator that announces no transfer at all is believed.
 fn is_backwards(command: &Command, request: &Request) -> bool {
     request.need.data_out > 0 && command.data_out_expected == 0 && command.data_in_expected > 0
 }

@@ -1,5 +1,5 @@
-//! What the owner of a unit tells it and asks of it, beside commands: changes that hosts hear of, access through target port
-//! groups, statistics, and the work of SANITIZE.
+//! Interface of the owner of a unit beside commands: changes that establish unit attentions, ALUA states, statistics,
+//! and the execution of SANITIZE.
 
 use super::LogicalUnit;
 use crate::alua::{PortGroup, Using};
@@ -12,87 +12,92 @@ use crate::task_set::{ACCESS_TURN, EVERYTHING, TURN};
 use block::BlockDevice;
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// Tasks of `nexus` ended with a connection of its session, which goes on; it is told (47/7F).
+    /// Establishes 47/7F SOME COMMANDS CLEARED BY ISCSI PROTOCOL EVENT for `nexus`: a connection of its session was
+    /// lost together with tasks, and the session continues.
     ///
     /// Source: RFC 7143 §7.6.
     pub fn commands_lost(&self, nexus: NexusId) {
         self.nexuses.establish(nexus, UnitAttention::CommandsLost);
     }
 
-    /// The number of blocks changed; every nexus is told (2A/09).
+    /// Establishes 2A/09 CAPACITY DATA HAS CHANGED for every nexus, after the number of blocks changed.
     pub fn capacity_changed(&self) {
         self.nexuses.establish_for_all(UnitAttention::CapacityChanged);
     }
 
-    /// WRITEs without FUA are answered before they are stable from now on (WCE is one), or not any more; every nexus
-    /// is told when that is new (2A/01). SYNCHRONIZE CACHE, and whatever else promises it, makes everything stable.
+    /// Sets the write cache (WCE). With WCE at one, WRITEs without FUA complete before they are stable. A change
+    /// establishes 2A/01 for every nexus. SYNCHRONIZE CACHE, and every other command that promises stability, makes all
+    /// of it stable.
     pub fn set_write_cache(&self, enabled: bool) {
         if self.mode.set_write_cache(enabled) {
             self.nexuses.establish_for_all(UnitAttention::ModeParametersChanged);
         }
     }
 
-    /// Blocks may hold something else than hosts wrote, as after a roll-back; every nexus is told (28/00).
+    /// Establishes 28/00 for every nexus: blocks may differ from the data that hosts wrote, as after a roll-back.
+    /// Cancels all ROD tokens.
     ///
-    /// Hosts do not forget what they have cached because of it: the caller sees to it that nobody has the unit in use.
+    /// Hosts do not drop their caches because of it. The caller must ensure that no host uses the unit.
     pub fn medium_may_have_changed(&self) {
         self.medium.tokens().cancel(EVERYTHING);
         self.nexuses.establish_for_all(UnitAttention::MediumMayHaveChanged);
     }
 
-    /// The set of units that `nexus` sees beside this one changed; it is told (3F/0E).
+    /// Establishes 3F/0E REPORTED LUNS DATA HAS CHANGED for `nexus`, whose set of mapped units changed.
     pub fn lun_inventory_changed(&self, nexus: NexusId) {
         self.nexuses.establish(nexus, UnitAttention::LunsChanged);
     }
 
-    /// The number under which `nexus` sees this unit was another unit's before; it is told (3F/03), beside that the nexus is new.
+    /// Establishes 3F/03 INQUIRY DATA HAS CHANGED for `nexus`, which saw another unit under this LUN before, in
+    /// addition to the 29/00 of a new nexus.
     pub fn took_the_place_of_another(&self, nexus: NexusId) {
         self.nexuses.establish(nexus, UnitAttention::InquiryDataChanged);
     }
 
-    /// What the unit has done since it came up.
+    /// Returns the counters of the unit since it was opened.
     pub fn statistics(&self) -> Statistics {
         self.medium.counters().statistics(self.medium.geometry().block_bytes)
     }
 
-    /// `nexus` has read the list of units elsewhere; it need not be told that it changed.
+    /// Clears a pending 3F/0E of `nexus`, which has read the LUN inventory through another unit.
     pub fn lun_inventory_reported(&self, nexus: NexusId) {
         self.nexuses.clear(nexus, UnitAttention::LunsChanged);
     }
 
-    /// The medium can be ejected and loaded by START STOP UNIT from now on, or not any more, and is there; every nexus is told (3F/03)
-    /// when that is new.
+    /// Sets whether START STOP UNIT may eject and load the medium. The medium counts as loaded. A change establishes
+    /// 3F/03 for every nexus.
     pub fn set_removable(&self, removable: bool) {
         if self.readiness.set_removable(removable) {
             self.nexuses.establish_for_all(UnitAttention::InquiryDataChanged);
         }
     }
 
-    /// The device of the unit is absent for this reason from now on, or is there: what needs it is NOT READY meanwhile.
+    /// Marks the device as absent for the given reason, or as present. While it is absent, commands that need it end
+    /// with NOT READY.
     pub fn set_absence(&self, absence: Option<Absence>) {
         self.readiness.set_absence(absence);
     }
 
-    /// Every nexus will be told once that a soft threshold of the operator's was reached (38/07).
+    /// Establishes 38/07 for every nexus: a soft threshold that the operator set was crossed.
     ///
-    /// For the caller to say once per crossing: it keeps the threshold, and arms it again.
+    /// The caller stores the threshold, re-arms it and must call this once per crossing.
     pub fn soft_threshold_reached(&self) {
         self.nexuses.establish_for_all(UnitAttention::SoftThreshold);
     }
 
-    /// Every nexus will be told of each threshold of a host's that was reached since the last look, once
-    /// per crossing (38/07).
+    /// Checks the thresholds that hosts set with MODE SELECT and establishes 38/07 for every nexus, once per crossing.
     ///
-    /// The unit looks by itself after what it writes and unmaps; the caller has it look when others took
-    /// or freed space. Costs nothing while no host has enabled a threshold.
+    /// The unit checks by itself after its own writes and unmaps. The caller checks when other volumes took or freed
+    /// space. Costs nothing while no host has enabled a threshold.
     pub fn check_thresholds(&self) {
         self.medium.check_thresholds();
     }
 
-    /// The target port groups are as the owner of the unit wants them: those that `wanted` does not name are
-    /// active/optimized. What a nexus has set stays where the owner wants what it wanted before.
+    /// Sets the access states of the target port groups (implicit ALUA). Groups that `wanted` does not list become
+    /// active/optimized. A state that a nexus set explicitly stays where the wanted state has not changed since.
     ///
-    /// Whoever loses access is answered 04/0A until what it has begun has ended; then everybody is told (2A/06).
+    /// A group that loses access answers 04/0A until the tasks that began through it have ended. Then 2A/06 is
+    /// established for every nexus.
     pub async fn set_port_groups(&self, wanted: &[PortGroup]) {
         let _turn = self.tasks.owner_turn(ACCESS_TURN).await;
         if self.port_groups.set_by_owner(wanted, &self.using()).await {
@@ -100,32 +105,34 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// Who uses the blocks.
+    /// Collects what a change of access states has to wait for: nexuses, tasks and blocks.
     pub(super) fn using(&self) -> Using<'_> {
         Using { nexuses: &self.nexuses, tasks: &self.tasks, blocks: self.medium.geometry().all() }
     }
 
-    /// True while the unit is to be sanitized: someone runs [`LogicalUnit::carry_out_sanitize`].
+    /// True while a SANITIZE is pending: the owner must run [`LogicalUnit::carry_out_sanitize`].
     pub fn is_being_sanitized(&self) -> bool {
         self.sanitize.is_running()
     }
 
-    /// How much of a SANITIZE that is under way is done, in 65,536ths.
+    /// Progress of a running SANITIZE in 65,536ths; `None` when none is running.
     pub fn sanitize_progress(&self) -> Option<u16> {
         self.sanitize.sense(|| self.medium.geometry().blocks).and_then(|sense| sense.progress)
     }
 
-    /// True when the unit was to be sanitized last, and that has failed.
+    /// True when the last SANITIZE has failed and none has succeeded since.
     pub fn has_failed_to_be_sanitized(&self) -> bool {
         self.sanitize.has_failed()
     }
 
-    /// Does what a SANITIZE has ordered that is under way, if one is: now, or before the unit was restored. Who waits hears of its end.
+    /// Carries out a pending SANITIZE, ordered now or before the unit was restored, and wakes commands that await its
+    /// end.
     ///
-    /// *Durability*: what it has done, and that it is done or has failed, survives power loss when it returns; where the device is
-    /// gone, a restart goes on.
+    /// *Durability*: progress, completion and failure survive power loss when it returns. Where the device is gone, a
+    /// restart resumes the operation.
     pub async fn carry_out_sanitize(&self) {
         let keep = async |sanitize| {
+            // Each stored state replaces the whole record, so the turn is held from reading `kept` until it is durable.
             let _turn = self.tasks.owner_turn(TURN).await;
             let kept = self.kept();
             self.keep(Kept { sanitize: Option::unwrap_or(sanitize, kept.sanitize), ..kept }).await
@@ -133,7 +140,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.sanitize.carry_out(&self.medium, keep).await;
     }
 
-    /// [`LogicalUnit::carry_out_sanitize`] has returned, if it was running. It goes on from there when it is run again.
+    /// Stops [`LogicalUnit::carry_out_sanitize`] and waits for its return. A later call resumes from the stored
+    /// progress.
     pub async fn stop_sanitizing(&self) {
         self.sanitize.stop().await;
     }

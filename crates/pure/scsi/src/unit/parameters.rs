@@ -1,4 +1,5 @@
-//! The commands that concern the unit as a whole: each hands its part what the command needs of the others.
+//! Commands that concern the unit as a whole: each passes to its component the state of the others that the command
+//! needs.
 
 use super::LogicalUnit;
 use crate::cdb::Cdb;
@@ -17,7 +18,7 @@ use block::{BlockDevice, Rope};
 use std::collections::BTreeMap;
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// The unit as INQUIRY describes it to `nexus`.
+    /// Returns the view of the unit that INQUIRY reports to `nexus`.
     pub(super) fn described_to(&self, nexus: NexusId) -> Described<'_> {
         Described {
             identity: &self.identity,
@@ -32,7 +33,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// What LOG SENSE tells.
+    /// Returns the input of LOG SENSE.
     pub(super) fn logged(&self) -> Logged<'_> {
         Logged {
             counters: self.medium.counters(),
@@ -46,28 +47,31 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Setting { tells_space: self.medium.tells_space(), can_save: self.persistence.is_able() }
     }
 
-    /// Carries out MODE SELECT: its list is taken whole or refused whole.
+    /// Executes MODE SELECT. The parameter list is applied as a whole or refused as a whole.
     pub(super) async fn mode_select(&self, job: &Job) -> Result<Rope, Failure> {
         let Some(Selected { before, after, saves }) = self.mode.select(job, self.setting())? else {
             return Ok(Rope::new());
         };
         if saves {
-            // What cannot be kept does not hold either.
+            // Parameters are persisted before they take effect, so that saved and current values never disagree after a
+            // failure.
             self.save_mode(after).await?;
         }
         if after != before {
             self.mode.set(after);
+            // A changed threshold is compared anew, and can be reported again.
             self.medium.rearm_thresholds(before.thresholds);
             self.nexuses.establish_for_others(Some(job.nexus), UnitAttention::ModeParametersChanged);
         }
         Ok(Rope::new())
     }
 
-    /// What a reset and a restart bring back. The caller has its turn ([`TURN`](crate::task_set::TURN)).
+    /// Persists the saved mode parameters, which a reset or a restart restores. The caller must hold the serialization
+    /// slot [`TURN`](crate::task_set::TURN).
     ///
-    /// *Errors*: it cannot be kept; what was saved before still is.
+    /// *Errors*: the keeper failed; the previously saved values remain.
     async fn save_mode(&self, parameters: ModeParameters) -> Result<(), Failure> {
-        // The owner decides on WCE.
+        // WCE is not saved: the owner sets it (`set_write_cache`).
         let mode = ModeParameters { write_cache: false, ..parameters };
         if mode != self.mode.saved() {
             self.keep(Kept { mode, ..self.kept() }).await.map_err(keeping_failure)?;
@@ -76,18 +80,18 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(())
     }
 
-    /// The target port groups of the target through which `nexus` comes, and their ports.
+    /// Returns the target port groups of the target that `nexus` is logged in to, with their ports.
     ///
-    /// *Errors*: BUSY when it is not attached any more.
+    /// *Errors*: BUSY when the nexus is no longer attached.
     pub(super) fn groups_beside(&self, nexus: NexusId) -> Result<BTreeMap<u16, u16>, Status> {
         let port = self.nexuses.port(nexus).ok_or(Status::Busy)?;
         Ok(self.persistence.ports_beside(&port))
     }
 
-    /// Carries out SET TARGET PORT GROUPS. What was begun through a group that has lost access has ended when it returns.
+    /// Executes SET TARGET PORT GROUPS. When it returns, tasks that began through a group that lost access have ended.
     pub(super) async fn set_target_port_groups(&self, job: &Job) -> Result<Rope, Failure> {
         if self.is_read_only(job.nexus) {
-            // Who may not write does not decide through which port others may.
+            // A nexus without write access must not change the paths of others.
             return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
         }
         let list = job.whole_data()?;
@@ -98,7 +102,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(Rope::new())
     }
 
-    /// REQUEST SENSE (SPC-4): the first pending unit attention, or the state of the unit.
+    /// REQUEST SENSE (SPC-4): returns the first pending unit attention, or else the state of the unit.
     pub(super) fn request_sense(&self, nexus: NexusId, cdb: Cdb) -> Rope {
         let mut sense = match self.nexuses.take(nexus) {
             Some(attention) => attention.sense(),
@@ -111,6 +115,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     fn state_sense(&self, nexus: NexusId) -> Sense {
+        // The order matches the order of the checks in `admit`.
         let sanitize = self.sanitize.sense(|| self.medium.geometry().blocks);
         let unserved = || self.port_groups.state_of(nexus, &self.nexuses).sense();
         let sense = sanitize.or_else(|| self.readiness.sense()).or_else(unserved);

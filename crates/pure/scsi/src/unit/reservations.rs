@@ -1,4 +1,4 @@
-//! Changes of reservations: what is to survive power loss does, then they hold, then others hear of them and tasks end.
+//! Changes of reservations, in this order: persist, install, establish unit attentions, abort tasks.
 
 use super::LogicalUnit;
 use crate::cdb::Cdb;
@@ -15,58 +15,65 @@ use block::{BlockDevice, Rope};
 use std::rc::Rc;
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// The initiator port from which `nexus` comes, while it is attached.
+    /// Returns the initiator port of `nexus`, or `None` when it is not attached.
     pub fn initiator(&self, nexus: NexusId) -> Option<InitiatorPort> {
         self.nexuses.names(nexus).map(|(name, _)| name.initiator.clone())
     }
 
-    /// Who has reserved the unit, and who is registered.
+    /// Returns the reservation and the registrations for management views.
     pub fn reservations(&self) -> ReservationStatus {
         self.reservations.status(&self.nexuses)
     }
 
-    /// Nobody has reserved the unit or is registered any more, by order of its owner; who was registered is told (2A/03).
+    /// Clears the reservation and all registrations by order of the owner. Establishes 2A/03 for every registered
+    /// nexus.
     ///
-    /// *Durability*: when it returns. *Errors*: what was kept cannot be taken back; nothing has changed then.
+    /// *Durability*: durable when it returns. *Errors*: the keeper failed; nothing has changed then.
     pub async fn clear_reservations(&self) -> Result<(), NotKept> {
         let _turn = self.tasks.owner_turn(TURN).await;
         let change = self.reservations.state().cleared(None);
         self.keep_and_install(change).await?;
+        // The SPC-2 reservation is not persistent, so it is dropped only after the persistent change succeeded.
         self.reservations.set_reserved_by(None);
         Ok(())
     }
 
-    /// Carries out PERSISTENT RESERVE OUT. What is to survive power loss does, and preempted tasks have ended, when it returns.
+    /// Executes PERSISTENT RESERVE OUT. When it returns, persistent state is durable and preempted tasks have ended.
     pub(super) async fn persistent_reserve_out(&self, job: &Job) -> Result<Rope, Failure> {
         if self.nexuses.is_read_only(job.nexus) {
-            // Who may not write does not decide who may.
+            // A nexus without write access must not decide on the access of others.
             return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
         }
         let (cdb, data): (Cdb, _) = (job.request.cdb, job.whole_data()?);
-        // It comes through a port as long as it is attached; the tasks of one that is not are aborted.
+        // A detached nexus has no port names; its tasks are aborted, so BUSY is never sent.
         let (asker, port) = self.nexuses.names(job.nexus).ok_or(Status::Busy)?;
         let place = (asker, port.relative_port);
         let asking = Asking { place, port: &port, nexuses: &self.nexuses, persistence: &self.persistence };
         let change = self.reservations.change_of(cdb, &data, &asking)?;
         let preempted = change.preempted.clone();
         self.keep_and_install(change).await.map_err(keeping_failure)?;
+        // PREEMPT AND ABORT: GOOD must not be sent before the last task of a preempted nexus has ended (SPC-4).
         if ends_tasks(cdb) {
             self.end_tasks_of(&preempted, job).await;
         }
         Ok(Rope::new())
     }
 
-    /// No task of those who were preempted runs any more, but that of `job` itself; they end as [`LogicalUnit::manage`] says.
+    /// Aborts and awaits all tasks of the preempted nexuses except `job` itself. Aborted tasks complete as described at
+    /// [`LogicalUnit::manage`].
     async fn end_tasks_of(&self, preempted: &[Rc<ItNexus>], job: &Job) {
         let preempted: Vec<_> = preempted.iter().map(|nexus| (nexus.clone(), ())).collect();
         let tasks_of = |(nexus, ())| {
+            // The asking nexus may preempt its own registration. Its PREEMPT AND ABORT must not wait for itself.
             if nexus == job.nexus { Affected::OthersOf(nexus, job.tag) } else { Affected::OfNexus(nexus) }
         };
         let preempted = self.nexuses.called(&preempted);
         let is_other = |one: NexusId| one != job.nexus && preempted.iter().any(|&(nexus, ())| nexus == one);
+        // Commands that still await their data belong to the task set, too (SAM-5), so they are cleared before tasks.
         let mut cleared = self.nexuses.clear_incoming(self.mode.get().task_aborted_status, is_other);
         cleared.extend(self.tasks.nexuses().into_iter().filter(|&one| is_other(one)));
         let affected: Vec<Affected> = preempted.iter().copied().map(tasks_of).collect();
+        // All tasks are marked before the first wait, so that none of them can start while another is awaited.
         for &affected in &affected {
             self.tasks.abort(affected, |one| self.aborted_by(job.nexus, one));
         }
@@ -76,8 +83,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// What is to survive power loss does, then the change holds, and whom it concerns hears of it.
+    /// Persists the change, installs it and establishes its unit attentions. On an error nothing has changed.
     async fn keep_and_install(&self, change: Change) -> Result<(), NotKept> {
+        // A change of state that is not persistent (APTPL is zero before and after) does not need a write to the
+        // keeper.
         let is_same = change.after.kept() == self.reservations.state().kept();
         if !is_same {
             self.keep(Kept { reservations: change.after.clone(), ..self.kept() }).await?;

@@ -1,4 +1,4 @@
-//! The tasks of a unit as a whole: task management functions, and what others hear of them.
+//! Task management functions and the unit attentions that they cause.
 
 use super::LogicalUnit;
 use crate::command::{ManagementOutcome, NexusId, TaskManagement};
@@ -7,17 +7,18 @@ use crate::task_set::{Aborted, Affected, TaskStanding};
 use block::BlockDevice;
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// The tasks that have no answer yet. Those that end at once never are tasks.
+    /// Lists the tasks that have not completed. Commands of the fast path never become tasks.
     #[must_use]
     pub fn standing_tasks(&self) -> Vec<TaskStanding> {
         self.tasks.standing()
     }
 
-    /// Carries out a task management function for `nexus`. When it returns, none of the affected tasks runs any more. Those
-    /// of `nexus` are not answered; those of others end with TASK ABORTED, or without an answer and 2F/00 where TAS is zero.
+    /// Executes a task management function for `nexus`. When it returns, no affected task is running. Tasks of `nexus`
+    /// are not answered. Tasks of other nexuses end with TASK ABORTED, or without an answer and with 2F/00 where TAS is
+    /// zero.
     ///
-    /// Tasks that have begun are waited for, not torn out of the device, so that nothing that they write
-    /// lands later. Their futures must be polled meanwhile.
+    /// Running tasks are awaited and not torn from the device, so that none of their writes lands later. The caller
+    /// must poll their futures meanwhile.
     pub async fn manage(&self, nexus: NexusId, function: TaskManagement) -> ManagementOutcome {
         let affected = match function {
             TaskManagement::AbortTask(tag) => Affected::One(nexus, tag),
@@ -29,7 +30,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let tells = self.mode.get().task_aborted_status;
         let mut cleared = self.tasks.nexuses();
         if matches!(affected, Affected::All) {
-            // Its own that wait were dropped by whoever received them.
+            // The transport has already dropped the waiting commands of the nexus itself.
             cleared.extend(self.nexuses.clear_incoming(tells, |other| other != nexus));
         }
         let found = self.tasks.abort(affected, |one| self.aborted_by(nexus, one));
@@ -39,11 +40,13 @@ impl<D: BlockDevice> LogicalUnit<D> {
             TaskManagement::ClearTaskSet => self.tell_of_cleared(cleared.into_iter().filter(|&other| other != nexus)),
             TaskManagement::LogicalUnitReset | TaskManagement::TargetReset => self.reset(),
         }
+        // The function completes only after the last affected task has ended, so that no late write follows its
+        // response.
         self.tasks.ended(affected).await;
         ManagementOutcome::Complete
     }
 
-    /// How a task of `owner` ends that `nexus` aborts.
+    /// Returns how a task of `owner` ends when `nexus` aborts it.
     ///
     /// Source: SPC-4, TAS in the control mode page.
     pub(super) fn aborted_by(&self, nexus: NexusId, owner: NexusId) -> Aborted {
@@ -51,7 +54,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if is_told { Aborted::Told } else { Aborted::Unanswered }
     }
 
-    /// Tasks of `others` were cleared. With TAS each of them is answered; without, a unit attention is all that they hear.
+    /// Establishes 2F/00 for `others`, whose tasks were cleared, where TAS is zero. With TAS each task is answered
+    /// instead.
     ///
     /// Source: SAM-5, COMMANDS CLEARED BY ANOTHER INITIATOR.
     pub(super) fn tell_of_cleared(&self, others: impl Iterator<Item = NexusId>) {
@@ -60,7 +64,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// LOGICAL UNIT RESET (SAM-5): the unit is as it came up, but for what survives power loss.
+    /// LOGICAL UNIT RESET (SAM-5): returns to the state after power on; persistent state stays.
     fn reset(&self) {
         self.mode.reset();
         self.readiness.reset();

@@ -1,4 +1,4 @@
-//! READ and WRITE, unit attentions, protection, errors: the way of every command.
+//! READ and WRITE, unit attentions, write protection and errors: the processing of every command.
 
 use crate::alua::PortGroups;
 use crate::copy::Copies;
@@ -133,7 +133,7 @@ fn protection_bits_and_naca_are_refused_with_a_pointer() {
 fn write_of_less_data_than_it_names_writes_the_whole_blocks_that_came() {
     let unit = unit();
     tell(&unit, &cdb10(0x2A, 0, 0, 2), &[b'a'; 2 * BLOCK]);
-    // None, one of two, two where one is named, and no whole block.
+    // No data, one block of two, two blocks where one is named, and a part of a block.
     tell(&unit, &cdb10(0x2A, 0, 0, 1), &[]);
     assert_eq!(blocks(&unit, 0, 1), [b'a'; BLOCK]);
     tell(&unit, &cdb10(0x2A, 0, 0, 2), &[b'b'; BLOCK]);
@@ -155,7 +155,7 @@ fn operations_of_single_disks_are_not_known() {
             "{code:02x}h"
         );
     }
-    // READ LONG (16) shares its code with what there is, WRITE LONG (16) does not.
+    // READ LONG (16) shares its operation code with supported service actions, WRITE LONG (16) does not.
     assert_eq!(refused(&unit, &cdb16(0x9E, 0x11, 0, 0), &[]), (5, 0x24, 0));
     assert_eq!(refused(&unit, &cdb16(0x9F, 0x11, 0, 0), &[]), (5, 0x20, 0));
 }
@@ -171,7 +171,7 @@ fn write_for_which_the_initiator_sends_nothing_but_waits_is_refused_and_never_go
         assert!(unit.execute_at_once(HOST, backwards.borrowed()).is_none(), "{cdb:x?}");
     }
     assert_eq!(ops(&unit), []);
-    // One that reads as well as it writes has its data; one that takes none needs none.
+    // A command that reads as well as it writes has its data; one that takes no data needs none.
     let both = Command { data_in_expected: BLOCK as u64, ..command(&cdb10(0x2A, 0, 0, 1), &block) };
     assert_eq!(now(unit.execute(HOST, both)).status, Status::Good);
     let none = Command { data_in_expected: BLOCK as u64, ..command(&cdb10(0x2A, 0, 0, 0), &[]) };
@@ -220,7 +220,7 @@ fn unit_attentions_come_in_order_to_every_nexus_and_request_sense_takes_one() {
     assert_eq!(refused(&unit, &TEST_UNIT_READY, &[]), (6, 0x3F, 0x0E));
     tell(&unit, &TEST_UNIT_READY, &[]);
     assert_eq!(sense(&run(&unit, OTHER, &TEST_UNIT_READY, &[])), (6, 0x2A, 9));
-    // REPORT LUNS tells what the last one would say.
+    // REPORT LUNS reports the inventory that the last unit attention announces.
     good(run(&unit, OTHER, &[0xA0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0], &[]));
     good(run(&unit, OTHER, &TEST_UNIT_READY, &[]));
 }
@@ -298,7 +298,7 @@ fn roll_back_is_told_once_to_every_nexus_as_a_medium_that_may_have_changed() {
     unit.medium_may_have_changed();
     unit.capacity_changed();
     for nexus in [HOST, OTHER] {
-        // The write that was meant for the old content is not done.
+        // The write intended for the old content is refused.
         assert_eq!(sense(&run(&unit, nexus, &cdb10(0x2A, 0, 0, 1), &[1; BLOCK])), (6, 0x28, 0x00));
         assert_eq!(sense(&run(&unit, nexus, &TEST_UNIT_READY, &[])), (6, 0x2A, 0x09));
         good(run(&unit, nexus, &TEST_UNIT_READY, &[]));

@@ -1,4 +1,4 @@
-//! What of a pool's own metadata is damaged on disks that can be believed all the same, and is written again when it is opened.
+//! Damaged pool metadata on disks that are otherwise trusted; it is rewritten when the pool is opened.
 
 use super::{Candidate, FoundPool};
 use crate::catalog::Catalog;
@@ -7,31 +7,31 @@ use crate::probe::FoundCatalog;
 use std::fmt;
 use uuid::Uuid;
 
-/// Metadata of one disk that is damaged, and is written again when the pool is opened.
+/// Damaged metadata of one disk, rewritten when the pool is opened (event BY-E233).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// On which disk.
+    /// UUID of the disk.
     pub disk: Uuid,
-    /// Which metadata.
+    /// Damaged structure.
     pub structure: Structure,
 }
 
-/// Which metadata of a disk is damaged.
+/// Kind of damaged metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structure {
-    /// Copies of the label, of three; the two at the head of the disk lie in its first MiB.
+    /// Label. It has three copies, two of them in the first MiB of the disk.
     Label {
-        /// How many copies are not whole.
+        /// Number of damaged copies.
         copies: usize,
-        /// True when both copies at the head of the disk are among them.
+        /// True when both copies at the head of the disk are damaged.
         is_head: bool,
     },
-    /// Copies of the pool's catalog, of two.
+    /// Pool catalog, which has two copies.
     Catalog {
-        /// How many are not whole.
+        /// Number of damaged copies.
         copies: usize,
     },
-    /// The copy of the catalog that says it is the newest has a generation that no commit can have given it.
+    /// Catalog copy with this generation, which no commit can have written.
     Generation(u64),
 }
 
@@ -53,8 +53,9 @@ impl fmt::Display for Structure {
 
 /// Marks the catalogs that no commit can have written.
 ///
-/// A commit is in both slots of every member that takes part before the next one begins. So a generation that is more than one ahead
-/// of all other members that it counts on, on a disk whose other slot has neither the same nor the one before it, is damage, not news.
+/// A commit is in both slots of every participating member before the next one starts. A generation that is
+/// more than one ahead of all other members that it counts on, on a disk whose other slot has neither the same
+/// generation nor the one before, is therefore damage.
 pub(super) fn disbelieve(candidates: &mut [Candidate<'_>]) {
     let generations: Vec<(Uuid, Option<u64>)> =
         candidates.iter().map(|candidate| (candidate.disk(), candidate.generation())).collect();
@@ -62,6 +63,7 @@ pub(super) fn disbelieve(candidates: &mut [Candidate<'_>]) {
         let disk = candidate.disk();
         let [newest, rest @ ..] = candidate.catalogs() else { continue };
         let counts = |id: &Uuid| newest.catalog.member(*id).is_some_and(|member| member.state.takes_part());
+        // Only members that the catalog in question counts on can contradict it.
         let mut others = generations.iter().filter(|(id, _)| *id != disk && counts(id)).filter_map(|(_, found)| *found);
         let ahead = |other: u64| other.saturating_add(1) < newest.generation;
         let follows = |found: &FoundCatalog| newest.generation.abs_diff(found.generation) <= 1;
@@ -71,14 +73,18 @@ pub(super) fn disbelieve(candidates: &mut [Candidate<'_>]) {
             is_any = true;
             ahead(other)
         });
+        // With no other member to compare against, the catalog is trusted: a single-disk pool has nothing to
+        // contradict it.
         if is_any && all_behind && !has_before {
             candidate.disbelieved = 1;
         }
     }
 }
 
-/// What is damaged on the disks that take part by `catalog`. One slot that is not whole is damage where the pool `is_released`, for
-/// its owner had no commit under way when it stopped; else a power cut may have torn it.
+/// Lists the damaged metadata of the members that participate according to `catalog`.
+///
+/// One damaged slot is damage only where the pool `is_released`, because its owner then had no commit in
+/// flight; otherwise a power loss may have torn it.
 pub(super) fn of_candidates(catalog: &Catalog, candidates: &[Candidate<'_>], is_released: bool) -> Vec<Damage> {
     let takes_part = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());
     let mut all = Vec::new();
@@ -87,6 +93,7 @@ pub(super) fn of_candidates(catalog: &Catalog, candidates: &[Candidate<'_>], is_
         let mut add = |structure| all.push(Damage { disk, structure });
         let torn = candidate.member.copies.iter().filter(|is_whole| !**is_whole).count();
         if torn > 0 {
+            // Both head copies lost: something has probably overwritten the first MiB.
             let is_head = !candidate.member.copies[0] && !candidate.member.copies[1];
             add(Structure::Label { copies: torn, is_head });
         }
@@ -103,7 +110,8 @@ pub(super) fn of_candidates(catalog: &Catalog, candidates: &[Candidate<'_>], is_
 }
 
 impl FoundPool {
-    /// Metadata that is damaged, of disks that are believed: opening the pool writes it again. An operator should hear of each.
+    /// Returns the damaged metadata of trusted members, which opening the pool rewrites. Each entry is reported
+    /// to the operator.
     pub fn damage(&self) -> impl Iterator<Item = &Damage> {
         let believed = |disk: Uuid| {
             let mut positions = self.groups.iter().flat_map(|group| &group.positions);

@@ -1,28 +1,31 @@
-//! Parts of a pool that went on without each other.
+//! Detection of split pools: parts that were used without each other.
 //!
-//! Two parts that were both written are refused until an operator picks one. One that was opened and not written is merely old.
+//! Two parts that were both written are refused until an operator keeps one of them. A part that was opened but
+//! not written is merely outdated.
 
 use super::{Candidate, FoundPart, OUTLIVE_MAX, PoolRefusal};
 use crate::catalog::{Catalog, MemberRecord};
 use crate::probe::{FoundCatalog, Member};
 use cluster::HEARTBEAT;
 
-/// How a disk has parted from the newest commit.
+/// Divergence of one disk from the newest commit.
 struct Parting {
-    /// A disk that the newest commit counts on, and that the other part went on without.
+    /// UUID of a disk that the newest commit uses and that the other part gave up.
     ours: uuid::Uuid,
-    /// Whether the newest commit, and the other part, was written since.
+    /// Flags: the newest commit's part, and the other part, was written after the divergence.
     is_written: (bool, bool),
 }
 
-/// The proof, if there is one, that `candidate` went on without a disk that the newest catalog counts on,
-/// while that catalog went on without `candidate`.
+/// Returns the divergence of `candidate`, if there is one.
+///
+/// It has diverged when it continued without a disk that the newest catalog uses, while that catalog continued
+/// without `candidate`.
 fn parting(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<Parting> {
     let theirs = candidate.catalogs().first()?;
     let record = newest.catalog.member(candidate.disk())?;
     let own = theirs.catalog.member(candidate.disk())?;
     let same = (theirs.generation, theirs.checksum) == (newest.generation, newest.checksum);
-    // A disk that was given up before it could hold the commit that says so is merely old.
+    // A disk that was given up before it could hold the commit that says so is merely outdated.
     if same || record.state.takes_part() || theirs.generation < record.since || !own.state.takes_part() {
         return None;
     }
@@ -31,8 +34,10 @@ fn parting(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<Parting> 
     Some(Parting { ours, is_written })
 }
 
-/// The disks that `ours` counts on and `theirs` went on without, and since when. One that `theirs` does not know has a place there
-/// since `record`, its member, was given up by `ours`.
+/// Returns the disks that `ours` uses and `theirs` gave up, each with the generation at which it did.
+///
+/// A disk that `theirs` does not list was added after the divergence; it counts from the generation at which
+/// `ours` gave up `record`, the other part's member.
 fn went_on_without(ours: &Catalog, record: &MemberRecord, theirs: &Catalog) -> impl Iterator<Item = (uuid::Uuid, u64)> {
     let counted = ours.members().filter(|member| member.state.takes_part());
     counted.filter_map(|member| match theirs.member(member.disk) {
@@ -41,7 +46,8 @@ fn went_on_without(ours: &Catalog, record: &MemberRecord, theirs: &Catalog) -> i
     })
 }
 
-/// True when the disk went on without a disk that `ours` counts on, and was written then: what it holds is nowhere else.
+/// True when `member` continued without a disk that `ours` uses and was written then: its data exists nowhere
+/// else.
 pub(crate) fn was_written_apart(ours: &Catalog, member: &Member) -> bool {
     let Some(theirs) = member.catalogs.first() else { return false };
     let disk = member.label.disk;
@@ -52,16 +58,18 @@ pub(crate) fn was_written_apart(ours: &Catalog, member: &Member) -> bool {
     went_on_without(ours, record, &theirs.catalog).any(|(_, since)| theirs.catalog.is_written_since(since))
 }
 
-/// Why the pool is refused, where `candidate` is of a part that was written, as the newest one was.
+/// Returns the refusal of a split pool, where both the part of `candidate` and the newest part were written.
 pub(super) fn split(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<PoolRefusal> {
     let Parting { ours, is_written } = parting(newest, candidate)?;
+    // Opening a pool commits past the other part one generation at a time; a distance that would take too long,
+    // or that damage made up, is left to the operator.
     let is_too_far =
         candidate.generation().is_some_and(|theirs| theirs > newest.generation.saturating_add(OUTLIVE_MAX));
     let is_split = is_written == (true, true) || is_too_far;
     is_split.then(|| PoolRefusal::Split { ours, theirs: candidate.disk() })
 }
 
-/// The newest commit of a part that was written, where the newest of all, `newest`, is of one that was only opened.
+/// Returns the newest commit of a part that was written, where `newest` belongs to a part that was only opened.
 pub(super) fn written<'a>(newest: &'a FoundCatalog, candidates: &[Candidate<'a>]) -> &'a FoundCatalog {
     let wins = |candidate: &&Candidate<'a>| {
         parting(newest, candidate).is_some_and(|parting| parting.is_written == (false, true))
@@ -70,7 +78,7 @@ pub(super) fn written<'a>(newest: &'a FoundCatalog, candidates: &[Candidate<'a>]
     winners.max_by_key(|found| (found.generation, std::cmp::Reverse(found.checksum))).unwrap_or(newest)
 }
 
-/// The parts that were written without each other; none where the pool is in one.
+/// Lists the parts of a split pool; empty where the pool is not split.
 pub(super) fn of(newest: &FoundCatalog, candidates: &[Candidate<'_>]) -> Vec<FoundPart> {
     if !candidates.iter().any(|candidate| split(newest, candidate).is_some()) {
         return Vec::new();
@@ -80,6 +88,7 @@ pub(super) fn of(newest: &FoundCatalog, candidates: &[Candidate<'_>]) -> Vec<Fou
     let mut others: Vec<&Candidate<'_>> =
         candidates.iter().filter(|candidate| split(newest, candidate).is_some()).collect();
     others.sort_by_key(|candidate| std::cmp::Reverse(candidate.generation()));
+    // Each remaining part is led by its newest disk and takes in all disks that its catalog still uses.
     while let Some(head) = others.first().and_then(|first| first.catalogs().first()) {
         let (own, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|candidate| counts(head, candidate));
         assert!(!own.is_empty(), "a disk that parted takes part by its own catalog");
@@ -97,7 +106,7 @@ fn part<'a, 'b: 'a>(generation: u64, disks: impl Iterator<Item = &'a Candidate<'
     let disks: Vec<_> = disks.collect();
     let marks = disks.iter().filter_map(|candidate| candidate.member.owner.as_ref());
     let last = marks.max_by_key(|mark| mark.age());
-    // The mark moves once a heartbeat.
+    // The beat is counted up once a heartbeat, so it measures how long the claim lasted.
     let used = last.map_or((0, 0), |mark| {
         (mark.claimed_at, mark.claimed_at.saturating_add(mark.beat.saturating_mul(HEARTBEAT.as_secs())))
     });

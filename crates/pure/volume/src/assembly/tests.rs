@@ -11,7 +11,8 @@ fn id(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
 
-/// A pool with one group whose members are disks 100, 101, … in these states, each `since` a generation.
+/// Catalog of a pool with one group whose members are disks 100, 101, … in these states, each `since` a
+/// generation.
 fn catalog(phase: PoolPhase, members: &[(MemberState, u64)]) -> Catalog {
     let members =
         members.iter().zip(100..).map(|(&(state, since), disk)| MemberRecord { disk: id(disk), state, since });
@@ -75,7 +76,7 @@ fn standings(survey: &Survey) -> Vec<Standing> {
     survey.pools[0].groups[0].positions.iter().map(|position| position.standing).collect()
 }
 
-/// One row of the table: what disks 100 and 101 of a mirror bear, and what becomes of them.
+/// Row of the decision table: content of disks 100 and 101 of a mirror, and the expected result.
 struct Row {
     case: &'static str,
     disks: Vec<Probe>,
@@ -105,7 +106,7 @@ fn changed(mut probe: Probe, change: impl FnOnce(&mut Member)) -> Probe {
     probe
 }
 
-/// Rows about what stands on the disks of a pool that is live.
+/// Rows about the content of the disks of a live pool.
 fn rows_of_disks() -> Vec<Row> {
     use Standing::{Current, Failed, Missing, Overwritten, Shrunk, Stale};
     let both = live(&[SERVING, SERVING]);
@@ -193,7 +194,7 @@ fn rows_of_disks() -> Vec<Row> {
     ]
 }
 
-/// Rows about what a crash or a split made of the pool itself.
+/// Rows about the state in which a crash or a split left the pool.
 fn rows_of_pools() -> Vec<Row> {
     use Standing::{Current, Failed, Rebuilding};
     let both = live(&[SERVING, SERVING]);
@@ -301,7 +302,7 @@ fn assembly_of_two_parts_that_went_on_equally_long_is_refused() {
     assert!(matches!(survey.pools[0].refusal, Some(PoolRefusal::Split { .. })));
 }
 
-/// A part of a pool of two disks that was opened without `lost` in commit 6, and last written in commit `written`.
+/// Part of a pool of two disks that was opened without `lost` in commit 6 and last written in commit `written`.
 fn part(disk: u128, lost: usize, (newest, written): (u64, u64)) -> Probe {
     let mut states = [(SERVING, 1), (SERVING, 1)];
     states[lost] = (MemberState::Missing, 6);
@@ -312,7 +313,7 @@ fn part(disk: u128, lost: usize, (newest, written): (u64, u64)) -> Probe {
 #[test]
 fn part_that_was_opened_and_not_written_is_old_and_the_written_part_wins() {
     use Standing::{Current, Failed};
-    // Generation of the newest commit, and of the last that announced writes, of both parts; who is current.
+    // Generations of the newest commit and of the last announcement of writes, of both parts; the current disk.
     let table = [
         ((9, 3), (7, 7), Some([Failed, Current])),
         ((7, 7), (9, 3), Some([Current, Failed])),
@@ -340,12 +341,12 @@ fn part_that_was_opened_and_not_written_is_old_and_the_written_part_wins() {
             }
         }
     }
-    // One that is too far ahead is not caught up with by commits.
+    // A part that is too far ahead is not overtaken by commits.
     let disks = [part(100, 1, (7 + OUTLIVE_MAX + 1, 3)), part(101, 0, (7, 7))];
     assert!(assemble(&disks).pools[0].refusal.is_some());
 }
 
-/// The pool of these disks: its generation, the standings, and what is damaged.
+/// Assembled pool of these disks: generation, standings and damage.
 fn damaged(disks: &[Probe]) -> (u64, Vec<Standing>, Vec<(Uuid, Structure)>) {
     let survey = assemble(disks);
     let damage = survey.pools[0].damage().map(|damage| (damage.disk, damage.structure)).collect();
@@ -363,7 +364,7 @@ fn assembly_believes_a_disk_of_a_protected_group_whose_catalogs_are_damaged() {
     assert_eq!(found, (5, vec![Current, Current], vec![(id(101), Structure::Catalog { copies: 2 })]));
     let survey = assemble(&[whole(&both), member(1, 101, &[])]);
     assert_eq!(survey.pools[0].behind[1..], [(id(101), &[0, 1][..])], "opening writes the catalog to it");
-    // One that the pool has given up is old, whatever it bears.
+    // A member that the pool has given up is outdated, whatever it contains.
     both.groups[0].members[1].state = MemberState::Failed;
     assert_eq!(damaged(&[whole(&both), member(1, 101, &[])]), (5, vec![Current, Failed], vec![]));
 }
@@ -394,7 +395,8 @@ fn assembly_takes_a_generation_far_ahead_of_all_others_for_damage() {
         let found = damaged(&[whole.clone(), disk]);
         assert_eq!(found, (5, vec![Current; 2], vec![(id(101), Structure::Generation(ahead))]), "{ahead}, {before}");
     }
-    // One ahead is a commit that a crash cut off; far ahead with the one before it, the other disk is old.
+    // One ahead is a commit that a crash interrupted; far ahead with the commit before it, the other disk is
+    // outdated.
     let next = member(1, 101, &[commit(6, &both), five.clone()]);
     assert_eq!(damaged(&[whole.clone(), next]), (6, vec![Current; 2], vec![]));
     let later = member(1, 101, &[commit(9, &both), commit(8, &both)]);

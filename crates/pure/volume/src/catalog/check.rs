@@ -1,4 +1,4 @@
-//! Whether a catalog is free of contradictions: the read-only check that every reader and every commit runs.
+//! Consistency check of a catalog; run by every reader and before every commit.
 
 use super::{Catalog, CatalogError, GroupRecord, GroupRole, SLABS_MAX, VOLUME_BYTES_MAX, VOLUMES_MAX, VolumeRecord};
 use crate::label::NAME_BYTES_MAX;
@@ -6,13 +6,14 @@ use crate::layout::BLOCK_BYTES;
 use std::collections::BTreeSet;
 
 impl Catalog {
-    /// Admits a catalog whose parts fit together: no slab twice, no name twice, nothing beyond its group.
+    /// Checks that all parts fit together: no slab or name is used twice, and nothing lies beyond its group.
     pub(crate) fn check(&self) -> Result<(), CatalogError> {
         check_name(&self.name)?;
         ensure(!self.groups.is_empty(), "a pool has no group")?;
         ensure(all_differ(self.groups.iter().map(|group| group.id)), "two groups have one identity")?;
         ensure(all_differ(self.members().map(|member| member.disk)), "one disk is in two places")?;
         let branches = || self.families.iter().flat_map(|family| &family.branches);
+        // Volumes and snapshots share one space of UUIDs.
         let snapshots = branches().flat_map(|branch| &branch.snapshots).map(|snapshot| snapshot.id);
         let ids = self.volumes.iter().map(|volume| volume.id).chain(branches().map(|branch| branch.id));
         ensure(all_differ(ids.chain(snapshots)), "two volumes have one identity")?;
@@ -30,7 +31,7 @@ impl Catalog {
         self.check_slabs()
     }
 
-    /// Every slab belongs to one volume at most.
+    /// Checks that every slab belongs to at most one volume or family.
     fn check_slabs(&self) -> Result<(), CatalogError> {
         let segments = self.volumes.iter().flat_map(|volume| &volume.segments);
         let columns = segments.flat_map(|segment| segment.columns.iter().map(|column| (segment.rows, column)));
@@ -38,6 +39,7 @@ impl Catalog {
             columns.map(|(rows, column)| (column.group, column.first_slab, column.first_slab + rows)).collect();
         let leased = self.families.iter().flat_map(|family| family.meta.iter().chain(&family.data));
         runs.extend(leased.map(|run| (run.group, run.first, run.first + run.slabs)));
+        // Sorted by group and first slab, so that only neighbors can overlap.
         runs.sort_unstable();
         let apart = runs.windows(2).all(|pair| pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1);
         ensure(apart, "a slab belongs to two volumes")

@@ -1,7 +1,7 @@
-//! Copies to volumes of the pool that are not whole yet: what is copied, and how far it is.
+//! Catalog records of unfinished copies to volumes of the pool: source and progress.
 //!
-//! The record lets a copy continue; what a volume holds does not depend on it. So one that cannot be read is left out, and its
-//! volume is half a copy that nobody continues.
+//! A record only lets a copy continue. An unreadable record is therefore skipped, and its volume stays a
+//! partial copy that is never continued.
 
 use super::Catalog;
 use super::wire::{Cursor, RECORD_BYTES, put, skippable, truth, wire};
@@ -12,23 +12,23 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub(super) const TYPE_COPY: u16 = 12;
 
-/// The longest name of a source, in bytes.
+/// Maximum length of a source name in bytes.
 pub const SOURCE_BYTES_MAX: usize = 512;
 
-/// A copy that has not finished.
+/// Unfinished copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyRecord {
-    /// The pool of the source.
+    /// UUID of the source pool.
     pub source_pool: Uuid,
-    /// The snapshot that is copied.
+    /// UUID of the snapshot being copied.
     pub snapshot: Uuid,
-    /// True for a snapshot that was made for the copy and is deleted with it.
+    /// True when the snapshot was created for the copy and is deleted with it.
     pub made: bool,
-    /// What the source was called when the copy began; at most [`SOURCE_BYTES_MAX`].
+    /// Name of the source when the copy started; at most [`SOURCE_BYTES_MAX`].
     pub source: String,
-    /// The first block of 4096 bytes that is not copied.
+    /// First block of 4096 bytes that is not copied yet.
     pub next: Blocks,
-    /// Bytes of data before it.
+    /// Number of data bytes copied before it.
     pub copied_bytes: u64,
 }
 
@@ -41,7 +41,7 @@ wire! {
 
 impl CopyRecord {
     pub(crate) fn emitted_bytes(&self) -> usize {
-        // Records begin at multiples of eight bytes.
+        // Records are padded to multiples of eight bytes.
         RECORD_BYTES + size_of::<CopyWire>() + self.source.len().next_multiple_of(8)
     }
 
@@ -82,19 +82,20 @@ impl CopyRecord {
 }
 
 impl Catalog {
-    /// Takes in the record of one copy.
+    /// Adds the record of one copy; an invalid one is skipped.
     pub(super) fn parse_copy(&mut self, payload: &mut Cursor<'_>) {
         self.copies.extend(CopyRecord::parse(payload));
     }
 
-    /// The copies to volumes that are there and not whole.
+    /// Copies whose target volume exists and is still partial.
     pub(crate) fn unfinished_copies(&self) -> impl Iterator<Item = (Uuid, &CopyRecord)> {
         let is_partial = |volume: Uuid| self.branch(volume).is_some_and(|(_, branch)| branch.partial && !branch.dying);
         self.copies.iter().map(|(&volume, copy)| (volume, copy)).filter(move |(volume, _)| is_partial(*volume))
     }
 
-    /// What is known of copies to other volumes is forgotten.
+    /// Drops the records of other copies.
     pub(super) fn drop_stray_copies(&mut self) {
+        // Called when a catalog is read, so that records of deleted volumes do not accumulate.
         let there: Vec<Uuid> = self.unfinished_copies().map(|(volume, _)| volume).collect();
         self.copies.retain(|volume, _| there.contains(volume));
     }

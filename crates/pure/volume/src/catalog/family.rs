@@ -1,165 +1,168 @@
-//! What a pool remembers of its families: which slabs each has, its volumes, their snapshots and clones.
+//! Catalog records of volume families: leased slabs, volumes, snapshots and clones.
 
 use super::Catalog;
 use crate::crypt::WrappedKey;
 use uuid::Uuid;
 
-/// The most snapshots of a pool, over all of its volumes.
+/// Maximum number of snapshots of a pool, over all volumes.
 pub const SNAPSHOTS_MAX: usize = 1 << 14;
-/// The most branches between a clone and the first volume of its family.
+/// Maximum number of branches between a clone and the first volume of its family.
 pub const DEPTH_MAX: usize = 16;
-/// The most times that a volume may have been rolled back while that still matters to somebody.
+/// Maximum number of roll-backs of a volume that still affect a viewer.
 pub const DEAD_RANGES_MAX: usize = 64;
-/// The most metadata slabs of a family.
+/// Maximum number of metadata slab runs of a family.
 pub const META_RUNS_MAX: usize = 1 << 12;
-/// The smallest and the largest granule, in bytes.
+/// Minimum and maximum granule size in bytes.
 pub const GRANULE_BYTES: std::ops::RangeInclusive<u32> = 16 << 10..=1 << 20;
-/// Stands for a lock that nothing ends.
+/// Lock time of a snapshot that is locked permanently.
 pub const LOCKED_FOR_EVER: u64 = u64::MAX;
 
-/// A volume with its snapshots and clones, and the slabs that they share.
+/// Volume family: a volume with its snapshots and clones, and the slabs that they share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyRecord {
-    /// Which family: the identity of its first volume.
+    /// UUID of the family, which is that of its first volume.
     pub id: Uuid,
-    /// The pool's generation when it was made: tells it from an earlier family with the same identity.
+    /// Generation of the pool when it was created; distinguishes it from an earlier family with the same UUID.
     pub birth: u64,
-    /// Bytes of a granule.
+    /// Granule size in bytes.
     pub granule_bytes: u32,
-    /// Blocks of the map log.
+    /// Length of the map log in blocks.
     pub log_blocks: u32,
-    /// True when the head of the map is on its slab; until then no head stands for an empty map.
+    /// True when the map has a head on disk; until then a missing head means an empty map.
     pub formatted: bool,
-    /// How many branches it ever had; the number of the next.
+    /// Number of branches ever created; the number of the next one.
     pub branches_made: u32,
-    /// The slabs of its map, in the order of their addresses.
+    /// Metadata slabs, in the order of their addresses.
     pub meta: Vec<SlabRun>,
-    /// The slabs of its data, in ascending order.
+    /// Data slabs, in ascending order.
     pub data: Vec<SlabRun>,
-    /// The key of its data, wrapped; none where data lies as hosts wrote it.
+    /// Wrapped data key; none where the data is not encrypted.
     pub key: Option<WrappedKey>,
-    /// Its volumes, in the order in which they were made.
+    /// Volumes, in the order of their creation.
     pub branches: Vec<BranchRecord>,
 }
 
-/// Slabs of one group that follow each other.
+/// Run of adjacent slabs of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlabRun {
-    /// Which group, by its place in the catalog.
+    /// Index of the group in the catalog.
     pub group: u16,
-    /// The first slab.
+    /// First slab.
     pub first: u32,
-    /// How many slabs.
+    /// Number of slabs.
     pub slabs: u32,
 }
 
-/// A volume of a family.
+/// Volume of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchRecord {
-    /// Which volume.
+    /// UUID of the volume.
     pub id: Uuid,
-    /// What it is called in its pool.
+    /// Name of the volume, unique in its pool.
     pub name: String,
-    /// Its number in the family, never used again.
+    /// Number in the family, never reused.
     pub number: u32,
-    /// Its size as hosts see it; a multiple of `block_bytes`.
+    /// Size in bytes as hosts see it; a multiple of `block_bytes`.
     pub size_bytes: u64,
-    /// Bytes of a logical block as hosts see it: 512 or 4096.
+    /// Logical block size as hosts see it: 512 or 4096 bytes.
     pub block_bytes: u32,
-    /// True when space for all of it is kept.
+    /// True when space for the whole volume is reserved.
     pub thick: bool,
-    /// True when zeros that are written to a hole leave it one.
+    /// True when zeros written to a hole leave it a hole.
     pub zero_detection: bool,
-    /// True when it is deleted, and what it had is being given back.
+    /// True when the volume is deleted and its space is being freed.
     pub dying: bool,
-    /// True while what it is to show is being copied to it.
+    /// True while the volume is the target of an unfinished copy.
     pub partial: bool,
-    /// When it was made, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
-    /// The epoch of what is written now, from 1 on.
+    /// Epoch of current writes, from 1 on.
     pub epoch: u64,
-    /// How many granules it showed as data when the epoch began.
+    /// Number of granules mapped when the epoch began.
     pub mapped: u64,
-    /// Raised by whatever makes versions that nobody sees; the cleaning of that number removes them. 0: all is clean.
+    /// Number of the requested cleaning, raised by each operation that leaves unreferenced versions; 0 when all is
+    /// clean.
     pub cleaning: u32,
-    /// For a clone: the number of the branch and the epoch of the snapshot that it was made of.
+    /// For a clone, its origin: branch number and snapshot epoch.
     pub parent: Option<Parent>,
-    /// The epochs that roll-backs left behind, in the order of the roll-backs.
+    /// Epochs left behind by roll-backs, in the order of the roll-backs.
     pub dead: Vec<DeadRange>,
-    /// Its snapshots, by ascending epochs.
+    /// Snapshots, by ascending epoch.
     pub snapshots: Vec<SnapshotRecord>,
 }
 
-/// Where a clone finds what it does not have.
+/// Origin of a clone, where lookups continue for granules that the clone does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// The number of the branch.
+    /// Number of the branch.
     pub branch: u32,
-    /// The epoch of its snapshot.
+    /// Epoch of its snapshot.
     pub epoch: u64,
 }
 
-/// Epochs above `after` up to `last`: who stands above `last` continues from `after`.
+/// Dead epochs above `after` up to `last`: a viewer above `last` continues at `after`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadRange {
-    /// The epoch that was rolled back to.
+    /// Epoch of the snapshot that the volume was rolled back to.
     pub after: u64,
-    /// The epoch that was given up.
+    /// Epoch that was given up.
     pub last: u64,
 }
 
-/// A snapshot of a volume.
+/// Snapshot of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotRecord {
-    /// Which snapshot.
+    /// UUID of the snapshot.
     pub id: Uuid,
-    /// What it is called; no other snapshot of its volume is.
+    /// Name, unique among the snapshots of its volume.
     pub name: String,
-    /// The epoch that it closed.
+    /// Epoch that it closed.
     pub epoch: u64,
-    /// The size of the volume then.
+    /// Size of the volume in bytes when it was taken.
     pub size_bytes: u64,
-    /// How many granules it shows as data.
+    /// Number of granules mapped.
     pub mapped: u64,
-    /// When it was made, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
-    /// It cannot be deleted before this time, in seconds since 1970; 0: it can.
+    /// Time before which it cannot be deleted, in seconds since 1970; 0 when it is not locked.
     pub locked_until: u64,
-    /// What the snapshots have in common that were made at one instant; nil for one alone.
+    /// UUID of the snapshot set that was taken at one instant; nil for a single snapshot.
     pub set: Uuid,
 }
 
 impl FamilyRecord {
-    /// The branch with this number.
+    /// Branch with this number.
     #[must_use]
     pub fn branch(&self, number: u32) -> Option<&BranchRecord> {
         self.branches.iter().find(|branch| branch.number == number)
     }
 
-    /// True when a clone was made of the snapshot of `branch` with this epoch.
+    /// True when a clone depends on the snapshot of `branch` with this epoch.
     #[must_use]
     pub fn is_cloned(&self, branch: u32, epoch: u64) -> bool {
         self.branches.iter().any(|clone| clone.parent == Some(Parent { branch, epoch }))
     }
 
-    /// How many branches stand between `branch` and the family's first volume, that one included.
+    /// Number of branches between `branch` and the family's first volume, including the latter.
     #[must_use]
     pub fn depth(&self, branch: &BranchRecord) -> usize {
+        // The first volume of the family has no parent and ends the chain.
         let parent = |branch: &BranchRecord| self.branch(branch.parent?.branch);
-        // A clone has a larger number than what it was made of, so this ends.
+        // A clone has a larger number than its origin, so this ends.
         std::iter::successors(parent(branch), |&above| parent(above)).count()
     }
 }
 
 impl Catalog {
-    /// True when a volume takes space as it is written: a thin one, or one with a snapshot.
+    /// True when a volume allocates space on later writes: a thin one, or one with a snapshot.
     #[must_use]
     pub fn takes_space_later(&self) -> bool {
         let mut branches = self.families.iter().flat_map(|family| &family.branches);
+        // A snapshot makes a thick volume copy on write, which takes new granules.
         branches.any(|branch| !branch.thick || !branch.snapshots.is_empty())
     }
 
-    /// The family of the volume `id`, and the volume.
+    /// Family and branch of the volume `id`.
     #[must_use]
     pub fn branch(&self, id: Uuid) -> Option<(&FamilyRecord, &BranchRecord)> {
         let mut all =
@@ -167,7 +170,7 @@ impl Catalog {
         all.find(|(_, branch)| branch.id == id)
     }
 
-    /// The family and the volume of the snapshot `id`, and the snapshot.
+    /// Family, branch and record of the snapshot `id`.
     #[must_use]
     pub fn snapshot(&self, id: Uuid) -> Option<(&FamilyRecord, &BranchRecord, &SnapshotRecord)> {
         self.families.iter().find_map(|family| {
@@ -178,7 +181,7 @@ impl Catalog {
         })
     }
 
-    /// How many volumes the pool has, of every kind.
+    /// Number of volumes of all kinds.
     #[must_use]
     pub fn volume_count(&self) -> usize {
         self.volumes.len() + self.families.iter().map(|family| family.branches.len()).sum::<usize>()
@@ -187,17 +190,19 @@ impl Catalog {
     /// True when a volume of any kind has the name.
     #[must_use]
     pub fn has_name(&self, name: &str) -> bool {
+        // Names are unique over both kinds of volumes.
         let branches = || self.families.iter().flat_map(|family| &family.branches);
         self.volumes.iter().any(|volume| volume.name == name) || branches().any(|branch| branch.name == name)
     }
 
-    /// True when a volume of any kind or a snapshot has the identity.
+    /// True when a volume of any kind or a snapshot has the UUID.
     #[must_use]
     pub fn has_id(&self, id: Uuid) -> bool {
+        // Hosts address volumes and snapshots alike by UUID.
         self.volume(id).is_some() || self.branch(id).is_some() || self.snapshot(id).is_some()
     }
 
-    /// The family `id`.
+    /// Family `id`.
     #[must_use]
     pub fn family(&self, id: Uuid) -> Option<&FamilyRecord> {
         self.families.iter().find(|family| family.id == id)

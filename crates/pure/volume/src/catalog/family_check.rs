@@ -1,15 +1,15 @@
-//! Whether what a catalog says of its families is free of contradictions.
+//! Consistency check of the family records of a catalog.
 
 use super::check::{all_differ, check_name, ensure};
 use super::family::{BranchRecord, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, SlabRun};
 use super::{Catalog, CatalogError, GroupRecord, MapShape, VOLUME_BYTES_MAX};
 use crate::layout::BLOCK_BYTES;
 
-/// The most slabs of a group, and granules of a slab, that a place in a map can name.
+/// Maximum number of slabs in a group, and of granules in a slab, that a place in a map can address.
 pub(crate) const PLACE_PARTS_MAX: u64 = 1 << 24;
-/// The fewest blocks of a map log.
+/// Minimum length of a map log in blocks.
 pub(crate) const LOG_BLOCKS_MIN: u32 = 8;
-/// Numbers of branches are below this: a key of the map has room for no more.
+/// Limit of branch numbers: a key of the map has 24 bits for them.
 pub(crate) const BRANCHES_MADE_MAX: u32 = 1 << 24;
 
 impl Catalog {
@@ -29,6 +29,7 @@ impl FamilyRecord {
         for run in self.meta.iter().chain(&self.data) {
             self.check_run(run, groups)?;
         }
+        // Heads, bitmaps and the whole log must fit in the first metadata slab.
         let first = &groups[usize::from(self.meta[0].group)];
         ensure(
             u64::from(self.log_blocks) < MapShape::of(first).slab_addresses(),
@@ -45,6 +46,7 @@ impl FamilyRecord {
         ensure(run.slabs > 0 && end.is_some_and(|end| end <= group.slabs), "a family lies behind its group")?;
         let granule_blocks = self.granule_bytes / BLOCK_BYTES;
         let granules = u64::from(group.slab_blocks / granule_blocks);
+        // A place in the map has 24 bits each for slab and granule.
         let small = u64::from(group.slabs) <= PLACE_PARTS_MAX && granules <= PLACE_PARTS_MAX;
         ensure(granules > 0 && small, "a slab has no granule, or too many")
     }
@@ -56,6 +58,7 @@ impl FamilyRecord {
         ensure(whole && branch.size_bytes <= VOLUME_BYTES_MAX, "a volume has an impossible size")?;
         ensure(branch.number < self.branches_made && branch.epoch > 0, "a volume has an impossible number")?;
         let ordered = branch.snapshots.windows(2).all(|pair| pair[0].epoch < pair[1].epoch);
+        // A snapshot closed an epoch before the current one.
         let past = branch.snapshots.iter().all(|snapshot| (1..branch.epoch).contains(&snapshot.epoch));
         ensure(ordered && past, "the snapshots of a volume are out of order")?;
         ensure(
@@ -64,10 +67,12 @@ impl FamilyRecord {
         )?;
         ensure(all_differ(branch.snapshots.iter().map(|one| &one.name)), "two snapshots have one name")?;
         branch.snapshots.iter().try_for_each(|snapshot| check_name(&snapshot.name))?;
+        // A roll-back goes to an earlier epoch, and its dead range ends before the current one.
         let ranges = branch.dead.iter().all(|range| range.after < range.last && range.last < branch.epoch);
         let rising = branch.dead.windows(2).all(|pair| pair[0].last < pair[1].last);
         ensure(ranges && rising, "the roll-backs of a volume are out of order")?;
         if let Some(parent) = branch.parent {
+            // An origin has a smaller number than its clone, which rules out cycles.
             let origin = self.branch(parent.branch).filter(|_| parent.branch < branch.number);
             let known = origin.is_some_and(|origin| origin.snapshots.iter().any(|one| one.epoch == parent.epoch));
             ensure(known, "a clone has no origin")?;

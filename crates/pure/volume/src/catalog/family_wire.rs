@@ -1,4 +1,5 @@
-//! Families as bytes: a record of the family, and behind it one of each volume, each with those of its snapshots.
+//! Encoding of family records: one record of the family, then one of each volume, each followed by those of its
+//! snapshots.
 
 use super::family::{
     BranchRecord, DEAD_RANGES_MAX, DeadRange, FamilyRecord, META_RUNS_MAX, Parent, SlabRun, SnapshotRecord,
@@ -14,7 +15,8 @@ pub(super) const TYPE_FAMILY: u16 = 4;
 pub(super) const TYPE_BRANCH: u16 = 5;
 pub(super) const TYPE_SNAPSHOT: u16 = 6;
 
-/// AES-256 in XTS over blocks of 4096 bytes, under their places; its key wrapped by XChaCha20-Poly1305.
+/// Cipher code: AES-256 in XTS over blocks of 4096 bytes, with the place as tweak; the key is wrapped by
+/// `XChaCha20-Poly1305`.
 const CIPHER_XTS: u8 = 1;
 
 const THICK: u8 = 1;
@@ -42,11 +44,11 @@ wire! {
     }
 }
 
-/// Bytes of one run of slabs in a family's record.
+/// Size of one slab run in a family's record, in bytes.
 pub(crate) const RUN_BYTES: usize = size_of::<RunWire>();
 
 impl FamilyRecord {
-    /// Bytes of all records of the family.
+    /// Size of all records of the family in bytes.
     pub(crate) fn emitted_bytes(&self) -> usize {
         let runs = (self.meta.len() + self.data.len()) * RUN_BYTES;
         let branches: usize = self.branches.iter().map(BranchRecord::emitted_bytes).sum();
@@ -101,8 +103,9 @@ impl FamilyRecord {
             },
             branches_made: wire.branches_made.get(),
             meta: runs(wire.meta_runs.get(), META_RUNS_MAX)?,
-            // Each run has a slab, and those are counted.
+            // The number of slabs bounds the number of runs.
             data: runs(wire.data_runs.get(), usize::MAX)?,
+            // Runs of metadata and data come first, then the key: the order of `emit`.
             key: match wire.encrypted {
                 0 => None,
                 1 => Some(parse_key(payload)?),
@@ -129,6 +132,7 @@ fn parse_key(payload: &mut Cursor<'_>) -> Result<WrappedKey, CatalogError> {
 fn parse_run(payload: &mut Cursor<'_>, room: &mut Room) -> Result<SlabRun, CatalogError> {
     let wire: RunWire = payload.read()?;
     let run = SlabRun { group: wire.group.get(), first: wire.first.get(), slabs: wire.slabs.get() };
+    // An empty run counts as one slab, so that damaged counts cannot allocate unlimited memory.
     room.take_slabs(run.slabs.max(1))?;
     Ok(run)
 }
@@ -142,6 +146,7 @@ impl BranchRecord {
 
     fn emit(&self, out: &mut Vec<u8>) {
         let flag = |is: bool, bit: u8| if is { bit } else { 0 };
+        // A flag tells whether there is an origin; branch 0 and epoch 0 are only filler.
         let parent = self.parent.unwrap_or(Parent { branch: 0, epoch: 0 });
         record(out, TYPE_BRANCH, |out| {
             put(
@@ -179,9 +184,11 @@ impl BranchRecord {
         let wire: BranchWire = payload.read()?;
         let name = payload.text(wire.name_bytes)?;
         let flags = wire.flags;
+        // Unknown flags are damage: a new one comes with a feature bit that older versions refuse.
         if flags & !(THICK | ZERO_DETECTION | DYING | CLONE | PARTIAL) != 0 {
             return Err(CatalogError::Damaged("a volume has unknown marks"));
         }
+        // Bounded before the ranges are collected.
         let count = usize::from(wire.dead_ranges.get());
         if count > DEAD_RANGES_MAX {
             return Err(CatalogError::Damaged("a volume was rolled back too often"));
@@ -212,13 +219,14 @@ impl BranchRecord {
     }
 }
 
-/// The features that a program must know to use a family's record.
+/// Feature bits required by a family's record.
 pub(super) fn needed_by_family(payload: &[u8]) -> u64 {
+    // Only the fixed part is read: this runs on bytes that were just encoded.
     let is_encrypted = FamilyWire::ref_from_prefix(payload).is_ok_and(|(family, _)| family.encrypted != 0);
     crate::label::FAMILIES | if is_encrypted { crate::label::ENCRYPTED } else { 0 }
 }
 
-/// The features that a program must know to use a volume's record.
+/// Feature bits required by a volume's record.
 pub(super) fn needed_by_branch(payload: &[u8]) -> u64 {
     let is_partial = BranchWire::ref_from_prefix(payload).is_ok_and(|(branch, _)| branch.flags & PARTIAL != 0);
     if is_partial { crate::label::PARTIAL } else { 0 }
@@ -265,13 +273,14 @@ impl SnapshotRecord {
 }
 
 impl Catalog {
-    /// Takes a record of a family into the catalog; false for a record that stands at the wrong place.
+    /// Adds a family, branch or snapshot record to the catalog; false for a record out of place.
     pub(super) fn parse_family(
         &mut self,
         kind: u16,
         payload: &mut Cursor<'_>,
         room: &mut Room,
     ) -> Result<bool, CatalogError> {
+        // Branches belong to the last family and snapshots to the last branch, as `emit` wrote them.
         if kind == TYPE_FAMILY && self.families.len() < super::VOLUMES_MAX {
             self.families.push(FamilyRecord::parse(payload, room)?);
             return Ok(true);

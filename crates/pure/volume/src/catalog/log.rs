@@ -1,4 +1,4 @@
-//! The write log of a pool, as its catalog knows it: where it lies, which one it is, and whose data it may hold.
+//! Catalog record of the pool's write log: its location, identity, state and volumes.
 
 use super::check::{all_differ, ensure};
 use super::wire::{Cursor, RECORD_BYTES, put, record, wire};
@@ -9,29 +9,29 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub(super) const TYPE_LOG: u16 = 7;
 
-/// The write log of a pool.
+/// Write log of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// The group whose device it lies on, by its place.
+    /// Index of the group whose device it is on.
     pub group: u16,
-    /// Which log: another one on the device is not this pool's. No two logs of a pool have one identity.
+    /// UUID of the log, unique in the pool; a log with another UUID on the device does not belong to it.
     pub id: Uuid,
-    /// Whether it may be opened.
+    /// State of the log.
     pub state: LogState,
-    /// The volumes that may have acknowledged data in it and not yet below. Of an abandoned log: those whose
-    /// acknowledged data was in memory alone when it was given up.
+    /// Volumes that may have acknowledged data in the log that is not yet on their groups. For an abandoned
+    /// log: those whose acknowledged data was in memory only when it was given up.
     pub volumes: Vec<Uuid>,
 }
 
-/// Whether a log may be opened.
+/// State of a write log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogState {
-    /// It is to be opened and replayed before its volumes serve.
+    /// Live: it is opened and replayed before its volumes serve.
     Live,
-    /// As live, but none of its disks was found when the pool was opened last. The members of its group that went
-    /// missing then hold what they held when it was used last, however old their catalogs become.
+    /// Away: live, but none of its disks was found at the last opening. The members of its group that went
+    /// missing hold their content of the last use, however old their catalogs become.
     Away,
-    /// It failed while it was in use: what it holds is older than what its volumes have, and it is never opened again.
+    /// Abandoned: it failed while in use and is never opened again, because its volumes have newer data.
     Abandoned,
 }
 
@@ -40,7 +40,7 @@ wire! {
 }
 
 impl LogRecord {
-    /// The most bytes that the record of a log can have.
+    /// Maximum size of the record in bytes.
     pub(crate) const EMITTED_BYTES_MAX: usize = RECORD_BYTES + size_of::<LogWire>() + VOLUMES_MAX * size_of::<Uuid>();
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
@@ -60,6 +60,7 @@ impl LogRecord {
     pub(super) fn parse(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
         let wire: LogWire = payload.read()?;
         let count = wire.volumes.get() as usize;
+        // Bounded before the UUIDs are collected.
         ensure(count <= VOLUMES_MAX, "a log has too many volumes")?;
         let volumes = (0..count).map(|_| payload.read::<[u8; 16]>().map(Uuid::from_bytes));
         Ok(Self {
@@ -77,28 +78,30 @@ impl LogRecord {
 }
 
 impl Catalog {
-    /// The group that is there for the write log, by its place.
+    /// Index of the log group.
     #[must_use]
     pub fn log_group(&self) -> Option<u16> {
         let at = self.groups.iter().position(|group| group.role == GroupRole::Log)?;
         Some(u16::try_from(at).expect("bounded by GROUPS_MAX"))
     }
 
-    /// The volumes of the log that the pool still has.
+    /// Volumes of the log that still exist.
     #[must_use]
     pub fn log_volumes(&self) -> Vec<Uuid> {
         let volumes = self.log.iter().flat_map(|log| &log.volumes).copied();
+        // Deleted volumes may remain in the record until the next change of it.
         volumes.filter(|&volume| self.volume(volume).is_some() || self.branch(volume).is_some()).collect()
     }
 
-    /// The generation in which the disks of the log went away together, while they are.
+    /// Generation in which the disks of the log went away together, while they are away.
     pub(crate) fn log_away_since(&self) -> Option<u64> {
         let log = self.log.as_ref().filter(|log| log.state == LogState::Away)?;
         let members = &self.groups.get(usize::from(log.group))?.members;
+        // Members that were rebuilding or damaged then are marked failed and do not count.
         members.iter().filter(|member| member.state == MemberState::Missing).map(|member| member.since).max()
     }
 
-    /// There is one group for a log at most, and the log lies on it.
+    /// Checks that there is at most one log group, and that the log is on it.
     pub(super) fn check_log(&self) -> Result<(), CatalogError> {
         let logs = self.groups.iter().filter(|group| group.role == GroupRole::Log).count();
         ensure(logs <= 1, "a pool has two groups for its log")?;

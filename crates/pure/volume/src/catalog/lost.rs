@@ -1,7 +1,7 @@
-//! Blocks of groups whose content could not be restored, until they are written again.
+//! Catalog records of unrecoverable blocks of groups, kept until the blocks are rewritten.
 //!
-//! The record tells operators what is lost; what a read answers does not depend on it. So older versions pass it over, and one
-//! that cannot be read is left out.
+//! The records inform operators; reads do not depend on them. Older versions therefore skip them, and
+//! unreadable ones are dropped.
 
 use super::wire::{Cursor, RECORD_BYTES, put, skippable, wire};
 use super::{Catalog, GroupRole};
@@ -11,15 +11,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub(super) const TYPE_LOST: u16 = 10;
 
-/// The most runs of blocks that are named of one group.
+/// Maximum number of runs listed for one group.
 pub const LOST_RUNS_MAX: usize = 2048;
 
-/// The lost blocks of one group.
+/// Unrecoverable blocks of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostRecord {
-    /// In blocks of the group, in ascending order and apart from each other; at most [`LOST_RUNS_MAX`].
+    /// Runs in blocks of the group, ascending and disjoint; at most [`LOST_RUNS_MAX`].
     pub runs: Vec<Extent>,
-    /// Blocks beside these, which are counted and not named.
+    /// Number of further blocks that are counted but not listed.
     pub more: u64,
 }
 
@@ -29,19 +29,19 @@ wire! {
 }
 
 impl LostRecord {
-    /// True when nothing is lost.
+    /// True when no block is lost.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.more == 0
     }
 
-    /// How many blocks are lost.
+    /// Number of lost blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.runs.iter().map(|run| run.len.0).sum::<u64>() + self.more
     }
 
-    /// Names at most `runs` runs; the blocks of the others are counted.
+    /// Keeps `runs` listed runs at most; the blocks of the others are only counted.
     pub(crate) fn shorten(&mut self, runs: usize) {
         let cut: u64 = self.runs.iter().skip(runs).map(|run| run.len.0).sum();
         self.runs.truncate(runs);
@@ -65,9 +65,11 @@ impl LostRecord {
     fn parse(payload: &mut Cursor<'_>) -> Option<(u16, Self)> {
         let wire: LostWire = payload.read().ok()?;
         let mut lost = Self { runs: Vec::new(), more: wire.more.get() };
+        // The count is not trusted: the loop ends with the payload or at the limit.
         for _ in 0..wire.runs.get() {
             let run: LostRunWire = payload.read().ok()?;
             let run = Extent::checked(run.start.get(), run.blocks.get())?;
+            // Runs must be ascending and disjoint, as `emit` writes them.
             let follows = lost.runs.last().is_none_or(|last| last.end() <= run.start);
             if run.is_empty() || !follows || lost.runs.len() == LOST_RUNS_MAX {
                 return None;
@@ -80,19 +82,19 @@ impl LostRecord {
 }
 
 impl Catalog {
-    /// Takes in the record of one group.
+    /// Adds the record of one group; an invalid one is skipped.
     pub(super) fn parse_lost(&mut self, payload: &mut Cursor<'_>) {
         self.lost.extend(LostRecord::parse(payload));
     }
 
-    /// What is lost of groups that the pool has.
+    /// Lost blocks of existing groups.
     pub(crate) fn losses(&self) -> impl Iterator<Item = (u16, &LostRecord)> {
         let is_there =
             |group: u16| self.groups.get(usize::from(group)).is_some_and(|record| record.role != GroupRole::Removed);
         self.lost.iter().map(|(&group, lost)| (group, lost)).filter(move |(group, _)| is_there(*group))
     }
 
-    /// What is known of groups that are not there is forgotten.
+    /// Drops the records of groups that do not exist.
     pub(super) fn drop_stray_losses(&mut self) {
         let there: Vec<u16> = self.losses().map(|(group, _)| group).collect();
         self.lost.retain(|group, _| there.contains(group));

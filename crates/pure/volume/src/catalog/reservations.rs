@@ -1,4 +1,4 @@
-//! What hosts have reserved of a volume and want to find again, as its owner gives it: bytes that the pool only keeps.
+//! Catalog records of persistent reservations, as bytes that the SCSI layer encodes and the pool only stores.
 
 use super::check::ensure;
 use super::wire::{Cursor, RECORD_BYTES, put, record, wire};
@@ -9,14 +9,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub(super) const TYPE_RESERVATIONS: u16 = 8;
 
-/// The most bytes that a pool keeps of reservations, over all of its volumes: about a quarter of a slot.
+/// Maximum size of all reservations of a pool in bytes: about a quarter of a slot.
 pub const RESERVATIONS_BYTES_MAX: usize = 1 << 20;
 
 wire! {
     struct ReservationsWire { volume: [u8; 16], bytes: U32, reserved: [u8; 4] }
 }
 
-/// Bytes of the record.
+/// Size of the record in bytes.
 pub(super) fn emitted_bytes(kept: &[u8]) -> usize {
     RECORD_BYTES + size_of::<ReservationsWire>() + kept.len()
 }
@@ -29,39 +29,40 @@ pub(super) fn emit(volume: Uuid, kept: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// Stands in the place of what cannot be read: no version of a record begins so, and its volume does not serve.
+/// Placeholder for unreadable content: no record version begins so, and the volume does not serve.
 const UNREADABLE: u8 = 0xff;
 
 impl Catalog {
-    /// Takes in the record of one volume. One that cannot be read, or the second of one volume, keeps that volume alone from
-    /// serving; the pool and its other volumes need not know what it says.
+    /// Adds the record of one volume. An unreadable or second record of a volume keeps only that volume from
+    /// serving; the pool and its other volumes do not depend on it.
     pub(super) fn parse_reservations(&mut self, payload: &mut Cursor<'_>) {
         let Ok(wire) = payload.read::<ReservationsWire>() else { return };
         let volume = Uuid::from_bytes(wire.volume);
         let kept =
             payload.bytes(wire.bytes.get() as usize).ok().filter(|kept| !kept.is_empty() && payload.end().is_ok());
+        // Of two records neither can be trusted.
         let kept = kept.filter(|_| !self.reservations.contains_key(&volume));
         self.reservations.insert(volume, kept.map_or_else(|| vec![UNREADABLE], <[u8]>::to_vec));
     }
 
-    /// What is kept for volumes that are not there is kept for nobody.
+    /// Drops the records of volumes that do not exist.
     pub(super) fn drop_stray_reservations(&mut self) {
         let there: Vec<Uuid> = self.reserved().map(|(volume, _)| volume).collect();
         self.reservations.retain(|volume, _| there.contains(volume));
     }
 
-    /// What is kept of volumes that the pool still has.
+    /// Reservations of existing volumes.
     pub(crate) fn reserved(&self) -> impl Iterator<Item = (Uuid, &[u8])> {
         let there = |(volume, _): &(&Uuid, &Vec<u8>)| self.has_volume(**volume);
         self.reservations.iter().filter(there).map(|(&volume, kept)| (volume, kept.as_slice()))
     }
 
-    /// True for a volume that is not being deleted.
+    /// True for a volume that exists and is not being deleted.
     pub(crate) fn has_volume(&self, id: Uuid) -> bool {
         self.volume(id).is_some() || self.branch(id).is_some_and(|(_, branch)| !branch.dying)
     }
 
-    /// Not too much is kept of all.
+    /// Checks the total size.
     pub(super) fn check_reservations(&self) -> Result<(), CatalogError> {
         let bytes: usize = self.reservations.values().map(Vec::len).sum();
         ensure(bytes <= RESERVATIONS_BYTES_MAX, "more is reserved than a pool keeps")

@@ -1,4 +1,4 @@
-//! The scrub of a pool, as its catalog knows it: the one that runs and how far it is, or the last one that finished.
+//! Catalog record of a scrub: the running one with its progress, or the last one.
 
 use super::check::ensure;
 use super::wire::{Cursor, RECORD_BYTES, put, skippable, truth, wire};
@@ -8,50 +8,51 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub(super) const TYPE_SCRUB: u16 = 9;
 
-/// A scrub. Counts are of stripes.
+/// Scrub of a pool. Counts are of stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubRecord {
-    /// How it is.
+    /// Phase of the scrub.
     pub phase: ScrubPhase,
-    /// When it started, in seconds since 1970.
+    /// Start time in seconds since 1970.
     pub started: u64,
-    /// When it finished, in seconds since 1970; 0 while it runs.
+    /// End time in seconds since 1970; 0 while it runs.
     pub ended: u64,
-    /// True when parity and mirrors that disagree with the data are repaired, too.
+    /// True when parity and mirrors that disagree with the data are repaired.
     pub repairs: bool,
-    /// How far it is.
+    /// Progress.
     pub at: ScrubPosition,
-    /// Bytes that were read and compared.
+    /// Number of bytes read and compared.
     pub checked_bytes: u64,
-    /// Parity or mirrors disagree with the data.
+    /// Stripes with parity or mirrors that disagree with the data.
     pub mismatches: u64,
-    /// They could not be read whole and not be repaired.
+    /// Stripes that could be neither read completely nor repaired.
     pub unreadable: u64,
-    /// They were repaired.
+    /// Stripes repaired.
     pub healed: u64,
 }
 
-/// How a scrub is.
+/// Phase of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScrubPhase {
-    /// It has not finished; it continues when the pool is opened.
+    /// Not finished; it continues when the pool is opened.
     Running,
-    /// It has read everything.
+    /// Finished.
     Done,
-    /// An operator has stopped it.
+    /// Stopped by an operator.
     Stopped,
-    /// It could not continue.
+    /// Failed: it could not continue.
     Failed,
 }
 
-/// The first stripe that a scrub has not read: all groups before this one are read.
+/// Progress of a scrub: the first stripe not read; all groups before this one are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubPosition {
-    /// The group, by its place in the catalog.
+    /// Index of the group in the catalog.
     pub group: u16,
-    /// The stripe in the group.
+    /// Stripe in the group.
     pub stripe: u64,
-    /// Bytes of a stripe of the group then; a group with another layout is read from its first stripe.
+    /// Stripe size of the group in bytes at that time; a group with another layout is read from its first
+    /// stripe.
     pub stripe_bytes: u64,
 }
 
@@ -63,7 +64,7 @@ wire! {
 }
 
 impl ScrubRecord {
-    /// Bytes of the record.
+    /// Size of the record in bytes.
     pub(super) const EMITTED_BYTES: usize = RECORD_BYTES + size_of::<ScrubWire>();
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
@@ -87,7 +88,7 @@ impl ScrubRecord {
             repairs: u8::from(self.repairs),
             reserved: [0; 12],
         };
-        // Who does not know of scrubs loses nothing but the place where one continues.
+        // Skippable: a version that does not know scrubs loses only the position.
         skippable(out, TYPE_SCRUB, |out| put(out, &wire));
     }
 
@@ -119,8 +120,9 @@ impl ScrubRecord {
 }
 
 impl Catalog {
-    /// A scrub is in a group that the pool can have.
+    /// Checks that the scrub is in a possible group.
     pub(super) fn check_scrub(&self) -> Result<(), CatalogError> {
+        // Only the limit is checked: the group may have been removed since.
         let group = self.scrub.map_or(0, |scrub| scrub.at.group);
         ensure(usize::from(group) < GROUPS_MAX, "a scrub is in a group that no pool has")
     }

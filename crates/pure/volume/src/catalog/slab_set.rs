@@ -1,6 +1,6 @@
-//! A set of the slabs of a segment.
+//! Bitmap of the slabs of a segment.
 
-/// Which of a fixed number of slabs are in the set.
+/// Set of slabs out of a fixed number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlabSet {
     words: Vec<u64>,
@@ -8,25 +8,25 @@ pub struct SlabSet {
 }
 
 impl SlabSet {
-    /// None of `len` slabs.
+    /// Creates the empty set over `len` slabs.
     #[must_use]
     pub fn none(len: u32) -> Self {
         Self { words: vec![0; len.div_ceil(64) as usize], len }
     }
 
-    /// How many slabs could be in the set.
+    /// Number of slabs that the set ranges over.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// True when no slab could be in the set.
+    /// True when the set ranges over no slab.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many slabs are in the set.
+    /// Number of slabs in the set.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
@@ -38,7 +38,7 @@ impl SlabSet {
         self.words.get(slab as usize / 64).is_some_and(|word| word >> (slab % 64) & 1 == 1)
     }
 
-    /// Puts `slab` into the set.
+    /// Inserts `slab`.
     ///
     /// *Panics*: when there is no such slab.
     pub fn insert(&mut self, slab: u32) {
@@ -46,16 +46,16 @@ impl SlabSet {
         self.words[slab as usize / 64] |= 1 << (slab % 64);
     }
 
-    /// The set could hold `len` slabs from now on; the new ones are not in it.
+    /// Extends the range to `len` slabs; new ones are not in the set.
     ///
-    /// *Panics*: when that is fewer than before.
+    /// *Panics*: when `len` is smaller than before.
     pub fn extend_to(&mut self, len: u32) {
         assert!(len >= self.len, "a set of {} slabs does not shrink to {len}", self.len);
         self.words.resize(len.div_ceil(64) as usize, 0);
         self.len = len;
     }
 
-    /// The runs of slabs in the set, each its first slab and its length, in order.
+    /// Runs of slabs in the set, each with its first slab and its length, in order.
     pub fn runs(&self) -> impl Iterator<Item = (u32, u32)> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -66,11 +66,12 @@ impl SlabSet {
         })
     }
 
-    /// The first slab from `from` on that is in the set (or is not).
+    /// First slab from `from` on that is in the set, or not in it.
     fn next(&self, from: u32, inside: bool) -> Option<u32> {
         let mut at = from;
         while at < self.len {
             let word = self.words[at as usize / 64];
+            // Searching for a slab outside the set inverts the word.
             let word = if inside { word } else { !word } >> (at % 64);
             if word != 0 {
                 let found = at + word.trailing_zeros();
@@ -85,8 +86,10 @@ impl SlabSet {
         &self.words
     }
 
-    /// The set of `len` slabs with these `words`, unless their number is wrong or they hold slabs behind the last.
+    /// Creates the set of `len` slabs from `words`; none when their number is wrong or a bit beyond the last
+    /// slab is set.
     pub(crate) fn of_words(words: Vec<u64>, len: u32) -> Option<Self> {
+        // Bits beyond the last slab must be clear, or the count would be wrong.
         let spare = len.next_multiple_of(64) - len;
         let clean = words.last().is_none_or(|last| spare == 0 || last >> (64 - spare) == 0);
         (words.len() == len.div_ceil(64) as usize && clean).then_some(Self { words, len })

@@ -1,7 +1,7 @@
-//! The catalog as bytes: a sequence of records, each a type, a length and a payload.
+//! Encoding of the catalog: a sequence of records with type, length and payload.
 //!
-//! A type that a reader does not know is passed over when its record says so, else refused: that is how
-//! later kinds of objects come in. `docs/on-disk.md` has the byte maps.
+//! A record of an unknown type is skipped when its flag says so, and refused otherwise; this is how later kinds
+//! of objects are added. Byte layout: `docs/on-disk.md`, *Catalog*.
 
 use super::copies::{CopyRecord, TYPE_COPY};
 use super::family_wire::{TYPE_BRANCH, TYPE_FAMILY, TYPE_SNAPSHOT, needed_by_branch, needed_by_family};
@@ -21,16 +21,16 @@ use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Why bytes are no catalog.
+/// Reason why bytes are not a valid catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    /// The bytes end before what they announce, or go on behind it.
+    /// Truncated: the bytes end before what they announce.
     #[error("the catalog is cut short")]
     Short,
-    /// A record of an unknown type must not be passed over.
+    /// Mandatory record of an unknown type.
     #[error("the catalog has a record of type {0}, which this version does not know")]
     UnknownType(u16),
-    /// A field has a value that no program of ours writes.
+    /// Impossible value of a field.
     #[error("the catalog is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -38,12 +38,12 @@ pub enum CatalogError {
 const TYPE_POOL: u16 = 1;
 const TYPE_GROUP: u16 = 2;
 const TYPE_VOLUME: u16 = 3;
-/// A reader that does not know the type passes the record over.
+/// Flag: a reader that does not know the type skips the record.
 const FLAG_SKIPPABLE: u16 = 1;
-/// Records begin at multiples of this.
+/// Alignment of records in bytes.
 const ALIGN: usize = 8;
 
-/// What a record has beside its payload: a header, and what fills it up to the next.
+/// Maximum overhead of a record in bytes: header and padding.
 pub(super) const RECORD_BYTES: usize = size_of::<RecordHeader>() + ALIGN;
 
 const SET_RUNS: u8 = 0;
@@ -77,7 +77,7 @@ wire! {
 }
 
 impl Catalog {
-    /// The catalog as it lies behind a slot's header.
+    /// Encodes the catalog as it is stored behind a slot's header.
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(4096);
@@ -100,6 +100,7 @@ impl Catalog {
             );
             out.extend_from_slice(self.name.as_bytes());
         });
+        // The order of the records is fixed, so that equal catalogs are equal bytes.
         for group in &self.groups {
             record(&mut out, TYPE_GROUP, |out| group.emit(out));
         }
@@ -108,6 +109,8 @@ impl Catalog {
         }
         self.families.iter().for_each(|family| family.emit(&mut out));
         self.log.iter().for_each(|log| log.emit(&mut out));
+        // Only reservations, losses and copies of what still exists are written; the rest disappears with this
+        // commit.
         self.reserved().for_each(|(volume, kept)| reservations::emit(volume, kept, &mut out));
         self.scrub.iter().for_each(|scrub| scrub.emit(&mut out));
         self.losses().for_each(|(group, lost)| lost.emit(group, &mut out));
@@ -116,13 +119,15 @@ impl Catalog {
         out
     }
 
-    /// The catalog in `bytes`, checked to be free of contradictions.
+    /// Parses and checks a catalog.
     ///
-    /// *Errors*: for any bytes that [`Catalog::emit`] of some version does not give. Memory is bounded by
+    /// *Errors*: for any bytes that [`Catalog::emit`] of some version does not produce. Memory is bounded by
     /// the limits of this module whatever the bytes say.
     pub fn parse(bytes: &[u8]) -> Result<Self, CatalogError> {
         let mut rest = Cursor(bytes);
+        // The pool record comes first; every other type needs it.
         let mut catalog: Option<Self> = None;
+        // Limits are pool-wide and taken off while records are read, before memory is allocated for them.
         let mut room = Room::of_a_pool();
         while !rest.0.is_empty() {
             let header: RecordHeader = rest.read()?;
@@ -136,6 +141,7 @@ impl Catalog {
                 (TYPE_VOLUME, Some(catalog)) if catalog.volumes.len() < VOLUMES_MAX => {
                     catalog.volumes.push(VolumeRecord::parse(&mut payload, &mut room)?);
                 }
+                // The guards above failed: a second pool record, a record before it, or too many of one kind.
                 (TYPE_POOL | TYPE_GROUP | TYPE_VOLUME, _) => {
                     return Err(CatalogError::Damaged("records are out of order or too many"));
                 }
@@ -147,6 +153,8 @@ impl Catalog {
                 (TYPE_LOG, Some(catalog)) if catalog.log.is_none() => {
                     catalog.log = Some(LogRecord::parse(&mut payload)?)
                 }
+                // `continue` skips the check for trailing bytes: an invalid record of these kinds does not make
+                // the catalog invalid.
                 (TYPE_RESERVATIONS, Some(catalog)) => {
                     catalog.parse_reservations(&mut payload);
                     continue;
@@ -166,6 +174,7 @@ impl Catalog {
                     catalog.parse_written(&mut payload);
                     continue;
                 }
+                // Known types outside their place are refused above, so only unknown types get here.
                 _ if header.flags.get() & FLAG_SKIPPABLE != 0 => continue,
                 (kind, _) => return Err(CatalogError::UnknownType(kind)),
             }
@@ -175,17 +184,22 @@ impl Catalog {
         catalog.drop_stray_reservations();
         catalog.drop_stray_losses();
         catalog.drop_stray_copies();
+        // After the stray records are gone, so that these cannot make a catalog invalid.
         catalog.check()?;
         Ok(catalog)
     }
 
-    /// The most bytes that [`Catalog::emit`] can give however slabs become initialised and members change.
+    /// Upper bound of the bytes that [`Catalog::emit`] produces, however slabs become initialized and members
+    /// change.
+    ///
+    /// Callers refuse a change that would exceed the slot, so that later commits always fit.
     #[must_use]
     pub fn emitted_bytes_max(&self) -> usize {
         let group = |group: &GroupRecord| size_of::<GroupWire>() + group.members.len() * size_of::<MemberWire>();
         let groups: usize = self.groups.iter().map(|record| RECORD_BYTES + group(record)).sum();
         let volumes: usize = self.volumes.iter().map(VolumeRecord::emitted_bytes_max).sum();
         let families: usize = self.families.iter().map(FamilyRecord::emitted_bytes).sum();
+        // Reserved as soon as there is a log group, so that volumes can enter the log in a full catalog.
         let log = if self.log_group().is_some() { LogRecord::EMITTED_BYTES_MAX } else { 0 };
         let reserved: usize = self.reserved().map(|(_, kept)| reservations::emitted_bytes(kept)).sum();
         let lost: usize = self.losses().map(|(_, lost)| lost.emitted_bytes()).sum();
@@ -232,7 +246,7 @@ impl Catalog {
 }
 
 impl GroupWire {
-    /// The features that a program must know to use the group.
+    /// Feature bits required by the group.
     fn needs(&self) -> u64 {
         let protected = if self.protected != 0 { PROTECTED } else { 0 };
         protected | if self.role != 0 { LOGS } else { 0 }
@@ -282,6 +296,7 @@ impl GroupRecord {
             2 => GroupRole::Removed,
             _ => return Err(CatalogError::Damaged("a group is there for nobody knows what")),
         };
+        // A removed group keeps its record without members, so that its index is not reused.
         if (count == 0) != (role == GroupRole::Removed) || count > MEMBERS_MAX {
             return Err(CatalogError::Damaged("a group has no members or too many"));
         }
@@ -316,7 +331,7 @@ impl MemberRecord {
 }
 
 impl VolumeRecord {
-    /// The most bytes that the volume's record can have.
+    /// Maximum size of the volume's record in bytes.
     pub(crate) fn emitted_bytes_max(&self) -> usize {
         let segments: usize = self.segments.iter().map(Segment::emitted_bytes_max).sum();
         RECORD_BYTES + size_of::<VolumeWire>() + self.name.len() + segments
@@ -346,6 +361,7 @@ impl VolumeRecord {
         let wire: VolumeWire = payload.read()?;
         let name = payload.text(wire.name_bytes)?;
         let count = wire.segments.get() as usize;
+        // Taken off before the segments are collected: the count may be any number in a damaged catalog.
         room.segments = room.segments.checked_sub(count).ok_or(CatalogError::Damaged("there are too many segments"))?;
         let segments = (0..count).map(|_| Segment::parse(payload, room)).collect::<Result<_, _>>()?;
         Ok(Self {
@@ -361,7 +377,7 @@ impl VolumeRecord {
 }
 
 impl Segment {
-    /// Bytes of the segment when its set is written as words, the longer of the two forms that `emit` would choose.
+    /// Size of the segment with its set encoded as words, the longer of the two forms that `emit` chooses from.
     fn emitted_bytes_max(&self) -> usize {
         let fixed = size_of::<SegmentWire>() + self.columns.len() * size_of::<ColumnWire>();
         fixed + size_of_val(self.initialised.words())
@@ -369,6 +385,8 @@ impl Segment {
 
     fn emit(&self, out: &mut Vec<u8>) {
         let words = self.initialised.words();
+        // Runs are the shorter form of a sequentially written volume, words the bounded form of a scattered
+        // one.
         let runs = self.initialised.runs().take(words.len() + 1).count();
         let (set, items) = if runs <= words.len() { (SET_RUNS, runs) } else { (SET_WORDS, words.len()) };
         put(
@@ -401,7 +419,7 @@ impl Segment {
         if count == 0 || count as usize > GROUPS_MAX {
             return Err(CatalogError::Damaged("a segment has no columns or too many"));
         }
-        // Memory for the set is taken only after the sum over the whole pool was found possible.
+        // Memory for the set is allocated only after the pool-wide sum was checked.
         room.take_slabs(rows.saturating_mul(count))?;
         let columns = (0..count).map(|_| Column::parse(payload)).collect::<Result<_, _>>()?;
         let set = SlabSet::none(rows * count);
@@ -428,6 +446,7 @@ fn parse_runs(payload: &mut Cursor<'_>, count: u32, mut set: SlabSet) -> Result<
         let first = run.first.get();
         let end =
             first.checked_add(run.slabs.get()).filter(|&end| first >= free_from && first < end && end <= set.len());
+        // Overlapping or descending runs are damage: `emit` writes none.
         let end = end.ok_or(CatalogError::Damaged("runs of a set are out of order"))?;
         (first..end).for_each(|slab| set.insert(slab));
         free_from = end;
@@ -443,15 +462,17 @@ fn parse_words(payload: &mut Cursor<'_>, count: u32, len: u32) -> Result<SlabSet
     SlabSet::of_words(words, len).ok_or(CatalogError::Damaged("a set holds slabs that are not there"))
 }
 
-/// The features that a program must know to use the catalog in `bytes`; see [`crate::label::Features`].
+/// Feature bits required by the catalog in `bytes`; see [`crate::label::Features`].
 pub(crate) fn needed_by(bytes: &[u8]) -> u64 {
     let (mut rest, mut needed) = (Cursor(bytes), 0);
     while let Ok(header) = rest.read::<RecordHeader>() {
         let bytes = header.payload_bytes.get() as usize;
+        // The bytes were encoded by `emit`; a truncated end is left to the parser to report.
         let Ok(payload) = rest.take(bytes) else { break };
         needed |= match header.kind.get() {
             TYPE_FAMILY => needed_by_family(payload),
             TYPE_BRANCH => needed_by_branch(payload),
+            // A log or reservation record alone requires the feature, whatever it says.
             TYPE_LOG => LOGS,
             TYPE_RESERVATIONS => RESERVATIONS,
             TYPE_GROUP => GroupWire::ref_from_prefix(payload).map_or(0, |(group, _)| group.needs()),
@@ -472,7 +493,7 @@ pub(super) fn truth(byte: u8) -> Option<bool> {
     }
 }
 
-/// What the limits of a pool still leave while its volumes are read.
+/// Remaining limits of a pool while its catalog is parsed.
 pub(super) struct Room {
     slabs: u32,
     segments: usize,
@@ -492,7 +513,7 @@ impl Room {
     }
 }
 
-/// Bytes that are not read yet.
+/// Unread bytes.
 pub(super) struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -515,7 +536,7 @@ impl<'a> Cursor<'a> {
         text.map(str::to_owned).map_err(|_| CatalogError::Damaged("a name is no text"))
     }
 
-    /// Passes over what fills a payload up to the next record.
+    /// Skips the padding of a payload.
     fn pad(&mut self, payload_bytes: usize) -> Result<(), CatalogError> {
         self.take(payload_bytes.next_multiple_of(ALIGN) - payload_bytes).map(drop)
     }
@@ -537,7 +558,7 @@ pub(super) fn record(out: &mut Vec<u8>, kind: u16, payload: impl FnOnce(&mut Vec
     record_with(out, (kind, 0), payload);
 }
 
-/// A record that readers which do not know its type pass over.
+/// Encodes a record that readers skip when they do not know its type.
 pub(super) fn skippable(out: &mut Vec<u8>, kind: u16, payload: impl FnOnce(&mut Vec<u8>)) {
     record_with(out, (kind, FLAG_SKIPPABLE), payload);
 }
@@ -545,6 +566,7 @@ pub(super) fn skippable(out: &mut Vec<u8>, kind: u16, payload: impl FnOnce(&mut 
 fn record_with(out: &mut Vec<u8>, (kind, flags): (u16, u16), payload: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     put(out, &RecordHeader { kind: kind.into(), flags: flags.into(), payload_bytes: 0.into() });
+    // The payload length is filled in once the payload has been written.
     let start = out.len();
     payload(out);
     let bytes = u32::try_from(out.len() - start).expect("a catalog is shorter than 4 GiB");

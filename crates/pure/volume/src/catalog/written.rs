@@ -1,8 +1,9 @@
-//! Whether a pool was written since it parted from a member.
+//! Announcement of writes: tells whether a pool was written since it lost a member.
 //!
-//! A pool that was opened without a member announces its first write by a commit, and a member that fails while the pool is open is
-//! given up by a commit that counts as such an announcement. So a part of a pool that was only opened is told from one that has
-//! data which the other part lacks. The record is skippable: an older version drops it, and its pool counts as written.
+//! A pool opened without a member announces its first write in a commit; a commit that fails a member of an
+//! open pool counts as such an announcement. A part of a pool that was only opened is thereby distinguished
+//! from one with data that the other part lacks. The record is skippable: an older version drops it, and its
+//! pool counts as written.
 
 use super::wire::{Cursor, RECORD_BYTES, put, skippable, wire};
 use super::{Catalog, MemberRecord, MemberState, SINCE_NEXT};
@@ -15,7 +16,7 @@ wire! {
     struct WrittenWire { generation: U64 }
 }
 
-/// Bytes of the record.
+/// Size of the record in bytes.
 pub(super) const EMITTED_BYTES: usize = RECORD_BYTES + size_of::<WrittenWire>();
 
 impl Catalog {
@@ -25,25 +26,28 @@ impl Catalog {
         }
     }
 
-    /// Takes in the record; one that cannot be read says nothing.
+    /// Reads the record; an invalid one is ignored.
     pub(super) fn parse_written(&mut self, payload: &mut Cursor<'_>) {
         let wire: Option<WrittenWire> = payload.read().ok();
+        // The placeholder of the next commit is never stored; on disk it is damage.
         self.written = wire.map(|wire| wire.generation.get()).filter(|generation| *generation < SINCE_NEXT);
     }
 
-    /// True unless nothing was written since the commit of this generation gave up a member.
+    /// True unless nothing was written since the commit of this generation, which gave up a member.
     pub(crate) fn is_written_since(&self, generation: u64) -> bool {
         self.written.is_none_or(|written| written >= generation)
     }
 
-    /// True while a write is to be announced first: it would be the first since a member was given up.
+    /// True while the next write must be announced, because it would be the first since a member was given up.
     pub(crate) fn must_announce(&self) -> bool {
         let mut given_up = self.members().filter(|member| !member.state.takes_part());
         given_up.any(|member| !self.is_written_since(member.since))
     }
 
-    /// True when both have the same content for hosts: the states of members, scrubs, losses and marks of redundancy aside.
+    /// True when both have the same content for hosts; states of members, scrub, losses and clean flags are
+    /// ignored.
     pub(crate) fn has_same_content(&self, other: &Self) -> bool {
+        // Compares copies without everything that changes without a host or operator.
         let bare = |catalog: &Self| {
             let mut bare = catalog.clone();
             (bare.scrub, bare.lost, bare.written, bare.owner_epoch) = (None, Default::default(), None, 0);

@@ -1,4 +1,4 @@
-//! The keys: of a family's data, and of a pool, which wraps those.
+//! Data keys of families and pool keys, which wrap them.
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
@@ -11,10 +11,10 @@ use zeroize::Zeroizing;
 const DATA_KEY_BYTES: usize = 64;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
-/// Bytes of a data key as it is wrapped.
+/// Size of a wrapped data key in bytes.
 pub(crate) const SEALED_BYTES: usize = DATA_KEY_BYTES + TAG_BYTES;
 
-/// What the data of a family is encrypted with: two keys of 256 bits. Wiped when it goes.
+/// Data key of a family: two keys of 256 bits. Zeroized on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct DataKey(Secret);
 
@@ -23,14 +23,14 @@ impl DataKey {
         Self(Secret::new(*Zeroizing::new(bytes)))
     }
 
-    /// The key of the data, and that of the places.
+    /// Key of the data and key of the tweak.
     pub(crate) fn halves(&self) -> (&[u8; 32], &[u8; 32]) {
         let (data, rest) = self.0.expose().split_first_chunk().expect("it has 64 bytes");
         (data, rest.first_chunk().expect("it has 64 bytes"))
     }
 }
 
-/// A data key that nothing is encrypted with yet, and what wrapping it takes.
+/// New data key and the nonce for wrapping it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewKey {
     pub(crate) key: DataKey,
@@ -38,10 +38,10 @@ pub struct NewKey {
 }
 
 impl NewKey {
-    /// Bytes that make one.
+    /// Number of random bytes required.
     pub const BYTES: usize = DATA_KEY_BYTES + NONCE_BYTES;
 
-    /// The key of bytes that nobody can predict and that were used for nothing else.
+    /// Creates a key from unpredictable bytes that are used for nothing else.
     #[must_use]
     pub fn from_random(bytes: &[u8; Self::BYTES]) -> Self {
         let (key, nonce) = bytes.split_first_chunk().expect("it has 88 bytes");
@@ -55,7 +55,7 @@ impl fmt::Debug for NewKey {
     }
 }
 
-/// Which pool key: says nothing about the key itself.
+/// Identifier of a pool key, which reveals nothing about the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyId(pub [u8; 8]);
 
@@ -65,40 +65,40 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// A data key as the catalog has it.
+/// Data key as stored in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrappedKey {
-    /// The pool key that opens it.
+    /// Pool key that unwraps it.
     pub wrapped_with: KeyId,
     pub(crate) nonce: [u8; NONCE_BYTES],
     pub(crate) sealed: [u8; SEALED_BYTES],
 }
 
-/// Why the data key of a family cannot be had.
+/// Reason why the data key of a family is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// No pool key was given.
+    /// No pool key was supplied.
     #[error("it is encrypted, its key is wrapped with pool key {wanted}, and there is no pool key here")]
     Missing {
-        /// The pool key that opens it.
+        /// Pool key that unwraps it.
         wanted: KeyId,
     },
-    /// Another pool key was given.
+    /// Different pool key.
     #[error(
         "it is encrypted, its key is wrapped with pool key {wanted}, and this node has {have}; import the pool with the key file of {wanted}"
     )]
     Other {
-        /// The pool key that opens it.
+        /// Pool key that unwraps it.
         wanted: KeyId,
-        /// The one that is there.
+        /// Pool key of this node.
         have: KeyId,
     },
-    /// The wrapped key is not what was wrapped.
+    /// Wrapped key that fails authentication.
     #[error("it is encrypted, and its wrapped key in the catalog is damaged")]
     Damaged,
 }
 
-/// What wraps the data keys of a pool. Wiped when it goes.
+/// Key that wraps the data keys of a pool. Zeroized on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PoolKey {
     key: Secret,
@@ -112,34 +112,36 @@ impl fmt::Debug for PoolKey {
 }
 
 impl PoolKey {
-    /// The key with these bytes, as [`PoolKey::bytes`] gave them.
+    /// Creates the key from the bytes that [`PoolKey::bytes`] returned.
     #[must_use]
     pub fn of(key: [u8; 32]) -> Self {
         let key = Zeroizing::new(key);
+        // The identifier is a digest under its own label, so it reveals nothing about the key.
         let named = digest(b"blockyard pool key, its name\0", key.as_slice(), &[]);
         let id = KeyId(*named.first_chunk().expect("a digest has 32 bytes"));
         Self { key: Secret::new(*key), id }
     }
 
-    /// The key of `pool` on the node with this secret: another one for each pool and each node.
+    /// Derives the key of `pool` from the node's secret: different for each pool and each node.
     #[must_use]
     pub fn of_pool(node: &[u8], pool: Uuid) -> Self {
         Self::of(*digest(b"blockyard pool key, of a node\0", node, pool.as_bytes()))
     }
 
-    /// Which key it is.
+    /// Identifier of the key.
     #[must_use]
     pub fn id(&self) -> KeyId {
         self.id
     }
 
-    /// The key itself.
+    /// Bytes of the key.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.key.expose()
     }
 
     pub(crate) fn wrap(&self, family: Uuid, key: &NewKey) -> WrappedKey {
+        // The family's UUID is authenticated with the key, so a wrapped key cannot be moved to another family.
         let payload = Payload { msg: key.key.0.expose(), aad: family.as_bytes() };
         let sealed = self.cipher().encrypt(&key.nonce.into(), payload).expect("a key is short");
         let sealed = sealed.try_into().expect("the cipher adds a tag of 16 bytes");
@@ -147,10 +149,12 @@ impl PoolKey {
     }
 
     pub(crate) fn unwrap(&self, family: Uuid, wrapped: &WrappedKey) -> Result<DataKey, KeyError> {
+        // Compared first, to tell a different key from a damaged one.
         if wrapped.wrapped_with != self.id {
             return Err(KeyError::Other { wanted: wrapped.wrapped_with, have: self.id });
         }
         let payload = Payload { msg: &wrapped.sealed, aad: family.as_bytes() };
+        // The authentication tag fails for a damaged key as well as for one of another family.
         let opened = self.cipher().decrypt(&wrapped.nonce.into(), payload).map(Zeroizing::new);
         let opened = opened.map_err(|_| KeyError::Damaged)?;
         Ok(DataKey::of(opened.as_slice().try_into().map_err(|_| KeyError::Damaged)?))

@@ -1,4 +1,4 @@
-//! AES-256 in XTS (IEEE 1619): each block of 4096 bytes by itself, under its place.
+//! AES-256 in XTS mode (IEEE 1619): each block of 4096 bytes is one data unit, with its place as tweak.
 
 use super::keys::DataKey;
 use crate::layout::BLOCK_BYTES;
@@ -6,13 +6,13 @@ use aes::Aes256;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use std::fmt;
 
-/// What AES takes at a time.
+/// AES block of 16 bytes.
 type Cell = aes::Block;
 const CELL_BYTES: usize = 16;
-/// Cells that are on their way at once; the cipher does several in the time of one.
+/// Number of AES blocks processed together; the cipher pipelines several in the time of one.
 const LANES: usize = 32;
 
-/// The cipher of a family's blocks. Its keys are wiped when it goes.
+/// Block cipher of a family. Its keys are zeroized on drop.
 pub(crate) struct BlockCipher {
     data: Aes256,
     tweak: Aes256,
@@ -30,18 +30,19 @@ impl BlockCipher {
         Self { data: Aes256::new(data.into()), tweak: Aes256::new(tweak.into()) }
     }
 
-    /// Whole blocks, of which the first is to lie at block `first` of `group`, are as they are to lie there.
+    /// Encrypts whole blocks for the addresses from block `first` of `group` on.
     pub(crate) fn encrypt(&self, group: u16, first: u64, data: &mut [u8]) {
         self.each_run(group, first, data, |cells| self.data.encrypt_blocks(cells));
     }
 
-    /// Whole blocks, of which the first lay at block `first` of `group`, are as they were before.
+    /// Decrypts whole blocks from the addresses from block `first` of `group` on.
     pub(crate) fn decrypt(&self, group: u16, first: u64, data: &mut [u8]) {
         self.each_run(group, first, data, |cells| self.data.decrypt_blocks(cells));
     }
 
     fn each_run(&self, group: u16, first: u64, data: &mut [u8], crypt: impl Fn(&mut [Cell])) {
         for (block, number) in data.chunks_exact_mut(BLOCK_BYTES as usize).zip(first..) {
+            // Each block of 4096 bytes is its own data unit, so blocks can be read and written independently.
             let mut mask = self.first_mask(group, number);
             for run in block.chunks_exact_mut(CELL_BYTES * LANES) {
                 let mut masks = [0; LANES];
@@ -57,8 +58,9 @@ impl BlockCipher {
         }
     }
 
-    /// The mask of the first cell of a block.
+    /// Mask of the first AES block of a data unit: its encrypted address.
     fn first_mask(&self, group: u16, number: u64) -> u128 {
+        // Group and block number identify a place permanently: both stay the same when a pool grows.
         let place = u128::from(group) << 64 | u128::from(number);
         let mut cell = Array(place.to_le_bytes());
         self.tweak.encrypt_block(&mut cell);
@@ -73,7 +75,7 @@ fn blend(cells: &mut [Cell], masks: &[u128; LANES]) {
     }
 }
 
-/// The mask of the cell behind: times x, modulo x^128 + x^7 + x^2 + x + 1.
+/// Mask of the next AES block: multiplication by x modulo x^128 + x^7 + x^2 + x + 1.
 fn doubled(mask: u128) -> u128 {
     mask << 1 ^ if mask >> 127 == 1 { 0x87 } else { 0 }
 }

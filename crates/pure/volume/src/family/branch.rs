@@ -1,4 +1,4 @@
-//! A volume of a family, while the family is open.
+//! Branch: a volume of an open family.
 
 use super::lineage;
 use crate::catalog::{BranchRecord, DeadRange, Parent};
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// The bits of a progress that tell the cleaning.
+/// Bits of a progress value that number the cleaning.
 pub(super) const CLEANING: u32 = 0x00ff_ffff;
 
-/// The branches of an open family, by number.
+/// Branches of an open family, by number.
 pub(crate) struct Branches(RefCell<BTreeMap<u32, Rc<Branch>>>);
 
 impl Branches {
@@ -24,7 +24,7 @@ impl Branches {
         self.0.borrow().get(&number).cloned()
     }
 
-    /// The branch of the volume `id`.
+    /// Branch of the volume `id`.
     pub(crate) fn of_volume(&self, id: Uuid) -> Option<Rc<Branch>> {
         self.0.borrow().values().find(|branch| branch.id == id).cloned()
     }
@@ -33,20 +33,22 @@ impl Branches {
         self.0.borrow().values().cloned().collect()
     }
 
-    /// What the branch is a clone of, and the epoch that it goes on from.
+    /// Origin of a clone and the epoch at which lookups continue there.
     pub(super) fn parent(&self, branch: &Branch) -> Option<(Rc<Branch>, u64)> {
         let Parent { branch, epoch } = branch.parent?;
+        // The catalog refuses to delete a snapshot that a clone depends on.
         Some((self.find(branch).expect("a clone's origin is there as long as the clone"), epoch))
     }
 
-    /// The sum of `what` over all branches.
+    /// Sum of `what` over all branches.
     pub(super) fn sum(&self, what: impl Fn(&Branch) -> u64) -> u64 {
         self.0.borrow().values().map(|branch| what(branch)).sum()
     }
 
-    /// They are those of the catalog, with its epochs, snapshots and roll-backs.
+    /// Takes the branches, epochs, snapshots and roll-backs from the catalog.
     pub(super) fn follow(&self, records: &[BranchRecord]) {
         let mut branches = self.0.borrow_mut();
+        // A deleted branch disappears once its space was freed and its record removed.
         branches.retain(|number, _| records.iter().any(|record| record.number == *number));
         for branch in records {
             match branches.get(&branch.number) {
@@ -59,7 +61,7 @@ impl Branches {
     }
 }
 
-/// A branch of the map: what its volume and its snapshots see, and who uses it now.
+/// Branch of the map: epochs of its volume and snapshots, counters and locks.
 pub(crate) struct Branch {
     pub(crate) id: Uuid,
     pub(crate) number: u32,
@@ -68,24 +70,24 @@ pub(crate) struct Branch {
     pub(crate) zero_detection: bool,
     pub(crate) parent: Option<Parent>,
     pub(crate) size_bytes: Cell<u64>,
-    /// What is written now.
+    /// Epoch of new versions.
     pub(crate) epoch: Cell<u64>,
     pub(crate) dead: RefCell<Vec<DeadRange>>,
-    /// The epochs of its snapshots, rising.
+    /// Epochs of its snapshots, ascending.
     pub(crate) snapshots: RefCell<Vec<u64>>,
     pub(crate) cleaning: Cell<u32>,
     pub(crate) dying: Cell<bool>,
-    /// Granules that it shows as data.
+    /// Number of granules mapped for the volume.
     pub(crate) mapped: Cell<u64>,
-    /// Of these, versions of its epoch.
+    /// Number of versions with data in the current epoch.
     pub(crate) fresh: Cell<u64>,
-    /// By the epoch of a snapshot: versions that only this snapshot sees, at least.
+    /// By snapshot epoch, a lower bound of the versions that only this snapshot sees.
     pub(crate) exclusive: RefCell<BTreeMap<u64, u64>>,
-    /// The number of the cleaning that is under way, and the granule with which it goes on.
+    /// Number of the cleaning pass in progress and its next granule.
     pub(crate) cleaned: Cell<(u32, u32)>,
-    /// Granules that became holes for the volume since the family was opened.
+    /// Number of granules unmapped since the family was opened.
     pub(crate) punched: Cell<u64>,
-    /// By granule.
+    /// Range locks by granule.
     pub(crate) locks: RangeLocks,
 }
 
@@ -104,6 +106,7 @@ impl Branch {
             snapshots: RefCell::new(record.snapshots.iter().map(|snapshot| snapshot.epoch).collect()),
             cleaning: Cell::new(record.cleaning),
             dying: Cell::new(record.dying),
+            // Valid at the start of the epoch; later changes come from the stored counters and the log.
             mapped: Cell::new(record.mapped),
             fresh: Cell::new(0),
             exclusive: RefCell::default(),
@@ -113,14 +116,16 @@ impl Branch {
         }
     }
 
-    /// The cleaning of the branch is as far as `value` says: the low bits tell which, the high ones the granule.
+    /// Decodes the cleaning progress: the low 24 bits number the pass, the rest is the next granule.
     pub(super) fn take_in_progress(&self, value: u64) {
         self.cleaned.set((value as u32 & CLEANING, (value >> 24) as u32));
     }
 
-    /// Takes over what the catalog says now of what changes: epochs, snapshots, roll-backs, size.
+    /// Takes the mutable fields from the catalog: epochs, snapshots, roll-backs, size.
     pub(crate) fn follow(&self, record: &BranchRecord) {
+        // Epochs are never reused, so a version's epoch identifies when it was written.
         assert!(record.epoch >= self.epoch.get(), "epochs rise");
+        // A new epoch has no versions of its own yet; what the volume sees then is in the record.
         if record.epoch != self.epoch.get() {
             self.mapped.set(record.mapped);
             self.fresh.set(0);
@@ -135,39 +140,43 @@ impl Branch {
         self.exclusive.borrow_mut().retain(|epoch, _| snapshots.contains(epoch));
     }
 
-    /// Granules of the whole volume.
+    /// Number of granules of the whole volume.
     pub(crate) fn granules(&self, granule_blocks: u32) -> u64 {
         let blocks = self.size_bytes.get().div_ceil(u64::from(BLOCK_BYTES));
         blocks.div_ceil(u64::from(granule_blocks))
     }
 
-    /// How many versions it may still need beside those that it has: places for a thick one, else holes.
+    /// Upper bound of versions it may still add: places for a thick volume, otherwise holes over what snapshots
+    /// share.
     pub(crate) fn wanting(&self, granule_blocks: u32) -> u64 {
         let all = if self.thick { self.granules(granule_blocks) } else { self.mapped.get() };
         if self.dying.get() { 0 } else { all.saturating_sub(self.fresh.get()) }
     }
 
-    /// Places that are kept for it.
+    /// Number of places reserved for it.
     pub(crate) fn reserved(&self, granule_blocks: u32) -> u64 {
         if self.thick { self.wanting(granule_blocks) } else { 0 }
     }
 
-    /// Where who stands in `viewer` looks: see [`lineage::step`].
+    /// One step of a lookup by `viewer`; see [`lineage::step`].
     pub(crate) fn step(&self, viewer: u64) -> (u64, Option<u64>) {
         lineage::step(&self.dead.borrow(), viewer)
     }
 
-    /// Those who see the branch, rising: its snapshots, and the volume.
+    /// Epochs of all viewers, ascending: the snapshots, then the volume.
     pub(crate) fn viewers(&self) -> Vec<u64> {
+        // The volume itself looks from the highest epoch; a deleted one no longer looks.
         let live = if self.dying.get() { None } else { Some(u64::MAX) };
         self.snapshots.borrow().iter().copied().chain(live).collect()
     }
 
-    /// True when of those who see a version of `epoch` only the newest snapshot is left once the volume does not.
+    /// True when a version of `epoch` is seen only by the newest snapshot once the volume no longer sees it.
     pub(crate) fn is_exclusive(&self, epoch: u64) -> bool {
         let snapshots = self.snapshots.borrow();
         let newest = self.epoch.get() - 1;
         let before = snapshots.len().checked_sub(2).map_or(0, |at| snapshots[at]);
+        // Only without dead ranges and between the last two snapshots can this be told from the epochs alone;
+        // otherwise the count stays a lower bound.
         snapshots.last() == Some(&newest) && epoch > before && epoch <= newest && self.dead.borrow().is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! Taking a change into the open map: the layers, the counters, and what is freed by it.
+//! Application of a change to the open map: layers, counters, and freed places.
 
 use super::{Family, MapError};
 use crate::catalog::DeadRange;
@@ -9,7 +9,7 @@ use block::BlockDevice;
 use std::collections::BTreeMap;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// The map is as `record` says, for everybody who looks from now on; it survives power loss after a commit.
+    /// Applies `record` to the map, for all later lookups; it is durable after a commit.
     pub(crate) fn change(&self, record: Record) {
         if let Some(place) = record.place() {
             self.space.granules.borrow_mut().used(place);
@@ -20,6 +20,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             record
         };
         if let Some(freed) = record.freed {
+            // A place that is held already was freed before: two versions claimed it, which only damage
+            // explains.
             if !self.space.granules.borrow_mut().hold(freed) {
                 self.stop(Damage("two versions have one place").into());
             } else if sabotage::is(Sabotage::ReuseBeforeCommit) {
@@ -34,7 +36,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         log.serial += 1;
     }
 
-    /// The layers and counters are as `record` makes them.
+    /// Applies `record` to layers and counters.
     pub(super) fn take_in(&self, record: &Record) {
         self.layers.borrow_mut().take_in(record);
         if record.key.tag() == Some(Tag::Progress)
@@ -57,7 +59,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             branch.mapped.set(add(branch.mapped.get(), i64::from(record.mapped)));
             branch.fresh.set(add(branch.fresh.get(), more));
         }
-        // What a roll-back has brought back is hidden from nobody.
+        // After a roll-back to this snapshot the volume sees the version again, so it is not exclusive.
         let revived = |range: &DeadRange| range.after + 1 == epoch;
         if let Some(before) = epoch.checked_sub(1).filter(|_| record.exclusive)
             && !branch.dead.borrow().iter().any(revived)
@@ -68,7 +70,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    /// All counters as they are now.
+    /// Current values of all counters.
     pub(super) fn count(&self) -> BTreeMap<Key, u64> {
         let mut counters = BTreeMap::from([(Key::counter(Counter::Allocated, 0, 0), self.allocated.get())]);
         for branch in self.branches() {
@@ -82,7 +84,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         counters
     }
 
-    /// The counters are as the tree has them. Those of an epoch that is over do not count.
+    /// Reads the counters from the tree. Those of a past epoch are ignored.
     pub(super) async fn read_counters(&self) -> Result<(), MapError> {
         let end = Key(Key::counter(Counter::Allocated, 0x00ff_ffff, u64::MAX).0 + 1);
         let mut from = Key::counter(Counter::Mapped, 0, 0);
@@ -112,6 +114,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 }
 
 fn add(count: u64, more: i64) -> u64 {
-    // What is left of a damaged map does not add up until it was counted again.
+    // Counts from a damaged map need not add up until they are repaired, so they saturate.
     count.saturating_add_signed(more)
 }

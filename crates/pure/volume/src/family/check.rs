@@ -1,4 +1,4 @@
-//! Whether a family's map is free of contradictions: everything that it says is looked at once.
+//! Consistency check of a family's map: reads all of it and reports contradictions (`pool check`).
 
 use super::page_space::LOG_START;
 use super::{Family, MapError};
@@ -11,63 +11,64 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What a check has found, and how much it has looked at.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// What is wrong; nothing, if all is well.
+    /// Problems found; empty when the maps are consistent.
     pub findings: Vec<Finding>,
-    /// Entries of maps that were looked at.
+    /// Number of map entries checked.
     pub entries: u64,
-    /// Granules that are in use.
+    /// Number of granules in use.
     pub granules: u64,
-    /// Pages of maps that are in use.
+    /// Number of map pages in use.
     pub pages: u64,
 }
 
-/// Something that is wrong with a family.
+/// Problem found in a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which family.
+    /// UUID of the family.
     pub family: Uuid,
-    /// Of what kind it is.
+    /// Kind of the problem.
     pub kind: FindingKind,
-    /// What it is, in words.
+    /// Description.
     pub what: String,
 }
 
-/// The kinds of what can be wrong.
+/// Kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
-    /// Space that nobody has is not free. [`Pool::repair`](crate::Pool::repair) frees it.
+    /// Unused space marked as allocated. [`Pool::repair`](crate::Pool::repair) frees it.
     Leak,
-    /// Space that somebody has is free, and may be given to another. [`Pool::repair`](crate::Pool::repair) takes it.
+    /// Used space marked as free, which may be allocated again. [`Pool::repair`](crate::Pool::repair) marks it
+    /// as allocated.
     Unguarded,
-    /// Two have the same space.
+    /// Space used twice.
     DoubleUse,
-    /// The map speaks of what is not there.
+    /// Reference to a volume or slab that does not exist.
     OutOfRange,
-    /// A part of the map cannot be read, or is not whole.
+    /// Unreadable or damaged part of the map.
     Damaged,
-    /// Something was counted wrongly. [`Pool::repair`](crate::Pool::repair) counts again.
+    /// Wrong counter. [`Pool::repair`](crate::Pool::repair) recounts.
     Count,
-    /// Blocks of the map are lost, and the volumes do not open. [`Pool::repair`](crate::Pool::repair) goes on with what is left when
-    /// the losses, which are listed, are accepted.
+    /// Lost map blocks; the volumes do not open. [`Pool::repair`](crate::Pool::repair) continues with what is
+    /// left once the operator has accepted the listed losses.
     Lost,
 }
 
-/// What was found of a family.
+/// Result of a check of one family.
 #[derive(Default)]
 pub(crate) struct Checked {
     pub(crate) findings: Vec<(FindingKind, String)>,
     pub(crate) entries: u64,
     pub(crate) pages: u64,
-    /// The granules that versions have, by slab, 64 in a word.
+    /// Granules that versions use, by slab and 64-granule word.
     pub(crate) used: BTreeMap<u32, BTreeMap<u32, u64>>,
-    /// The granules that are marked as taken.
+    /// Granules marked as allocated, by slab and 64-granule word.
     pub(crate) taken: BTreeMap<u32, BTreeMap<u32, u64>>,
     pub(crate) granules: u64,
     pub(super) fresh: BTreeMap<u32, u64>,
-    /// The pages of the tree.
+    /// Pages of the tree.
     pub(super) seen: BTreeSet<u64>,
 }
 
@@ -77,7 +78,7 @@ impl Checked {
     }
 }
 
-/// A check under way: of which family, and what it has found so far. It borrows the family, and nothing changes there meanwhile.
+/// Check in progress. It borrows the family, which must not change meanwhile.
 pub(crate) struct ConsistencyCheck<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> {
     family: &'a Family<D, G>,
     pub(super) checked: Checked,
@@ -88,7 +89,8 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         Self { family, checked: Checked::default() }
     }
 
-    /// What is wrong with the map. Nothing is written. The caller sees to it that nothing changes meanwhile.
+    /// Checks the map, its head and its log. Writes nothing but damaged copies. The caller prevents changes
+    /// meanwhile.
     pub(crate) async fn run(family: &'a Family<D, G>) -> Result<Checked, MapError> {
         let mut check = Self::of(family);
         check.check_map().await?;
@@ -96,7 +98,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         Ok(check.checked)
     }
 
-    /// As [`ConsistencyCheck::run`], of the open map alone, whatever head and log the disks have.
+    /// Checks as [`ConsistencyCheck::run`], but only the open map, whatever head and log are on the disks.
     pub(super) async fn run_on_map(family: &'a Family<D, G>) -> Result<Checked, MapError> {
         let mut check = Self::of(family);
         check.check_map().await?;
@@ -110,7 +112,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         self.check_counts().await
     }
 
-    /// Every page of the tree is whole and marked as taken, and no other is marked.
+    /// Checks that exactly the pages of the tree are marked as allocated.
     async fn check_pages(&mut self) {
         self.check_tree().await;
         let seen = std::mem::take(&mut self.checked.seen);
@@ -126,7 +128,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         self.checked.seen = seen;
     }
 
-    /// Every page of the tree is whole, and in it once.
+    /// Checks that every page of the tree is intact and occurs in it once.
     pub(super) async fn check_tree(&mut self) {
         if let Some(root) = self.family.root.get() {
             self.check_page(root, None).await;
@@ -136,6 +138,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
     fn check_page(&mut self, node: Root, first: Option<Key>) -> LocalBoxFuture<'_, ()> {
         Box::pin(async move {
             let number = node.page;
+            // A page that occurs twice is not followed again, so a cyclic tree ends here.
             if !self.checked.seen.insert(number) {
                 return self.checked.find(FindingKind::DoubleUse, format!("page {number} is in the map twice"));
             }
@@ -146,6 +149,8 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
                 }
                 Err(error) => return self.checked.find(FindingKind::Damaged, format!("page {number}: {error:?}")),
             };
+            // A parent tells level, first key and number of entries of a child, so a stale page in a valid
+            // place is recognized.
             let told = page.level() == node.level
                 && page.len() == usize::from(node.count)
                 && first.is_none_or(|first| page.entry(0).0 == first)
@@ -153,6 +158,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
             if !told {
                 return self.checked.find(FindingKind::Damaged, format!("page {number} is not what its parent says"));
             }
+            // The level decreases at each step, which bounds the recursion.
             for at in (0..page.len()).filter(|_| node.level > 0) {
                 let (first, value) = page.entry(at);
                 let (child, count) = child_of(value);
@@ -162,12 +168,13 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         })
     }
 
-    /// The head and the log on the disks are those of the open family.
+    /// Checks that head and log on the disks are those of the open family.
     async fn check_log(&mut self) -> Result<(), MapError> {
         let head = self.family.meta.read_head().await?.unwrap_or_default();
         if head != *self.family.head.borrow() {
             self.checked.find(FindingKind::Damaged, "the head on the disks is not the newest".to_owned());
         }
+        // Without a head there is no log to compare.
         if head.generation == 0 {
             return Ok(());
         }
@@ -200,12 +207,13 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
     fn check_entry(&mut self, key: Key, value: u64) {
         match key.tag() {
             Some(Tag::Version) => self.check_version(key, Place(value)),
+            // Bitmaps are collected and compared with the versions once all entries have been read.
             Some(Tag::Taken) => {
                 self.checked.taken.entry(key.middle()).or_default().insert(key.low() as u32, value);
             }
             Some(Tag::Progress) if self.family.branch(key.branch()).is_some() => {}
             Some(Tag::Counter) if Counter::of(key.middle()).is_some() => {}
-            // A branch that is gone may leave its counters to the next checkpoint, and no more.
+            // Counters of a removed branch may remain until the next checkpoint.
             _ => self.checked.find(FindingKind::OutOfRange, format!("{key:?} stands for nothing")),
         }
     }
@@ -218,6 +226,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         if !known {
             self.checked.find(FindingKind::OutOfRange, format!("{key:?} is of no volume"));
         }
+        // Holes and lost granules occupy no space.
         if !place.is_data() {
             return;
         }
@@ -234,12 +243,13 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         if self.family.branch(key.branch()).is_some_and(|branch| branch.epoch.get() == key.low()) {
             *self.checked.fresh.entry(key.branch()).or_default() += 1;
         }
+        // Two versions in one place: freeing one of them would free the other's data.
         if twice {
             self.checked.find(FindingKind::DoubleUse, format!("{place:?} is in the map twice, also as {key:?}"));
         }
     }
 
-    /// What is marked as taken is what is used.
+    /// Compares the allocation bitmaps with the granules in use.
     fn check_space(&mut self) {
         let slabs: BTreeSet<u32> = self.checked.used.keys().chain(self.checked.taken.keys()).copied().collect();
         for slab in slabs {
@@ -281,6 +291,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
                 self.checked.find(FindingKind::Count, what);
             }
         }
+        // Otherwise a write of a thick volume could find no space, which must never happen.
         let total = self.family.space.granules.borrow().total();
         if self.family.allocated.get().saturating_add(self.family.reserved()) > total {
             self.checked.find(FindingKind::Count, "less is kept for thick volumes than they may need".to_owned());
@@ -290,26 +301,29 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// Nothing changes in the family as long as the answer lives.
+    /// Blocks all changes of the family while the returned guards live.
     pub(crate) async fn stand_still(&self) -> Vec<RangeGuard> {
         let mut held = Vec::new();
         for branch in self.branches() {
             held.push(branch.locks.exclusive(0..u64::MAX).await);
         }
+        // Commits run without the locks; after them no task changes the map.
         self.rest().await;
         held
     }
 
-    /// As [`Family::stand_still`], with every change in the log, and nobody at work in the background.
+    /// Blocks changes as [`Family::stand_still`], with every change logged and no background work in progress.
     pub(crate) async fn settle(self: &Rc<Self>) -> Result<Vec<RangeGuard>, MapError> {
+        // The same order as in the background work, which takes branch locks under this one: no deadlock.
         let mut held = vec![self.care.exclusive(0..1).await];
         held.extend(self.stand_still().await);
         self.commit().await?;
+        // The commit may have started a checkpoint.
         self.rest().await;
         Ok(held)
     }
 
-    /// Granules of the branch that its volume sees as data.
+    /// Number of granules that the volume of the branch sees as data.
     pub(super) async fn count_mapped(&self, branch: &Rc<super::Branch>) -> Result<u64, MapError> {
         let (mut granule, end) = (0, branch.granules(self.granule_blocks));
         let mut mapped = 0;

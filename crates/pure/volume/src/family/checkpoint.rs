@@ -1,4 +1,4 @@
-//! Bringing the changes of a map into its tree: data, pages, root, each stable before the next.
+//! Checkpoint: applies the map changes to the tree. Data, pages and head are made stable in that order.
 
 use super::layers::for_the_tree;
 use super::{Family, Head, MapError};
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// The tree has all changes that were made before this call, durably, and the log is free of them.
+    /// Writes all changes made before this call to the tree, durably, and frees the log of them.
     ///
-    /// *Errors*: whatever failed; the map is as it was, and the next call tries again.
+    /// *Errors*: any failure; the map is unchanged, and the next call retries.
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), MapError> {
         let family = self.clone();
         let turn = move || {
@@ -27,7 +27,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             return Err(error);
         }
         if self.is_head_doubtful.get() {
-            // The pages of that head are free for those that are written now.
+            // That head may be on the disks and its pages are free again: its slot is overwritten before they
+            // are reused.
             let head = self.head.borrow().clone();
             if head.generation > 0 {
                 let _: Stable = self.meta.supersede_head(&head).await?;
@@ -35,12 +36,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.is_head_doubtful.set(false);
         }
         if let Some(era) = self.pages_era.take() {
-            // Somebody may still be reading the tree before the last.
+            // Readers may still use the tree before the last one, whose pages this checkpoint reuses.
             self.space.eras.past(era).await;
         }
         let (layer, counters, mut head) = {
             let log = self.log.borrow();
             let mut head = self.head.borrow().clone();
+            // Taken in one step: the frozen changes are exactly those before `head.serial`.
             head.generation += 1;
             (head.serial, head.sequence, head.life) = (log.serial, log.sequence, log.life);
             (self.layers.borrow_mut().freeze(), self.count(), head)
@@ -51,6 +53,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let changes = for_the_tree(&layer, self.changed_counters(&counters));
         drop(layer);
         if let Err(error) = self.write_checkpoint(&mut head, &changes).await {
+            // The failed checkpoint leaves no trace: its pages are free and its changes go into the next one.
             self.meta.undo(space);
             self.layers.borrow_mut().melt();
             let (since, before) = self.grown.get();
@@ -59,37 +62,45 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         assert_eq!(head.generation, self.head.borrow().generation + 1, "a head follows the one before");
         assert!(head.sequence >= self.log.borrow().from, "the log does not go back");
+        // Root and frozen layer change without an await between, so lookups see either the old or the new tree
+        // with the right changes.
         self.root.set(head.root);
         self.layers.borrow_mut().thaw();
         self.grown.set((self.grown.get().0, 0));
+        // From here on the log blocks before the new head may be overwritten.
         self.log.borrow_mut().from = head.sequence;
         *self.head.borrow_mut() = head;
         *self.counters.borrow_mut() = counters;
+        // Readers that start from now on use the new tree; the next checkpoint waits for the others.
         self.pages_era.set(Some(self.space.eras.turn()));
         self.say_formatted().await
     }
 
-    /// The tree with `changes`, and behind it `head`, are on the disks, durably.
+    /// Writes the tree with `changes`, and then `head`, durably.
     async fn write_checkpoint(&self, head: &mut Head, changes: &BTreeMap<Key, Change>) -> Result<(), MapError> {
         assert_ne!(head.generation % 2, self.head.borrow().generation % 2, "a head leaves the one before where it is");
+        // Versions in the tree refer to data, so the data is stable first.
         let _: Stable = self.flush_data().await.inspect_err(|error| self.stop(*error))?;
         if head.generation == 1 {
             self.meta.format().await?;
         }
+        // The log continues at the new head, and opening needs a block or zeros there.
         self.meta.prepare_log(head.sequence).await?;
         let (root, grown) = apply(&self.meta, self.tuning.fanout, head.root, changes).await?;
         head.root = root;
         head.entries = head.entries.checked_add_signed(grown).expect("a tree has as many entries as were put there");
         self.meta.finish(head).await?;
         let stable = if sabotage::is(Sabotage::RootBeforePages) { Stable::attest() } else { self.meta.flush().await? };
+        // The head must not become visible before the slabs and epochs that its tree refers to.
         self.commit_catalog().await?;
+        // Until the write succeeds it is unknown which head a crash would leave.
         self.is_head_doubtful.set(true);
         let _: Stable = self.meta.write_head(head, stable).await?;
         self.is_head_doubtful.set(false);
         Ok(())
     }
 
-    /// All data of the family is stable, whoever has written it.
+    /// Flushes all data of the family.
     async fn flush_data(&self) -> Result<Stable, MapError> {
         let mut groups: Vec<u16> = {
             let granules = self.space.granules.borrow();
@@ -99,7 +110,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if groups.is_empty() { Ok(self.meta.flush().await?) } else { super::meta::flush(&self.shared, &groups).await }
     }
 
-    /// What must change in the tree for it to have `counters`.
+    /// Changes that bring the tree's counters to `counters`.
     fn changed_counters(&self, counters: &BTreeMap<Key, u64>) -> BTreeMap<Key, Change> {
         let stored = self.counters.borrow();
         let gone = stored.keys().filter(|key| !counters.contains_key(key)).map(|&key| (key, Change::Remove));
@@ -107,7 +118,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         gone.chain(new.map(|(&key, &value)| (key, Change::Put(value)))).collect()
     }
 
-    /// The catalog says that the family has a head, so that a lost one is never taken for an empty map.
+    /// Records in the catalog that the family has a head, so that a lost head is never mistaken for an empty
+    /// map.
     async fn say_formatted(&self) -> Result<(), MapError> {
         if self.formatted.replace(true) {
             return Ok(());
@@ -123,13 +135,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         committed.map_err(|_| MapError::CatalogLost).inspect_err(|error| self.stop(*error))
     }
 
-    /// Commits and checkpoints that are under way go on no more.
+    /// Abandons commits and checkpoints in progress.
     pub(crate) fn abandon(&self) {
         self.commits.abandon();
         self.checkpoints.abandon();
     }
 
-    /// No commit and no checkpoint is under way.
+    /// Waits until no commit and no checkpoint is in progress.
     pub(crate) async fn rest(&self) {
         self.commits.rest().await;
         self.checkpoints.rest().await;

@@ -1,4 +1,7 @@
-//! Giving back what nobody sees any more, after a snapshot or a clone was deleted or a volume rolled back.
+//! Garbage collection of a branch: frees versions that no snapshot or volume sees after a snapshot or clone was
+//! deleted or a volume rolled back.
+//!
+//! Called by the pool's background work. Progress is an entry of the map, so that it continues after a crash.
 
 use super::branch::CLEANING;
 use super::{Branch, Family, MapError, lineage};
@@ -8,10 +11,10 @@ use crate::tree::{Key, Place};
 use block::BlockDevice;
 use std::rc::Rc;
 
-/// Versions that are looked at in one step, about.
+/// Approximate number of versions examined in one step.
 const STEP: usize = 512;
 
-/// What a step of a cleaning has done.
+/// Result of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cleaned {
     pub(crate) freed: u64,
@@ -19,7 +22,7 @@ pub(crate) struct Cleaned {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// Some granules of the branch have only versions that somebody sees; the progress is kept with them.
+    /// Frees the unreferenced versions of some granules of the branch and records the progress.
     pub(crate) async fn clean_step(self: &Rc<Self>, branch: &Rc<Branch>) -> Result<Cleaned, MapError> {
         let asked = branch.cleaning.get() & CLEANING;
         if branch.cleaning.get() == 0 {
@@ -27,19 +30,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         self.admit_change().await?;
         let (pass, from) = match branch.cleaned.get() {
+            // A request that arrives during a pass does not restart it: the pass keeps its own number.
             (0, _) => (asked, 0),
             under_way => under_way,
         };
         let end = self.step_end(branch, from).await?;
         let freed = {
             let last = end.map_or(1 << 32, u64::from);
+            // The lock of the step's granules keeps writers out while their versions are compared.
             let _held = branch.locks.exclusive(u64::from(from)..last).await;
             self.clean(branch, from, end).await?
         };
         let progress = Key::progress(branch.number);
         match end {
             Some(end) => self.change(Record::put(progress, u64::from(end) << 24 | u64::from(pass))),
-            // What came up meanwhile is another pass.
+            // A deletion during the pass starts another pass from granule 0.
             None if pass != asked => self.change(Record::put(progress, u64::from(asked))),
             None => {
                 let done = Record { key: progress, value: None, freed: None, mapped: 0, exclusive: false };
@@ -51,7 +56,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(Cleaned { freed, more: true })
     }
 
-    /// The granule before which a step that begins at `from` ends; none when it goes to the end.
+    /// Granule before which a step from `from` ends; none when it goes to the end of the branch.
     async fn step_end(&self, branch: &Branch, from: u32) -> Result<Option<u32>, MapError> {
         let (mut key, end) = (Key::version(branch.number, from, 0), Key::version(branch.number + 1, 0, 0));
         let mut count = 0;
@@ -60,13 +65,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             count += entries.len();
             match next {
                 None => return Ok(None),
+                // A step ends between granules, never between versions of one.
                 Some(next) if count >= STEP && next.middle() > from => return Ok(Some(next.middle())),
                 Some(next) => key = next,
             }
         }
     }
 
-    /// Removes from the granules `from` up to `end` what nobody sees; returns how many places are freed.
+    /// Removes versions that no viewer sees from the granules `from` up to `end`; returns the number of places
+    /// freed.
     async fn clean(&self, branch: &Branch, from: u32, end: Option<u32>) -> Result<u64, MapError> {
         let mut key = Key::version(branch.number, from, 0);
         let end = end.map_or(Key::version(branch.number + 1, 0, 0), |end| Key::version(branch.number, end, 0));
@@ -95,7 +102,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             viewers.remove(0);
         }
         let kept = lineage::kept(&epochs, &branch.dead.borrow(), &viewers);
-        // A hole above nothing says what would be so without it.
+        // A hole with nothing beneath it has no effect and is dropped.
         let mut nothing = branch.parent.is_none();
         let mut freed = 0;
         for (&(key, value), kept) in versions.iter().zip(kept) {
@@ -111,13 +118,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         freed
     }
 
-    /// The catalog knows that the branch is clean, or gone if it was deleted.
+    /// Records in the catalog that the branch is clean, or removes the branch if it was deleted.
     async fn end_cleaning(self: &Rc<Self>, branch: &Rc<Branch>, pass: u32) -> Result<(), MapError> {
+        // The removals must be durable before the catalog forgets that they were due.
         self.commit().await?;
         let ended = self.shared.store.change(|catalog| {
             let Some(family) = catalog.family_mut(self.id) else { return Ok(()) };
             let Some(at) = family.branches.iter().position(|one| one.number == branch.number) else { return Ok(()) };
             let record = &mut family.branches[at];
+            // Another deletion was requested meanwhile; the next pass ends the cleaning.
             if record.cleaning & CLEANING != pass {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Making changes of a map durable: data first, then the log.
+//! Commit of map changes: data, then catalog, then log, each stable before the next.
 
 use super::{Family, Log, MapError, meta};
 use crate::layout::BLOCK_BYTES;
@@ -11,10 +11,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// All data that was written and all changes that were made before this call survive power loss.
+    /// Makes all data written and all changes made before this call durable (flush).
     ///
-    /// *Errors*: whatever failed. The next call tries again, with a checkpoint and a new log where the log could not be written;
-    /// when data could not be made durable, the map takes no change any more ([`Family::stopped`]).
+    /// *Errors*: any failure. The next call retries, with a checkpoint and a new log where the log could not be
+    /// written; when data could not be made durable, the map accepts no more changes ([`Family::stopped`]).
     pub(crate) async fn commit(self: &Rc<Self>) -> Result<(), MapError> {
         let family = self.clone();
         let turn = move || {
@@ -24,7 +24,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         self.commits.begun_after(turn).await
     }
 
-    /// True when changes wait that should not become many more.
+    /// True when so many changes are unlogged that a commit is due.
     pub(crate) fn is_commit_due(&self) -> bool {
         self.log.borrow().pending.len() >= self.tuning.pending_max
     }
@@ -35,12 +35,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         let (records, freed, blocks) = {
             let mut log = self.log.borrow_mut();
+            // Taken together: serials, records and freed places of this commit must be of one instant.
             let records = std::mem::take(&mut log.pending);
             assert!(records.len() as u64 <= log.serial, "every change that waits has a serial number");
+            // Serial numbers are consecutive, so the pending ones are the last of them.
             let serial = log.serial - records.len() as u64;
             let blocks = blocks_of(serial..log.serial, &std::mem::take(&mut log.whole), self.tuning.records_max);
             (records, std::mem::take(&mut log.freed), blocks)
         };
+        // Cleared before the flush, so that data written while it runs is flushed by the next commit.
         let dirty = self.data.take_dirty();
         if let Err(error) = self.commit_changes(&records, &blocks, dirty).await {
             // The changes are in the layers, so a checkpoint makes them durable.
@@ -51,6 +54,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             }
             return Err(error);
         }
+        // Places freed by this commit are reused only after it is stable and after the readers of this era have
+        // finished.
         if !freed.is_empty() {
             self.space.quarantine(freed);
         }
@@ -68,28 +73,34 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let groups: SmallVec<[u16; 8]> = (0..64).filter(|group| dirty >> group & 1 == 1).collect();
             if !groups.is_empty() {
                 let flushed = meta::flush(&self.shared, &groups).await;
+                // After a failed flush the data may be gone from the caches below, so a later flush would prove
+                // nothing; the map stops.
                 let _: Stable = flushed.inspect_err(|error| self.stop(*error))?;
             }
         }
         if sabotage::is(Sabotage::AcknowledgeBeforeCommit) {
             return Ok(());
         }
+        // The log can only continue after a checkpoint that covers the changes missing in it.
         if self.is_log_lost.get() {
             return self.renew_log().await;
         }
         if records.is_empty() {
             return Ok(());
         }
+        // A log block must not refer to slabs or epochs that the catalog does not have yet.
         self.commit_catalog().await?;
         if self.write_records(records, blocks).await.is_err() {
-            // What the failed blocks hold is unknown, so the log does not go on with them or behind them.
+            // The content of the failed blocks is unknown, so the log neither reuses them nor continues behind
+            // them.
             self.is_log_lost.set(true);
             return self.renew_log().await;
         }
         Ok(())
     }
 
-    /// The log could not be written: a checkpoint has all changes, and a log of a new life begins at another place.
+    /// Replaces an unwritable log: a checkpoint takes in all changes, and a log of a new life starts behind the
+    /// failed blocks.
     async fn renew_log(self: &Rc<Self>) -> Result<(), MapError> {
         self.log.borrow_mut().life += 1;
         self.checkpoint().await?;
@@ -97,7 +108,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(())
     }
 
-    /// The slabs and epochs that the map speaks of are in the catalog.
+    /// Commits the catalog with the slabs and epochs that the map refers to.
     pub(super) async fn commit_catalog(&self) -> Result<(), MapError> {
         match self.space.needs() {
             Some(change) if !sabotage::is(Sabotage::CommitBeforeCatalog) => {
@@ -108,22 +119,23 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    /// The log has `records`, shared out over `blocks` by their serial numbers.
+    /// Writes `records` to the log, divided into `blocks` by serial number.
     async fn write_records(self: &Rc<Self>, records: &[Record], blocks: &[Range<u64>]) -> Result<(), MapError> {
         if !self.formatted.get() {
-            // Without a head nobody would look for a log.
+            // Without a head, opening would look for no log.
             self.checkpoint().await?;
         }
-        // A part of the log at a time, so that a checkpoint can make room behind it.
+        // Half of the log at most at a time, so that a checkpoint can free the other half.
         let blocks_max = (self.log_blocks() / 2).max(1);
         let mut records = records;
         for part in blocks.chunks(blocks_max as usize) {
             let blocks = part.len() as u64;
+            // A checkpoint frees the log up to where it began.
             while self.log_room() < blocks {
                 self.checkpoint().await?;
             }
             let data = self.log.borrow().emit(self.meta.identity, &mut records, part);
-            // Changes are made meanwhile, so the log is not borrowed while this waits.
+            // Sequence numbers are taken after the wait: the log is not borrowed across an await.
             let next = self.log.borrow().sequence + blocks;
             self.meta.prepare_log(next).await?;
             let sequence = {
@@ -144,26 +156,26 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         u64::from(self.meta.log_blocks())
     }
 
-    /// Blocks of the log that no checkpoint needs any more.
+    /// Number of log blocks that no checkpoint needs any more.
     fn log_room(&self) -> u64 {
         let log = self.log.borrow();
         assert!(log.from <= log.sequence, "the log begins before it ends");
         self.log_blocks() - (log.sequence - log.from)
     }
 
-    /// True when a checkpoint should be made before somebody has to wait for it.
+    /// True when a checkpoint should start in the background, before a writer has to wait for it.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
         self.log_room() < self.log_blocks() / 2 || self.layers.borrow().len() >= self.tuning.changes_due
     }
 
-    /// True when nobody may change the map before a checkpoint was made.
+    /// True when no change may be made before a checkpoint.
     pub(crate) fn is_checkpoint_overdue(&self) -> bool {
         self.layers.borrow().len() >= 2 * self.tuning.changes_due
     }
 }
 
 impl Log {
-    /// Blocks with the first of `records`, which are taken away.
+    /// Encodes log blocks from the head of `records`, which it consumes.
     fn emit(&self, identity: LogIdentity, records: &mut &[Record], blocks: &[Range<u64>]) -> Buf {
         let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES as usize);
         for (at, (place, serials)) in data.chunks_exact_mut(BLOCK_BYTES as usize).zip(blocks).enumerate() {
@@ -173,6 +185,8 @@ impl Log {
                 sequence: self.sequence + at as u64,
                 serial: serials.start,
                 life: self.life,
+                // The distance to the start of the commit: a missing block in the middle of a commit is
+                // recognized as damage.
                 back: at as u32,
                 records: Vec::new(),
             };
@@ -182,8 +196,8 @@ impl Log {
     }
 }
 
-/// How changes are shared out over blocks of the log: at most `records_max` to each, and none of `whole` over two, for a
-/// crash may leave one block without the next.
+/// Divides changes into log blocks: at most `records_max` in each, and no range of `whole` across two, because
+/// a crash may leave one block without the next.
 fn blocks_of(serials: Range<u64>, whole: &[Range<u64>], records_max: usize) -> Vec<Range<u64>> {
     let mut blocks = Vec::new();
     let mut start = serials.start;

@@ -1,6 +1,6 @@
-//! The data of a family on its groups: where each granule lies, and reading and writing blocks there.
+//! Data path of a family: locates granules on the groups, encrypts, reads and writes blocks.
 //!
-//! It knows nothing of the map: which places belong to whom is told by the caller, who has looked it up.
+//! It never consults the map: callers look up places first.
 
 use super::MapError;
 use super::lookup::Seen;
@@ -17,30 +17,30 @@ use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Stands for the group of a place that is lost.
+/// Pseudo group number of a lost place.
 const GROUP_LOST: u16 = u16::MAX;
 
-/// Where the granules of a family lie, how they are encrypted, and which groups a flush is due of.
+/// Granule locations, encryption and pending flushes of a family.
 pub(crate) struct Data<D, G> {
     shared: Rc<Shared<D, G>>,
     granule_blocks: u32,
-    /// Blocks of a slab, by group.
+    /// Slab size by group, in blocks.
     slab_blocks: RefCell<Vec<u32>>,
     cover: RefCell<Cover>,
-    /// Groups that hold data which no flush has covered, a bit each.
+    /// Bitmap of groups with data not flushed yet.
     dirty: Cell<u64>,
 }
 
-/// Blocks of a group that follow each other, and the blocks of the request that they hold.
+/// Contiguous blocks of a group and the blocks of the request that they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// None where nothing is mapped.
+    /// Group and first block; none where nothing is mapped.
     pub(crate) place: Option<(u16, u64)>,
     pub(crate) at: u64,
     pub(crate) blocks: u64,
 }
 
-/// A part of a write, and what its granule is now.
+/// Part of a write and the current version of its granule.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) part: Part,
@@ -55,43 +55,44 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         Self { shared, granule_blocks, slab_blocks, cover: RefCell::new(cover), dirty: Cell::new(0) }
     }
 
-    /// It knows the groups that the pool has now; they may be longer, and there may be more.
+    /// Takes the groups of the pool as they are now; they may be longer, and there may be more.
     pub(super) fn follow_groups(&self) {
         *self.slab_blocks.borrow_mut() = self.shared.slab_blocks();
     }
 
-    /// How many groups the pool has.
+    /// Number of groups of the pool.
     pub(super) fn group_count(&self) -> u16 {
         self.slab_blocks.borrow().len() as u16
     }
 
-    /// How it is encrypted.
+    /// Encryption of the data.
     pub(crate) fn cover(&self) -> Cover {
         self.cover.borrow().clone()
     }
 
-    /// It is encrypted so from now on.
+    /// Sets the encryption.
     pub(crate) fn set_cover(&self, cover: Cover) {
         self.cover.replace(cover);
     }
 
-    /// The group holds data that no flush has covered.
+    /// Marks the group as having unflushed data.
     fn soil(&self, group: u16) {
         assert!(usize::from(group) < GROUPS_MAX, "a pool has no more groups than there are bits");
         self.dirty.set(self.dirty.get() | 1 << group);
     }
 
-    /// The groups that hold data which no flush has covered, a bit each. The caller flushes them, or gives them back.
+    /// Takes the bitmap of groups with unflushed data. The caller flushes them or gives the bits back.
     pub(super) fn take_dirty(&self) -> u64 {
         self.dirty.take()
     }
 
-    /// `groups` were not flushed.
+    /// Restores the bits of `groups` that were not flushed.
     pub(super) fn give_back_dirty(&self, groups: u64) {
         self.dirty.set(self.dirty.get() | groups);
     }
 
-    /// The place that a version tells. One that is nowhere is lost: the map was damaged before it had its checksum.
+    /// Place in a version's value. An impossible place counts as lost: the map was damaged before its checksum
+    /// was computed.
     pub(super) fn place_of(&self, value: u64) -> Place {
         let place = Place(value);
         if !place.is_data() {
@@ -99,11 +100,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         }
         let group = place.group();
         let slab_blocks = self.slab_blocks.borrow().get(usize::from(group)).copied().unwrap_or(0);
+        // A group, slab or granule that does not exist must not become an address.
         let is_somewhere = place.index() < slab_blocks / self.granule_blocks && self.shared.gate_of(group).is_some();
         if is_somewhere && place <= Place::LOST { place } else { Place::LOST }
     }
 
-    /// The group of a place, and the first of its blocks there.
+    /// Group and first block of a place.
     pub(crate) fn locate(&self, place: Place) -> (u16, u64) {
         if place == Place::LOST {
             return (GROUP_LOST, 0);
@@ -113,11 +115,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         (group, slab + u64::from(place.index()) * u64::from(self.granule_blocks))
     }
 
-    /// The runs of parts that lie where `places` say.
+    /// Merges the parts at `places` into contiguous runs.
     pub(crate) fn runs(&self, parts: impl Iterator<Item = (Part, Option<Place>)>) -> SmallVec<[Run; 4]> {
         let mut runs: SmallVec<[Run; 4]> = SmallVec::new();
         for (part, place) in parts {
             let place = place.map(|place| self.locate(place)).map(|(group, start)| (group, start + part.from));
+            // Parts that are adjacent on disk and in the request become one I/O.
             let run = Run { place, at: part.at, blocks: part.blocks };
             match runs.last_mut() {
                 Some(last) if last.goes_on_with(&run) => last.blocks += run.blocks,
@@ -132,18 +135,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         self.read_place(group, start, run.blocks).await
     }
 
-    /// What was written to blocks of a group.
+    /// Reads and decrypts blocks of a group.
     pub(crate) async fn read_place(&self, group: u16, start: u64, blocks: u64) -> Result<Rope, MapError> {
         if group == GROUP_LOST {
             return Err(Damage("what the blocks held is lost").into());
         }
-        // As it is now: whoever has the key replaced has nothing read meanwhile that matters.
+        // Taken before the read: only CRYPTOGRAPHIC ERASE replaces the key, and data read across it no longer
+        // matters.
         let cover = self.cover();
         let read = self.shared.gate(group).device().read(Extent::new(start, blocks)).await;
         Ok(cover.lift(group, start, read.map_err(|error| MapError::Group { group, error })?)?)
     }
 
-    /// Writes to blocks of a group; `is_fresh` when nobody needs what they hold.
+    /// Encrypts and writes blocks of a group; `is_fresh` when their old content is dead.
     pub(crate) async fn write_run(
         &self,
         (group, start): (u16, u64),
@@ -152,11 +156,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
     ) -> Result<(), MapError> {
         assert_ne!(group, GROUP_LOST, "nothing is written to a place that is lost");
         let len = data.len();
+        // The guard keeps the group dirty in the catalog until the write has ended.
         let _writing = self.shared.begin_write(group).await.map_err(|_| MapError::CatalogLost)?;
         let data = self.cover().lay(group, start, data)?;
         assert_eq!(data.len(), len, "what is encrypted is as long as it was");
         let device = self.shared.gate(group).device();
         let blocks = data.len() as u64 / u64::from(BLOCK_BYTES);
+        // Only whole stripes inside the run can be written fresh.
         let stripe = u64::from(device.geometry().optimal_bytes / BLOCK_BYTES).max(1);
         let (first, end) = (start.next_multiple_of(stripe), (start + blocks) / stripe * stripe);
         let lba = block::Lba;
@@ -164,7 +170,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         let written = if !is_fresh || first >= end {
             device.write(lba(start), data).await.map(drop)
         } else {
-            // Whole stripes are written without reading; what is before and behind them is not.
+            // Whole stripes of dead content need no read-modify-write; the blocks before and behind them do.
             let cut = |from: u64, to: u64| data.slice(bytes(from - start)..bytes(to - start));
             let edges = [(start, first), (end, start + blocks)].into_iter().filter(|(from, to)| from < to);
             let edges = join_all(edges.map(|(from, to)| device.write(lba(from), cut(from, to))));
@@ -172,7 +178,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
                 futures_util::future::join(device.write_fresh(lba(first), cut(first, end)), edges).await;
             edges.into_iter().chain([whole]).try_for_each(|part| part.map(|written: Written| drop(written)))
         };
-        // Again, for a flush may have passed while the write was under way.
+        // Marked again, because a flush may have run while the write was in flight.
         self.soil(group);
         written.map_err(|error| MapError::Group { group, error })
     }
@@ -187,13 +193,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         all(join_all(writes).await)
     }
 
-    /// Writes whole granules to places that nobody sees yet: what the request brings, and around it what was there.
+    /// Writes whole granules to new places that no reader sees yet: the data of the request, filled up with old
+    /// content (copy on write).
     pub(super) async fn write_to(&self, steps: &Steps, places: &[Place], data: &View) -> Result<(), MapError> {
         assert_eq!(places.len(), steps.len(), "every granule has a place of its own");
         let mut writes = Vec::new();
         let mut at = 0;
         while at < steps.len() {
             let mut end = at + 1;
+            // Granules that got adjacent places in one slab are written together.
             while end < steps.len() && places[end] == places[end - 1].next() && places[end].slab() == places[at].slab()
             {
                 end += 1;
@@ -204,8 +212,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         all(join_all(writes).await)
     }
 
-    /// Writes granules that lie beside each other.
+    /// Writes granules that are adjacent on disk.
     async fn write_granules(&self, steps: &[Step], first: Place, data: &View) -> Result<(), MapError> {
+        // Data that covers whole granules in order is written without a copy.
         let beside = steps.windows(2).all(|pair| pair[0].part.at + pair[0].part.blocks == pair[1].part.at);
         let content = if beside && steps.iter().all(|step| step.part.is_whole(self.granule_blocks)) {
             let from = bytes(steps[0].part.at);
@@ -216,7 +225,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         self.write_run(self.locate(first), content, true).await
     }
 
-    /// Whole granules: the bytes of the request, and around them what the granules show now.
+    /// Composes whole granules: the data of the request and, around it, the current content of the granules.
     async fn compose(&self, steps: &[Step], data: &View) -> Result<View, MapError> {
         let whole = u64::from(self.granule_blocks);
         let mut content = Buf::recycled(steps.len() * bytes(whole));
@@ -228,6 +237,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
             for (part, start) in [(before, 0), (behind, end)].into_iter().filter(|(part, _)| !part.is_empty()) {
                 match step.seen.filter(|_| !sabotage::is(Sabotage::CopyNothing)) {
                     None => part.fill(0),
+                    // Copy on write: the rest of the granule comes from the version that was visible until now.
                     Some(seen) => self.read_old(seen.place, start, part).await?.copy_to(part),
                 }
             }
@@ -235,7 +245,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         Ok(content.freeze())
     }
 
-    /// As much of a granule as `like` has bytes, from block `from` on.
+    /// Reads as much of a granule as `like` is long, from block `from` on.
     async fn read_old(&self, place: Place, from: u64, like: &[u8]) -> Result<Rope, MapError> {
         let (group, start) = self.locate(place);
         let blocks = like.len() as u64 / u64::from(crate::layout::BLOCK_BYTES);

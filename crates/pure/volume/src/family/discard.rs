@@ -1,4 +1,4 @@
-//! Giving back what a volume does not need any more.
+//! UNMAP of a branch: frees whole granules and zeroes parts of granules.
 
 use super::parts::{bytes, parts};
 use super::{Branch, Family, MapError};
@@ -8,20 +8,21 @@ use crate::tree::{Key, Place};
 use block::{BlockDevice, Extent, View};
 use std::rc::Rc;
 
-/// Granules that are locked at once.
+/// Number of granules locked at a time.
 const BATCH: u64 = 256;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// The blocks of `extent` read as zeros from now on; whole granules of them take no space.
+    /// Unmaps the blocks of `extent`: they read as zeros from now on, and whole granules of them are freed.
     pub(crate) async fn discard(self: &Rc<Self>, branch: &Rc<Branch>, extent: Extent) -> Result<(), MapError> {
         let blocks = u64::from(self.granule_blocks);
-        // A granule at the end of the volume is whole where the volume is.
+        // The last granule of the volume counts as whole when the extent reaches the end of the volume.
         let size = branch.size_bytes.get().div_ceil(u64::from(crate::layout::BLOCK_BYTES));
         let end = if extent.end().0 >= size { extent.end().0.next_multiple_of(blocks) } else { extent.end().0 };
         let (first, last) = (extent.start.0.div_ceil(blocks), end / blocks);
         if first >= last {
             return self.clear(branch, extent).await;
         }
+        // Partial granules at both ends are zeroed, since a granule is freed as a whole.
         self.clear(branch, Extent::new(extent.start.0, first * blocks - extent.start.0)).await?;
         if last * blocks < extent.end().0 {
             self.clear(branch, Extent::new(last * blocks, extent.end().0 - last * blocks)).await?;
@@ -33,6 +34,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 granule = until;
                 continue;
             };
+            // A bounded batch, so that writers and snapshots wait for a short time only.
             let batch = u64::from(next)..(u64::from(next) + BATCH).min(until);
             self.admit_change().await?;
             let _held = branch.locks.exclusive(batch.clone()).await;
@@ -44,7 +46,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(())
     }
 
-    /// Blocks of parts of granules read as zeros.
+    /// Zeroes parts of granules, where they are mapped.
     async fn clear(self: &Rc<Self>, branch: &Rc<Branch>, extent: Extent) -> Result<(), MapError> {
         for part in parts(extent, self.granule_blocks) {
             if self.seen(branch, part.granule, branch.epoch.get()).await?.is_some() {
@@ -55,14 +57,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(())
     }
 
-    /// The granule is a hole for the volume; what a snapshot sees stays. The caller holds the granule.
+    /// Makes the granule a hole of the volume; what a snapshot sees stays. The caller holds the granule's lock.
     pub(super) async fn punch(&self, branch: &Rc<Branch>, granule: u32) -> Result<(), MapError> {
         let epoch = branch.epoch.get();
         let Some(seen) = self.seen(branch, granule, epoch).await? else { return Ok(()) };
         branch.punched.set(branch.punched.get() + 1);
         let own = (seen.branch, seen.epoch) == (branch.number, epoch);
         let key = |epoch| Key::version(branch.number, granule, epoch);
-        // Without a version of its own the volume would show an older one.
+        // Without a hole record the volume would show the older version beneath it.
         let beneath = branch.parent.is_some() || self.last_entry(key(0), key(epoch - 1)).await?.is_some();
         if sabotage::is(Sabotage::DiscardShared) && !own && seen.branch == branch.number {
             let freed = Some(seen.place);

@@ -1,4 +1,4 @@
-//! A family's map as text, for those who look for what is wrong.
+//! Text dump of a family's map for debugging.
 
 use super::{Family, MapError};
 use crate::tree::{Counter, Key, Place, Tag};

@@ -1,20 +1,22 @@
-//! Who may still look at what: places and pages that were given up are used again only when everybody has
-//! gone who began before.
+//! Epoch-based reclamation for readers: places and pages that were given up are reused only after all readers
+//! that started before have finished.
+//!
+//! Readers take no lock; they hold a [`Looking`] guard.
 
 use shard::Signal;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// Counts those who look, by the era in which they began.
+/// Counts active readers by the era in which they started.
 #[derive(Debug, Default)]
 pub(crate) struct Eras {
-    /// The oldest era in which somebody began who has not gone, or the present one.
+    /// Oldest era with an active reader, or the current era.
     oldest: Cell<u64>,
     counts: RefCell<VecDeque<u32>>,
     advanced: Signal,
 }
 
-/// Somebody who looks.
+/// Guard of an active reader.
 #[derive(Debug)]
 pub(crate) struct Looking<'a> {
     eras: &'a Eras,
@@ -22,7 +24,7 @@ pub(crate) struct Looking<'a> {
 }
 
 impl Eras {
-    /// What is given up from now on stays as it is as long as the answer lives.
+    /// Registers a reader: whatever is given up from now on stays intact while the guard lives.
     pub(crate) fn look(&self) -> Looking<'_> {
         let mut counts = self.counts.borrow_mut();
         if counts.is_empty() {
@@ -33,7 +35,8 @@ impl Eras {
         Looking { eras: self, era }
     }
 
-    /// Begins an era; returns the one that ended. Who looks from now on does not see what was given up in it.
+    /// Starts a new era and returns the one that ended. Readers that start from now on do not see what was
+    /// given up in it.
     pub(crate) fn turn(&self) -> u64 {
         let mut counts = self.counts.borrow_mut();
         if counts.is_empty() {
@@ -46,12 +49,12 @@ impl Eras {
         ended
     }
 
-    /// True when everybody has gone who began in `era` or before.
+    /// True when all readers of `era` and of earlier eras have finished.
     pub(crate) fn is_past(&self, era: u64) -> bool {
         self.oldest.get() > era
     }
 
-    /// Everybody has gone who began in `era` or before.
+    /// Waits until all readers of `era` and of earlier eras have finished.
     pub(crate) async fn past(&self, era: u64) {
         self.advanced.until(|| self.is_past(era)).await;
     }
@@ -59,10 +62,12 @@ impl Eras {
     fn advance(&self) {
         let mut counts = self.counts.borrow_mut();
         let before = self.oldest.get();
+        // The current era stays in the queue even without readers.
         while counts.len() > 1 && counts.front() == Some(&0) {
             counts.pop_front();
             self.oldest.set(self.oldest.get() + 1);
         }
+        // Released before waiters are woken: they may look at the counts.
         drop(counts);
         if self.oldest.get() > before {
             self.advanced.raise();

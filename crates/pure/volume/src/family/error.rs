@@ -1,23 +1,23 @@
-//! Why a family cannot do what it is asked.
+//! Errors of family operations.
 
 use crate::crypt::Locked;
 use crate::tree::Damage;
 use block::{Extent, IoError, IoErrorKind};
 
-/// What stops an operation on a family.
+/// Reason why an operation on a family failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapError {
-    /// A group failed, in its own addresses.
+    /// I/O error of a group, in the group's addresses.
     Group { group: u16, error: IoError },
-    /// The map is not as we write it.
+    /// Damaged map.
     Damaged(Damage),
-    /// No space is left for what was asked. Nothing has changed.
+    /// No space for the request; nothing has changed.
     Full,
-    /// The catalog takes no change any more.
+    /// Catalog store that accepts no more changes.
     CatalogLost,
-    /// The data is encrypted, and its key is not there.
+    /// Encrypted data without its key.
     Locked,
-    /// An earlier failure left the map without a way to become durable; it can be read.
+    /// Map that an earlier failure left unable to become durable; it can still be read.
     Stopped,
 }
 
@@ -34,7 +34,7 @@ impl From<Locked> for MapError {
 }
 
 impl MapError {
-    /// The error as the host of a volume is told it, for blocks of the volume.
+    /// Converts the error to the one that the host of a volume gets, for blocks of the volume.
     pub(crate) fn told(self, extent: Extent) -> IoError {
         let kind = match self {
             Self::Group { error, .. } => return error.at(extent),

@@ -1,4 +1,4 @@
-//! What holds of single blocks of a map, whatever their bytes are; see [`crate::fuzzing`].
+//! Properties of single map blocks with arbitrary bytes; see [`crate::fuzzing`].
 
 use super::head::{Head, REGIONS_MAX, Region};
 use super::page_space::{LOG_START, PageSpace};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 const BLOCK: usize = 4096;
 
-/// Whose block it is, as it says itself.
+/// Identity of the family, as the block itself states it.
 fn identity(block: &[u8]) -> LogIdentity {
     LogIdentity { family: uuid_at(block, 16), birth: u64_at(block, 32) }
 }
@@ -19,7 +19,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes.unwrap_or_default())
 }
 
-/// A head is the same when it is written again.
+/// Head: encoding a parsed head again yields the same head.
 pub fn head(block: &[u8]) {
     let identity = identity(block);
     let Some(head) = Head::parse(identity, block) else { return };
@@ -27,7 +27,7 @@ pub fn head(block: &[u8]) {
     assert_eq!(Head::parse(identity, &head.emit(identity)), Some(head));
 }
 
-/// A page of the tree is the same when it is written again, and its keys rise.
+/// Tree page: encoding a parsed page again yields the same page, and its keys ascend.
 pub fn page(block: &[u8]) {
     let (identity, number) = (identity(block), u64_at(block, 40));
     let family = *identity.family.as_bytes();
@@ -43,7 +43,7 @@ pub fn page(block: &[u8]) {
     }
 }
 
-/// The bits of a region never give away what has another use, and are the same when they are written again.
+/// Bitmap of a region: it never frees blocks with a fixed use, and encoding it again yields the same bits.
 pub fn bits(block: &[u8]) {
     let (identity, region) = (identity(block), u64_at(block, 40));
     let told = Region { generation: u64_at(block, 48), copy: 0 };
@@ -67,7 +67,7 @@ pub fn bits(block: &[u8]) {
     assert_eq!(given, again.free());
 }
 
-/// A ring of log blocks, one each for `blocks`: what they say together follows from their order alone.
+/// Ring of log blocks, one for each of `blocks`: replay and salvage depend on their order alone.
 pub fn ring(blocks: &[Vec<u8>], from: u64, serial: u64, life: u32) {
     let Some(first) = blocks.first() else { return };
     let (identity, places) = (identity(first), blocks.len() as u64);
@@ -88,7 +88,7 @@ pub fn ring(blocks: &[Vec<u8>], from: u64, serial: u64, life: u32) {
     assert!(left.replay.records.starts_with(&found.records), "what is whole is in the remains");
 }
 
-/// The UUID at `at`; of zeros where the bytes end before it does.
+/// UUID at offset `at`; bytes beyond the end count as zeros.
 pub(crate) fn uuid_at(bytes: &[u8], at: usize) -> Uuid {
     let bytes = bytes.get(at..at + 16).and_then(|bytes| bytes.try_into().ok());
     Uuid::from_bytes(bytes.unwrap_or_default())

@@ -1,26 +1,26 @@
-//! Which granules of a family's slabs are free, and which a writer gets.
+//! Granule allocator of a family: free granules of its slabs, and which of them a writer gets.
 //!
-//! A slab is *loaded* (we know its free granules, and there are some), *unknown* (nobody looked yet) or full.
-//! A granule is *held* while a write fills it, and again after it was freed until nobody can need it any more:
-//! neither the map as it is on disk nor a reader who has begun before.
+//! A slab is *loaded* (its free granules are known, and there are some), *unknown* (not read yet) or full. A
+//! granule is *held* while a write fills it, and again after it was freed until neither the map on disk nor an
+//! active reader can refer to it.
 
 use crate::tree::Place;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Places for one write.
+/// Places allocated for one write.
 pub(crate) type Places = SmallVec<[Place; 16]>;
-/// Slabs of one group that are looked through for a whole stripe.
+/// Maximum number of slabs of one group searched for a whole free stripe.
 const LOOKS_MAX: usize = 8;
-/// Sequential writers that are remembered.
+/// Number of sequential write streams tracked.
 const STREAMS: usize = 8;
 
-/// How slabs of a group are divided.
+/// Division of a group's slabs into granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Granules of a slab.
+    /// Number of granules in a slab.
     pub(crate) granules: u32,
-    /// Granules that together are whole stripes; 1 where none are.
+    /// Number of granules that form whole stripes; 1 where none do.
     pub(crate) unit: u32,
 }
 
@@ -28,6 +28,7 @@ impl Shape {
     pub(crate) fn of(slab_blocks: u32, granule_blocks: u32, stripe_blocks: u32) -> Self {
         let granules = slab_blocks / granule_blocks;
         let mut unit = 1;
+        // The smallest number of granules whose blocks are a whole number of stripes.
         while unit < granules && !(unit * granule_blocks).is_multiple_of(stripe_blocks.max(1)) {
             unit += 1;
         }
@@ -38,15 +39,15 @@ impl Shape {
 
 #[derive(Debug)]
 struct Loaded {
-    /// A bit for each granule, set when it cannot be had.
+    /// Bitmap of granules that cannot be allocated.
     busy: SmallVec<[u64; 4]>,
     free: u32,
 }
 
-/// The granules of one family.
+/// Allocation state of one family's granules.
 #[derive(Debug)]
 pub(crate) struct Granules {
-    /// By group.
+    /// Slab division by group.
     shapes: Vec<Shape>,
     /// All slabs, by number.
     slabs: BTreeSet<u32>,
@@ -54,11 +55,11 @@ pub(crate) struct Granules {
     unknown: BTreeSet<u32>,
     held: BTreeSet<Place>,
     total: u64,
-    /// The group whose turn it is.
+    /// Group from which the next stripe is allocated (round robin).
     turn: usize,
-    /// For each group, the slab in which whole stripes were found last, and single granules.
+    /// Per group, the slab in which the last whole stripe and the last single granule were found.
     cursors: Vec<[u32; 2]>,
-    /// Where writers have ended: the granule that would come next, and the place.
+    /// Ends of sequential streams: branch, next granule, and the place behind the last one.
     streams: [Option<(u32, u32, Place)>; STREAMS],
     next_stream: usize,
 }
@@ -80,8 +81,9 @@ impl Granules {
         }
     }
 
-    /// Groups are divided so from now on; slabs that are there stay as they are.
+    /// Sets the division of groups; existing slabs are unchanged.
     pub(crate) fn reshape(&mut self, shapes: Vec<Shape>) {
+        // Cursors of the known groups stay: they point into slabs that have not moved.
         let fresh = (self.cursors.len() as u16..).take(shapes.len().saturating_sub(self.cursors.len()));
         assert!(shapes.len() >= self.shapes.len(), "groups keep their numbers");
         self.cursors.extend(fresh.map(|group| [Place::slab_number(group, 0); 2]));
@@ -92,12 +94,12 @@ impl Granules {
         self.shapes[(slab >> 24) as usize]
     }
 
-    /// Granules of all slabs.
+    /// Number of granules in all slabs.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Granules that are held.
+    /// Number of held granules.
     pub(crate) fn held(&self) -> u64 {
         self.held.len() as u64
     }
@@ -114,22 +116,23 @@ impl Granules {
         self.slabs.contains(&slab)
     }
 
-    /// Granules of a slab.
+    /// Number of granules in a slab.
     pub(crate) fn granules(&self, slab: u32) -> u32 {
         self.shape(slab).granules
     }
 
-    /// Granules that together are whole stripes of the group.
+    /// Number of granules that form whole stripes of the group.
     pub(crate) fn unit(&self, group: u16) -> u32 {
         self.shapes[usize::from(group)].unit
     }
 
-    /// The family has the slab; nobody knows what is free in it, or all of it is.
+    /// Adds a slab: all free when `is_new`, otherwise unknown.
     pub(crate) fn add(&mut self, slab: u32, is_new: bool) {
         let granules = self.granules(slab);
         if self.slabs.insert(slab) {
             self.total += u64::from(granules);
         }
+        // A slab just leased has no entry in the map, so it need not be read.
         if is_new {
             let busy = SmallVec::from_elem(0, granules.div_ceil(64) as usize);
             self.loaded.insert(slab, Loaded { busy, free: granules });
@@ -138,7 +141,7 @@ impl Granules {
         }
     }
 
-    /// The family does not have the slab any more.
+    /// Removes a slab.
     pub(crate) fn remove(&mut self, slab: u32) {
         if self.slabs.remove(&slab) {
             let granules = u64::from(self.granules(slab));
@@ -149,33 +152,35 @@ impl Granules {
         self.unknown.remove(&slab);
     }
 
-    /// Nobody knows any more what is free in a slab.
+    /// Marks a slab as unknown.
     pub(crate) fn forget(&mut self, slab: u32) {
         self.loaded.remove(&slab);
         self.unknown.insert(slab);
     }
 
-    /// A slab of which nobody knows what is free.
+    /// Returns a slab whose free granules are unknown.
     pub(crate) fn unknown(&self) -> Option<u32> {
         self.unknown.first().copied()
     }
 
-    /// What is free in a slab is known: what `taken` and the held granules leave.
+    /// Loads a slab: granules neither in `taken` nor held are free.
     pub(crate) fn load(&mut self, slab: u32, taken: &[(u32, u64)]) {
         if !self.unknown.remove(&slab) {
             return;
         }
         let granules = self.granules(slab);
         let mut busy: SmallVec<[u64; 4]> = SmallVec::from_elem(0, granules.div_ceil(64) as usize);
+        // Words beyond the slab come only from a damaged map and are ignored.
         for &(word, bits) in taken {
             if let Some(place) = busy.get_mut(word as usize) {
                 *place |= bits;
             }
         }
+        // Held places are free in the map, but in use by a writer or possibly by a reader.
         for place in self.held.range(Place::new(slab, 0)..=Place::new(slab, 0x00ff_ffff)) {
             busy[place.index() as usize / 64] |= 1 << (place.index() % 64);
         }
-        // What lies behind the last granule is none, whatever was said of it.
+        // Bits beyond the last granule are ignored, whatever a damaged map says.
         let behind = busy.len() as u32 * 64 - granules;
         if let Some(last) = busy.last_mut() {
             *last &= u64::MAX >> behind;
@@ -186,10 +191,12 @@ impl Granules {
         }
     }
 
-    /// Up to `want` places, held for the caller; fewer where no more are known to be free. Whole stripes first, then
-    /// what lies behind the place where the writer of the granule before ended.
+    /// Allocates up to `want` places, held for the caller; fewer where no more are known to be free.
+    ///
+    /// Whole stripes come first, then the places behind the end of the stream that wrote the preceding granule.
     pub(crate) fn take(&mut self, want: usize, branch: u32, granule: u32) -> Places {
         let mut places = Places::new();
+        // Full stripes first: they are written without read-modify-write.
         while self.shapes.iter().any(|shape| shape.unit > 1 && want - places.len() >= shape.unit as usize) {
             let run = self.take_unit(want - places.len());
             if run.is_empty() {
@@ -197,6 +204,7 @@ impl Granules {
             }
             places.extend(run);
         }
+        // Continuing behind the last write keeps sequential data adjacent.
         if places.is_empty() {
             let behind = self.streams.iter().flatten().find(|stream| (stream.0, stream.1) == (branch, granule));
             let mut next = behind.map(|stream| stream.2);
@@ -205,6 +213,7 @@ impl Granules {
                 next = Some(place.next());
             }
         }
+        // Everything else takes the first free granules.
         while places.len() < want
             && let Some(place) = self.first_free()
         {
@@ -213,12 +222,14 @@ impl Granules {
         }
         assert!(places.len() <= want, "nobody gets more places than were asked for");
         if let Some(last) = places.last().filter(|_| places.len() == want) {
+            // Only a fully satisfied request continues a stream.
             self.remember(branch, granule, places.len(), last.next());
         }
         places
     }
 
-    /// Places for one whole stripe, or a few, of at most `most` granules.
+    /// Allocates one whole stripe, or the smallest number of stripes that granules fill, of at most `most`
+    /// granules.
     pub(crate) fn take_unit(&mut self, most: usize) -> Places {
         for step in 0..self.shapes.len() {
             let group = (self.turn + step) % self.shapes.len();
@@ -227,6 +238,7 @@ impl Granules {
                 continue;
             }
             if let Some(first) = self.find_unit(group, unit) {
+                // Round robin over the groups, so that all disks share the load.
                 self.turn = (group + 1) % self.shapes.len();
                 let places: Places = (0..unit).map(|step| Place(first.0 + u64::from(step))).collect();
                 assert!(places.iter().all(|&place| self.take_one(place)), "the unit was found free");
@@ -236,13 +248,15 @@ impl Granules {
         Places::new()
     }
 
-    /// True when a whole stripe is found free.
+    /// True when a whole free stripe is found.
     pub(crate) fn has_unit(&mut self) -> bool {
         (0..self.shapes.len()).any(|group| self.find_unit(group, self.shapes[group].unit).is_some())
     }
 
     fn find_unit(&mut self, group: usize, unit: u32) -> Option<Place> {
         let numbers = (group as u32) << 24..(group as u32 + 1) << 24;
+        // The search starts at the last hit and is bounded: a nearly full slab list must not slow down each
+        // write.
         let from = self.cursors[group][0];
         let behind = self.loaded.range(from..numbers.end);
         let before = self.loaded.range(numbers.start..from);
@@ -284,6 +298,7 @@ impl Granules {
         assert!(loaded.free > 0, "every granule of a slab that can be had is counted");
         *word |= bit;
         loaded.free -= 1;
+        // Full slabs are not kept loaded, which bounds memory and the search.
         if loaded.free == 0 {
             self.loaded.remove(&slab);
         }
@@ -293,6 +308,7 @@ impl Granules {
 
     fn remember(&mut self, branch: u32, granule: u32, count: usize, next: Place) {
         let here = |stream: &Option<(u32, u32, Place)>| stream.is_some_and(|one| (one.0, one.1) == (branch, granule));
+        // A continued stream keeps its slot; a new one replaces the oldest.
         let at = self.streams.iter().position(here).unwrap_or(self.next_stream);
         if at == self.next_stream {
             self.next_stream = (self.next_stream + 1) % STREAMS;
@@ -300,27 +316,29 @@ impl Granules {
         self.streams[at] = Some((branch, granule.saturating_add(count as u32), next));
     }
 
-    /// The map has the place from now on.
+    /// Records that the map now refers to the place.
     pub(crate) fn used(&mut self, place: Place) {
         assert!(self.held.remove(&place), "a place is held until the map has it");
     }
 
-    /// The map does not have the place any more, but somebody may still need it. False where it is held already: another
-    /// version had the same place.
+    /// Holds a place that the map no longer refers to, while readers may. False where it is held already:
+    /// another version had the same place.
     pub(crate) fn hold(&mut self, place: Place) -> bool {
         self.held.insert(place)
     }
 
-    /// Nobody needs the place any more.
+    /// Frees a place that nothing refers to any more.
     pub(crate) fn release(&mut self, place: Place) {
         self.held.remove(&place);
         let (slab, index) = (place.slab(), place.index());
         match self.loaded.get_mut(&slab) {
             Some(loaded) => {
                 let (word, bit) = (&mut loaded.busy[index as usize / 64], 1 << (index % 64));
+                // Counted only if the bit was set, so that a repeated release cannot overcount.
                 loaded.free += u32::from(*word & bit != 0);
                 *word &= !bit;
             }
+            // A slab that was full is not loaded; its free granules are read again when needed.
             None if self.slabs.contains(&slab) => {
                 self.unknown.insert(slab);
             }
@@ -328,7 +346,7 @@ impl Granules {
         }
     }
 
-    /// Slabs in which every granule is free.
+    /// Slabs in which all granules are free.
     pub(crate) fn wholly_free(&self) -> Vec<u32> {
         let free = self.loaded.iter().filter(|(slab, loaded)| loaded.free == self.granules(**slab));
         free.map(|(&slab, _)| slab).collect()
@@ -365,7 +383,8 @@ mod tests {
         assert_eq!((places[0].index() % 4, places[4].index() % 3, places[7].index()), (0, 0, 4));
     }
 
-    /// A map whose bits contradict its versions, or themselves, has a right checksum when it was damaged before.
+    /// A map whose bits contradict its versions, or each other, has a valid checksum when it was damaged before
+    /// that was computed.
     #[test]
     fn bits_that_contradict_the_map_give_away_no_granule_that_is_none() {
         let mut known = Granules::new(vec![Shape { granules: 20, unit: 4 }]);

@@ -1,4 +1,5 @@
-//! The head of a family's map: which tree is the newest, and where its log goes on. Two slots in turn.
+//! Head of a family's map (checkpoint record): root of the newest tree and where its log continues. Two slots
+//! alternate.
 
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{COUNT_MAX, LIFE_MAX, LogIdentity};
@@ -8,28 +9,28 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const FORMAT: Format = Format::plain(*b"BLKYDMAP");
-/// The most regions of pages that a head can tell of.
+/// Maximum number of page regions that a head can describe.
 pub(crate) const REGIONS_MAX: usize = 480;
 
-/// What the newest checkpoint of a map is.
+/// Newest checkpoint of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// How many checkpoints there were.
+    /// Number of checkpoints so far.
     pub(crate) generation: u64,
     pub(crate) root: Option<Root>,
-    /// Entries of the tree.
+    /// Number of entries in the tree.
     pub(crate) entries: u64,
-    /// The tree has all changes with a smaller serial number.
+    /// The tree contains all changes with a smaller serial number.
     pub(crate) serial: u64,
-    /// The block of the log with which it goes on.
+    /// Sequence number of the log block where the log continues.
     pub(crate) sequence: u64,
-    /// The life of the family that wrote it: blocks of the log behind it are of no older one.
+    /// Life of the family that wrote it; later log blocks have the same life or a newer one.
     pub(crate) life: u32,
-    /// For each region of pages, the checkpoint that wrote its page of free pages, and into which of two copies.
+    /// Location of the free-page bitmap of each region.
     pub(crate) regions: Vec<Region>,
 }
 
-/// Where the bits of a region's pages are.
+/// Location of a region's free-page bitmap: the checkpoint that wrote it and the copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) generation: u64,
@@ -76,10 +77,12 @@ impl Head {
         FORMAT.emit(&wire)
     }
 
-    /// The head of this map in `block`, if there is a whole one that a family can have written.
+    /// Parses the head of this map in `block`; none unless it is intact and its numbers are possible.
     pub(crate) fn parse(identity: LogIdentity, block: &[u8]) -> Option<Self> {
         let wire: &Wire = FORMAT.parse(block).ok()?;
         let ours = wire.family == *identity.family.as_bytes() && wire.birth.get() == identity.birth;
+        // A checksum does not prove that the numbers are sane; values beyond any real life of a family would
+        // overflow later.
         let counts = [wire.generation, wire.root, wire.entries, wire.serial, wire.sequence];
         let is_possible = counts.iter().all(|count| count.get() < COUNT_MAX) && wire.life.get() < LIFE_MAX;
         if !ours || !is_possible {
@@ -89,7 +92,7 @@ impl Head {
         let regions = wire.places.get(..wire.regions.get() as usize)?.iter().map(|place| place.get());
         Some(Self {
             generation: wire.generation.get(),
-            // Block 0 is a head, so no page lies there.
+            // Block 0 is a head, so a page number of 0 means an empty tree.
             root: (page != 0).then_some(Root { page, level, count }),
             entries: wire.entries.get(),
             serial: wire.serial.get(),

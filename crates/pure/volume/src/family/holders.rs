@@ -1,4 +1,4 @@
-//! Whose blocks of a group are: what the map says, read from the places to the volumes.
+//! Reverse lookup: finds the volumes and snapshots that use given blocks of a group.
 
 use super::{Branch, Family, MapError};
 use crate::catalog::{SlabRun, SnapshotRecord};
@@ -7,27 +7,27 @@ use crate::tree::{Key, Place, Tag};
 use block::{BlockDevice, Extent};
 use std::rc::Rc;
 
-/// Versions that lie on blocks which somebody asks for.
+/// Version located on one of the blocks searched for.
 struct Hit {
     granule: u32,
     branch: u32,
     place: Place,
-    /// Blocks of the group.
+    /// First block in the group.
     start: u64,
 }
 
-/// A search for who has some blocks of a group in one family.
+/// Search for the users of blocks of a group in one family.
 pub(crate) struct HolderSearch<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> {
     pub(crate) family: &'a Family<D, G>,
     pub(crate) group: u16,
-    /// In blocks of the group.
+    /// Blocks searched for, in blocks of the group.
     pub(crate) runs: &'a [Extent],
-    /// The search ends when more was found.
+    /// Maximum number of results; the search ends beyond it.
     pub(crate) most: usize,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> HolderSearch<'_, D, G> {
-    /// Adds who has the blocks.
+    /// Adds the users of the blocks to `held`.
     pub(crate) async fn run(&self, held: &mut Holdings) -> Result<(), MapError> {
         let (meta, data) = self.slabs();
         let within = |slab: &Extent| {
@@ -37,10 +37,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> HolderSearch<'_, D, G> 
         for run in meta.iter().flat_map(within) {
             add_holding(&mut held.found, Holder::Map(self.family.id), run.start.0, run);
         }
+        // The map is read only if the blocks can belong to data of this family.
         if data.iter().flat_map(within).next().is_none() {
             return Ok(());
         }
         for hit in self.hits().await? {
+            // Clones see granules of their origin, so every branch is asked.
             for branch in self.family.branches.all() {
                 if held.found.len() > self.most {
                     return Ok(());
@@ -51,7 +53,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> HolderSearch<'_, D, G> 
         Ok(())
     }
 
-    /// The slabs of the family's map and of its data in the group.
+    /// Metadata and data slabs of the family in the group.
     fn slabs(&self) -> (Vec<Extent>, Vec<Extent>) {
         self.family.shared.store.look(|catalog| {
             let slab = catalog.groups.get(usize::from(self.group)).map_or(0, |group| u64::from(group.slab_blocks));
@@ -61,7 +63,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> HolderSearch<'_, D, G> 
         })
     }
 
-    /// The versions that lie on the blocks.
+    /// Finds the versions located on the blocks.
     async fn hits(&self) -> Result<Vec<Hit>, MapError> {
         let (mut from, end) = (Key::version(0, 0, 0), Key::taken(0, 0));
         let mut hits = Vec::new();
@@ -90,11 +92,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> HolderSearch<'_, D, G> 
         let blocks = u64::from(self.family.granule_blocks);
         for viewer in branch.viewers() {
             let seen = self.family.seen(branch, hit.granule, viewer).await?;
+            // Another version hides this one from the viewer.
             if seen.is_none_or(|seen| seen.branch != hit.branch || seen.place != hit.place) {
                 continue;
             }
             let Some((holder, size_bytes)) = self.viewer(branch, viewer) else { continue };
             let first = u64::from(hit.granule) * blocks;
+            // The last granule may reach beyond the end of the volume.
             let shown = size_bytes.div_ceil(u64::from(crate::BLOCK_BYTES)).saturating_sub(first);
             let granule = Extent::new(hit.start, blocks.min(shown));
             for run in self.runs.iter().map(|run| run.intersection(granule)).filter(|run| !run.is_empty()) {
@@ -105,7 +109,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> HolderSearch<'_, D, G> 
         Ok(())
     }
 
-    /// Who looks at the branch so, and how much of it.
+    /// Volume or snapshot that is `viewer` in the branch, and its size in bytes.
     fn viewer(&self, branch: &Branch, viewer: u64) -> Option<(Holder, u64)> {
         if viewer == u64::MAX {
             return Some((Holder::Volume(branch.id), branch.size_bytes.get()));

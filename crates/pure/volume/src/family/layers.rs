@@ -1,7 +1,7 @@
-//! What changed in a map since its last checkpoint, in memory: above the tree, which stays as it was.
+//! In-memory overlay of a map: changes since the last checkpoint, above the unchanged tree.
 //!
-//! The changes of a checkpoint that is being written are *frozen*: they are still looked at, and newer ones
-//! lie above them.
+//! The changes of a checkpoint in progress are *frozen*: lookups still see them, and newer changes lie above
+//! them.
 
 use crate::maplog::Record;
 use crate::tree::{Change, Key, Tag};
@@ -9,15 +9,16 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-/// Changes of keys: of versions as they are, of taken granules as bits that are set and cleared.
+/// Changed keys: versions by value, allocation bitmaps as bits set and cleared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layer {
     changes: BTreeMap<Key, Change>,
 }
 
 impl Layer {
-    /// Takes in a change, with what it says of the granules that are taken.
+    /// Applies a record, including its allocation and freeing of granules.
     fn take_in(&mut self, record: &Record) {
+        // The last change of a key wins.
         self.changes.insert(record.key, record.value.map_or(Change::Remove, Change::Put));
         if let Some(place) = record.place() {
             self.mark(place.slab(), place.index() / 64, 1 << (place.index() % 64), 0);
@@ -32,6 +33,7 @@ impl Layer {
     }
 
     fn mask(&mut self, key: Key, set: u64, clear: u64) {
+        // A mask, not a value: the tree's bits need not be read to record a change of some of them.
         let change = self.changes.entry(key).or_insert(Change::Mask { set: 0, clear: 0 });
         if let Change::Mask { set: sets, clear: clears } = change {
             *sets = (*sets | set) & !clear;
@@ -44,7 +46,7 @@ impl Layer {
     }
 }
 
-/// The changes above a tree.
+/// Active and frozen changes above a tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layers {
     active: Layer,
@@ -56,17 +58,17 @@ impl Layers {
         self.active.take_in(record);
     }
 
-    /// Of 64 granules of a slab these are taken from now on, and those are free.
+    /// Marks granules of one 64-granule word of a slab as allocated (`set`) or free (`clear`).
     pub(crate) fn mark(&mut self, slab: u32, word: u32, set: u64, clear: u64) {
         self.active.mark(slab, word, set, clear);
     }
 
-    /// How many changes the next checkpoint has to write.
+    /// Number of changes that the next checkpoint must write.
     pub(crate) fn len(&self) -> usize {
         self.active.changes.len()
     }
 
-    /// The changes so far belong to a checkpoint.
+    /// Freezes the changes so far for a checkpoint.
     pub(crate) fn freeze(&mut self) -> Rc<Layer> {
         assert!(self.frozen.is_none(), "one checkpoint is written at a time");
         let frozen = Rc::new(std::mem::take(&mut self.active));
@@ -74,36 +76,42 @@ impl Layers {
         frozen
     }
 
-    /// The tree has what was frozen.
+    /// Drops the frozen changes after the checkpoint: the tree contains them.
     pub(crate) fn thaw(&mut self) {
         self.frozen = None;
     }
 
-    /// The tree does not have what was frozen: it belongs to the next checkpoint, with what came since.
+    /// Merges the frozen changes back after a failed checkpoint: the next one writes them, together with newer
+    /// changes.
     pub(crate) fn melt(&mut self) {
         let Some(frozen) = self.frozen.take() else { return };
+        // The frozen layer becomes the active one again, and the newer changes are applied on top.
         let newer = std::mem::replace(&mut self.active, Rc::unwrap_or_clone(frozen));
         for (key, change) in newer.changes {
             match change {
+                // Bits of both layers are combined; every other newer change replaces the frozen one.
                 Change::Mask { set, clear } => self.active.mask(key, set, clear),
                 _ => drop(self.active.changes.insert(key, change)),
             }
         }
     }
 
-    /// The last key in `range` that was changed, and how.
+    /// Last changed key in `range` and its change.
     pub(crate) fn last(&self, range: RangeInclusive<Key>) -> Option<(Key, Change)> {
         let frozen = self.frozen.as_ref().and_then(|frozen| frozen.last(range.clone()));
         match (self.active.last(range), frozen) {
+            // Of equal keys the active layer wins, being newer.
             (Some(active), Some(frozen)) if frozen.0 > active.0 => Some(frozen),
             (Some(active), _) => Some(active),
             (None, frozen) => frozen,
         }
     }
 
-    /// `entries`, which are those of the tree with keys from `from` on and before `end`, as the changes make them.
+    /// Applies the changes to `entries`, the tree's entries with keys from `from` up to, but not including,
+    /// `end`.
     pub(crate) fn over(&self, entries: Vec<(Key, u64)>, from: Key, end: Key) -> Vec<(Key, u64)> {
         let mut result = entries;
+        // Oldest layer first, so that newer changes override it.
         for layer in self.frozen.iter().map(|frozen| &**frozen).chain([&self.active]) {
             let mut changes = layer.changes.range(from..end).peekable();
             if changes.peek().is_none() {
@@ -125,7 +133,7 @@ impl Layers {
     }
 }
 
-/// The changes of a frozen layer and `counters`, for the tree; counters that are gone are removed.
+/// Combines the changes of a frozen layer with the changed counters for the tree.
 pub(crate) fn for_the_tree(layer: &Layer, counters: BTreeMap<Key, Change>) -> BTreeMap<Key, Change> {
     let mut changes = layer.changes.clone();
     let are_counters = counters.keys().all(|key| key.tag() == Some(Tag::Counter));

@@ -1,19 +1,20 @@
-//! Which version of a granule somebody sees, decided from epochs alone.
+//! Visibility of granule versions, decided from epochs alone (ADR 0007).
 //!
-//! Epochs rise with time. Who stands in an epoch sees the newest version up to it, but a roll-back left a range of
-//! epochs behind: who stands above that range goes on below it, as who stood at its beginning did.
+//! Epochs rise with time. A viewer in an epoch sees the newest version up to it. A roll-back leaves a dead
+//! range of epochs: a viewer above that range continues below it, at the epoch to which the volume was rolled
+//! back.
 
 use crate::catalog::DeadRange;
 use smallvec::SmallVec;
 
-/// Where who stands in `viewer` looks first: the versions above the answer's first part, up to `viewer`; and
-/// where it goes on, if it finds none.
+/// Returns one step of a lookup by `viewer`: it sees versions above the returned floor and up to `viewer`; if
+/// there are none, it continues at the second value.
 pub(crate) fn step(dead: &[DeadRange], viewer: u64) -> (u64, Option<u64>) {
     let below = dead.iter().filter(|range| range.last < viewer).max_by_key(|range| range.last);
     below.map_or((0, None), |range| (range.last, Some(range.after)))
 }
 
-/// Which of the versions written in the epochs `versions`, which rise, is seen in `viewer`.
+/// Returns the index of the version that `viewer` sees, of those written in the ascending epochs `versions`.
 pub(crate) fn visible(versions: &[u64], dead: &[DeadRange], viewer: u64) -> Option<usize> {
     let mut viewer = viewer;
     loop {
@@ -26,12 +27,12 @@ pub(crate) fn visible(versions: &[u64], dead: &[DeadRange], viewer: u64) -> Opti
     }
 }
 
-/// For each version, whether one of `viewers` sees it.
+/// Tells for each version whether one of `viewers` sees it.
 ///
-/// *Shape*: both rise.
+/// *Shape*: both slices ascend.
 pub(crate) fn kept(versions: &[u64], dead: &[DeadRange], viewers: &[u64]) -> SmallVec<[bool; 16]> {
     let mut kept = SmallVec::from_elem(false, versions.len());
-    // Who stands between two of these points sees the same.
+    // All viewers between two of these points see the same version, so one viewer per interval is examined.
     let mut points: SmallVec<[u64; 16]> = versions.iter().copied().collect();
     points.extend(dead.iter().map(|range| range.last + 1));
     points.sort_unstable();
@@ -46,13 +47,14 @@ pub(crate) fn kept(versions: &[u64], dead: &[DeadRange], viewers: &[u64]) -> Sma
     kept
 }
 
-/// The ranges that still matter to `viewers`.
+/// Returns the dead ranges that a lookup by one of `viewers` passes through.
 pub(crate) fn needed(dead: &[DeadRange], viewers: &[u64]) -> Vec<DeadRange> {
     let mut used = SmallVec::<[bool; 16]>::from_elem(false, dead.len());
     for &viewer in viewers {
         let mut viewer = viewer;
         while let (floor, Some(next)) = step(dead, viewer) {
             let at = dead.iter().position(|range| range.last == floor).expect("the step is one of them");
+            // The rest of the way from this range was followed for an earlier viewer.
             if std::mem::replace(&mut used[at], true) {
                 break;
             }
@@ -62,17 +64,17 @@ pub(crate) fn needed(dead: &[DeadRange], viewers: &[u64]) -> Vec<DeadRange> {
     dead.iter().zip(used).filter(|(_, used)| *used).map(|(range, _)| *range).collect()
 }
 
-/// The ranges that are left when no version was written in a dead epoch that nobody stands in: those that hide
-/// something from somebody.
+/// Returns the dead ranges that hide something from a viewer, assuming that no version is left in a dead epoch
+/// unless a snapshot or the start of another range is there.
 pub(crate) fn hiding(dead: &[DeadRange], viewers: &[u64]) -> Vec<DeadRange> {
     let mut left = needed(dead, viewers);
     loop {
         let empty = left.iter().position(|range| {
-            // Who goes on from an epoch stands there, too.
+            // The epoch at which another range continues is a viewpoint too.
             let others = left.iter().filter(|other| *other != range).map(|other| other.after);
             let mut stand = viewers.iter().copied().chain(others);
             let stands = stand.any(|epoch| (range.after + 1..=range.last).contains(&epoch));
-            // Another range that ends where this one begins or in it would take its place.
+            // Another range that ends at the start of this one, or inside it, would take its place.
             let nested = left.iter().any(|other| other != range && (range.after..=range.last).contains(&other.last));
             !stands && !nested
         });
@@ -87,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// A history as a host knows it: what each snapshot and the volume hold.
+    /// History as a host sees it: the content of each snapshot and of the volume.
     struct History {
         epoch: u64,
         live: Option<u64>,
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn range_stays_as_long_as_somebody_goes_on_from_an_epoch_in_it() {
-        // Rolled back to 1 in epoch 6, then to 5 in epoch 8: the volume sees what was written in epoch 5, and the
+        // Rolled back to 1 in epoch 6, then to 5 in epoch 8: the volume sees what was written in epoch 5, the
         // snapshot of epoch 7 does not.
         let dead = [DeadRange { after: 1, last: 6 }, DeadRange { after: 5, last: 8 }];
         let versions = [1, 5];

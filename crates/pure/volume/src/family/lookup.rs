@@ -1,27 +1,27 @@
-//! What the map says: the tree, and the changes above it.
+//! Map lookups: the tree, overlaid by the changes in memory.
 
 use super::{Branch, Family, MapError};
 use crate::tree::{Change, Key, Place, last_at_most, leaf_at};
 use block::BlockDevice;
 use std::rc::Rc;
 
-/// A version that somebody sees.
+/// Version that a viewer sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// The branch that has it: the own one, or one that it is a clone of.
+    /// Branch with the version: the viewer's own, or one of its origins.
     pub(crate) branch: u32,
     pub(crate) epoch: u64,
-    /// Where it lies; never a hole, but it may be lost.
+    /// Location; never a hole, but it may be lost.
     pub(crate) place: Place,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// The entry with the largest key from `from` to `to`.
+    /// Returns the entry with the largest key from `from` to `to`.
     pub(crate) async fn last_entry(&self, from: Key, to: Key) -> Result<Option<(Key, u64)>, MapError> {
         let _looking = self.space.eras.look();
         let mut to = to;
         loop {
-            // Both of one instant: a checkpoint moves changes from the layers into the tree.
+            // Both are read at one instant, because a checkpoint moves changes from the layers into the tree.
             let (changed, root) = (self.layers.borrow().last(from..=to), self.root.get());
             if let Some((key, Change::Put(value))) = changed
                 && key == to
@@ -29,35 +29,38 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 return Ok(Some((key, value)));
             }
             let stored = last_at_most(&self.meta, root, to).await?.filter(|(key, _)| *key >= from);
+            // The larger key of the tree and of the changes wins.
             let Some((key, change)) = changed else { return Ok(stored) };
             match (stored, change) {
                 (Some(stored), _) if stored.0 > key => return Ok(Some(stored)),
                 (_, Change::Put(value)) => return Ok(Some((key, value))),
+                // The newest change is a removal; the search continues below the removed key.
                 _ if key <= from => return Ok(None),
                 _ => to = Key(key.0 - 1),
             }
         }
     }
 
-    /// Some entries from `from` on and before `end`, in order, and the key with which to go on.
+    /// Returns some entries from `from` on and before `end`, in order, and the key at which to continue.
     pub(crate) async fn entries(&self, from: Key, end: Key) -> Result<(Vec<(Key, u64)>, Option<Key>), MapError> {
         let _looking = self.space.eras.look();
         loop {
             let root = self.root.get();
             let leaf = leaf_at(&self.meta, root, from).await?;
             if self.root.get() != root {
-                // A checkpoint has moved changes from the layers into another tree.
+                // A checkpoint moved changes into a new tree while the leaf was read; the old leaf lacks them.
                 continue;
             }
             let Some((leaf, next)) = leaf else { return Ok((self.layers.borrow().over(Vec::new(), from, end), None)) };
             let next = next.filter(|next| *next < end);
+            // One leaf at a time, so that a long range needs little memory.
             let until = next.unwrap_or(end);
             let stored = leaf.iter().filter(|(key, _)| (from..until).contains(key)).collect();
             return Ok((self.layers.borrow().over(stored, from, until), next));
         }
     }
 
-    /// The newest version of a granule in one branch that is seen by who stands in `viewer`, hole or not.
+    /// Returns the newest version of a granule in one branch that `viewer` sees, hole or not.
     pub(crate) async fn version(
         &self,
         branch: &Branch,
@@ -71,6 +74,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let newest = self.last_entry(key(0), key(viewer)).await?;
             match (newest, next) {
                 (None, _) => return Ok(None),
+                // A version at or below the floor lies in a dead range and is not seen.
                 (Some((key, value)), _) if key.low() > floor => {
                     return Ok(Some((key.low(), self.data.place_of(value))));
                 }
@@ -80,10 +84,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    /// Where the data of a granule lies for who stands in `viewer`; none for a hole.
+    /// Locates the data of a granule for `viewer`, following clones to their origins; none for a hole.
     pub(crate) async fn seen(&self, branch: &Rc<Branch>, granule: u32, viewer: u64) -> Result<Option<Seen>, MapError> {
         let (mut branch, mut viewer) = (branch.clone(), viewer);
         loop {
+            // A hole of the branch itself hides the origin's data, so the search ends here.
             if let Some((epoch, place)) = self.version(&branch, granule, viewer).await? {
                 return Ok((place != Place::HOLE).then_some(Seen { branch: branch.number, epoch, place }));
             }

@@ -1,4 +1,7 @@
-//! The slabs of a family's map: heads, log and pages, and the way to them.
+//! Storage of a family's map: its metadata slabs with heads, log and tree pages.
+//!
+//! Called by commits, checkpoints and lookups. It must never overwrite a page that the newest stable head
+//! refers to.
 
 mod copies;
 mod heads;
@@ -23,34 +26,34 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Pages that wait before they are written together.
+/// Number of new pages collected before they are written together.
 const WAITING_MAX: usize = 128;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// Where a family keeps its map.
+/// Metadata slabs of a family and the pages of the checkpoint in progress.
 pub(crate) struct Meta<D, G> {
     shared: Rc<Shared<D, G>>,
     pub(crate) identity: LogIdentity,
     log_blocks: u32,
-    /// Tells the family's pages in the cache from others'.
+    /// Prefix that distinguishes the family's pages in the shared cache.
     cache_prefix: u64,
     cache: Rc<PageCache>,
     slabs: RefCell<Vec<MetaSlabs>>,
     pub(crate) space: RefCell<PageSpace>,
     checkpoint: RefCell<Writing>,
     generation: Cell<u64>,
-    /// Places of the log before this one are known: written, or zeroed.
+    /// Log blocks before this index were written or zeroed by this family.
     blank: Cell<u64>,
 }
 
-/// What a checkpoint does to the pages.
+/// Page changes of the checkpoint in progress.
 #[derive(Default)]
 struct Writing {
-    /// Pages that are not written yet.
+    /// Pages not written yet.
     waiting: BTreeMap<u64, Page>,
-    /// Pages that this checkpoint has made.
+    /// Pages created by this checkpoint.
     made: BTreeSet<u64>,
-    /// Pages that the new tree does not have.
+    /// Pages that the new tree no longer contains.
     given_up: Vec<u64>,
 }
 
@@ -66,6 +69,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             shared,
             identity,
             log_blocks,
+            // Page numbers stay far below 2^40, so keys of different families never collide.
             cache_prefix: u64::from(cache_number) << 40,
             cache,
             slabs: RefCell::default(),
@@ -76,10 +80,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         }
     }
 
-    /// The map has these slabs, too, behind those that it had.
+    /// Appends slabs to the map.
     pub(crate) fn extend(&self, run: SlabRun) {
         let shape = self.shared.map_shape(run.group);
         let mut slabs = self.slabs.borrow_mut();
+        // Addresses are numbered through in catalog order, which never changes.
         let address = slabs.last().map_or(0, |last| last.address + last.addresses());
         let start = u64::from(run.first) * shape.slab_blocks();
         let run = MetaSlabs { address, group: run.group, start, slabs: u64::from(run.slabs), shape };
@@ -89,12 +94,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         space.extend(pages);
     }
 
-    /// True when the head can tell of so many more pages.
+    /// True when the head has room to describe `pages` more pages.
     pub(crate) fn has_room_for(&self, pages: u64) -> bool {
         (self.space.borrow().pages() + pages).div_ceil(REGION_PAGES) <= REGIONS_MAX as u64
     }
 
-    /// The group of the map's last slab, and how the map lies there.
+    /// Group of the map's last slab and its map layout.
     pub(crate) fn last_slab(&self) -> Option<(u16, MapShape)> {
         self.slabs.borrow().last().map(|slabs| (slabs.group, slabs.shape))
     }
@@ -109,7 +114,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         slabs[at].locate(address)
     }
 
-    /// Everything that was written to the map's slabs is stable.
+    /// Flushes the groups that the map is on.
     pub(crate) async fn flush(&self) -> Result<Stable, MapError> {
         let mut groups: SmallVec<[u16; 4]> = self.slabs.borrow().iter().map(|slabs| slabs.group).collect();
         groups.sort_unstable();
@@ -117,10 +122,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         flush(&self.shared, &groups).await
     }
 
-    /// Takes over which pages are free, as `head` tells it.
+    /// Reads the free-page bitmaps that `head` refers to.
     pub(crate) async fn read_space(&self, head: &Head) -> Result<(), MapError> {
         for (at, region) in head.regions.iter().enumerate() {
-            // A region that nobody has written is free but for what has another use.
+            // In a region that was never written, all pages are free except those with a fixed use.
             if region.generation > 0 {
                 let whole = |page: block::View| {
                     PageSpace::admit(&page, self.identity, at, *region)?;
@@ -130,16 +135,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
                 self.space.borrow_mut().read(&page, self.identity, at, *region)?;
             }
         }
+        // What was read counts as unchanged; the list of changed regions is dropped.
         self.space.borrow_mut().changed();
         Ok(())
     }
 
-    /// The tree is as the checkpoint with this number left it.
+    /// Sets the generation of the checkpoint that wrote the current tree.
     pub(crate) fn set_generation(&self, generation: u64) {
         self.generation.set(generation);
     }
 
-    /// A checkpoint with this number begins; the answer is which pages are free, for [`Meta::undo`].
+    /// Begins the checkpoint `generation`; returns the free-page state for [`Meta::undo`].
     pub(crate) fn begin(&self, generation: u64) -> PageSpace {
         assert!(generation >= self.generation.get(), "checkpoints are numbered upwards");
         self.generation.set(generation);
@@ -147,21 +153,23 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         self.space.borrow().clone()
     }
 
-    /// The checkpoint has come to nothing: no head speaks of its pages, and the old tree has all that it had.
+    /// Undoes a failed checkpoint: no head refers to its pages, and the old tree keeps all of its own.
     pub(crate) fn undo(&self, before: PageSpace) {
         let writing = std::mem::take(&mut *self.checkpoint.borrow_mut());
+        // Later checkpoints reuse these numbers for other pages.
         writing.made.iter().for_each(|page| self.cache.forget(self.cache_prefix | page));
         let mut space = self.space.borrow_mut();
-        // Slabs may have come meanwhile.
+        // Slabs may have been added meanwhile.
         let pages = space.pages();
         assert!(pages >= before.pages(), "a map keeps the slabs that it has");
         *space = before;
         space.extend(pages);
     }
 
-    /// All pages of the checkpoint and the bits of what is free behind it are written; `head` tells where.
+    /// Writes all pages of the checkpoint and the changed free-page bitmaps; sets their locations in `head`.
     pub(crate) async fn finish(&self, head: &mut Head) -> Result<(), MapError> {
         self.write_out().await?;
+        // Pages of the old tree become free only in the bitmaps of the new head.
         let given_up = std::mem::take(&mut self.checkpoint.borrow_mut().given_up);
         let changed = {
             let mut space = self.space.borrow_mut();
@@ -176,6 +184,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
                 head.regions.resize_with(region + 1, Default::default);
             }
             let told = &mut head.regions[region];
+            // The other copy is written: the one that the stable head refers to stays intact.
             told.generation = head.generation;
             told.copy ^= 1;
             let copy = told.copy;
@@ -185,23 +194,24 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         Ok(())
     }
 
-    /// The page at `number`, if it is whole, and the checkpoint that wrote it.
+    /// Parses the page `number`; also returns the checkpoint that wrote it.
     fn page_of(&self, number: u64, bytes: block::View) -> Result<(Page, u64), Damage> {
-        // A page stays in the cache, a buffer goes back to who lent it.
+        // The page is copied because it stays in the cache; the read buffer must return to its pool.
         let mut kept = Buf::resident(BLOCK);
         kept.copy_from_slice(&bytes);
         let found = parse_page(kept.freeze(), *self.identity.family.as_bytes(), self.identity.birth, number)?;
-        // A later checkpoint, which came to nothing or whose head is lost, may have used the page again.
+        // A later checkpoint that failed, or whose head was lost, may have reused the page.
         if found.1 > self.generation.get() { Err(Damage("a page is newer than its tree")) } else { Ok(found) }
     }
 
-    /// As [`Pages::load`], from the disks, with all copies looked at; and the checkpoint that wrote it.
+    /// Reads a page from disk as [`Pages::load`], comparing all copies; also returns the checkpoint that wrote
+    /// it.
     pub(crate) async fn verify_page(&self, number: u64) -> Result<(Page, u64), MapError> {
         let whole = |bytes| self.page_of(number, bytes).map(|(page, generation)| ((page, generation), generation));
         self.verify(number, whole).await
     }
 
-    /// Pages that wait are written, those that follow each other together.
+    /// Writes the collected pages, adjacent ones in one request.
     async fn write_out(&self) -> Result<(), MapError> {
         let waiting = std::mem::take(&mut self.checkpoint.borrow_mut().waiting);
         let mut runs: Vec<(u64, Vec<Page>)> = Vec::new();
@@ -231,6 +241,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pages for Meta<D, G> {
         if let Some(page) = self.cache.find(self.cache_prefix | number) {
             return Ok(page);
         }
+        // A page of this checkpoint that the cache has already evicted.
         if let Some(page) = self.checkpoint.borrow().waiting.get(&number) {
             return Ok(page.clone());
         }
@@ -259,7 +270,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pages for Meta<D, G> {
 
     fn give_up(&self, number: u64) {
         let mut checkpoint = self.checkpoint.borrow_mut();
-        // What this checkpoint has made is in nobody's tree; the others are in the tree that still counts.
+        // A page of this checkpoint is in no stable tree and is free at once; other pages belong to the tree
+        // that still counts.
         if checkpoint.made.remove(&number) || sabotage::is(Sabotage::ReusePagesEarly) {
             checkpoint.waiting.remove(&number);
             self.cache.forget(self.cache_prefix | number);
@@ -270,7 +282,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pages for Meta<D, G> {
     }
 }
 
-/// Everything that was written to `groups` is stable.
+/// Flushes `groups`.
 pub(crate) async fn flush<D: BlockDevice + 'static, G: BlockDevice>(
     shared: &Shared<D, G>,
     groups: &[u16],

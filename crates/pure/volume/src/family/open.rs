@@ -1,4 +1,4 @@
-//! Opening a family: its head, its log, its counters. How long it takes does not depend on its size.
+//! Opening of a family: reads its head, log and counters, in a time that does not depend on its size.
 
 use super::branch::Branches;
 use super::data::Data;
@@ -18,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// The family as the catalog and its map have it. Nothing is written but copies of blocks that are not whole.
+    /// Opens the family as the catalog and its map describe it. Writes nothing but damaged copies of blocks.
     pub(crate) async fn open(
         shared: Rc<Shared<D, G>>,
         families: Weak<Families<D, G>>,
@@ -30,7 +30,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let head = match family.meta.read_head().await {
             Ok(Some(head)) => head,
             Ok(None) if record.formatted => return Err(Damage("neither of its heads is whole").into()),
-            // Before it is formatted, what lies in its place is another's.
+            // Before a family is formatted, its slabs hold content of earlier owners.
             Err(error) if record.formatted => return Err(error),
             _ => {
                 family.log.borrow_mut().life = 1;
@@ -41,11 +41,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         family.meta.set_generation(head.generation);
         *family.head.borrow_mut() = head.clone();
         match family.meta.read_space(&head).await {
+            // Damaged bitmaps are recomputed from the tree, whose pages tell which are in use.
             Err(MapError::Damaged(_)) => super::repair::count_pages(&family).await?,
             read => read?,
         }
         let image = family.meta.read_log().await;
+        // Replay needs no tree: each record says which granules it sets and frees.
         let found = replay(&image.slots, head.sequence, head.serial, head.life)?;
+        // Copies are made equal before the volume serves: what was shown once must not be lost to a second
+        // fault.
         family.meta.mend_log(&image, head.sequence..found.sequence).await;
         *family.log.borrow_mut() = Log {
             sequence: found.sequence,
@@ -56,11 +60,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         };
         family.read_counters().await?;
         family.read_progress().await?;
+        // After the counters of the tree, which the records then change.
         found.records.iter().for_each(|record| family.take_in(record));
         Ok(family)
     }
 
-    /// A family that was never written, as the catalog has it.
+    /// Creates a family that was never written, as the catalog describes it.
     pub(crate) fn new(
         shared: Rc<Shared<D, G>>,
         families: Weak<Families<D, G>>,
@@ -84,6 +89,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let meta = Meta::new(shared.clone(), identity, record.log_blocks, cache, cache_number);
         record.meta.iter().for_each(|&run| meta.extend(run));
         let granule_blocks = record.granule_bytes / BLOCK_BYTES;
+        // Locked until the pool key unwraps the data key.
         let cover = if record.key.is_some() { Cover::Locked } else { Cover::Plain };
         Self {
             branches: Branches::of(&record.branches),
@@ -113,7 +119,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    /// How far the cleanings are, as the tree has it.
+    /// Reads the progress of cleanings from the tree.
     pub(super) async fn read_progress(&self) -> Result<(), MapError> {
         for branch in self.branches() {
             let key = crate::tree::Key::progress(branch.number);
@@ -125,7 +131,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 }
 
-/// How the slabs of each group are divided into granules.
+/// Division of the slabs of each group into granules.
 pub(super) fn shapes<D: BlockDevice + 'static, G: BlockDevice>(
     shared: &Shared<D, G>,
     granule_blocks: u32,
@@ -140,7 +146,7 @@ pub(super) fn shapes<D: BlockDevice + 'static, G: BlockDevice>(
 }
 
 impl MapError {
-    /// The error as an operator is told it.
+    /// Converts the error to the one that is reported to an operator.
     pub(crate) fn into_pool_error(self, family: uuid::Uuid) -> PoolError {
         match self {
             Self::Group { group, error } => PoolError::GroupFails { group, error },

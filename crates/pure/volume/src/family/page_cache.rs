@@ -1,14 +1,16 @@
-//! Pages of maps in memory, within a budget: those that were looked at last.
+//! Cache of map pages in memory, shared by all families of a pool and bounded by a budget.
+//!
+//! Set-associative, with least recently used replacement in each set.
 
 use crate::tree::Page;
 use std::cell::RefCell;
 
-/// Places of one set: a page can be in any place of one set only.
+/// Associativity: a page can be in any place of one set only.
 const WAYS: usize = 8;
-/// Pages of a cache whose budget nobody has set: 32 MiB.
+/// Default size in pages: 32 MiB.
 const PAGES: usize = 8192;
 
-/// The pages of all families of a pool.
+/// Cached pages of all families of a pool.
 #[derive(Debug)]
 pub(crate) struct PageCache {
     sets: RefCell<Sets>,
@@ -17,7 +19,7 @@ pub(crate) struct PageCache {
 #[derive(Debug)]
 struct Sets {
     places: Vec<Option<Cached>>,
-    /// Counts looks: what was looked at last has the highest number.
+    /// Counter of lookups: the page used last has the highest number.
     clock: u64,
 }
 
@@ -40,7 +42,7 @@ fn places(pages: usize) -> Vec<Option<Cached>> {
 }
 
 impl PageCache {
-    /// The cache holds about `pages` pages from now on, and none yet.
+    /// Sets the size to about `pages` pages and empties the cache.
     pub(crate) fn resize(&self, pages: usize) {
         self.sets.borrow_mut().places = places(pages);
     }
@@ -60,6 +62,7 @@ impl PageCache {
         let looked = sets.clock;
         let set = sets.set(key);
         let same = set.iter().position(|place| place.as_ref().is_some_and(|cached| cached.key == key));
+        // An empty place counts as oldest.
         let oldest = || (0..WAYS).min_by_key(|&at| set[at].as_ref().map_or(0, |cached| cached.looked));
         let at = same.or_else(oldest).expect("a set has places");
         set[at] = Some(Cached { key, looked, page });
@@ -78,6 +81,7 @@ impl PageCache {
 impl Sets {
     fn set(&mut self, key: u64) -> &mut [Option<Cached>] {
         let sets = self.places.len() / WAYS;
+        // Fibonacci hashing: page numbers of one family are consecutive and must spread over the sets.
         let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let at = mixed as usize % sets * WAYS;
         &mut self.places[at..at + WAYS]

@@ -1,8 +1,8 @@
-//! Which blocks of a map's slabs are free for pages.
+//! Free-page bitmaps of a map's metadata slabs.
 //!
-//! The blocks are numbered through, from the first slab on. A region is as many of them as one page of bits can
-//! tell of; that page lies in the region itself, in one of two places in turn. The first region has the two heads
-//! and the log as well.
+//! Blocks are numbered from the first slab on. A region is the number of blocks that one bitmap page covers;
+//! that page is in the region itself, in two places that alternate. The first region also contains the two
+//! heads and the log.
 
 use super::head::Region;
 use crate::maplog::LogIdentity;
@@ -16,9 +16,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const FORMAT: Format = Format::plain(*b"BLKYDPMP");
 const PAGE_BYTES: usize = 4096;
 const WORDS: usize = (PAGE_BYTES - size_of::<Header>()) / 8;
-/// Pages of a region.
+/// Number of pages in a region.
 pub(crate) const REGION_PAGES: u64 = WORDS as u64 * 64;
-/// Where the log begins in the first region: behind two heads and two copies of its bits.
+/// Start of the log in the first region, behind two heads and two copies of its bitmap.
 pub(crate) const LOG_START: u64 = 4;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -33,41 +33,42 @@ struct Header {
     reserved_too: U64,
 }
 
-/// The free pages of a map.
+/// Allocation state of a map's pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageSpace {
-    /// A bit for each page, set when it is taken.
+    /// Bitmap of allocated pages.
     words: Vec<u64>,
     pages: u64,
     free: u64,
     cursor: u64,
-    /// Pages at the beginning that have another use.
+    /// Number of pages at the start with a fixed use.
     fixed: u64,
     changed: BTreeSet<usize>,
 }
 
-/// Where a copy of the bits of a region lies.
+/// Address of a copy of a region's bitmap.
 pub(crate) fn bits_place(region: usize, copy: u8) -> u64 {
     let first = if region == 0 { 2 } else { region as u64 * REGION_PAGES };
     first + u64::from(copy)
 }
 
-/// True for the places of the bits of every region but the first, whose first blocks are all taken.
+/// True for bitmap addresses of every region except the first, whose first blocks are all allocated.
 fn is_for_bits(page: u64) -> bool {
     page >= REGION_PAGES && page % REGION_PAGES < 2
 }
 
 impl PageSpace {
-    /// All pages free but those that have another use.
+    /// Creates the state with all pages free except those with a fixed use.
     pub(crate) fn new(log_blocks: u32) -> Self {
         let mut space = Self { fixed: LOG_START + u64::from(log_blocks), ..Self::default() };
         space.extend(LOG_START + u64::from(log_blocks));
+        // Heads, bitmaps and log of region 0 are marked as allocated; `extend` frees what follows.
         space.words.iter_mut().for_each(|word| *word = u64::MAX);
         space.free = 0;
         space
     }
 
-    /// There are `pages` pages from now on.
+    /// Extends the map to `pages` pages.
     pub(crate) fn extend(&mut self, pages: u64) {
         assert!(pages >= self.pages, "a map keeps the slabs that it has");
         self.words.resize(pages.div_ceil(64) as usize, 0);
@@ -84,21 +85,23 @@ impl PageSpace {
         self.free
     }
 
-    /// Pages that a tree can use.
+    /// Number of pages that a tree can use.
     pub(crate) fn usable(&self) -> u64 {
         self.usable_of(self.pages)
     }
 
     fn usable_of(&self, pages: u64) -> u64 {
         let regions = pages.div_ceil(REGION_PAGES);
+        // The bitmaps of region 0 are part of `fixed` and counted twice, which is a safe bound.
         pages.saturating_sub(self.fixed + 2 * regions)
     }
 
-    /// How many more times `part` pages it takes until a tree can use `needed` of them.
+    /// Number of extensions by `part` pages until a tree can use `needed` pages.
     pub(crate) fn missing_parts(&self, needed: u64, part: u64) -> u64 {
         let part = part.max(1);
+        // A first estimate without bitmaps, corrected below.
         let mut parts = needed.saturating_sub(self.usable()).div_ceil(part);
-        // What tells of the new pages takes some of them.
+        // The bitmaps of the new regions use some of the new pages.
         while self.usable_of(self.pages + parts * part) < needed {
             parts += 1;
         }
@@ -109,7 +112,7 @@ impl PageSpace {
         self.pages
     }
 
-    /// True for what a tree cannot use because it tells of the others.
+    /// True for bitmap addresses, which a tree cannot use.
     pub(crate) fn is_for_bits(&self, page: u64) -> bool {
         is_for_bits(page)
     }
@@ -118,16 +121,18 @@ impl PageSpace {
         self.words.get((page / 64) as usize).is_none_or(|word| word >> (page % 64) & 1 == 1)
     }
 
-    /// A page that was free.
+    /// Allocates a free page.
     pub(crate) fn allocate(&mut self) -> Option<u64> {
         if self.free == 0 {
             return None;
         }
         let words = self.words.len();
+        // The search continues behind the last page allocated, so that pages of one checkpoint are adjacent.
         let first = (self.cursor / 64) as usize % words.max(1);
         for step in 0..=words {
             let at = (first + step) % words;
             let mut candidates = !self.words[at];
+            // Pages before the cursor in the first word come last, when the search has gone round.
             if step == 0 {
                 candidates &= u64::MAX << (self.cursor % 64);
             }
@@ -162,12 +167,12 @@ impl PageSpace {
         if taken { *word |= bit } else { *word &= !bit }
     }
 
-    /// The regions whose bits were changed since this was asked last.
+    /// Returns the regions whose bitmap changed since the last call.
     pub(crate) fn changed(&mut self) -> BTreeSet<usize> {
         std::mem::take(&mut self.changed)
     }
 
-    /// The page with the bits of a region.
+    /// Encodes the bitmap page of a region.
     pub(crate) fn emit(&self, identity: LogIdentity, region: usize, generation: u64) -> View {
         let mut page = Buf::zeroed(PAGE_BYTES);
         let header = Header {
@@ -188,10 +193,12 @@ impl PageSpace {
         page.freeze()
     }
 
-    /// Admits the page of bits of a region that the head tells of; the answer is its bits.
+    /// Verifies the bitmap page of a region that the head describes; returns its bits.
     pub(crate) fn admit(page: &[u8], identity: LogIdentity, at: usize, told: Region) -> Result<&[u8], Damage> {
         let damaged = Damage("the bits of free pages are damaged");
         let header: &Header = FORMAT.parse(page).map_err(|_| damaged)?;
+        // A bitmap of another family or of an older checkpoint may be intact, but it is not the one referred
+        // to.
         let ours = header.family == *identity.family.as_bytes()
             && header.birth.get() == identity.birth
             && header.region.get() == at as u64
@@ -199,7 +206,7 @@ impl PageSpace {
         page.get(size_of::<Header>()..).filter(|_| ours).ok_or(damaged)
     }
 
-    /// Takes over the bits of a region from its page.
+    /// Reads the bitmap of a region from its page.
     pub(crate) fn read(&mut self, page: &[u8], identity: LogIdentity, at: usize, told: Region) -> Result<(), Damage> {
         let rest = Self::admit(page, identity, at, told)?;
         let first = at as u64 * REGION_PAGES;
@@ -208,11 +215,13 @@ impl PageSpace {
             let bit = (page - first) as usize;
             rest.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
         };
+        // Heads and log must never be allocated, whatever a damaged bitmap says.
         if !(first..last.min(self.fixed)).all(is_taken) {
             return Err(Damage("the bits of free pages give away a head or the log"));
         }
         for page in first..last {
             let taken = is_taken(page);
+            // Bitmap addresses stay allocated, whatever the bitmap says about itself.
             if taken != self.is_taken(page) && !is_for_bits(page) {
                 self.put(page, taken);
                 self.free = if taken { self.free - 1 } else { self.free + 1 };
@@ -259,7 +268,7 @@ mod tests {
         }
     }
 
-    /// A head or the log would be written over.
+    /// A head or the log would be overwritten.
     #[test]
     fn bits_that_give_away_what_has_another_use_are_damaged() {
         let told = Region { generation: 5, copy: 1 };

@@ -1,23 +1,23 @@
-//! A request cut into what it does to each granule.
+//! Splitting of a request into parts, one for each granule.
 
 use crate::layout::BLOCK_BYTES;
 use block::{Extent, View};
 use smallvec::SmallVec;
 
-/// What a request covers of one granule.
+/// Part of a request within one granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) granule: u32,
-    /// Blocks of the granule before it.
+    /// Offset in the granule, in blocks.
     pub(crate) from: u64,
     pub(crate) blocks: u64,
-    /// Blocks of the request before it.
+    /// Offset in the request, in blocks.
     pub(crate) at: u64,
 }
 
 pub(crate) type Parts = SmallVec<[Part; 4]>;
 
-/// The parts of `extent`, in blocks of 4096 bytes.
+/// Splits `extent`, in blocks of 4096 bytes, at granule boundaries.
 pub(crate) fn parts(extent: Extent, granule_blocks: u32) -> Parts {
     let of_granule = u64::from(granule_blocks);
     let mut parts = Parts::new();
@@ -38,14 +38,14 @@ impl Part {
         self.blocks == u64::from(granule_blocks)
     }
 
-    /// Its bytes of the request's.
+    /// Bytes of the part in the data of the request.
     pub(crate) fn of(&self, data: &View) -> View {
         let from = bytes(self.at);
         data.slice(from..from + bytes(self.blocks))
     }
 }
 
-/// How many bytes blocks have.
+/// Number of bytes in `blocks` blocks.
 pub(crate) fn bytes(blocks: u64) -> usize {
     usize::try_from(blocks * u64::from(BLOCK_BYTES)).expect("a request fits in memory")
 }

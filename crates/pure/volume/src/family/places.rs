@@ -1,4 +1,5 @@
-//! Places for writes, and what is kept of data and map so that no later change can get stuck.
+//! Space reservation: places for writes, and reserves of data and map so that no later change can fail for lack
+//! of space.
 
 use super::{Branch, Family, MapError, Places};
 use crate::layout::BLOCK_BYTES;
@@ -7,17 +8,17 @@ use crate::tree::{Key, Place, pages_max};
 use block::BlockDevice;
 use std::rc::Rc;
 
-/// Commits that a write waits for until it believes that nothing is left.
+/// Maximum number of commits that a write waits for before it reports a full pool.
 const COMMITS_MAX: u32 = 8;
 
-/// Places that nobody has written the map of yet; they are free again when this is dropped.
+/// Allocated places that are not in the map yet; dropping it frees them.
 pub(crate) struct Taken<D: BlockDevice + 'static, G: BlockDevice + 'static> {
     family: Rc<Family<D, G>>,
     pub(crate) places: Places,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Taken<D, G> {
-    /// The places, which the caller puts into the map without waiting for anything.
+    /// Returns the places; the caller puts them into the map without an await.
     pub(crate) fn keep(mut self) -> Places {
         std::mem::take(&mut self.places)
     }
@@ -25,16 +26,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Taken<D, G> {
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Drop for Taken<D, G> {
     fn drop(&mut self) {
-        // A dropped write may still land where it was going, so its places wait for a flush and for those who look.
+        // A dropped write may still reach the disk, so its places are reused only after a flush and after the
+        // readers of this era.
         let places = std::mem::take(&mut self.places);
         self.family.log.borrow_mut().freed.extend(places);
     }
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// `want` places for a write of `branch` that begins at `granule`, and room in the map for them.
+    /// Allocates `want` places for a write of `branch` from `granule` on, and room in the map for them.
     ///
-    /// *Shape*: `new` of the granules were holes before. *Errors*: `Full`, and nothing has changed.
+    /// *Shape*: `new` of the granules were holes. *Errors*: `Full`, with nothing changed.
     pub(crate) async fn take_places(
         self: &Rc<Self>,
         branch: &Branch,
@@ -44,9 +46,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     ) -> Result<Taken<D, G>, MapError> {
         let mut taken = Taken { family: self.clone(), places: Places::new() };
         let mut commits = 0;
-        // What a thick volume and what snapshots may cost is kept already.
+        // Thick volumes and copies on write need no check: their room in the map is reserved already.
         if new > 0 && !branch.thick && self.make_room_in_map(new as u64).is_err() {
-            // The map counts more than it has until a checkpoint was made.
+            // The bound of map entries is coarse until a checkpoint counts them exactly.
             self.checkpoint().await?;
             self.make_room_in_map(new as u64)?;
         }
@@ -54,10 +56,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.space.release_quarantine();
             assert!(taken.places.len() < want || want == 0, "a write takes as many places as it needs");
             let rest = (want - taken.places.len()) as u64;
+            // A thick volume writes into its own reservation; others must leave it alone.
             let kept = if branch.thick { 0 } else { self.reserved() };
             let short = self.space.missing(self.allocated.get() + kept + rest);
             if short == 0 {
                 let at = granule.saturating_add(taken.places.len() as u32);
+                // Places already taken shift the start, so that a stream stays contiguous.
                 let found = self.space.granules.borrow_mut().take(rest as usize, branch.number, at);
                 taken.places.extend(found);
                 if taken.places.len() == want {
@@ -72,7 +76,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             if self.space.lease_data(short.max(1))? {
                 continue;
             }
-            // What was freed, and is not committed or still looked at, is all that can be left.
+            // Places that were freed, but not committed or still visible to readers, are the last resort.
             let freed = !self.log.borrow().freed.is_empty() || self.space.has_quarantined();
             if !freed || commits == COMMITS_MAX {
                 return Err(MapError::Full);
@@ -83,7 +87,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    /// What is free in a slab is known.
+    /// Reads the free granules of a slab from the map.
     pub(crate) async fn load(&self, slab: u32) -> Result<(), MapError> {
         let mut taken: Vec<(u32, u64)> = Vec::new();
         let (mut from, end) = (Key::taken(slab, 0), Key::taken(slab + 1, 0));
@@ -95,7 +99,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 Some(next) => from = next,
                 None if before == self.log.borrow().serial => break,
                 None => {
-                    // Places of the slab may have been put into the map or freed meanwhile.
+                    // Places of the slab were allocated or freed during the read; it starts over.
                     taken.clear();
                     from = Key::taken(slab, 0);
                 }
@@ -105,33 +109,34 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(())
     }
 
-    /// Places that thick volumes may still need.
+    /// Number of places that thick volumes may still need.
     pub(crate) fn reserved(&self) -> u64 {
         self.branches.sum(|branch| branch.reserved(self.granule_blocks))
     }
 
-    /// Places that versions have and thick volumes may still need.
+    /// Number of places in use or reserved for thick volumes.
     fn needed_places(&self) -> u64 {
         self.allocated.get() + self.reserved()
     }
 
-    /// Bytes that a volume may still take: of the family's slabs, and of those that the pool can give.
+    /// Bytes that a volume can still allocate: in the family's slabs and in free slabs of the pool.
     pub(crate) fn free_bytes(&self, branch: &Branch) -> u64 {
         let granule = u64::from(self.granule_blocks) * u64::from(crate::layout::BLOCK_BYTES);
+        // The volume may use its own reservation, but not those of others.
         let kept = self.reserved() - branch.reserved(self.granule_blocks);
         let own = self.space.left(self.allocated.get() + kept);
         own * granule + self.shared.free_bytes()
     }
 
-    /// The family has places for `places` granules of thick volumes, and room in its map for `entries`, beside all that it
-    /// keeps already.
+    /// Reserves places for `places` granules of thick volumes and map room for `entries`, beside existing
+    /// reservations.
     ///
-    /// *Errors*: `Full`, and what was taken for data is the pool's again.
+    /// *Errors*: `Full`; data slabs leased for it are returned to the pool.
     pub(crate) fn make_room(self: &Rc<Self>, entries: u64, places: u64) -> Result<(), MapError> {
         self.shared.attempt(|| {
-            // Where there are no places the map need not grow, which never gives anything back.
+            // Data first: the map never returns slabs, so it must not grow for a request that fails anyway.
             let made = self.reserve_data(places).and_then(|()| self.make_room_in_map(entries));
-            // The map may have got what nobody has written to yet.
+            // Leasing for the map may have reclaimed empty data slabs.
             let made = made.and_then(|()| self.reserve_data(places));
             if made.is_err() {
                 self.give_back()?;
@@ -140,8 +145,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         })
     }
 
-    /// Bytes that the pool has to give for [`Family::make_room`], in data and map together: it gives whole slabs, and those for
-    /// data make the map larger. All slabs are taken to be as those that the map lies on.
+    /// Bytes that the pool must provide for [`Family::make_room`], data and map together, in whole slabs; more
+    /// data needs a larger map. All slabs are assumed to be like those of the map.
     pub(crate) fn missing_bytes(&self, entries: u64, places: u64) -> u64 {
         let Some((group, shape)) = self.meta.last_slab() else { return 0 };
         let granules = u64::from(self.space.granules.borrow().granules(Place::slab_number(group, 0)).max(1));
@@ -152,12 +157,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         (data + map) * self.map_slab_bytes()
     }
 
-    /// Bytes of a slab as those that the map lies on.
+    /// Size in bytes of a slab like those of the map.
     pub(crate) fn map_slab_bytes(&self) -> u64 {
         self.meta.last_slab().map_or(0, |(_, shape)| shape.slab_blocks() * u64::from(BLOCK_BYTES))
     }
 
-    /// The family has places for `more` granules of thick volumes beside those that it keeps already.
+    /// Reserves places for `more` granules of thick volumes, beside existing reservations.
     ///
     /// *Errors*: `Full`.
     pub(crate) fn reserve_data(self: &Rc<Self>, more: u64) -> Result<(), MapError> {
@@ -172,7 +177,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    /// The map has room for `more` entries beside all that the volumes may need without asking.
+    /// Reserves map room for `more` entries, beside all that the volumes may add without asking.
     ///
     /// *Errors*: `Full`.
     pub(crate) fn make_room_in_map(self: &Rc<Self>, more: u64) -> Result<(), MapError> {
@@ -187,35 +192,38 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(())
     }
 
-    /// Slabs in which nothing is are the pool's again, but for those that thick volumes may need and one; how many.
+    /// Returns empty slabs to the pool, except one and those that thick volumes may need; returns their number.
     pub(crate) fn give_back(&self) -> Result<u64, MapError> {
         self.space.release_quarantine();
         self.space.give_back(self.needed_places())
     }
 
-    /// True when the tree, and all that the next checkpoint may write beside it, fit on the map's slabs, whatever
-    /// is deleted, discarded or copied until then.
+    /// True when the tree, and all pages that the next checkpoint may write beside it, fit on the metadata
+    /// slabs, whatever is deleted, unmapped or copied until then.
     fn map_fits(&self, more: u64) -> bool {
         sabotage::is(Sabotage::KeepNoReserve) || self.map_pages(more) <= self.meta.space.borrow().usable()
     }
 
-    /// Pages of the tree with `more` entries, and of all that the next checkpoint may write beside it.
+    /// Number of pages of the tree with `more` entries and of the pages that the next checkpoint may write
+    /// beside it.
     fn map_pages(&self, more: u64) -> u64 {
         let own = self.space.granules.borrow();
         self.map_pages_of(more, own.total(), own.slab_count() as u64)
     }
 
-    /// The same where the family has so many places, on so many slabs.
+    /// The same for a family with `places` places on `slabs` slabs.
     fn map_pages_of(&self, more: u64, places: u64, slabs: u64) -> u64 {
         let fanout = self.tuning.fanout;
         let wanting = self.branches.sum(|branch| branch.wanting(self.granule_blocks));
+        // One bitmap entry for each 64 granules, and a partial one per slab.
         let words = places / 64 + slabs;
         let records = self.branches.sum(|branch| 4 + branch.snapshots.borrow().len() as u64);
         let (grown, before) = self.grown.get();
         let entries = self.head.borrow().entries + grown + before + wanting + words + records + more;
+        // Worst case of the tree: every node only a third full.
         let tree = pages_max(entries, fanout);
         let levels = self.root.get().map_or(1, |root| u64::from(root.level) + 2);
-        // One more checkpoint may begin before the pages of the tree before are free.
+        // A second checkpoint may start before the pages of the previous tree are free.
         let rewritten = tree.min(4 * self.tuning.changes_due as u64 * levels);
         tree + rewritten
     }

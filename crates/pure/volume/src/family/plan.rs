@@ -1,67 +1,69 @@
-//! What is asked of a pool about thin volumes, snapshots and clones, and what it tells of them.
+//! Requests and status types for thin volumes, snapshots and clones, as exchanged with callers of the pool.
 
 use crate::catalog::LOCKED_FOR_EVER;
 use crate::crypt::NewKey;
 use block::Extent;
 use uuid::Uuid;
 
-/// Whether the space of a volume is kept for it.
+/// Space provisioning of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provisioning {
-    /// Space is taken as it is written; a write is refused when the pool is full.
+    /// Thin: space is allocated on write; a write is refused when the pool is full.
     #[default]
     Thin,
-    /// Space for all of the volume is kept, beside what its snapshots hold; no write is ever refused for want of it.
+    /// Thick: space for the whole volume is reserved, beside what its snapshots hold; no write is refused for
+    /// lack of space.
     Thick,
 }
 
-/// A volume with a map, to be made: the first of a family.
+/// Parameters of a new thin volume, the first of its family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThinPlan {
-    /// Which volume it will be.
+    /// UUID of the new volume.
     pub id: Uuid,
-    /// What it will be called; no other volume of the pool is.
+    /// Name, unique among the volumes of the pool.
     pub name: String,
-    /// Its size as hosts see it, a multiple of `block_bytes`.
+    /// Size in bytes as hosts see it, a multiple of `block_bytes`.
     pub size_bytes: u64,
-    /// Bytes of a logical block as hosts see it: 512 or 4096.
+    /// Logical block size as hosts see it: 512 or 4096 bytes.
     pub block_bytes: u32,
-    /// The unit in which space is given and shared: a power of two from 16 KiB to 1 MiB; 0 for 64 KiB.
+    /// Unit of allocation and sharing in bytes: a power of two from 16 KiB to 1 MiB; 0 selects 64 KiB.
     pub granule_bytes: u32,
-    /// Whether its space is kept for it.
+    /// Provisioning of the volume.
     pub provisioning: Provisioning,
-    /// True when whole granules of zeros take no space, and a part of one leaves a hole a hole.
+    /// True when whole granules of zeros are not allocated, and zeros written to a part of an unmapped granule
+    /// leave it unmapped.
     pub zero_detection: bool,
-    /// The key of its data, and of its snapshots and clones; none to leave it as hosts write it.
+    /// Data key of the family (the volume, its snapshots and clones); none for no encryption.
     pub encryption: Option<NewKey>,
-    /// The time, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
 }
 
-/// A snapshot to be made.
+/// Parameters of a new snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotPlan {
-    /// Which snapshot it will be.
+    /// UUID of the new snapshot.
     pub id: Uuid,
-    /// Of which volume.
+    /// UUID of the volume.
     pub volume: Uuid,
-    /// What it will be called; no other snapshot of the volume is.
+    /// Name, unique among the snapshots of the volume.
     pub name: String,
-    /// Until when it cannot be deleted.
+    /// Retention lock.
     pub lock: Lock,
-    /// The time, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
 }
 
-/// Until when a snapshot cannot be deleted.
+/// Retention lock: time before which a snapshot cannot be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lock {
-    /// It can be deleted.
+    /// Not locked.
     #[default]
     Open,
-    /// Not before this time, in seconds since 1970.
+    /// Locked until this time, in seconds since 1970.
     Until(u64),
-    /// Never.
+    /// Locked permanently.
     ForEver,
 }
 
@@ -76,6 +78,7 @@ impl Lock {
 
     pub(crate) fn of(until: u64) -> Self {
         match until {
+            // The stored form of a lock: 0 for none, all ones for permanent.
             0 => Self::Open,
             LOCKED_FOR_EVER => Self::ForEver,
             time => Self::Until(time),
@@ -83,182 +86,183 @@ impl Lock {
     }
 }
 
-/// A writable copy of a snapshot, to be made: a volume of the same family that shares what it does not change.
+/// Parameters of a new clone: a writable volume of the same family that shares unmodified granules with the
+/// snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClonePlan {
-    /// Which volume it will be.
+    /// UUID of the new volume.
     pub id: Uuid,
-    /// What it will be called; no other volume of the pool is.
+    /// Name, unique among the volumes of the pool.
     pub name: String,
-    /// Of which snapshot; that cannot be deleted as long as the clone is there.
+    /// UUID of the origin snapshot, which cannot be deleted while the clone exists.
     pub snapshot: Uuid,
-    /// Whether its space is kept for it.
+    /// Provisioning of the clone.
     pub provisioning: Provisioning,
-    /// As in [`ThinPlan`].
+    /// Zero detection, as in [`ThinPlan`].
     pub zero_detection: bool,
-    /// The time, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
 }
 
-/// A family as it is now.
+/// Current state of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyStatus {
-    /// Which family.
+    /// UUID of the family.
     pub id: Uuid,
-    /// Bytes of a granule.
+    /// Granule size in bytes.
     pub granule_bytes: u32,
-    /// Bytes of the slabs that its data has.
+    /// Bytes of the data slabs it has leased.
     pub data_bytes: u64,
-    /// Bytes of the slabs that its map has.
+    /// Bytes of the metadata slabs it has leased.
     pub map_bytes: u64,
-    /// Bytes of all granules that its volumes and snapshots hold together; none while the family is not open.
+    /// Bytes of all allocated granules of its volumes and snapshots; none while the family is not open.
     pub allocated_bytes: Option<u64>,
-    /// Its volumes.
+    /// Volumes of the family.
     pub volumes: Vec<ThinStatus>,
 }
 
-/// A volume of a family as it is now.
+/// Current state of a volume of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThinStatus {
-    /// Which volume.
+    /// UUID of the volume.
     pub id: Uuid,
-    /// What it is called in its pool.
+    /// Name of the volume.
     pub name: String,
-    /// Its size as hosts see it.
+    /// Size in bytes as hosts see it.
     pub size_bytes: u64,
-    /// Bytes of a logical block as hosts see it.
+    /// Logical block size in bytes as hosts see it.
     pub block_bytes: u32,
-    /// When it was made, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
-    /// Whether its space is kept for it.
+    /// Provisioning of the volume.
     pub provisioning: Provisioning,
-    /// True when zeros take no space.
+    /// True when zero detection is on.
     pub zero_detection: bool,
-    /// True when what it holds is encrypted on the disks, with that of its family.
+    /// True when the data of the family is encrypted on the disks.
     pub is_encrypted: bool,
-    /// The snapshot that it is a clone of.
+    /// UUID of the origin snapshot, if the volume is a clone.
     pub clone_of: Option<Uuid>,
-    /// True when it is deleted, and what it held is being given back.
+    /// True while the volume is being deleted and its space freed.
     pub is_dying: bool,
-    /// True while what it is to show is being copied to it.
+    /// True while the volume is the target of an unfinished copy.
     pub is_partial: bool,
-    /// True while space that nobody sees any more is being given back.
+    /// True while space that no snapshot or volume refers to is being freed.
     pub is_cleaning: bool,
-    /// Bytes that it shows as data, shared or not; none while its family is not open.
+    /// Bytes mapped, shared or not; none while the family is not open.
     pub mapped_bytes: Option<u64>,
-    /// Of these, bytes that a snapshot or an origin holds, too.
+    /// Bytes of these that a snapshot or an origin shares.
     pub shared_bytes: Option<u64>,
-    /// Bytes that are kept for what it may still write.
+    /// Bytes reserved for future writes.
     pub reserved_bytes: u64,
-    /// Bytes that became holes since the family was opened: discarded, or zeros where those take no space.
+    /// Bytes unmapped since the family was opened: discarded, or zeros detected.
     pub reclaimed_bytes: u64,
-    /// Its snapshots, the oldest first.
+    /// Snapshots, oldest first.
     pub snapshots: Vec<SnapshotStatus>,
 }
 
-/// A snapshot as it is now.
+/// Current state of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotStatus {
-    /// Which snapshot.
+    /// UUID of the snapshot.
     pub id: Uuid,
-    /// What it is called.
+    /// Name of the snapshot.
     pub name: String,
-    /// The size of the volume when it was made.
+    /// Size of the volume in bytes when the snapshot was taken.
     pub size_bytes: u64,
-    /// When it was made, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
-    /// Until when it cannot be deleted.
+    /// Retention lock.
     pub lock: Lock,
-    /// True when a clone needs it.
+    /// True when a clone depends on it.
     pub is_cloned: bool,
-    /// What the snapshots have in common that were made at one instant; nil for one alone.
+    /// UUID of the snapshot set that was taken at one instant; nil for a single snapshot.
     pub set: Uuid,
-    /// Bytes that it shows as data.
+    /// Bytes mapped.
     pub mapped_bytes: u64,
-    /// Deleting it gives back at least so many bytes; none while its family is not open.
+    /// Lower bound of the bytes that deleting it frees; none while its family is not open.
     pub frees_bytes_min: Option<u64>,
 }
 
-/// A run of blocks of a volume that are all mapped, or none of them.
+/// Run of blocks of a volume that are all mapped or all unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedRun {
-    /// Which blocks, in blocks of 4096 bytes.
+    /// Blocks of the run, in units of 4096 bytes.
     pub extent: Extent,
-    /// False when they read as zeros and take no space.
+    /// False when the blocks are unallocated and read as zeros.
     pub mapped: bool,
 }
 
-/// Copies of a block of a family's map that were not whole, and are again.
+/// Repair of damaged copies of a map block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRepair {
-    /// Which family.
+    /// UUID of the family.
     pub family: Uuid,
-    /// What the block is: "head", "free-page bitmap", "log block" or "page".
+    /// Kind of the block: "head", "free-page bitmap", "log block" or "page".
     pub what: &'static str,
-    /// Its number in the map.
+    /// Block number in the map.
     pub block: u64,
-    /// How many copies were written again.
+    /// Number of copies rewritten.
     pub copies: u64,
 }
 
-/// Something about the space of a pool that an operator wants to know.
+/// Change of a pool's fill level, reported to the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceEvent {
-    /// What is used has risen to the soft threshold.
+    /// Pool usage rose to the soft threshold.
     Soft {
-        /// Bytes that are used.
+        /// Bytes used.
         used_bytes: u64,
         /// Bytes of the pool.
         bytes: u64,
     },
-    /// What is used has risen to the hard threshold.
+    /// Pool usage rose to the hard threshold.
     Hard {
-        /// Bytes that are used.
+        /// Bytes used.
         used_bytes: u64,
         /// Bytes of the pool.
         bytes: u64,
     },
-    /// What is used has fallen below the soft threshold.
+    /// Pool usage fell below the soft threshold.
     Relieved {
-        /// Bytes that are used.
+        /// Bytes used.
         used_bytes: u64,
         /// Bytes of the pool.
         bytes: u64,
     },
-    /// A write to the volume was refused because nothing is left.
+    /// Write refused because the pool is full.
     Exhausted {
-        /// Which volume.
+        /// UUID of the volume.
         volume: Uuid,
     },
 }
 
-/// How full a pool may be before somebody hears of it, in thousandths; 0: nobody does.
+/// Usage thresholds of a pool in thousandths of its size; 0 disables one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thresholds {
-    /// The operator should think of more disks.
+    /// Soft threshold: the pool should be extended.
     pub soft: u16,
-    /// Writes will be refused soon.
+    /// Hard threshold: writes will soon be refused.
     pub hard: u16,
 }
 
-/// What one step of the background work of a pool's families has done.
+/// Result of one background step over the families of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tended {
-    /// Granules that were given back.
+    /// Number of granules freed.
     pub freed_granules: u64,
-    /// Slabs that the pool has back.
+    /// Number of slabs returned to the pool.
     pub freed_slabs: u64,
-    /// True when there is more to do now.
+    /// True when more work is due now.
     pub more: bool,
 }
 
-/// How far the cleaning of a volume is.
+/// Progress of freeing unreferenced space of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleaning {
-    /// Which volume.
+    /// UUID of the volume.
     pub volume: Uuid,
-    /// Granules that were looked at.
+    /// Number of granules examined.
     pub done: u64,
-    /// Granules that are to be looked at.
+    /// Number of granules to examine.
     pub total: u64,
 }

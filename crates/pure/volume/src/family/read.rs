@@ -1,4 +1,4 @@
-//! Reading what a branch shows, and telling which of it is mapped.
+//! Reads of a branch, and lookup of its mapped ranges.
 
 use super::data::Run;
 use super::lookup::Seen;
@@ -13,13 +13,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// The blocks of `extent` as who stands in `viewer` sees them.
+    /// Reads the blocks of `extent` as the epoch `viewer` sees them.
     pub(crate) async fn read(&self, branch: &Rc<Branch>, viewer: u64, extent: Extent) -> Result<Rope, MapError> {
-        // What is freed meanwhile stays as it is until this ends.
+        // Places that are freed meanwhile are not reused before this guard is dropped.
         let _looking = self.space.eras.look();
         let parts = parts(extent, self.granule_blocks);
         let seen = self.seen_by_parts(branch, viewer, &parts).await?;
         let runs = self.data.runs(parts.iter().copied().zip(seen.iter().map(|seen| seen.map(|seen| seen.place))));
+        // The common case: one contiguous run, without a join.
         if let [run] = runs[..] {
             return self.data.read_run(run).await;
         }
@@ -30,7 +31,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(rope)
     }
 
-    /// What `viewer` sees of the granules of `parts`.
+    /// Looks up the granules of `parts` as `viewer` sees them.
     pub(crate) async fn seen_by_parts(
         &self,
         branch: &Rc<Branch>,
@@ -44,8 +45,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(seen)
     }
 
-    /// Granules from the first of `range` on of which the branch or what it is a clone of has a version, and the
-    /// granule up to which there are no others.
+    /// Lists the granules of `range` for which the branch or one of its origins has a version; complete up to
+    /// the returned granule.
     pub(crate) async fn candidates_in(
         &self,
         branch: &Rc<Branch>,
@@ -64,11 +65,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let (entries, next) = self.entries(from, last).await?;
             granules.extend(entries.iter().map(|(key, _)| key.middle()));
             if let Some(next) = next {
-                // A granule whose versions go on in the next leaf is one in any case.
+                // A granule whose versions continue in the next leaf is a candidate in any case.
                 let next = u64::from(next.middle());
                 if next == range.start {
                     granules.push(granule(next));
                 }
+                // At least one granule of progress, even when all versions of the first fill a leaf.
                 until = until.min(next.max(range.start + 1));
             }
             match self.branches.parent(&branch) {
@@ -82,7 +84,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok((granules, until))
     }
 
-    /// The runs of `extent` that are mapped or not for `viewer`, at most `runs_max` from its beginning on.
+    /// Returns the mapped and unmapped runs of `extent` for `viewer`, at most `runs_max` from its start.
     pub(crate) async fn mapped(
         &self,
         branch: &Rc<Branch>,
@@ -112,7 +114,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 }
 
-/// Adds the part of `granules` that lies in `extent` to the runs.
+/// Adds the part of `granules` that is in `extent` to the runs.
 fn add_run(runs: &mut Vec<MappedRun>, granules: Range<u64>, mapped: bool, blocks: u64, extent: Extent) {
     if granules.is_empty() {
         return;

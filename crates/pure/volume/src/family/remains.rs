@@ -1,7 +1,8 @@
-//! What is left of a map of which blocks are lost in every copy: the last whole checkpoint, and the log blocks behind it that are whole.
+//! Salvage of a map with blocks lost in every copy: the last intact checkpoint and the intact log blocks behind
+//! it.
 //!
-//! Only an operator may order to go on with that ([`crate::Pool::repair`]): any block that a lost log block spoke of is older
-//! then. What cannot be shown without showing another's data is an error.
+//! Only an operator may order it ([`crate::Pool::repair`]), because blocks described by a lost log block revert
+//! to older content. A granule that could show another volume's data becomes an error instead.
 
 use super::check::{ConsistencyCheck, FindingKind};
 use super::repair::{Repair, count_pages};
@@ -16,20 +17,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-/// The most granules that are listed one by one.
+/// Maximum number of granules listed individually.
 const LISTED_MAX: usize = 16;
 
-/// What going on with the remains of a map costs.
+/// Cost of continuing with the remains of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
-    /// The checkpoint that is left.
+    /// Generation of the checkpoint that is left.
     pub(crate) checkpoint: u64,
-    /// Blocks of the log that are lost, and changes that were in them at most.
+    /// Number of lost log blocks, and upper bound of the changes in them.
     pub(crate) lost_blocks: u64,
     pub(crate) lost_changes: u64,
-    /// The volumes: what each is called, how many of its granules have data, and how many of these are surely not older.
+    /// Per volume: name, number of granules with data, and number of these that are certainly current.
     pub(crate) volumes: Vec<(String, u64, u64)>,
-    /// Granules that are errors: of which volume, and the first byte.
+    /// Granules that become medium errors: volume name and first byte.
     pub(crate) errors: Vec<(String, u64)>,
     granule_bytes: u64,
 }
@@ -62,17 +63,17 @@ impl fmt::Display for Losses {
     }
 }
 
-/// A family of whose map blocks are lost, as far as it is whole.
+/// Family with lost map blocks, as far as it is intact.
 pub(crate) struct Remains<D: BlockDevice + 'static, G: BlockDevice + 'static> {
     family: Family<D, G>,
-    /// What going on with it costs.
+    /// Cost of continuing with it.
     pub(crate) losses: Losses,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
-    /// The family as far as its map is whole, and what that costs. Nothing is written.
+    /// Opens what is intact of the family and computes the losses. Writes nothing.
     ///
-    /// *Errors*: `Damaged` when no checkpoint is whole.
+    /// *Errors*: `Damaged` when no checkpoint is intact.
     pub(crate) async fn open(
         shared: Rc<Shared<D, G>>,
         families: Weak<Families<D, G>>,
@@ -85,12 +86,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
         family.root.set(head.root);
         family.meta.set_generation(head.generation);
         *family.head.borrow_mut() = head.clone();
-        // The bits may be of a later checkpoint than the head that is left.
+        // The bitmaps may belong to a later checkpoint than the head that is left.
         count_pages(&family).await?;
         let image = family.meta.read_log().await;
         let found = remains(&image.slots, head.sequence, head.serial, head.life);
         *family.log.borrow_mut() = Log {
             sequence: found.replay.sequence,
+            // The log starts empty behind everything found; [`Remains::keep`] writes a checkpoint and clears
+            // it.
             from: found.replay.sequence,
             serial: found.replay.serial,
             life: found.replay.life,
@@ -98,6 +101,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
         };
         family.read_counters().await?;
         family.read_progress().await?;
+        // Records behind the gap count too: they are newer than anything the checkpoint has.
         found.replay.records.iter().for_each(|record| family.take_in(record));
         let losses = Losses {
             checkpoint: head.generation,
@@ -107,14 +111,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
             ..Losses::default()
         };
         let mut remains = Self { family, losses };
+        // Without lost log blocks the result is the same as that of a regular replay.
         if found.lost > 0 {
             remains.tell_losses(record, &found.replay.records[found.behind..]).await?;
         }
         Ok(remains)
     }
 
-    /// Marks what lies where something newer does, or where the family has nothing, and tells what may be older: `newer` are the
-    /// changes behind the lost ones.
+    /// Marks versions whose place was reused or belongs to another family, and counts what may be outdated.
+    /// `newer` are the changes behind the lost ones.
     async fn tell_losses(&mut self, record: &FamilyRecord, newer: &[Record]) -> Result<(), MapError> {
         let name = |number| record.branch(number).map_or_else(|| number.to_string(), |branch| branch.name.clone());
         for key in self.overwritten(newer).await? {
@@ -130,7 +135,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
         Ok(())
     }
 
-    /// Versions whose place holds something else now: `newer` changes have used it, or its slab is another's.
+    /// Versions whose place holds other content now: a `newer` change has used it, or its slab is no longer the
+    /// family's.
     async fn overwritten(&self, newer: &[Record]) -> Result<Vec<Key>, MapError> {
         let used: BTreeMap<Place, Key> =
             newer.iter().filter_map(|record| Some((record.place()?, record.key))).collect();
@@ -140,6 +146,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
             let (entries, next) = self.family.entries(from, Key::taken(0, 0)).await?;
             for (key, place) in entries.into_iter().map(|(key, value)| (key, Place(value))) {
                 let is_other = used.get(&place).is_some_and(|&newest| newest != key);
+                // A slab that was returned to the pool may hold another volume's data.
                 let is_away = place.is_data() && !self.family.space.granules.borrow().has(place.slab());
                 if is_other || is_away {
                     found.push(key);
@@ -152,13 +159,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
         }
     }
 
-    /// The family, which goes on with what is left of its map, durably, with a new log.
+    /// Continues, durably, with what is left of the map and a new log.
     ///
-    /// *Errors*: `Damaged` when it contradicts itself in what nobody can decide.
+    /// *Errors*: `Damaged` when it contradicts itself in a way that cannot be resolved.
     pub(crate) async fn keep(self) -> Result<Rc<Family<D, G>>, MapError> {
         let family = Rc::new(self.family);
         family.follow_catalog();
         let checked = ConsistencyCheck::run_on_map(&family).await?;
+        // Allocation and counts are recomputed from the versions; anything else would be a guess.
         let undecided =
             |kind: &FindingKind| !matches!(kind, FindingKind::Leak | FindingKind::Unguarded | FindingKind::Count);
         if checked.findings.iter().any(|(kind, _)| undecided(kind)) {

@@ -1,4 +1,4 @@
-//! Making whole what a check has found and the map itself can tell: what is free, and what was counted.
+//! Repair of findings that the map itself can resolve: allocation bitmaps and counters.
 
 use super::check::{Checked, ConsistencyCheck};
 use super::{Family, MapError};
@@ -7,7 +7,7 @@ use block::BlockDevice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A repair under way: of which family, and what a check has found of it.
+/// Repair of a family from the result of a check.
 pub(crate) struct Repair<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> {
     family: &'a Rc<Family<D, G>>,
     checked: &'a Checked,
@@ -18,9 +18,9 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
         Self { family, checked }
     }
 
-    /// The granules and pages that are marked as taken are those that the map has, and everything is counted anew.
+    /// Sets the allocation of granules and pages to what the map refers to, and recounts everything.
     ///
-    /// The caller sees to it that nothing changes meanwhile. *Durability*: when it returns.
+    /// The caller prevents changes meanwhile. *Durability*: when it returns.
     pub(crate) async fn run(self) -> Result<(), MapError> {
         let Self { family, checked } = self;
         self.repair_granules();
@@ -30,8 +30,9 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
             branch.fresh.set(checked.fresh.get(&branch.number).copied().unwrap_or(0));
             branch.mapped.set(family.count_mapped(&branch).await?);
         }
+        // Bitmaps, counters and free pages become durable together.
         family.checkpoint().await?;
-        // What is free in a slab is looked up again.
+        // Loaded slabs are dropped, so that their free granules are read from the repaired map.
         let slabs: Vec<u32> = family.space.granules.borrow().slabs().collect();
         slabs.into_iter().for_each(|slab| family.space.granules.borrow_mut().forget(slab));
         Ok(())
@@ -55,8 +56,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
     }
 }
 
-/// Which pages are free is what the tree does not have, for the bits that would tell it are lost. Time depends on the size of
-/// the map.
+/// Recomputes the free pages from the tree when the bitmaps are lost; its time depends on the size of the map.
 ///
 /// *Errors*: `Damaged` when the tree is damaged as well.
 pub(super) async fn count_pages<D, G>(family: &Family<D, G>) -> Result<(), MapError>
@@ -64,6 +64,7 @@ where
     D: BlockDevice + 'static,
     G: BlockDevice + 'static,
 {
+    // Only the tree is needed: its pages are exactly those in use.
     let mut check = ConsistencyCheck::of(family);
     check.check_tree().await;
     if !check.checked.findings.is_empty() {
@@ -73,7 +74,7 @@ where
     Ok(())
 }
 
-/// The pages that are marked as taken are those that the tree has.
+/// Marks exactly the pages of the tree as allocated.
 fn repair_pages<D: BlockDevice + 'static, G: BlockDevice + 'static>(family: &Family<D, G>, seen: &BTreeSet<u64>) {
     let first = super::page_space::LOG_START + family.log_blocks();
     let mut space = family.meta.space.borrow_mut();
@@ -88,7 +89,7 @@ fn repair_pages<D: BlockDevice + 'static, G: BlockDevice + 'static>(family: &Fam
 
 #[cfg(test)]
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// Marks a used granule as free, a free one as taken and a free page as taken, and counts wrongly.
+    /// Marks a used granule as free, a free granule and a free page as allocated, and miscounts.
     pub(crate) fn spoil(&self) {
         let slab = self.space.granules.borrow().slabs().next().expect("something was written");
         self.layers.borrow_mut().mark(slab, 0, 1 << 15, 1);

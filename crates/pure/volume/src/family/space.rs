@@ -1,4 +1,4 @@
-//! The slabs of a family: taking them from the pool and giving them back, and which of their places are free.
+//! Space of a family: leases slabs from the pool and returns them, and delays the reuse of freed places.
 
 use super::MapError;
 use super::eras::Eras;
@@ -18,29 +18,29 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
-/// The most slabs that are leased at once from one group.
+/// Maximum number of slabs leased at once from one group.
 const LEASE_MAX: u32 = 64;
-/// A family asks for one slab for so many that it has.
+/// Lease size: one slab for each such number of slabs that the family has.
 const LEASE_SHARE: usize = 16;
 
-/// The space of a family: its slabs, what is free in them, and what waits until nobody can see it any more.
+/// Slabs of a family, their free places, and places pending reuse.
 pub(crate) struct Space<D, G> {
     shared: Rc<Shared<D, G>>,
-    /// All families of the pool: those that may have slabs to give.
+    /// All open families of the pool, from which slabs can be reclaimed.
     families: Weak<Families<D, G>>,
-    /// Which family it is.
+    /// UUID of the family.
     id: Uuid,
     pub(crate) granules: RefCell<Granules>,
-    /// Places that are free once an era is past.
+    /// Freed places by era, reused once the era is past.
     quarantine: RefCell<VecDeque<(u64, Vec<Place>)>>,
-    /// Who may still look at what was given up.
+    /// Eras of active readers.
     pub(crate) eras: Eras,
-    /// The change of the catalog without which nothing newer may be committed.
+    /// Catalog change that must be committed before any newer change of the map.
     needs: Cell<Option<Change>>,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
-    /// The space of the family that the catalog has, in slabs of `shapes`. What is free in them is not known.
+    /// Creates the space of the family in the catalog, in slabs of `shapes`, with unknown free places.
     pub(super) fn new(
         shared: Rc<Shared<D, G>>,
         families: Weak<Families<D, G>>,
@@ -63,29 +63,30 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         }
     }
 
-    /// Nothing newer may be committed before `change` of the catalog is.
+    /// Records that `change` of the catalog must be committed before any newer change of the map.
     pub(super) fn need(&self, change: Change) {
         self.needs.set(self.needs.get().max(Some(change)));
     }
 
-    /// The change of the catalog that must be committed before anything newer.
+    /// Catalog change that must be committed before any newer change of the map.
     pub(super) fn needs(&self) -> Option<Change> {
         self.needs.get()
     }
 
-    /// Places that are short of `places`, which versions have or may need.
+    /// Number of places missing for `places` that versions use or may need.
     pub(super) fn missing(&self, places: u64) -> u64 {
         let own = self.granules.borrow();
         (places + own.held()).saturating_sub(own.total())
     }
 
-    /// Places that are left beside `places`, which versions have or may need.
+    /// Number of places left beside `places` that versions use or may need.
     pub(super) fn left(&self, places: u64) -> u64 {
         let own = self.granules.borrow();
         own.total().saturating_sub(places + own.held())
     }
 
-    /// `freed` are free when everybody has gone who looks now: nobody who looks from now on finds them in the map.
+    /// Delays the reuse of `freed` until all active readers have finished; later readers do not find the places
+    /// in the map.
     pub(super) fn quarantine(&self, freed: Vec<Place>) {
         let (era, mut quarantine) = (self.eras.turn(), self.quarantine.borrow_mut());
         assert!(quarantine.back().is_none_or(|(last, _)| *last < era), "what is freed later is free later");
@@ -96,7 +97,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         !self.quarantine.borrow().is_empty()
     }
 
-    /// Places that are free now that nobody looks any more who might have seen them in the map.
+    /// Releases places whose era is past.
     pub(super) fn release_quarantine(&self) {
         let mut quarantine = self.quarantine.borrow_mut();
         while let Some((_, places)) = quarantine.pop_front_if(|(era, _)| self.eras.is_past(*era)) {
@@ -105,7 +106,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         }
     }
 
-    /// Everybody has gone who could look at what was freed and committed.
+    /// Waits until all readers that could see freed and committed places have finished.
     pub(super) async fn quarantine_past(&self) {
         let newest = self.quarantine.borrow().back().map(|(era, _)| *era);
         if let Some(era) = newest {
@@ -113,14 +114,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         }
     }
 
-    /// The family has more slabs for data, for at least `granules` if the pool has them; false when it has none.
+    /// Leases data slabs for at least `granules`, as far as the pool has them; false when it has none.
     pub(super) fn lease_data(&self, granules: u64) -> Result<bool, MapError> {
+        // A growing family leases more at a time, so that commits of the catalog stay rare.
         let share = self.granules.borrow().slab_count() / LEASE_SHARE;
         let share = u32::try_from(share).unwrap_or(LEASE_MAX).clamp(1, LEASE_MAX);
         if self.lease_data_once(granules, share)? {
             return Ok(true);
         }
-        // Others may have slabs that they do not need; what this one has just got, it would only get again.
+        // Other families may return unused slabs. This family is left out: it would only lease its own again.
         let given = self.families.upgrade().is_some_and(|families| families.give_back_all(Some(self.id)) > 0);
         Ok(given && self.lease_data_once(granules, 1)?)
     }
@@ -131,7 +133,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
             let slabs: Vec<u32> = space.free_slabs().collect();
             let mut runs: Vec<SlabRun> = Vec::new();
             let mut rest = granules;
-            // The emptiest group first. One without slabs may be one that the family does not know.
+            // Groups with the most free slabs come first. A group without slabs may be one that the family does
+            // not know yet.
             let mut groups: Vec<(u16, u32)> = (0_u16..).zip(slabs).filter(|&(_, slabs)| slabs > 0).collect();
             groups.sort_by_key(|&(_, slabs)| std::cmp::Reverse(slabs));
             for (group, slabs) in groups {
@@ -140,6 +143,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
                     continue;
                 }
                 let needed = u32::try_from(rest.div_ceil(of_slab)).unwrap_or(u32::MAX);
+                // At most a sixteenth of a group's free slabs beyond the need, so that one family does not take
+                // the rest of a nearly full pool.
                 let mut want = share.min((slabs / 16).max(1)).max(needed).min(slabs);
                 while want > 0
                     && let Some(run) = self.take_run(&mut space, catalog, group, want)
@@ -159,6 +164,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
             Err(PoolError::CatalogLost) => return Err(MapError::CatalogLost),
             Err(_) => return Ok(false),
         };
+        // The lease is used at once in memory; the map log waits for this commit of the catalog.
         self.need(change);
         let mut own = self.granules.borrow_mut();
         for run in &runs {
@@ -176,13 +182,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         space.take_run(group, slabs, last.map(|run| run.first + run.slabs))
     }
 
-    /// The family has one more slab for its map `meta`; false when the pool has none.
+    /// Leases one more metadata slab for the map `meta`; false when the pool has none.
     pub(super) fn lease_meta(&self, meta: &Meta<D, G>) -> Result<bool, MapError> {
         let leased = self.shared.store.change(|catalog| {
             let record = catalog.family(self.id).ok_or(PoolError::VolumeUnknown(self.id))?;
             let mut space = SpaceMap::of(catalog);
             let last = record.meta.last().copied().ok_or(PoolError::VolumeUnknown(self.id))?;
             let groups =
+                // The group of the last slab comes first, so that runs stay long and the catalog small.
                 [last.group].into_iter().chain((0..catalog.groups.len() as u16).filter(|&at| at != last.group));
             let after = |group| (group == last.group).then_some(last.first + last.slabs);
             let run = groups.filter_map(|group| space.take_run(group, 1, after(group))).next();
@@ -211,7 +218,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         }
     }
 
-    /// Slabs in which nothing is are the pool's again, but for those with the places that are `needed`, and one; how many.
+    /// Returns empty slabs to the pool, except one and those for the `needed` places; returns their number.
     pub(super) fn give_back(&self, needed: u64) -> Result<u64, MapError> {
         self.release_quarantine();
         let candidates = self.candidates(needed);
@@ -219,6 +226,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
             return Ok(0);
         }
         let given = self.shared.store.change(|catalog| {
+            // Removing a slab from the middle of a run splits it, which makes the catalog longer.
             let bytes = catalog.emitted_bytes_max() + candidates.len() * RUN_BYTES;
             if bytes > BODY_BYTES_MAX {
                 return Err(PoolError::CatalogFull);
@@ -229,6 +237,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         });
         match given {
             Ok(((), change)) => {
+                // Later commits of the map wait for this change of the catalog.
                 self.need(change);
                 let mut own = self.granules.borrow_mut();
                 candidates.iter().for_each(|&slab| own.remove(slab));
@@ -246,6 +255,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         let mut free = if sabotage::is(Sabotage::GiveBackTaken) { own.slabs().collect() } else { own.wholly_free() };
         let needed = needed + own.held();
         let mut left = own.total();
+        // Slabs are returned only as far as the reservation of thick volumes still fits in the rest.
         free.retain(|&slab| {
             let granules = u64::from(own.granules(slab));
             let gives = left.saturating_sub(granules) >= needed;
@@ -256,13 +266,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
     }
 }
 
-/// Admits so many more runs of slabs in the catalog.
+/// Admits `runs` more slab runs in the catalog.
 fn admit_runs(catalog: &Catalog, runs: usize) -> Result<(), PoolError> {
     let fits = catalog.emitted_bytes_max() + runs * RUN_BYTES <= BODY_BYTES_MAX;
     if fits && runs > 0 { Ok(()) } else { Err(PoolError::CatalogFull) }
 }
 
-/// Adds a run to others, which are in order and stay so; one with its neighbours where they touch.
+/// Inserts a run into the sorted list and merges it with adjacent ones.
 pub(crate) fn add_run(runs: &mut Vec<SlabRun>, run: SlabRun) {
     let at = runs.partition_point(|other| *other < run);
     let is_behind = at == 0 || runs[at - 1].group != run.group || runs[at - 1].first + runs[at - 1].slabs <= run.first;
@@ -280,7 +290,7 @@ pub(crate) fn add_run(runs: &mut Vec<SlabRun>, run: SlabRun) {
     }
 }
 
-/// Takes a slab out of the runs.
+/// Removes a slab from the list of runs.
 pub(crate) fn remove_slab(runs: &mut Vec<SlabRun>, slab: u32) {
     let (group, slab) = ((slab >> 24) as u16, slab & 0x00ff_ffff);
     let holds = |run: &SlabRun| run.group == group && (run.first..run.first + run.slabs).contains(&slab);

@@ -1,4 +1,5 @@
-//! Writing to a branch: in place where it may, else to new places, which the map is told of when they hold the data.
+//! Writes to a branch: in place where no snapshot shares the granule, otherwise to new places that enter the
+//! map once they hold the data.
 
 use super::data::{Step, Steps};
 use super::parts::{Parts, parts};
@@ -10,24 +11,24 @@ use block::{BlockDevice, Extent, View};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// The longest atomic write, in blocks: 1 MiB.
+/// Maximum length of an atomic write in blocks: 1 MiB.
 const ATOMIC_BLOCKS_MAX: u64 = 256;
 
-/// What a write does, decided under its locks.
+/// Actions of one write, decided under its locks.
 #[derive(Default)]
 struct Plan {
-    /// Written where they lie.
+    /// Granules overwritten in place.
     stay: Steps,
-    /// Written to new places.
+    /// Granules written to new places.
     go: Steps,
-    /// Become holes.
+    /// Granules that become holes.
     punch: Steps,
-    /// A crash leaves all of the changes or none.
+    /// True when all changes must survive a crash together.
     whole: bool,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// The blocks of `extent` hold `data` for everybody who reads the volume from now on.
+    /// Writes `data` to the blocks of `extent`; later reads of the volume see it.
     pub(crate) async fn write(
         self: &Rc<Self>,
         branch: &Rc<Branch>,
@@ -37,6 +38,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         self.admit_change().await?;
         let parts = parts(extent, self.granule_blocks);
         let range = granules(&parts);
+        // Shared: writes in place do not change the map, so concurrent ones only keep map changes and snapshots
+        // out.
         {
             let _held = branch.locks.shared(range.clone()).await;
             let steps = self.steps(branch, &parts).await?;
@@ -44,11 +47,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 return self.data.write_in_place(&steps, &data).await;
             }
         }
-        // Apart, so that a write in place is a small future.
+        // Boxed apart, so that the future of a write in place stays small.
         Box::pin(self.write_elsewhere(branch, &parts, range, data)).await
     }
 
-    /// The same, where the map has to be changed.
+    /// Writes where the map must change, under an exclusive lock.
     async fn write_elsewhere(
         self: &Rc<Self>,
         branch: &Rc<Branch>,
@@ -57,10 +60,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         data: View,
     ) -> Result<(), MapError> {
         let _held = branch.locks.exclusive(range).await;
+        // Looked up again: the map may have changed between the two locks.
         let steps = self.steps(branch, parts).await?;
         let plan = self.plan(branch, &steps, &data, true);
         match self.carry_out(branch, plan, &data).await {
-            // Moving what could stay needs space, too.
+            // Moving granules that could be overwritten in place needs space; without it they stay.
             Err(MapError::Full) => {
                 let plan = self.plan(branch, &steps, &data, false);
                 self.carry_out(branch, plan, &data).await
@@ -69,8 +73,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    /// As [`Family::write`], and the blocks have their old content or `data` all together, whatever happens: all of it goes to
-    /// new places, and one block of the log tells of them.
+    /// Writes as [`Family::write`], but atomically: after a crash all blocks have their old content or all have
+    /// the new. All data goes to new places, and one log block records them.
     ///
     /// *Shape*: at most [`Family::atomic_blocks_max`].
     pub(crate) async fn write_atomic(
@@ -81,6 +85,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     ) -> Result<(), MapError> {
         self.admit_change().await?;
         let parts = parts(extent, self.granule_blocks);
+        // Exclusive: the map changes for every granule of an atomic write.
         let _held = branch.locks.exclusive(granules(&parts)).await;
         let steps = self.steps(branch, &parts).await?;
         let go = steps.into_iter().filter(|step| step.seen.is_some() || !is_zero(branch, step, &data)).collect();
@@ -88,13 +93,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         self.carry_out(branch, plan, &data).await
     }
 
-    /// The longest write that can be atomic wherever it begins, in blocks: one block of the log tells of its granules.
+    /// Maximum length in blocks of a write that is atomic at any alignment: one log block records all of its
+    /// granules.
     pub(crate) fn atomic_blocks_max(&self) -> u64 {
         let granules = self.tuning.records_max as u64 - 1;
         ATOMIC_BLOCKS_MAX.min(granules * u64::from(self.granule_blocks))
     }
 
-    /// The map may be changed: it is in order, and not too far ahead of its disks.
+    /// Admits a change of the map; first makes room with a checkpoint or commit where too many changes are
+    /// pending.
     pub(crate) async fn admit_change(self: &Rc<Self>) -> Result<(), MapError> {
         if self.stopped().is_some() {
             return Err(MapError::Stopped);
@@ -113,13 +120,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(parts.iter().zip(seen).map(|(&part, seen)| Step { part, seen }).collect())
     }
 
-    /// True when every granule is written where it lies, and nothing is gained elsewhere.
+    /// True when every granule can be overwritten in place and nothing is gained by moving it.
     fn all_stay(&self, branch: &Branch, steps: &Steps, data: &View) -> bool {
         let punched = |step: &Step| step.part.is_whole(self.granule_blocks) && is_zero(branch, step, data);
         steps.iter().all(|step| is_own(branch, step) && !punched(step)) && !self.gains_by_moving(branch, steps)
     }
 
-    /// What is to be done with each granule; whole stripes are moved where the group prefers that and `moves`.
+    /// Decides the action for each granule; whole stripes move to new places where the group prefers that and
+    /// `moves` is set.
     fn plan(&self, branch: &Branch, steps: &Steps, data: &View, moves: bool) -> Plan {
         let whole = |step: &Step| step.part.is_whole(self.granule_blocks);
         let moving = moves && self.gains_by_moving(branch, steps);
@@ -127,6 +135,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         for &step in steps {
             let zero = is_zero(branch, &step, data);
             match step.seen {
+                // Zeros that are written to a hole leave it a hole.
                 None if zero => {}
                 Some(_) if zero && whole(&step) => plan.punch.push(step),
                 Some(_) if is_own(branch, &step) && !(moving && whole(&step)) => plan.stay.push(step),
@@ -136,13 +145,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         plan
     }
 
-    /// True when the write overwrites whole stripes of a group that would rather write fresh ones, and there are some.
+    /// True when the write overwrites whole stripes of a group that prefers full-stripe writes to new places,
+    /// and free stripes exist.
     fn gains_by_moving(&self, branch: &Branch, steps: &Steps) -> bool {
         let own = |step: &&Step| step.part.is_whole(self.granule_blocks) && is_own(branch, step);
         let mut own = steps.iter().filter(own);
         let Some(seen) = own.next().and_then(|step| step.seen) else { return false };
         let prefers = self.shared.gate(seen.place.group()).device().geometry().prefers_fresh;
         let unit = self.space.granules.borrow().unit(seen.place.group()) as usize;
+        // The first such granule was taken off the iterator above, hence + 1.
         prefers && own.count() + 1 >= unit && self.space.granules.borrow_mut().has_unit()
     }
 
@@ -161,7 +172,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         .await;
         stay.and(go)?;
         let first = self.log.borrow().serial;
-        // From here on nothing is waited for: the map has all of it or nothing.
+        // No await from here on: all changes of the write enter the map together or not at all.
         for (step, place) in plan.go.iter().zip(taken.keep()) {
             self.change(moved(branch, step, place));
         }
@@ -183,31 +194,32 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 }
 
-/// True when the granule has a version of the branch's own epoch with a place: nobody else sees it.
+/// True when the granule has a version with data in the branch's own epoch: no snapshot shares it.
 fn is_own(branch: &Branch, step: &Step) -> bool {
     let epoch = (branch.number, branch.epoch.get());
     step.seen.is_some_and(|seen| (seen.branch, seen.epoch) == epoch && seen.place.is_data())
 }
 
-/// True when the write brings zeros that need not be kept as such.
+/// True when the data is zeros that zero detection drops.
 fn is_zero(branch: &Branch, step: &Step, data: &View) -> bool {
     branch.zero_detection && step.part.of(data).iter().all(|&byte| byte == 0)
 }
 
-/// The change that makes a written place known.
+/// Change record that puts a written place into the map.
 fn moved(branch: &Branch, step: &Step, place: Place) -> Record {
     let own = is_own(branch, step);
     let older = step.seen.filter(|seen| seen.branch == branch.number && !own);
     Record {
         key: Key::version(branch.number, step.part.granule, branch.epoch.get()),
         value: Some(place.0),
+        // An own version is replaced, so its place becomes free; an older one still belongs to a snapshot.
         freed: step.seen.filter(|_| own).map(|seen| seen.place),
         mapped: i8::from(step.seen.is_none()),
         exclusive: older.is_some_and(|seen| branch.is_exclusive(seen.epoch)),
     }
 }
 
-/// The granules of the parts.
+/// Range of granules that the parts cover.
 fn granules(parts: &Parts) -> Range<u64> {
     let first = parts.first().map_or(0, |part| u64::from(part.granule));
     let last = parts.last().map_or(0, |part| u64::from(part.granule) + 1);

@@ -20,7 +20,7 @@ fn example() -> Vec<Segment> {
     ]
 }
 
-/// The map as a reader would explain it: block by block.
+/// Reference model of the map: block by block.
 fn explain(segments: &[Segment]) -> Vec<(u16, u64)> {
     let mut blocks = Vec::new();
     for segment in segments {

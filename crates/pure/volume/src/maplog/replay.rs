@@ -1,40 +1,43 @@
-//! Where a log ends, and what is in it: decided from its blocks alone.
+//! Replay of a map log: finds its end and its records, from the blocks alone.
 
 use super::{LogBlock, LogSlot, Record};
 use crate::sabotage::{self, Sabotage};
 use crate::tree::Damage;
 
-/// What a log says.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Replay {
-    /// The changes that the checkpoint does not have, in order.
+    /// Changes that the checkpoint does not contain, in order.
     pub(crate) records: Vec<Record>,
-    /// The sequence number of the block that is written next.
+    /// Sequence number of the next block to write.
     pub(crate) sequence: u64,
-    /// The serial number of the next change.
+    /// Serial number of the next change.
     pub(crate) serial: u64,
-    /// The life that begins now.
+    /// Life that starts now.
     pub(crate) life: u32,
 }
 
-/// What the ring `blocks` says behind a checkpoint of the life `life` that has everything before the serial number
-/// `serial`, and whose log goes on with the block `from`.
+/// Replays the ring `slots` from block `from`, behind a checkpoint of life `life` that contains everything
+/// before serial number `serial`.
 ///
-/// The log ends before the first block that is not there: its place shows something older, or zeros. When a commit is
-/// found that began behind that block, the block was on stable storage once. Then, and where the place of the
-/// block is damaged, the log is damaged, and nothing may be believed to be its end.
+/// The log ends before the first missing block, whose place shows an older block or zeros. A commit that began
+/// behind the missing block proves that it was stable once. In that case, or when the place of the block is
+/// damaged, the log is damaged and has no known end.
 pub(crate) fn replay(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> Result<Replay, Damage> {
     let ring = slots.len() as u64;
     let at = |sequence: u64| slots.get((sequence % ring) as usize);
     let all = || slots.iter().filter_map(LogSlot::block);
     let mut found = Replay { sequence: from, serial, life: 1, records: Vec::new() };
     let (mut life, written) = (life, life);
+    // One lap at most: a log never holds more blocks than its ring.
     while found.sequence < from + ring {
         let block = match at(found.sequence) {
             Some(LogSlot::Damaged) => return Err(Damage("a block of the map log is damaged in every copy")),
             Some(LogSlot::Whole(block)) if block.sequence == found.sequence => block,
             _ => break,
         };
+        // An older life behind a newer one is the rest of a commit that was interrupted before an earlier
+        // opening.
         if block.life < life && !sabotage::is(Sabotage::BelieveOldLives) {
             break;
         }
@@ -48,22 +51,23 @@ pub(crate) fn replay(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> Re
     if all().any(ahead) {
         return Err(Damage("a block of the map log is lost"));
     }
+    // The new life exceeds every life in the ring, so stale blocks can never continue the log.
     found.life = all().map(|block| block.life).max().unwrap_or(0).max(written) + 1;
     Ok(found)
 }
 
-/// What is left of a log of which blocks are lost.
+/// Intact remains of a log with lost blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
     pub(crate) replay: Replay,
-    /// How many of its blocks are lost.
+    /// Number of lost blocks.
     pub(crate) lost: u64,
-    /// The first record behind a lost block.
+    /// Index of the first record behind a lost block.
     pub(crate) behind: usize,
 }
 
-/// As [`replay`], whatever is lost: every whole block from `from` on counts whose life does not fall. The next block is one that no
-/// damaged one can be taken for.
+/// Salvages a log: every intact block from `from` on counts whose life does not fall, whatever is lost between.
+/// The next sequence number is one that no damaged block can have.
 pub(crate) fn remains(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> Remains {
     let ring = slots.len() as u64;
     let mut blocks: Vec<&LogBlock> = slots.iter().filter_map(LogSlot::block).collect();
@@ -77,14 +81,16 @@ pub(crate) fn remains(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> R
         if block.life < found.replay.life {
             continue;
         }
+        // The gap in the sequence numbers is the number of lost blocks.
         found.lose(block.sequence - found.replay.sequence);
         (found.replay.life, found.replay.sequence) = (block.life, block.sequence + 1);
         found.replay.take_in(block);
     }
-    // What is damaged right behind the last block may have been its continuation.
+    // Damaged blocks right behind the last intact one may have continued the log.
     let at = |sequence: u64| slots.get((sequence % ring) as usize);
     let damaged = (found.replay.sequence..from + ring).take_while(|&next| at(next) == Some(&LogSlot::Damaged));
     found.lose(damaged.count() as u64);
+    // One lap beyond every sequence number in the ring.
     (found.replay.sequence, found.replay.life) = (end + ring, lives + 1);
     found
 }
@@ -99,10 +105,11 @@ impl Remains {
 }
 
 impl Replay {
-    /// The changes of a block count that the checkpoint does not have.
+    /// Adds the records of a block that the checkpoint does not contain.
     fn take_in(&mut self, block: &LogBlock) {
         for (record, number) in block.records.iter().zip(block.serial..) {
-            // The changes of the checkpoint may be logged behind it, when they were made before it and committed after.
+            // A change made before the checkpoint but committed after it is logged behind it, although the tree
+            // contains it.
             if number >= self.serial || sabotage::is(Sabotage::CountTwice) {
                 self.records.push(*record);
                 self.serial = number + 1;

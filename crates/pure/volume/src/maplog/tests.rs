@@ -79,9 +79,10 @@ fn log_passes_over_what_the_checkpoint_has() {
     assert_eq!(replay(&blocks, 9, 60, 0).unwrap().serial, 60);
 }
 
-/// Blocks 7 and 8 were one commit in life 1, and only 8 landed. Life 2 wrote another 7.
+/// Remains of an interrupted commit: blocks 7 and 8 were one commit in life 1, and only 8 was written; life 2
+/// wrote another 7.
 ///
-/// *Errors*: the log goes on with block 8.
+/// *Errors*: the log continues with block 8.
 pub(crate) fn interrupted_commit_is_left_behind() -> Result<(), String> {
     let blocks = [block(8, 42, 1, 1), NONE, NONE, block(7, 40, 2, 0)];
     let found = replay(&blocks, 7, 40, 0).map_err(|Damage(what)| what.to_owned())?;
@@ -106,7 +107,7 @@ fn log_behind_a_checkpoint_never_goes_on_with_what_an_older_life_left() {
 fn log_that_lost_a_block_in_its_middle_is_damaged() {
     let blocks = [NONE, block(9, 44, 1, 0), NONE, block(7, 40, 1, 0)];
     assert_eq!(replay(&blocks, 7, 40, 0), Err(Damage("a block of the map log is lost")));
-    // The same as a part of the commit of the lost block: nobody heard of it.
+    // The same as a part of the commit of the lost block, which was not acknowledged.
     let blocks = [NONE, block(9, 44, 1, 1), NONE, block(7, 40, 1, 0)];
     assert_eq!(serials(&replay(&blocks, 7, 40, 0).unwrap()), vec![40, 41]);
 }
@@ -115,11 +116,11 @@ fn log_that_lost_a_block_in_its_middle_is_damaged() {
 fn log_with_a_damaged_block_is_damaged_wherever_it_is_and_one_that_shows_something_older_ends_there() {
     let damaged = LogSlot::Damaged;
     let is_lost = |slots: &[LogSlot]| replay(slots, 7, 40, 0).is_err();
-    // The last block that was acknowledged, the first one, and all there was.
+    // The last acknowledged block, the first one, and the only one.
     assert!(is_lost(&[damaged.clone(), NONE, NONE, block(7, 40, 1, 0)]));
     assert!(is_lost(&[block(8, 42, 1, 0), NONE, NONE, damaged.clone()]));
     assert!(is_lost(&[NONE, NONE, NONE, damaged.clone()]));
-    // Older: of the lap before.
+    // An older block, of the previous lap.
     let slots = [block(4, 34, 1, 0), damaged, NONE, block(7, 40, 1, 0)];
     assert_eq!(replay(&slots, 7, 40, 0).unwrap().sequence, 8);
 }

@@ -1,4 +1,7 @@
-//! The first write since a member was given up at an opening: the catalog says so before it.
+//! Announcement of the first write since a member was given up at an opening: the catalog records it before the
+//! write.
+//!
+//! It distinguishes a part of a split pool that was written from one that was only opened.
 
 use super::Pool;
 use crate::error::PoolError;
@@ -7,25 +10,27 @@ use futures_util::future::LocalBoxFuture;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// True while nothing was written since a member was given up when the pool was opened: the next write is to be announced first.
+    /// True when the next write must be announced, because nothing was written since a member was given up at
+    /// the opening.
     #[must_use]
     pub fn must_announce_write(&self) -> bool {
         self.shared.store.look(|catalog| catalog.must_announce())
     }
 
-    /// The pool was opened by one who announces writes, and may be written from now on.
+    /// Ends the opening phase of a pool whose opener announces writes: it may be written from now on.
     pub fn serve(&self) {
         self.shared.store.serve();
     }
 
-    /// `on_written` follows the commit that says that the pool is written, before whoever waits for that commit goes on.
+    /// Sets the callback that runs after the commit that announces writes, before the waiters of that commit
+    /// continue.
     pub fn on_written(&self, on_written: impl Fn() -> LocalBoxFuture<'static, ()> + 'static) {
         self.shared.store.on_written(Rc::new(on_written));
     }
 
-    /// The catalog says that the pool is written.
+    /// Records in the catalog that the pool is written.
     ///
-    /// *Durability*: when it returns; only then may the write be begun. *Errors*: `CatalogLost`.
+    /// *Durability*: when it returns; the write may start only then. *Errors*: `CatalogLost`.
     pub async fn announce_write(&self) -> Result<(), PoolError> {
         let store = &self.shared.store;
         if store.look(|catalog| catalog.must_announce()) {
@@ -33,7 +38,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             store.note_given_up();
             return store.committed(change).await;
         }
-        // Somebody else may have announced it, and not ended that.
+        // Another caller may have announced it without the commit having finished.
         store.committed(store.latest()).await
     }
 }

@@ -1,4 +1,4 @@
-//! Looking at everything that a pool says of its families, and saying it in text.
+//! Consistency check and repair of all families of a pool.
 
 use super::Pool;
 use crate::error::PoolError;
@@ -8,8 +8,8 @@ use block::BlockDevice;
 use uuid::Uuid;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// What is wrong with the maps of the pool's families. Nothing is written but changes that wait to be logged; writes to a family wait while it is
-    /// looked at.
+    /// Checks the maps of the pool's families. Writes only pending changes to the logs; writes to a family wait
+    /// while it is checked.
     ///
     /// *Errors*: `CatalogLost`. A family that cannot be opened is a finding.
     pub async fn check(&self) -> Result<CheckReport, PoolError> {
@@ -22,11 +22,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(report)
     }
 
-    /// What [`Pool::check`] finds of leaks, unguarded space and wrong counts is put right; the answer is what it found.
+    /// Repairs leaks, unguarded space and wrong counts that [`Pool::check`] finds; returns all findings.
     ///
-    /// A family with damage, double use or places out of range is left as it is: what is free cannot be told then. With
-    /// `accept_loss`, and only then, one of which blocks of the map are lost goes on with what is left, as the findings list it.
-    /// *Durability*: when it returns. *Errors*: `GroupFails`, `MapDamaged`, `CatalogLost`.
+    /// A family with damage, double use or places out of range is left alone, because its free space cannot be
+    /// determined. With `accept_loss`, and only then, a family with lost map blocks continues with what is
+    /// left, as the findings list it. *Durability*: when it returns. *Errors*: `GroupFails`, `MapDamaged`,
+    /// `CatalogLost`.
     pub async fn repair(&self, accept_loss: bool) -> Result<CheckReport, PoolError> {
         use crate::family::check::FindingKind::{Count, Leak, Lost, Unguarded};
         let mut report = CheckReport::default();
@@ -39,6 +40,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                 self.families.keep_remains(id).await?;
                 continue;
             }
+            // Any other finding makes the map an unreliable base for a repair.
             let told = found.iter().all(|finding| matches!(finding.kind, Leak | Unguarded | Count));
             if !told || found.is_empty() {
                 continue;
@@ -54,7 +56,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(report)
     }
 
-    /// What is left of a family that does not open because of its map, where something is.
+    /// Finding of a family that does not open because of its map, where remains of it can be salvaged.
     async fn lost(&self, id: Uuid, error: &PoolError) -> Option<Finding> {
         let PoolError::MapDamaged { what, .. } = error else { return None };
         let losses = self.families.remains(id).await.ok()?.losses;
@@ -67,6 +69,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let family = match self.families.family(id).await {
             Ok(family) => family,
             Err(error) => {
+                // A family that does not open is itself a finding, with its losses where they can be
+                // determined.
                 return report.findings.push(self.lost(id, &error).await.unwrap_or(damaged(error.to_string())));
             }
         };

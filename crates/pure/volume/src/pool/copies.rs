@@ -1,4 +1,4 @@
-//! Copies to volumes of the pool that have not finished: they continue after a restart, and on another node.
+//! Persistent state of unfinished copies: they continue after a restart, and on another node.
 
 use super::Pool;
 use crate::catalog::CopyRecord;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The copies that have not finished, by their targets.
+    /// Unfinished copies, by target volume.
     #[must_use]
     pub fn unfinished_copies(&self) -> BTreeMap<Uuid, CopyRecord> {
         self.shared
@@ -16,10 +16,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             .look(|catalog| catalog.unfinished_copies().map(|(volume, copy)| (volume, copy.clone())).collect())
     }
 
-    /// The copy to `volume`, which may have begun anew, has got as far as block `next`, which is after `copied_bytes` bytes of data.
+    /// Stores the progress of the copy to `volume`, which may have started over: the next block is `next`,
+    /// after `copied_bytes` bytes of data.
     ///
-    /// *Shape*: what was copied is flushed. *Durability*: when it returns. *Errors*: `VolumeUnknown` where nothing is being
-    /// copied to it; `CatalogLost`.
+    /// *Shape*: what was copied is flushed. *Durability*: when it returns. *Errors*: `VolumeUnknown` where
+    /// nothing is being copied to it; `CatalogLost`.
     pub async fn keep_copied(&self, volume: Uuid, next: Blocks, copied_bytes: u64) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
             let copy = catalog.copies.get_mut(&volume).ok_or(PoolError::VolumeUnknown(volume))?;

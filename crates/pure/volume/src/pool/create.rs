@@ -1,4 +1,4 @@
-//! Making a pool of disks, and making disks of a pool.
+//! Creation and destruction of pools.
 
 use super::Pool;
 use super::volumes::is_name;
@@ -14,58 +14,58 @@ use std::cell::Cell;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// The least size of a slab that is chosen for a pool, in bytes.
+/// Minimum slab size chosen for a pool, in bytes.
 const SLAB_BYTES_MIN: u64 = 16 << 20;
-/// The generation of a pool that is being made.
+/// Generation of a pool being created.
 const FIRST: u64 = 1;
 
-/// A pool to be made.
+/// Parameters of a new pool.
 pub struct CreatePool<D> {
-    /// Which pool it will be.
+    /// UUID of the new pool.
     pub id: Uuid,
-    /// What it will be called.
+    /// Name of the pool.
     pub name: String,
-    /// The least size of a slab: a power of two of at least 1 MiB, or 0 to choose one.
+    /// Minimum slab size in bytes: a power of two of at least 1 MiB, or 0 to choose one.
     pub slab_bytes: u64,
-    /// Its groups, in the order of the devices that serve them.
+    /// Groups, in the order of the devices that serve them.
     pub groups: Vec<GroupPlan<D>>,
-    /// The time, in seconds since 1970.
+    /// Current time in seconds since 1970.
     pub now: u64,
-    /// The program and its version, as the labels shall tell it.
+    /// Program and version, for the labels.
     pub created_by: String,
     /// True when foreign content of the disks may be overwritten.
     pub force: bool,
 }
 
-/// A group to be made.
+/// Parameters of a new group.
 pub struct GroupPlan<D> {
-    /// Which group it will be.
+    /// UUID of the new group.
     pub id: Uuid,
-    /// Its RAID level, in the code of who builds the array.
+    /// RAID level in the encoding of the array code.
     pub level: u8,
-    /// True when the array keeps sums and a log of its own.
+    /// True when the array keeps its own checksums and redo log.
     pub protected: bool,
-    /// Bytes on one member before the next member's turn.
+    /// Chunk size in bytes: data on one member before the next member follows.
     pub chunk_bytes: u32,
-    /// How many blocks of its data area each member gives; the array was built over exactly these.
+    /// Number of data blocks that each member contributes; the array was built over exactly these.
     pub member_blocks: Blocks,
-    /// Its disks, in the order of their positions.
+    /// Disks, by position.
     pub members: Vec<NewDisk<D>>,
 }
 
-/// A disk that is to become a member.
+/// Disk that is to become a member.
 pub struct NewDisk<D> {
-    /// Which disk it will be.
+    /// UUID of the new member.
     pub id: Uuid,
-    /// The whole disk.
+    /// Whole disk.
     pub device: D,
 }
 
 impl<D: BlockDevice> CreatePool<D> {
-    /// Admits disks that are large enough and on which nobody has anything to lose, or `force` says so. For who
-    /// writes to them before [`Pool::create`], as he must to make protected groups; that asks again.
+    /// Admits disks that are large enough and hold no data, or whose data `force` permits to overwrite.
     ///
-    /// *Errors*: `BlockSize`, `DiskTooSmall`, `DiskOfPool`, `DiskForeign`, `DiskFails`.
+    /// For callers that write to the disks before [`Pool::create`], as protected groups require; that checks
+    /// again. *Errors*: `BlockSize`, `DiskTooSmall`, `DiskOfPool`, `DiskForeign`, `DiskFails`.
     pub async fn admit_disks(&self) -> Result<(), PoolError> {
         for group in &self.groups {
             group.admit_disks(self.force).await?;
@@ -75,7 +75,7 @@ impl<D: BlockDevice> CreatePool<D> {
 }
 
 impl<D: BlockDevice> GroupPlan<D> {
-    /// As [`CreatePool::admit_disks`], of one group.
+    /// Admits the disks of one group, as [`CreatePool::admit_disks`].
     pub async fn admit_disks(&self, force: bool) -> Result<(), PoolError> {
         for disk in &self.members {
             admit_size(disk)?;
@@ -88,18 +88,20 @@ impl<D: BlockDevice> GroupPlan<D> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The pool is on its disks, without volumes, and open.
+    /// Creates the pool on its disks, without volumes, and opens it.
     ///
-    /// *Shape*: `groups` are the devices of the plan's groups, in order. *Durability*: when it returns; after
-    /// a crash before that the disks hold no pool, and may be used again without force. *Errors*: `Plan`,
-    /// `NameInvalid`, `BlockSize`, `DiskTooSmall`, `DiskOfPool`, `DiskForeign` before anything is written; `DiskFails`
-    /// and `CatalogLost` after that, with the disks wiped as far as they can be.
+    /// *Shape*: `groups` are the devices of the plan's groups, in order. *Durability*: when it returns; after a
+    /// crash before that the disks hold no pool and can be used again without force. *Errors*: `Plan`,
+    /// `NameInvalid`, `BlockSize`, `DiskTooSmall`, `DiskOfPool`, `DiskForeign` before anything is written;
+    /// `DiskFails` and `CatalogLost` after that, with the disks wiped as far as possible.
     pub async fn create(plan: CreatePool<D>, groups: Vec<G>) -> Result<Self, PoolError> {
+        // All checks that need no I/O come first: nothing is written for an invalid plan.
         let catalog = draft(&plan, &groups)?;
         plan.admit_disks().await?;
         let (now, created_by) = (plan.now, made_by_us(&plan.created_by));
         let members = plan.groups.into_iter().flat_map(|group| group.members);
         let disks: Vec<(Uuid, Rc<D>)> = members.map(|disk| (disk.id, Rc::new(disk.device))).collect();
+        // Generation 1 is the unfinished pool, generation 2 the live one.
         let formed = form(&catalog, &disks, now, &created_by).await;
         let store = Store::new(catalog, FIRST, disks);
         let committed = match formed {
@@ -107,17 +109,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Err(error) => Err(error),
         };
         if let Err(error) = committed {
-            // Half a pool is refused when it is found; wiping only spares the operator the sentence.
+            // An unfinished pool is refused when it is found; wiping spares the operator that message.
             join_all(store.disks().iter().map(|(_, disk)| wipe(&**disk))).await;
             return Err(error);
         }
         Ok(Self::of(store, groups))
     }
 
-    /// The pool is no more, and its disks are blank.
+    /// Destroys the pool and wipes its disks.
     ///
-    /// *Durability*: when it returns. From its first commit on the pool is refused when it is found, so a
-    /// crash leaves it whole or gone. *Errors*: `HasVolumes`, `CatalogLost`.
+    /// *Durability*: when it returns. The pool is refused from the first commit on, so a crash leaves it intact
+    /// or gone. *Errors*: `HasVolumes`, `CatalogLost`.
     pub async fn destroy(self) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
             if catalog.volume_count() > 0 {
@@ -127,16 +129,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         self.shared.store.committed(change).await?;
+        // No later commit may bring back a catalog of a live pool.
         self.shared.store.close();
-        // Nobody looks for the marks any more that are wiped now.
+        // No commit verifies the owner marks any more, which are wiped now.
         self.shared.store.guard(None);
-        // A disk that cannot be wiped keeps a catalog that says that the pool is gone.
+        // A disk that cannot be wiped keeps a catalog that says that the pool was destroyed.
         join_all(self.shared.store.disks().iter().map(|(_, disk)| wipe(&**disk))).await;
         Ok(())
     }
 }
 
-/// The catalog of the pool that `plan` describes, not yet live.
+/// Creates the catalog of the pool that `plan` describes, not yet live.
 fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> Result<Catalog, PoolError> {
     if !is_name(&plan.name) {
         return Err(PoolError::NameInvalid(plan.name.clone()));
@@ -157,6 +160,7 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
     let slab_bytes = if plan.slab_bytes == 0 { choose_slab_bytes(groups) } else { plan.slab_bytes };
     let records = plan.groups.iter().zip(groups).map(|(group, device)| {
         let mut record = draft_group(group, device, slab_bytes)?;
+        // The first commit is written without the store, so the placeholder generation is filled in here.
         record.members.iter_mut().for_each(|member| member.since = FIRST);
         Ok(record)
     });
@@ -176,6 +180,7 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
         copies: Default::default(),
         written: None,
     };
+    // Whatever a plan can get wrong is refused by the same check as a catalog read from disk.
     match catalog.check() {
         Ok(()) => Ok(catalog),
         Err(crate::catalog::CatalogError::Damaged(what)) => Err(PoolError::Plan(what)),
@@ -193,6 +198,7 @@ pub(super) fn draft_group<D: BlockDevice, G: BlockDevice>(
     if !stripe_bytes.is_multiple_of(u64::from(BLOCK_BYTES)) {
         return Err(PoolError::Plan("a stripe is no whole number of blocks of 4096 bytes"));
     }
+    // Slabs are whole stripes, so that a full slab is written without read-modify-write.
     let slab_blocks = slab_bytes.next_multiple_of(stripe_bytes) / u64::from(BLOCK_BYTES);
     let slabs = geometry.blocks.0 / slab_blocks;
     if slabs == 0 {
@@ -203,17 +209,18 @@ pub(super) fn draft_group<D: BlockDevice, G: BlockDevice>(
     Ok(GroupRecord::of(plan, slab_blocks, u32::try_from(slabs).map_err(too_many)?))
 }
 
-/// The smallest slab of which a pool of `groups` has not too many: a catalog counts each.
+/// Smallest slab size with which a pool of `groups` stays below the slab limit of a catalog.
 fn choose_slab_bytes<G: BlockDevice>(groups: &[G]) -> u64 {
     let bytes: u64 = groups.iter().map(|group| group.geometry().bytes()).sum();
     let mut slab_bytes = SLAB_BYTES_MIN;
     while bytes / slab_bytes > u64::from(SLABS_MAX) {
+        // Slab sizes are powers of two.
         slab_bytes *= 2;
     }
     slab_bytes
 }
 
-/// All disks bear their labels and a catalog that says that the pool is not made yet.
+/// Writes labels to all disks, and a catalog that marks the pool as unfinished.
 async fn form<D: BlockDevice>(
     catalog: &Catalog,
     disks: &[(Uuid, Rc<D>)],
@@ -222,11 +229,13 @@ async fn form<D: BlockDevice>(
 ) -> Result<(), PoolError> {
     let slot = NewSlot { pool: catalog.pool, generation: FIRST, body: Body::of(catalog.emit()) };
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
-        // First it stops being what it was. A disk with half of this done has no label, or an unfinished pool's.
+        // The disk first stops being what it was. Interrupted here, it has no label, or that of an unfinished
+        // pool.
         let _ = prepare(&*disk).await?;
         slot.write(id, &*disk, &Cell::new(&ALL_SLOTS)).await?;
         let blocks = disk.geometry().blocks;
         let label = label_of(catalog, id, FIRST, blocks, now, created_by);
+        // The label comes last: with it the disk counts as a member, so the catalog must be there.
         write_label(&*disk, &label).await
     };
     let outcomes = join_all(disks.iter().map(|(id, disk)| one(*id, disk.clone()))).await;
@@ -236,7 +245,7 @@ async fn form<D: BlockDevice>(
     Ok(())
 }
 
-/// The label of a disk of `blocks` that was admitted.
+/// Label of an admitted disk of `blocks` blocks.
 pub(super) fn label_of(
     catalog: &Catalog,
     disk: Uuid,
@@ -258,7 +267,7 @@ pub(super) fn label_of(
     }
 }
 
-/// The pool is made: every label is stable, so the next commit may say so.
+/// Makes the pool live: all labels are stable before this commit.
 async fn go_live<D: BlockDevice + 'static>(store: &Store<D>) -> Result<(), PoolError> {
     let ((), change) = store.change(|catalog| {
         catalog.phase = PoolPhase::Live;
@@ -267,7 +276,7 @@ async fn go_live<D: BlockDevice + 'static>(store: &Store<D>) -> Result<(), PoolE
     store.committed(change).await
 }
 
-/// Admits a disk that is large enough and has the right blocks.
+/// Admits a disk of sufficient size and with blocks of 4096 bytes.
 pub(super) fn admit_size<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), PoolError> {
     let geometry = disk.device.geometry();
     if geometry.block_bytes != BLOCK_BYTES {
@@ -279,7 +288,7 @@ pub(super) fn admit_size<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), PoolEr
     }
 }
 
-/// Admits a disk on which nobody has anything to lose.
+/// Admits a disk without data that could be lost.
 pub(super) async fn admit_disk<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), PoolError> {
     admit_size(disk)?;
     let foreign = |what: String| Err(PoolError::DiskForeign { disk: disk.id, what });
@@ -290,9 +299,11 @@ pub(super) async fn admit_disk<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), 
         Contents::Damaged => foreign("a damaged label of a pool".to_owned()),
         Contents::Unreadable(error) => Err(PoolError::DiskFails { disk: disk.id, error }),
         Contents::Member(member) => {
+            // Without a readable catalog a member may hold data of its pool, so it counts as live.
             let live = member.newest().is_none_or(|found| found.catalog.phase == PoolPhase::Live);
             match (member.overwritten, live) {
                 (Some(what), _) => foreign(what.to_owned()),
+                // An unfinished or destroyed pool has no data.
                 (None, false) => Ok(()),
                 (None, true) => Err(PoolError::DiskOfPool {
                     disk: disk.id,
@@ -304,7 +315,7 @@ pub(super) async fn admit_disk<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), 
     }
 }
 
-/// What the label tells of who wrote it: text that fits and has no control characters.
+/// Program name for a label: at most 31 bytes of text without control characters.
 pub(super) fn made_by_us(created_by: &str) -> String {
     created_by.chars().filter(|letter| !letter.is_control()).take(31).collect()
 }

@@ -1,4 +1,4 @@
-//! A pool as text, for those who look for what is wrong.
+//! Text dump of a pool for debugging.
 
 use super::Pool;
 use crate::error::PoolError;
@@ -7,12 +7,13 @@ use block::BlockDevice;
 use std::fmt::Write;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The catalog and the maps of all families as text: a line for each thing that they say. Made for people: it
-    /// changes with the code. As long as the maps are.
+    /// Returns the catalog and the maps of all families as text, one line per entry.
     ///
-    /// *Errors*: `CatalogLost`. A family that cannot be opened is a line.
+    /// For humans: the format changes with the code, and the text is as long as the maps. *Errors*:
+    /// `CatalogLost`. A family that cannot be opened is a line.
     pub async fn dump(&self) -> Result<String, PoolError> {
         self.shared.store.committed(self.shared.store.latest()).await?;
+        // A copy, because opening families below needs the store.
         let catalog = self.shared.store.look(Clone::clone);
         let mut text = String::new();
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a string takes every line");

@@ -1,4 +1,4 @@
-//! The families of a pool that are open, and the work that is done for them in the background.
+//! Open families of a pool and their background work.
 
 use super::{Pool, Shared};
 use crate::error::PoolError;
@@ -12,15 +12,16 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
-/// Slabs of which one step of the background work finds out what is free in them.
+/// Number of slabs whose free granules one background step reads.
 const LOADS_MAX: usize = 64;
 
-/// The open families of a pool. They stay open, for they know what no disk knows yet.
+/// Open families of a pool. They stay open, because they hold state that no disk has yet.
 pub(crate) struct Families<D, G> {
     pub(crate) shared: Rc<Shared<D, G>>,
     open: RefCell<BTreeMap<Uuid, Rc<Family<D, G>>>>,
-    /// By volume or snapshot.
+    /// Open devices, by volume or snapshot.
     devices: RefCell<BTreeMap<Uuid, Weak<ThinVolume<D, G>>>>,
+    // One cache for all families, so that the memory budget is that of the pool.
     cache: Rc<PageCache>,
     opened: Cell<u32>,
     pub(crate) tuning: Cell<Tuning>,
@@ -40,7 +41,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Families<D, G> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
-    /// The family, open.
+    /// Opens the family, or returns the open one.
     pub(super) async fn family(self: &Rc<Self>, id: Uuid) -> Result<Rc<Family<D, G>>, PoolError> {
         if let Some(family) = self.opened(id) {
             return Ok(family);
@@ -51,7 +52,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         let cache = (self.cache.clone(), self.opened.get());
         let opened = Family::open(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get()).await;
         let family = Rc::new(opened.map_err(|error| error.into_pool_error(id))?);
-        // Somebody else may have been faster.
+        // Another caller may have opened it meanwhile.
         if let Some(family) = self.opened(id) {
             return Ok(family);
         }
@@ -60,7 +61,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         Ok(family)
     }
 
-    /// What is left of a family whose map is damaged, and what going on with it costs. Nothing is written.
+    /// Examines a family with a damaged map: what is left and what continuing with it costs. Writes nothing.
     pub(super) async fn remains(self: &Rc<Self>, id: Uuid) -> Result<Remains<D, G>, PoolError> {
         let record = self.shared.store.look(|catalog| catalog.family(id).cloned());
         let record = record.ok_or(PoolError::VolumeUnknown(id))?;
@@ -70,14 +71,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         opened.map_err(|error| error.into_pool_error(id))
     }
 
-    /// The family goes on with what is left of its map.
+    /// Continues the family with what is left of its map.
     pub(super) async fn keep_remains(self: &Rc<Self>, id: Uuid) -> Result<(), PoolError> {
         let family = self.remains(id).await?.keep().await.map_err(|error| error.into_pool_error(id))?;
         self.open.borrow_mut().insert(id, family);
         Ok(())
     }
 
-    /// The family of which the catalog has just heard, open; nothing of it is on any disk.
+    /// Opens a family that the catalog has just been given; nothing of it is on any disk.
     pub(super) fn begin(self: &Rc<Self>, id: Uuid) -> Option<Rc<Family<D, G>>> {
         let record = self.shared.store.look(|catalog| catalog.family(id).cloned())?;
         self.opened.set(self.opened.get() + 1);
@@ -100,7 +101,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         self.open.borrow_mut().remove(&id);
     }
 
-    /// The device of a volume or a snapshot; all who open it share one.
+    /// Device of a volume or snapshot; all callers share one.
     pub(super) fn device(&self, id: Uuid, make: impl FnOnce() -> ThinVolume<D, G>) -> Rc<ThinVolume<D, G>> {
         let mut devices = self.devices.borrow_mut();
         if let Some(device) = devices.get(&id).and_then(Weak::upgrade) {
@@ -112,30 +113,31 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         device
     }
 
-    /// The open device of a volume or a snapshot.
+    /// Open device of a volume or snapshot, if any.
     pub(super) fn opened_device(&self, id: Uuid) -> Option<Rc<ThinVolume<D, G>>> {
         self.devices.borrow().get(&id).and_then(Weak::upgrade)
     }
 
-    /// Slabs in which nothing is are the pool's again, whoever has them, but for the family `but`; how many.
+    /// Returns empty slabs of all families except `but` to the pool; returns their number.
     pub(crate) fn give_back_all(&self, but: Option<Uuid>) -> u64 {
-        // What one cannot give another may.
+        // An error of one family does not keep the others from returning slabs.
         let families = self.all_open().into_iter().filter(|family| Some(family.id) != but);
         families.map(|family| family.give_back().unwrap_or(0)).sum()
     }
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// One step of the background work: what nobody sees any more is given back, slabs that became free return
-    /// to the pool, maps are written down before their logs are full. To be called again at once while it
-    /// says that there is more, and every few seconds else.
+    /// Runs one step of the background work: frees unreferenced versions, returns empty slabs to the pool, and
+    /// writes checkpoints before logs are full.
     ///
-    /// *Errors*: `GroupFails`, `MapDamaged`, `CatalogLost`; the pool goes on, and the next call tries again.
+    /// The caller repeats it at once while more work is due, and every few seconds otherwise. *Errors*:
+    /// `GroupFails`, `MapDamaged`, `CatalogLost`; the pool continues, and the next call retries.
     pub async fn tend(&self) -> Result<Tended, PoolError> {
         let unclean: Vec<Uuid> = self.shared.store.look(|catalog| {
             let families = catalog.families.iter();
             families.filter(|family| family.branches.iter().any(|one| one.cleaning > 0)).map(|one| one.id).collect()
         });
+        // A family with unfinished cleaning is opened, or it would never be cleaned after a restart.
         for id in unclean {
             self.families.family(id).await?;
         }
@@ -149,26 +151,26 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(tended)
     }
 
-    /// Commits that nobody waits for any more are carried to their ends by tasks that `spawn` starts. Without it they rest
-    /// until somebody waits for the next, and so does who waits for what they hold.
+    /// Sets the spawner that finishes commits whose waiters were all dropped. Without it such a commit pauses
+    /// until the next waiter, and so does every task that waits for the locks it holds.
     pub fn carry_on_with(&self, spawn: Spawn) {
         self.shared.spawner.set(spawn);
     }
 
-    /// No commit and no checkpoint of a family is under way.
+    /// Waits until no commit and no checkpoint of a family is in progress.
     pub async fn rest(&self) {
         for family in self.families.all_open() {
             family.rest().await;
         }
     }
 
-    /// Nothing goes on that is under way, as when the process ends: what a family has begun holds it. For simulations,
-    /// whose process does not end; the pool is of no use after this.
+    /// Stops everything in progress, as the end of the process would. For simulations, whose process continues;
+    /// the pool is unusable afterwards.
     pub fn abandon(&self) {
         self.families.all_open().iter().for_each(|family| family.abandon());
     }
 
-    /// How far the cleaning of each volume is that is being cleaned.
+    /// Progress of the cleaning of each volume being cleaned.
     #[must_use]
     pub fn cleanings(&self) -> Vec<Cleaning> {
         let mut cleanings = Vec::new();
@@ -182,17 +184,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         cleanings
     }
 
-    /// `hear` hears of what happens to the space of the pool: of a threshold when it is crossed, at once if it is now.
+    /// Registers the observer of space events; it is notified at once if a threshold is crossed now.
     pub fn on_space(&self, thresholds: Thresholds, hear: impl Fn(SpaceEvent) + 'static) {
         self.shared.watch(thresholds, Rc::new(hear));
     }
 
-    /// `hear` hears of copies of map blocks that were not whole and were written again, so far and from now on.
+    /// Registers the observer of repaired map blocks, past and future.
     pub fn on_map_repair(&self, hear: impl Fn(MapRepair) + 'static) {
         self.shared.watch_maps(Rc::new(hear));
     }
 
-    /// The maps of all families together have about `bytes` of memory for what was looked at last.
+    /// Sets the memory budget of the cached map pages of all families, in bytes.
     pub fn set_map_cache_bytes(&self, bytes: u64) {
         self.families.cache.resize(usize::try_from(bytes / 4096).unwrap_or(usize::MAX));
     }
@@ -203,6 +205,7 @@ where
     D: BlockDevice + 'static,
     G: BlockDevice + 'static,
 {
+    // Excludes a check of the whole map while versions are removed.
     let _turn = family.care.exclusive(0..1).await;
     let mut tended = Tended::default();
     for branch in family.branches() {
@@ -210,17 +213,20 @@ where
         tended.freed_granules += cleaned.freed;
         tended.more |= cleaned.more;
     }
+    // Commits and checkpoints are made here before a writer has to wait for one.
     if family.is_commit_due() {
         family.commit().await?;
     }
     if family.is_checkpoint_due() {
         family.checkpoint().await?;
     }
+    // Slabs are read ahead here, so that writers rarely have to wait for it.
     for _ in 0..LOADS_MAX {
         let unknown = family.space.granules.borrow().unknown();
         let Some(slab) = unknown else { break };
         family.load(slab).await?;
     }
+    // Last, so that granules freed in this step count.
     tended.freed_slabs = family.give_back()?;
     Ok(tended)
 }

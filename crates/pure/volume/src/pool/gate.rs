@@ -1,4 +1,7 @@
-//! The way to a group: nothing is written to it while the catalog calls it clean.
+//! Write gate of a group: no write starts while the catalog records the group as clean.
+//!
+//! The clean flag decides whether a group without its own redo log needs a resync after a crash. Called by
+//! volumes and families before each write.
 
 use super::Shared;
 use crate::catalog::GroupRecord;
@@ -6,15 +9,15 @@ use crate::error::PoolError;
 use block::{BlockDevice, Stable, Written};
 use std::cell::Cell;
 
-/// A group, and whether the catalog calls it clean.
+/// Device of a group and its clean flag.
 pub(crate) struct Gate<G> {
     device: G,
-    /// Never stale, so never marked.
+    /// Protected groups keep their own redo log: they are never marked dirty.
     protected: bool,
     clean: Cell<bool>,
-    /// Writes under way.
+    /// Number of writes in flight.
     writing: Cell<u32>,
-    /// Writes that have ever begun.
+    /// Number of writes started since the pool was opened.
     begun: Cell<u64>,
 }
 
@@ -29,7 +32,7 @@ impl<G> Gate<G> {
     }
 }
 
-/// One write under way.
+/// Guard of one write in flight.
 pub(crate) struct Writing<'a>(&'a Cell<u32>);
 
 impl Drop for Writing<'_> {
@@ -40,9 +43,10 @@ impl Drop for Writing<'_> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
-    /// The group may be written: the catalog calls it dirty, and will as long as the answer lives.
+    /// Starts a write: the catalog records the group as dirty, and keeps it so while the returned guard lives.
     pub(crate) async fn begin_write(&self, group: u16) -> Result<Writing<'_>, PoolError> {
         let gate = self.gate(group);
+        // Counted before the await, so that `end_writes` cannot mark the group clean in between.
         gate.writing.set(gate.writing.get() + 1);
         gate.begun.set(gate.begun.get() + 1);
         let writing = Writing(&gate.writing);
@@ -51,6 +55,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
                 catalog.groups[usize::from(group)].clean = false;
                 Ok(())
             })?;
+            // The dirty flag must be on stable storage before the first write, or a crash would skip the
+            // resync.
             self.store.committed(change).await?;
             gate.clean.set(false);
         }
@@ -58,7 +64,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         Ok(writing)
     }
 
-    /// The catalog calls the group clean; false when somebody writes to it.
+    /// Flushes the group and records it as clean; false while a write is in flight.
     pub(super) async fn end_writes(&self, group: u16) -> Result<bool, PoolError> {
         let gate = self.gate(group);
         let begun = gate.begun.get();
@@ -68,15 +74,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         if gate.clean.get() && !gate.protected {
             return Ok(true);
         }
+        // Data and parity are stable before the catalog calls the group clean.
         let flushed = gate.device.flush(Written::attest()).await;
         let _: Stable = flushed.map_err(|error| PoolError::GroupFails { group, error })?;
+        // A write that started during the flush is not covered by it.
         if gate.begun.get() != begun {
             return Ok(false);
         }
         if gate.protected {
             return Ok(true);
         }
-        // A write that begins from here on marks the group dirty again, in a later commit than this.
+        // A write that starts from here on marks the group dirty again, in a later commit than this one.
         gate.clean.set(true);
         let ((), change) = self.store.change(|catalog| {
             catalog.groups[usize::from(group)].clean = true;

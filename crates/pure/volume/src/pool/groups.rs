@@ -1,4 +1,4 @@
-//! Groups that come, grow and go while the pool is open.
+//! Addition, growth and removal of groups while the pool is open.
 
 use super::create::draft_group;
 use super::thin::admit_emitted;
@@ -12,46 +12,48 @@ use crate::store::SINCE_NEXT;
 use block::{BlockDevice, Blocks};
 use uuid::Uuid;
 
-/// How the disks of a new group are labelled.
+/// Parameters for labeling the disks of a new group.
 #[derive(Clone, Debug)]
 pub struct Labelling {
-    /// The time, in seconds since 1970.
+    /// Current time in seconds since 1970.
     pub now: u64,
-    /// The program and its version, as the labels shall tell it.
+    /// Program and version, for the labels.
     pub created_by: String,
     /// True when foreign content of the disks may be overwritten.
     pub force: bool,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The pool has one more group, served by `device`, and volumes may lie on it; its place in the catalog.
+    /// Adds a group, served by `device`, on which volumes can be allocated; returns its index.
     ///
-    /// *Durability*: when it returns; a crash before leaves the pool with the group or without it, and then with
-    /// disks that it does not count and that can be added again. *Errors*: `Plan`, `Regrouping`, `BlockSize`,
-    /// `DiskTooSmall`, `DiskKnown`, `DiskOfPool`, `DiskForeign`, `CatalogFull` before anything is written; `DiskFails`,
-    /// `CatalogLost` after that.
+    /// *Durability*: when it returns; a crash before leaves the pool with or without the group, in the latter
+    /// case with disks that the pool does not list and that can be added again. *Errors*: `Plan`, `Regrouping`,
+    /// `BlockSize`, `DiskTooSmall`, `DiskKnown`, `DiskOfPool`, `DiskForeign`, `CatalogFull` before anything is
+    /// written; `DiskFails`, `CatalogLost` after that.
     pub async fn add_group(&self, plan: GroupPlan<D>, device: G, labelling: Labelling) -> Result<u16, PoolError> {
         let slab_bytes = self.shared.store.look(|catalog| catalog.slab_bytes);
         let block_bytes = device.geometry().block_bytes;
         if block_bytes != BLOCK_BYTES {
             return Err(PoolError::BlockSize { block_bytes });
         }
+        // The pool's minimum slab size applies, rounded up to the stripes of this group.
         let record = draft_group(&plan, &device, slab_bytes)?;
         let slabs = record.slabs;
         let members = self.members();
         let _held = members.regroup()?;
         let place = members.join(plan, record, labelling).await?;
-        // Nobody has looked for slabs there yet: the group has none before it can be written.
+        // The gate is set before the group has slabs, so that nothing is allocated on a group without one.
         self.shared.set_gate(place, device);
         self.give_slabs(place, slabs).await?;
         Ok(place)
     }
 
-    /// The group has all slabs that its device has room for, of which each member now gives `member_blocks`; how
-    /// many are new.
+    /// Adds all slabs for which the grown device has room, each member now contributing `member_blocks`;
+    /// returns the number of new slabs.
     ///
-    /// *Shape*: the array has grown already, durably. *Durability*: when it returns; after a crash before that the
-    /// group has its old slabs. *Errors*: `GroupUnknown`; `Plan` when it would shrink or exceed a limit; `CatalogLost`.
+    /// *Shape*: the array has grown already, durably. *Durability*: when it returns; after a crash before that
+    /// the group has its old slabs. *Errors*: `GroupUnknown`; `Plan` when it would shrink or exceed a limit;
+    /// `CatalogLost`.
     pub async fn grow_group(&self, group: u16, member_blocks: Blocks) -> Result<u32, PoolError> {
         let gate = self.shared.gate_of(group).ok_or(PoolError::GroupUnknown(group))?;
         let blocks = gate.device().geometry().blocks;
@@ -61,13 +63,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             catalog.groups[usize::from(group)].member_blocks = member_blocks;
             Ok(())
         })?;
+        // The size of the members is committed before slabs that need it.
         self.shared.store.committed(change).await?;
         self.give_slabs(group, slabs).await?;
         Ok(slabs - old)
     }
 
-    /// How many slabs the group would have if each member gave `member_blocks` and its device had `blocks`: what
-    /// [`Pool::grow_group`] admits once the array has grown so. Nothing is changed.
+    /// Number of slabs of the group if each member contributed `member_blocks` and its device had `blocks`:
+    /// what [`Pool::grow_group`] admits once the array has grown. Changes nothing.
     ///
     /// *Errors*: `GroupUnknown`; `Plan` when it would shrink or exceed a limit.
     pub fn admit_growth(&self, group: u16, member_blocks: Blocks, blocks: Blocks) -> Result<u32, PoolError> {
@@ -76,6 +79,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let record = catalog.groups.get(usize::from(group)).filter(data).ok_or(PoolError::GroupUnknown(group))?;
             let slabs = u32::try_from(blocks.0 / u64::from(record.slab_blocks));
             let grown = GroupRecord { member_blocks, slabs: slabs.unwrap_or(u32::MAX), ..record.clone() };
+            // Volumes may occupy any slab, so a group never shrinks.
             if member_blocks < record.member_blocks || grown.slabs < record.slabs {
                 return Err(PoolError::Plan("a group does not shrink"));
             }
@@ -84,7 +88,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })
     }
 
-    /// Groups whose addition a crash has interrupted have their slabs; the places of removed groups behind all others are free.
+    /// Completes additions of groups that a crash interrupted, and drops removed groups at the end of the list.
     pub(super) async fn finish_groups(&self) -> Result<(), PoolError> {
         let place = |at: usize| u16::try_from(at).expect("bounded by GROUPS_MAX");
         let (unfinished, removed) = self.shared.store.look(|catalog| {
@@ -100,6 +104,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             return Ok(());
         }
         let ((), change) = self.shared.store.change(|catalog| {
+            // Only at the end: indices of other groups must not change.
             while catalog.groups.last().is_some_and(|last| last.role == GroupRole::Removed) {
                 catalog.groups.pop();
             }
@@ -109,6 +114,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 
     async fn give_slabs(&self, group: u16, slabs: u32) -> Result<(), PoolError> {
+        // Open families learn of the group before the allocator can give them its slabs.
         self.families.all_open().iter().for_each(|family| family.follow_groups());
         let ((), change) = self.shared.store.change(|catalog| {
             let record = &mut catalog.groups[usize::from(group)];
@@ -129,7 +135,7 @@ impl<D: BlockDevice + 'static, G> Shared<D, G> {
 }
 
 impl GroupRecord {
-    /// The record of a new group.
+    /// Creates the record of a new group.
     pub(super) fn of<D>(plan: &GroupPlan<D>, slab_blocks: u32, slabs: u32) -> Self {
         let (state, since) = (MemberState::InService, SINCE_NEXT);
         Self {
@@ -146,14 +152,14 @@ impl GroupRecord {
         }
     }
 
-    /// The group is removed; the disks that were in it.
+    /// Marks the group as removed; returns its disks.
     pub(super) fn remove(&mut self) -> Vec<Uuid> {
         (self.role, self.slabs) = (GroupRole::Removed, 0);
         std::mem::take(&mut self.members).into_iter().map(|member| member.disk).collect()
     }
 }
 
-/// Admits `record` at `place`: the catalog is free of contradictions with it, and can be committed whatever comes.
+/// Admits `record` at index `place`: the catalog stays consistent and can be committed whatever follows.
 pub(super) fn admit_group(catalog: &Catalog, place: u16, record: &GroupRecord) -> Result<(), PoolError> {
     if usize::from(place) >= GROUPS_MAX || !(1..=MEMBERS_MAX).contains(&record.members.len()) {
         return Err(PoolError::Plan("a pool has at most 64 groups, and a group 1 to 64 disks"));
@@ -163,6 +169,7 @@ pub(super) fn admit_group(catalog: &Catalog, place: u16, record: &GroupRecord) -
     {
         return Err(PoolError::DiskKnown(known.disk));
     }
+    // The check runs on a copy of the catalog with the record in it.
     let mut with = catalog.clone();
     with.groups.truncate(usize::from(place));
     with.groups.push(record.clone());
@@ -172,6 +179,7 @@ pub(super) fn admit_group(catalog: &Catalog, place: u16, record: &GroupRecord) -
         Err(CatalogError::Damaged(what)) => return Err(PoolError::Plan(what)),
         Err(_) => return Err(PoolError::Plan("it exceeds a limit")),
     }
+    // Room for a log record is left, so that a log can still be added.
     admit_emitted(&with, LogRecord::EMITTED_BYTES_MAX)
 }
 

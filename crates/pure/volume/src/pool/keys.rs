@@ -1,4 +1,4 @@
-//! The keys of encrypted families: brought to them, wrapped anew, replaced.
+//! Keys of encrypted families: unwrapping, rewrapping and replacement (ADR 0012).
 
 use super::{Families, Pool, Shared};
 use crate::catalog::Catalog;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
-    /// The data key that `wrapped` is of.
+    /// Unwraps the data key `wrapped`.
     fn open_key(&self, family: Uuid, wrapped: &WrappedKey) -> Result<DataKey, KeyError> {
         match &*self.key.borrow() {
             None => Err(KeyError::Missing { wanted: wrapped.wrapped_with }),
@@ -19,7 +19,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         }
     }
 
-    /// The new key as the catalog is to have it.
+    /// Wraps a new key for the catalog.
     pub(super) fn wrap_key(&self, family: Uuid, key: &NewKey) -> Result<WrappedKey, PoolError> {
         let pool_key = self.key.borrow();
         Ok(pool_key.as_ref().ok_or(PoolError::NoPoolKey)?.wrap(family, key))
@@ -27,9 +27,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
-    /// Data of the family can be read and written.
+    /// Makes the data of the family accessible.
     ///
-    /// *Errors*: `Key`, where it is encrypted and its key cannot be had.
+    /// *Errors*: `Key`, where it is encrypted and its key is not available.
     pub(super) fn unlock(&self, family: &Family<D, G>) -> Result<(), PoolError> {
         if !matches!(family.data.cover(), Cover::Locked) {
             return Ok(());
@@ -43,17 +43,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// Keys of volumes are wrapped with `key` from now on, and those that are wrapped with it can be opened. What was wrapped with another
-    /// key stays so: see [`Pool::rewrap_keys`].
+    /// Sets the pool key: new data keys are wrapped with it, and those wrapped with it can be opened. Keys
+    /// wrapped with another pool key stay so: see [`Pool::rewrap_keys`].
     pub fn set_key(&self, key: PoolKey) {
         self.shared.key.replace(Some(key));
     }
 
-    /// Every key that was wrapped with `other` is wrapped with the pool's own; how many. `nonce` gives 24 bytes that were never
-    /// given before.
+    /// Rewraps every key that was wrapped with `other` with the pool's own key; returns their number. `nonce`
+    /// returns 24 bytes that are never repeated.
     ///
-    /// *Durability*: when it returns; a crash leaves each wrapped with one of the two. *Errors*: `NoPoolKey`, `Key` with
-    /// nothing changed, `CatalogLost`.
+    /// *Durability*: when it returns; a crash leaves each key wrapped with one of the two. *Errors*:
+    /// `NoPoolKey`, `Key` with nothing changed, `CatalogLost`.
     pub async fn rewrap_keys(&self, other: &PoolKey, mut nonce: impl FnMut() -> [u8; 24]) -> Result<usize, PoolError> {
         let own = self.shared.key.borrow().clone().ok_or(PoolError::NoPoolKey)?;
         let (count, change) = self.shared.store.change(|catalog| {
@@ -65,6 +65,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                 wrapped.push((family.id, own.wrap(family.id, &new)));
             }
             let count = wrapped.len();
+            // All keys are unwrapped before the first is replaced, so that an error changes nothing.
             for (family, key) in wrapped {
                 catalog.family_mut(family).expect("it was found above").key = Some(key);
             }
@@ -74,14 +75,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(count)
     }
 
-    /// Nobody can read any more what was written to the volume, whose key is another from now on; nothing is left of the old one on disks
-    /// that take part in the pool. Until it is discarded, what the volume held reads as something that nobody wrote.
+    /// Replaces the data key of the volume (CRYPTOGRAPHIC ERASE): nothing written before can be read any more,
+    /// and no trace of the old key is left on participating disks. Until it is discarded, the old data reads as
+    /// random bytes.
     ///
-    /// *Shape*: nobody writes to the volume meanwhile, and nobody believes what he reads. *Durability*: when it returns; a crash leaves the
-    /// old key or the new one. *Errors*: `VolumeUnknown`, `NotEncrypted`, `NoPoolKey`, `KeyShared` where snapshots or other
-    /// volumes of its family would be lost, with nothing changed; `CatalogLost`, `GroupFails`.
+    /// *Shape*: no host writes to the volume meanwhile or relies on its content. *Durability*: when it returns;
+    /// a crash leaves the old key or the new one. *Errors*: `VolumeUnknown`, `NotEncrypted`, `NoPoolKey`,
+    /// `KeyShared` where snapshots or other volumes of its family would be lost, with nothing changed;
+    /// `CatalogLost`, `GroupFails`.
     pub async fn replace_key(&self, volume: Uuid, key: &NewKey) -> Result<(), PoolError> {
         let (family, branch) = self.branch(volume).await?;
+        // No write may straddle the change of keys.
         let _still = branch.locks.exclusive(0..u64::MAX).await;
         let wrapped = self.shared.wrap_key(family.id, key)?;
         let ((), change) = self.shared.store.change(|catalog| {
@@ -89,7 +93,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             catalog.family_mut(family.id).expect("it has the volume").key = Some(wrapped);
             Ok(())
         })?;
-        // A catalog that was longer once would leave its end behind the new one.
+        // A catalog that was longer before would leave its end, with the old key, behind the new one.
         if !sabotage::is(Sabotage::KeepOldKey) {
             self.shared.store.write_whole_slots();
         }
@@ -97,14 +101,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await
     }
 
-    /// Admits a key that all encrypted volumes of the pool are wrapped with. Where one needs another key, a volume under this one would be
-    /// lost as soon as that key is back.
+    /// Admits the pool key that all encrypted volumes of the pool are wrapped with. With another one, a new
+    /// volume would be lost as soon as the first key is set again.
     pub(super) fn admit_key(&self, own: KeyId) -> Result<(), PoolError> {
         let other = self.keys_wanted().into_iter().find(|wanted| *wanted != own);
         other.map_or(Ok(()), |wanted| Err(PoolError::SecondKey { wanted, own }))
     }
 
-    /// The pool keys that the keys of its volumes are wrapped with, each once.
+    /// Pool keys that wrap keys of the pool's volumes, each once.
     pub(crate) fn keys_wanted(&self) -> Vec<KeyId> {
         let mut wanted: Vec<KeyId> = self.shared.store.look(|catalog| {
             catalog.families.iter().filter_map(|family| family.key.as_ref()).map(|key| key.wrapped_with).collect()
@@ -115,13 +119,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 }
 
-/// Admits the volume whose key nobody else needs.
+/// Admits a volume whose key no snapshot or other volume shares.
 fn admit_replacement(catalog: &Catalog, volume: Uuid) -> Result<(), PoolError> {
     let (family, branch) = catalog.branch(volume).ok_or(PoolError::VolumeUnknown(volume))?;
     if family.key.is_none() {
         return Err(PoolError::NotEncrypted);
     }
-    // A volume that is being deleted is read by nobody.
+    // A volume that is being deleted is not read any more.
     let others = family.branches.iter().filter(|other| other.id != branch.id && !other.dying).count();
     let snapshots: usize = family.branches.iter().map(|branch| branch.snapshots.len()).sum();
     if others + snapshots > 0 { Err(PoolError::KeyShared(others + snapshots)) } else { Ok(()) }

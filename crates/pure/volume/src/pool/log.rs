@@ -1,4 +1,7 @@
-//! What the catalog remembers of the write log, for whoever runs it: `docs/on-disk.md` has the rules.
+//! Write log record in the catalog: which log device a pool uses and which volumes depend on it.
+//!
+//! Called by the owner of the log in the engine. The rules and their order are in `docs/on-disk.md`, *The write
+//! log*; the pool itself never reads or writes the log's group.
 
 use super::members::Members;
 use super::{GroupPlan, Labelling, Pool};
@@ -11,14 +14,14 @@ use block::BlockDevice;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What the catalog of a pool remembers of its write log, and the group that the log lies on.
+/// Catalog record of the pool's write log and its group.
 pub struct WriteLog<'a, D> {
     store: &'a Store<D>,
     members: Members<'a, D>,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The write log of the pool.
+    /// Write log of the pool.
     #[must_use]
     pub fn write_log(&self) -> WriteLog<'_, D> {
         WriteLog { store: &self.shared.store, members: self.members() }
@@ -26,13 +29,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 }
 
 impl<D: BlockDevice + 'static> WriteLog<'_, D> {
-    /// The group that is there for the write log, by its place.
+    /// Index of the log group; none where the pool has no such group.
     #[must_use]
     pub fn group(&self) -> Option<u16> {
         self.store.look(Catalog::log_group)
     }
 
-    /// The write log as the catalog has it, with those of its volumes that the pool still has.
+    /// Log record in the catalog, limited to volumes that still exist.
     #[must_use]
     pub fn record(&self) -> Option<LogRecord> {
         self.store.look(|catalog| {
@@ -41,10 +44,11 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         })
     }
 
-    /// The log of the pool is `id`, which lies formatted on the group for it. What was there before is never opened again.
+    /// Sets the log of the pool to `id`, which is already formatted on the log group. A previous log is never
+    /// opened again.
     ///
-    /// *Shape*: `id` is new. *Durability*: when it returns. *Errors*: `LogUnknown` without a group for it; `LogInUse`
-    /// while volumes need the present one; `CatalogLost`.
+    /// *Shape*: `id` is new. *Durability*: when it returns. *Errors*: `LogUnknown` without a log group;
+    /// `LogInUse` while volumes need the present log; `CatalogLost`.
     pub async fn set(&self, id: Uuid) -> Result<(), PoolError> {
         self.change(|catalog| {
             let group = catalog.log_group().ok_or(PoolError::LogUnknown)?;
@@ -57,16 +61,16 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         .await
     }
 
-    /// The volume may have data in the log `id` from now on: it does not serve without it.
+    /// Adds a volume to the log `id`: it may have data there from now on and does not serve without the log.
     ///
-    /// *Durability*: when it returns, so that nothing is in the log before. *Errors*: `LogUnknown` when that log is not
-    /// the pool's or was abandoned; `VolumeUnknown`; `CatalogLost`.
+    /// *Durability*: when it returns, so nothing is in the log before. *Errors*: `LogUnknown` when that log is
+    /// not the pool's or was abandoned; `VolumeUnknown`; `CatalogLost`.
     pub async fn enter(&self, id: Uuid, volume: Uuid) -> Result<(), PoolError> {
         self.change(|catalog| {
             if catalog.volume(volume).is_none() && catalog.branch(volume).is_none() {
                 return Err(PoolError::VolumeUnknown(volume));
             }
-            // Volumes that are deleted are forgotten here, so that the list never has more than a pool can.
+            // Deleted volumes are dropped here, so that the list never exceeds the number of volumes of a pool.
             let known = catalog.log_volumes();
             let log = catalog.log.as_mut().filter(|log| log.id == id && log.state == LogState::Live);
             let log = log.ok_or(PoolError::LogUnknown)?;
@@ -79,7 +83,8 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         .await
     }
 
-    /// The log has nothing of the volume: all that it had is stable below, or the operator knows that it is lost.
+    /// Removes a volume from the log: all its data is stable on its groups, or the operator has accepted the
+    /// loss.
     ///
     /// *Durability*: when it returns. *Errors*: `CatalogLost`.
     pub async fn leave(&self, volume: Uuid) -> Result<(), PoolError> {
@@ -90,8 +95,8 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         .await
     }
 
-    /// The volumes have lost what they had in the log, which is never opened again, and the group is nobody's: an operator
-    /// has admitted it. Which disks the group had, blank as far as they are here.
+    /// Gives up the log and its group after the operator has accepted the loss: the volumes lose what they had
+    /// in it. Returns the disks of the group, wiped as far as they are present.
     ///
     /// *Durability* and *errors* as of [`WriteLog::remove_group`], without `LogInUse`.
     pub async fn forget_group(&self) -> Result<Vec<Uuid>, PoolError> {
@@ -103,13 +108,15 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         self.remove_group().await
     }
 
-    /// The log `id` is never opened again, and `volumes` have acknowledged data in memory alone.
+    /// Marks the log `id` as abandoned: it is never opened again, and `volumes` have acknowledged data in
+    /// memory only.
     ///
-    /// *Durability*: when it returns; found so after a crash, they have lost it. *Errors*: `LogUnknown` when that log is
-    /// not the pool's; `CatalogLost`.
+    /// *Durability*: when it returns; after a crash the volumes have lost that data. *Errors*: `LogUnknown`
+    /// when that log is not the pool's; `CatalogLost`.
     pub async fn abandon(&self, id: Uuid, volumes: Vec<Uuid>) -> Result<(), PoolError> {
         self.change(|catalog| {
             let log = catalog.log.as_mut().filter(|log| log.id == id).ok_or(PoolError::LogUnknown)?;
+            // State and volumes change in one commit; see rule 3 of *The write log*.
             (log.state, log.volumes) = (LogState::Abandoned, volumes);
             log.volumes.sort_unstable();
             log.volumes.dedup();
@@ -120,9 +127,10 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         .await
     }
 
-    /// Nothing that was acknowledged through the abandoned log `id` is in memory alone any more.
+    /// Records that nothing acknowledged through the abandoned log `id` is in memory only any more.
     ///
-    /// *Durability*: when it returns. *Errors*: `LogUnknown` when that log is not the pool's or is live; `CatalogLost`.
+    /// *Durability*: when it returns. *Errors*: `LogUnknown` when that log is not the pool's or is live;
+    /// `CatalogLost`.
     pub async fn settle(&self, id: Uuid) -> Result<(), PoolError> {
         self.change(|catalog| {
             let log = catalog.log.as_mut().filter(|log| log.id == id && log.state == LogState::Abandoned);
@@ -132,23 +140,27 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         .await
     }
 
-    /// The log, which was away when the pool was opened, is live again on those of its disks that are back as they were.
+    /// Makes the log, which was missing when the pool was opened, live again on those of its disks that are
+    /// back unchanged.
     ///
-    /// *Shape*: `found` is the pool on its disks as they are now; `disk` gives the device of a probe. *Durability*: when it
-    /// returns; a crash before leaves it away, to be taken up when the pool is opened. *Errors*: `LogUnknown` when the log is
-    /// not away, or none of its disks is back; `NotReached` when one of them took no commit; `CatalogLost`.
+    /// *Shape*: `found` is the pool as probed now; `disk` returns the device of a probe. *Durability*: when it
+    /// returns; a crash before leaves the log away, to be taken up at the next opening. *Errors*: `LogUnknown`
+    /// when the log is not away, or none of its disks is back; `NotReached` when one of them did not take a
+    /// commit; `CatalogLost`.
     pub async fn take_up(&self, found: &FoundPool, disk: impl Fn(usize) -> D) -> Result<(), PoolError> {
         let _held = self.members.regroup()?;
         let store = self.store;
         let is_away = self.record().is_some_and(|log| log.state == LogState::Away);
         let group = self.group().filter(|_| is_away).ok_or(PoolError::LogUnknown)?;
+        // Fresh probes decide, because the disks were absent when the pool was opened.
         let positions = &found.groups[usize::from(group)].positions;
         let current = positions.iter().filter(|position| position.standing == Standing::Current);
         let back: Vec<_> = current.filter_map(|position| Some((position.disk, position.probe?))).collect();
         if back.is_empty() {
             return Err(PoolError::LogUnknown);
         }
-        // They have a whole commit before one counts on them: a crash finds them at most one behind.
+        // The disks get one whole commit before the commit that makes them members: after a crash they are at
+        // most one commit behind.
         back.iter().for_each(|&(id, place)| store.invite(id, Rc::new(disk(place))));
         let reached = async {
             let ((), change) = store.change(|_| Ok(()))?;
@@ -159,6 +171,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         let returned = reached.and_then(|()| {
             store.change(|catalog| {
                 for member in &mut catalog.groups[usize::from(group)].members {
+                    // Disks that did not return become failed or missing from this commit on.
                     let is_back = back.iter().any(|(id, _)| *id == member.disk);
                     let state = if is_back { MemberState::InService } else { member.state };
                     *member = MemberRecord { state, since: SINCE_NEXT, ..*member };
@@ -167,6 +180,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
                 Ok(())
             })
         });
+        // From here on they get commits as members; on error they are detached below.
         back.iter().for_each(|(id, _)| store.end_visit(*id));
         match returned {
             Ok(((), change)) => store.committed(change).await,
@@ -177,8 +191,8 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         }
     }
 
-    /// The pool has a group for a write log, and no log on it yet; its place in the catalog. Whoever builds the
-    /// array serves it: the pool itself never touches it.
+    /// Adds a group for the write log, without a log on it yet; returns its index. The caller builds the array
+    /// and serves it: the pool never touches it.
     ///
     /// *Durability* and *errors* as of [`Pool::add_group`], and `LogKnown`.
     pub async fn add_group(&self, plan: GroupPlan<D>, labelling: Labelling) -> Result<u16, PoolError> {
@@ -192,10 +206,10 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         self.members.join(plan, record, labelling).await
     }
 
-    /// The pool has no group for a write log any more, and its disks are blank; which they were.
+    /// Removes the log group and wipes its disks; returns their UUIDs.
     ///
-    /// *Durability*: when it returns; after a crash on the way they may still bear the label of the pool, which does
-    /// not count them. *Errors*: `LogUnknown`, `LogInUse`, `Regrouping`, `CatalogLost`.
+    /// *Durability*: when it returns; after a crash in between the disks may still have the label of the pool,
+    /// which no longer lists them. *Errors*: `LogUnknown`, `LogInUse`, `Regrouping`, `CatalogLost`.
     pub async fn remove_group(&self) -> Result<Vec<Uuid>, PoolError> {
         let _held = self.members.regroup()?;
         let (members, change) = self.store.change(|catalog| {
@@ -206,18 +220,20 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
             }
             Ok(catalog.groups[usize::from(place)].remove())
         })?;
+        // Committed before the wipe: a disk must not lose its metadata while the catalog still counts on it.
         self.store.committed(change).await?;
         self.members.let_go(&members).await;
         Ok(members)
     }
 
-    /// Commits what `change` makes of the log; nothing when that is nothing.
+    /// Commits the log record as `change` leaves it; skips the commit when nothing changed.
     async fn change(&self, change: impl FnOnce(&mut Catalog) -> Result<(), PoolError>) -> Result<(), PoolError> {
         let store = self.store;
         let unchanged: Change = store.latest();
         let before = store.look(|catalog| catalog.log.clone());
         let ((), change) = store.change(change)?;
         let same = store.look(|catalog| catalog.log == before);
+        // Still waits for the latest change: an earlier identical call may not be durable yet.
         store.committed(if same { unchanged } else { change }).await
     }
 }

@@ -1,4 +1,4 @@
-//! The list of lost blocks, and whose they are.
+//! List of unrecoverable blocks, and reverse lookup of their users.
 
 use super::Pool;
 use crate::catalog::{Catalog, LOST_RUNS_MAX, LostRecord};
@@ -9,45 +9,45 @@ use block::{BlockDevice, Extent};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Who has blocks of a group.
+/// User of blocks of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
-    /// A volume.
+    /// Volume.
     Volume(Uuid),
-    /// A snapshot.
+    /// Snapshot.
     Snapshot(Uuid),
-    /// The map of the family of this volume.
+    /// Map of the family of this volume.
     Map(Uuid),
 }
 
-/// Blocks that somebody has.
+/// Blocks of a group with their user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// Who.
+    /// User of the blocks.
     pub holder: Holder,
-    /// Where in the volume or the snapshot, in blocks of 4096 bytes; in a map its blocks of the group.
+    /// Blocks in the volume or snapshot, in units of 4096 bytes; for a map, its blocks in the group.
     pub extent: Extent,
-    /// Where in the group.
+    /// Blocks in the group.
     pub place: Extent,
 }
 
-/// Who has some blocks of a group.
+/// Users of some blocks of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// In the order of the holders and their blocks.
+    /// Results, by user and block.
     pub found: Vec<Holding>,
-    /// False where more would have to be looked at, or a map cannot be read: others may have the blocks as well.
+    /// False when the search was cut short or a map is unreadable, so that there may be other users.
     pub complete: bool,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The lost blocks of each group.
+    /// Unrecoverable blocks of each group.
     #[must_use]
     pub fn losses(&self) -> BTreeMap<u16, LostRecord> {
         self.shared.store.look(|catalog| catalog.losses().map(|(group, lost)| (group, lost.clone())).collect())
     }
 
-    /// `lost` is what is lost of the group from now on. What there is no room for is counted and not named.
+    /// Replaces the list of lost blocks of the group. Runs beyond the available room are counted only.
     ///
     /// *Durability*: when it returns. *Errors*: `GroupUnknown`, `CatalogLost`.
     pub async fn keep_lost(&self, group: u16, lost: LostRecord) -> Result<(), PoolError> {
@@ -59,9 +59,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await
     }
 
-    /// Who has these blocks of the group, at most `most` pieces of them.
+    /// Finds the users of these blocks of the group, at most `most` results.
     ///
-    /// Nothing is written. Who is being deleted has nothing.
+    /// Writes nothing. Volumes being deleted are left out.
     pub async fn holders(&self, group: u16, runs: &[Extent], most: usize) -> Holdings {
         let mut held = Holdings { found: Vec::new(), complete: true };
         let families: Vec<Uuid> = self.shared.store.look(|catalog| {
@@ -80,6 +80,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             held.complete &= looked.is_ok();
         }
         held.complete &= held.found.len() <= most;
+        // One result beyond the maximum is found on purpose: it shows that the list is incomplete.
         held.found.truncate(most);
         held.found.sort_by_key(|holding| (holding.holder, holding.extent.start));
         held
@@ -87,20 +88,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 }
 
 fn put(catalog: &mut Catalog, group: u16, mut lost: LostRecord) {
+    // Removed first, so that the old list does not count against the room for the new one.
     catalog.lost.remove(&group);
     lost.shorten(LOST_RUNS_MAX);
     if lost.is_empty() {
         return;
     }
     let room = BODY_BYTES_MAX.saturating_sub(catalog.emitted_bytes_max());
-    // A quarter of the room is enough for any list that is of use; the rest is the volumes'.
+    // A quarter of the room is enough for any useful list; the rest is left to the volumes.
     lost.shorten((room / 4).checked_div(size_of::<Extent>()).unwrap_or(0));
     if !lost.is_empty() {
         catalog.lost.insert(group, lost);
     }
 }
 
-/// The blocks that volumes in segments have.
+/// Users among segmented volumes.
 fn in_segments(catalog: &Catalog, group: u16, runs: &[Extent]) -> Vec<Holding> {
     let Some(slab_blocks) = catalog.groups.get(usize::from(group)).map(|group| u64::from(group.slab_blocks)) else {
         return Vec::new();
@@ -116,10 +118,12 @@ fn in_segments(catalog: &Catalog, group: u16, runs: &[Extent]) -> Vec<Holding> {
                     Extent::new(u64::from(column.first_slab) * slab_blocks, u64::from(segment.rows) * slab_blocks);
                 let here = runs.iter().filter(|_| column.group == group).map(|run| run.intersection(slabs));
                 for block in here.flat_map(|run| run.start.0..run.end().0) {
+                    // The inverse of `Map::locate`: from a block of the group to a block of the volume.
                     let (row, in_slab) = ((block - slabs.start.0) / slab_blocks, (block - slabs.start.0) % slab_blocks);
                     let (round, in_unit) =
                         (in_slab / u64::from(column.unit_blocks), in_slab % u64::from(column.unit_blocks));
                     let slab = row * segment.columns.len() as u64 + turn as u64;
+                    // An uninitialized slab holds no data of the volume.
                     let is_used = u32::try_from(slab).is_ok_and(|slab| segment.initialised.contains(slab));
                     let lba = start + row * segment.row_blocks() + round * segment.round_blocks() + before + in_unit;
                     if is_used && round < u64::from(segment.rounds) && lba < volume_blocks {
@@ -134,7 +138,7 @@ fn in_segments(catalog: &Catalog, group: u16, runs: &[Extent]) -> Vec<Holding> {
     found
 }
 
-/// Adds blocks, to those before them where they follow.
+/// Adds blocks, merging them with the previous result where they are adjacent.
 pub(crate) fn add(found: &mut Vec<Holding>, holder: Holder, first: u64, place: Extent) {
     match found.last_mut() {
         Some(last) if last.holder == holder && last.extent.end().0 == first && last.place.end() == place.start => {

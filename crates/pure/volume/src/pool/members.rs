@@ -1,4 +1,4 @@
-//! Members that fail, are filled again, and are replaced.
+//! Members of a pool: state changes, replacement and return of disks.
 
 mod joining;
 mod labels;
@@ -19,14 +19,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// The member disks of a pool, of all of its groups: their states, their labels, and which disks come and go.
+/// Member disks of all groups of a pool: states, labels, additions and removals.
 pub struct Members<'a, D> {
     store: &'a Store<D>,
-    /// True while a group or a place is being added or removed.
+    /// True while a group or a member is being added or removed.
     regrouping: &'a Cell<bool>,
 }
 
-/// Holds off others who would add or remove a group or a place.
+/// Guard that excludes other additions and removals of groups and members.
 pub(super) struct Regrouping<'a>(&'a Cell<bool>);
 
 impl Drop for Regrouping<'_> {
@@ -36,7 +36,7 @@ impl Drop for Regrouping<'_> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The member disks of the pool.
+    /// Member disks of the pool.
     #[must_use]
     pub fn members(&self) -> Members<'_, D> {
         Members { store: &self.shared.store, regrouping: &self.shared.regrouping }
@@ -44,38 +44,42 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 }
 
 impl<D: BlockDevice + 'static> Members<'_, D> {
-    /// True when the disk, which was a member, went on without others that the pool counts on, and was written then: who takes it back
-    /// overwrites what is nowhere else.
+    /// True when the disk, a former member, continued without others that the pool uses and was written then:
+    /// taking it back would destroy the only copy of that data.
     #[must_use]
     pub fn was_written_apart(&self, disk: &crate::probe::Member) -> bool {
         self.store.look(|catalog| parts::was_written_apart(catalog, disk))
     }
 
     pub(super) fn regroup(&self) -> Result<Regrouping<'_>, PoolError> {
+        // One change of the member list at a time: each takes several commits.
         if self.regrouping.replace(true) {
             return Err(PoolError::Regrouping);
         }
         Ok(Regrouping(self.regrouping))
     }
 
-    /// `on_failed` hears of every disk that could not take a commit and is therefore marked failed: its
-    /// array must not use it any more.
+    /// Sets the callback that learns of every disk that missed a commit and is therefore marked failed: its
+    /// array must stop using it.
     pub fn on_failed(&self, on_failed: impl Fn(Uuid) + 'static) {
         self.store.on_failed(Rc::new(on_failed));
     }
 
-    /// No member is marked failed because it missed a commit when its group could not serve without it, as `tolerates` says
-    /// with true for each member that holds all that it should; disks that refuse for want of space are asked again.
+    /// Sets the rule and the timer for disks that miss a commit.
+    ///
+    /// No member is marked failed without which its group could not serve, as `tolerates` says, given true for
+    /// each up-to-date member. Disks that are out of space are retried with `pause`.
     pub fn spare(&self, tolerates: impl Fn(&GroupRecord, &[bool]) -> bool + 'static, pause: Pause) {
         self.store.spare(Rc::new(tolerates));
         self.store.insist_with(pause);
     }
 
-    /// The catalog says that the member is in `state`. A failed member is never believed again, whatever
-    /// happens after this returns; so this returns before a write that the member missed is acknowledged.
+    /// Records the state of a member in the catalog.
     ///
-    /// *Durability*: when it returns. *Errors*: `MemberUnknown`, `CatalogLost`; `MemberState` for a state that
-    /// does not follow from the present one: failed and missing from all, rebuilt and in service from rebuilding only.
+    /// A failed member is never trusted again once this returns, so it returns before a write that the member
+    /// missed is acknowledged. *Durability*: when it returns. *Errors*: `MemberUnknown`, `CatalogLost`;
+    /// `MemberState` for an invalid transition: failed and missing follow every state, rebuilding and in
+    /// service only rebuilding.
     pub async fn set_state(&self, disk: Uuid, state: MemberState) -> Result<(), PoolError> {
         let ((), change) = self.store.change(|catalog| {
             let member = catalog.member_mut(disk).ok_or(PoolError::MemberUnknown(disk))?;
@@ -84,7 +88,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
                     MemberState::InService | MemberState::Rebuilding { .. },
                     MemberState::Failed | MemberState::Missing,
                 ) => true,
-                // Whether it may come back by itself is known only after it missed a commit.
+                // Whether the disk may return by itself is known only after it missed a commit.
                 (MemberState::Failed, MemberState::Missing) | (MemberState::Missing, MemberState::Failed) => true,
                 (MemberState::Rebuilding { .. }, MemberState::Rebuilding { .. } | MemberState::InService) => true,
                 (is, asked) => is == asked,
@@ -92,20 +96,22 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             if !follows {
                 return Err(PoolError::MemberState { disk, is: member.state.word(), asked: state.word() });
             }
+            // Rebuild progress does not change `since`, which tells when the member was given up.
             if !member.state.is_like(state) {
                 member.since = SINCE_NEXT;
             }
             member.state = state;
             Ok(())
         })?;
+        // Giving up a member counts as an announcement of writes; see `catalog::written`.
         if !state.takes_part() {
             self.store.note_given_up();
         }
         self.store.committed(change).await
     }
 
-    /// The pool lets go of the disk of a member that takes no part, so that it can be opened again. Without
-    /// effect on one that does.
+    /// Releases the device of a member that does not participate, so that it can be opened again. No effect on
+    /// one that does.
     pub fn release(&self, disk: Uuid) {
         let store = self.store;
         if !store.look(|catalog| catalog.member(disk).is_some_and(|member| member.state.takes_part())) {
@@ -113,11 +119,12 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         }
     }
 
-    /// `replacement` has the place of the member `lost`, and is to be filled from the beginning.
+    /// Puts `replacement` in the place of the member `lost`, to be rebuilt from the start.
     ///
-    /// Its label is written first; until the catalog names it, a crash leaves a disk that the pool does not
-    /// count. *Durability*: when it returns. *Errors*: `MemberUnknown`; `MemberState` when `lost` still takes part;
-    /// `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`, `DiskFails`, `CatalogLost`.
+    /// Its label is written first; a crash before the catalog names it leaves a disk that the pool does not
+    /// list. *Durability*: when it returns. *Errors*: `MemberUnknown`; `MemberState` when `lost` still
+    /// participates; `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`,
+    /// `DiskFails`, `CatalogLost`.
     pub async fn replace(
         &self,
         lost: Uuid,
@@ -135,10 +142,12 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             let (bytes, needed_bytes) = (data.len.bytes(BLOCK_BYTES), needed.bytes(BLOCK_BYTES));
             return Err(PoolError::ReplacementTooSmall { bytes, needed_bytes });
         }
+        // A former member of this pool is accepted without force: its data is outdated.
         if !force && !self.is_given_up(&replacement.device).await {
             admit_disk(&replacement).await?;
         }
         let device = Rc::new(replacement.device);
+        // The label records the generation at which the disk joined.
         let (generation, created_by) = (self.store.generation(), made_by_us(created_by));
         let label = self.store.look(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
         let prepared = async {
@@ -146,23 +155,26 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             write_label(&*device, &label).await
         };
         prepared.await.map_err(|error| PoolError::DiskFails { disk: id, error })?;
-        // Others may have changed the catalog meanwhile.
+        // The catalog may have changed while the label was written.
         self.admit_replacement(lost, id)?;
         self.store.attach(id, device);
         let ((), change) = self.store.change(|catalog| {
             let member = catalog.member_mut(lost).ok_or(PoolError::MemberUnknown(lost))?;
             let state = MemberState::Rebuilding { front: Blocks(0) };
+            // The rebuild starts at block 0: nothing on the new disk is valid.
             *member = MemberRecord { disk: id, state, since: SINCE_NEXT };
             Ok(())
         })?;
         self.store.committed(change).await?;
+        // The commit may have failed on exactly this disk, which is then marked failed already.
         self.admit_reached(id)
     }
 
-    /// The disk of a member that takes no part has come back to its place, and is to be filled with what it has missed.
+    /// Takes back the disk of a member that does not participate, to be rebuilt.
     ///
-    /// *Shape*: `device` bears the label of `disk` and is as large as it was; the caller has looked. *Durability*: when
-    /// it returns. *Errors*: `MemberUnknown`; `MemberState` when the member takes part; `ReplacementTooSmall`, `CatalogLost`.
+    /// *Shape*: `device` has the label of `disk` and is as large as before; the caller has checked that.
+    /// *Durability*: when it returns. *Errors*: `MemberUnknown`; `MemberState` when the member participates;
+    /// `ReplacementTooSmall`, `CatalogLost`.
     pub async fn readmit(&self, disk: Uuid, device: D) -> Result<(), PoolError> {
         let needed = self.admit_replacement(disk, disk)?;
         let data = data_area(device.geometry().blocks).map_or(Blocks(0), |area| area.len);
@@ -180,13 +192,14 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         self.admit_reached(disk)
     }
 
-    /// How much of its data area the replacement of `lost` must give.
+    /// Number of data blocks that a replacement of `lost` must have.
     fn admit_replacement(&self, lost: Uuid, id: Uuid) -> Result<Blocks, PoolError> {
         self.store.look(|catalog| {
             let member = catalog.member(lost).ok_or(PoolError::MemberUnknown(lost))?;
             if member.state.takes_part() {
                 return Err(PoolError::MemberState { disk: lost, is: member.state.word(), asked: "replaced" });
             }
+            // The same UUID is permitted for a disk that returns to its own position.
             if id != lost && catalog.member(id).is_some() {
                 return Err(PoolError::DiskKnown(id));
             }
@@ -195,7 +208,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         })
     }
 
-    /// Whether a new member took the commit that made it one.
+    /// Verifies that a new member took the commit that made it one.
     pub(super) fn admit_reached(&self, disk: Uuid) -> Result<(), PoolError> {
         let state = self.store.look(|catalog| catalog.member(disk).map(|member| member.state));
         match state {

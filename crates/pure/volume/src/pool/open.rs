@@ -1,4 +1,4 @@
-//! Opening a pool that was found.
+//! Opening of a pool that was found.
 
 use super::Pool;
 use crate::assembly::{FoundPool, OUTLIVE_MAX, Position, Standing};
@@ -13,15 +13,15 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The pool is open, and its catalog says which of its members take part: what the last crash left
-    /// half done is done, members that were not found are missing, and damaged copies of labels are whole.
+    /// Opens the pool and completes what the last crash interrupted: marks members that were not found as
+    /// missing and repairs damaged label copies.
     ///
-    /// *Shape*: the caller has admitted the pool ([`FoundPool::admit`]); `disk` gives the device of a probe,
-    /// by its place among the probes; `groups` are the arrays over the members that take part, in the order
-    /// of the catalog, of those groups that volumes can lie on. *Durability*: when it returns, also of what somebody who was killed had written to
-    /// its disks and not flushed. Opening again what was just opened writes nothing.
-    /// *Errors*: `Refused`; `Plan` when a group is smaller than the catalog says; `DiskFails` when a disk can neither be written
-    /// nor spared by its group, as `tolerates` says ([`FoundPool::admit`]), with nothing changed; `CatalogLost`.
+    /// *Shape*: the caller has admitted the pool ([`FoundPool::admit`]); `disk` returns the device of a probe,
+    /// by index; `groups` are the arrays over the participating members, in catalog order, of those groups that
+    /// volumes can be on. *Durability*: when it returns, including what a killed daemon had written to its
+    /// disks without a flush. Opening again writes nothing. *Errors*: `Refused`; `Plan` when a group is smaller
+    /// than the catalog says; `DiskFails` when a disk that its group needs, as `tolerates` says
+    /// ([`FoundPool::admit`]), cannot be written, with nothing changed; `CatalogLost`.
     pub async fn open(
         found: &FoundPool,
         mut disk: impl FnMut(usize) -> D,
@@ -37,7 +37,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             .filter(|position| position.standing.takes_part())
             .filter_map(|position| Some((position.disk, Rc::new(disk(position.probe?)))))
             .collect();
+        // Before anything new is committed, all members must have the newest commit.
         let unreachable = complete(found, &disks).await;
+        // An unwritable disk is given up like a missing one, but only where its group can serve without it.
         if let Some(&(disk, error)) = unreachable.first()
             && found.admit_without(|disk| unreachable.iter().any(|(id, _)| *id == disk), tolerates).is_err()
         {
@@ -45,12 +47,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         let mut states: Vec<(Uuid, MemberState)> =
             found.lost().map(|position| (position.disk, found.lost_as(position))).collect();
+        // Members of a log that was away return without a rebuild.
         states.extend(found.returned().map(|disk| (disk, MemberState::InService)));
         states.extend(unreachable.into_iter().map(|(disk, _)| (disk, MemberState::Failed)));
         let store = Store::new((*found.catalog).clone(), found.generation, disks);
         if found.announces_writes {
             store.begin_opening();
         }
+        // An opener that does not announce writes counts as writing at once.
         let is_unannounced = !found.announces_writes && found.catalog.must_announce();
         if !states.is_empty() || is_unannounced {
             let ((), change) = store.change(|catalog| {
@@ -59,7 +63,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                     (member.state, member.since) = (state, SINCE_NEXT);
                 }
                 catalog.written = match found.announces_writes {
-                    // Whatever was given up before counts as written since.
+                    // Members given up before have no record of announcements, so the pool counts as written
+                    // since then.
                     true => catalog.written.or(Some(found.generation)),
                     false => Some(SINCE_NEXT),
                 };
@@ -78,8 +83,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 }
 
 impl FoundPool {
-    /// What becomes of a member that takes part and cannot be believed now. Missing members of a log that is away
-    /// altogether are believed when they are back, so whoever was there, or was not whole, is not called so.
+    /// New state of a participating member that cannot be trusted now.
+    ///
+    /// Members of a missing log are trusted again when they return, so only those that were up to date and
+    /// not found are marked missing; the others are marked failed.
     fn lost_as(&self, position: &Position) -> MemberState {
         let of_log = self.catalog.log_group().map(|log| &self.groups[usize::from(log)].positions);
         let away = self.lacks_log() && of_log.is_some_and(|positions| positions.contains(position));
@@ -91,7 +98,7 @@ impl FoundPool {
         }
     }
 
-    /// The members of a log that was away, and that are back as they were.
+    /// Members of a log that was away and that are back unchanged.
     fn returned(&self) -> impl Iterator<Item = Uuid> {
         let current = self.groups.iter().flat_map(|group| &group.positions);
         let current = current.filter(|position| position.standing == Standing::Current).map(|position| position.disk);
@@ -99,9 +106,9 @@ impl FoundPool {
     }
 }
 
-/// The pool is newer than whatever other parts of it hold, durably: they are merely old from then on, where they were given up.
+/// Commits until the pool is newer than its other parts, durably; their disks are merely outdated from then on.
 ///
-/// Commits follow each other by one, so that a crash in between leaves no member more than one behind.
+/// The generation is raised in single steps, so that a crash in between leaves no member more than one behind.
 async fn outlive<D: BlockDevice + 'static>(found: &FoundPool, store: &Store<D>) -> Result<(), PoolError> {
     let Some(others) = found.outlives else { return Ok(()) };
     assert!(others.saturating_sub(found.generation) <= OUTLIVE_MAX, "whoever wants that has been refused");
@@ -121,7 +128,7 @@ async fn outlive<D: BlockDevice + 'static>(found: &FoundPool, store: &Store<D>) 
     Ok(())
 }
 
-/// Admits devices as large as the catalog says that the groups are.
+/// Admits devices that are at least as large as the catalog's groups.
 fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), PoolError> {
     let records: Vec<_> = found.catalog.groups.iter().filter(|group| group.role == GroupRole::Data).collect();
     let fits = records.len() == groups.len()
@@ -133,12 +140,13 @@ fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), P
     if fits { Ok(()) } else { Err(PoolError::Plan("a group is smaller than its catalog says, or is not there")) }
 }
 
-/// Every disk holds the newest commit, in both slots, and whole labels, durably; returns those that could not be brought to it, and why.
+/// Brings every disk to the newest commit, in both slots, and to intact labels, durably; returns the disks
+/// where that failed, with the error.
 ///
-/// The newest commit may have reached some disks only. It must be on all before another is written, for a
-/// member that takes part may be one commit behind, never two. Where it was found it may have been in a
-/// cache only, when a daemon was killed and not the power cut: the next commit writes over it. The same flush covers what hosts had
-/// written last. A slot that cannot be made out may hold a later commit that was never answered, and is not found any more after this.
+/// The newest commit may have reached some disks only, and must be on all before another is written, because a
+/// participating member may be one commit behind, never two. Where it was found it may be in a cache only, if a
+/// daemon was killed without a power loss; the flush covers that, and the last writes of hosts. A damaged slot
+/// may hold a later commit that was never acknowledged; it is overwritten.
 async fn complete<D: BlockDevice>(found: &FoundPool, disks: &[(Uuid, Rc<D>)]) -> Vec<(Uuid, IoError)> {
     let slot = NewSlot { pool: found.catalog.pool, generation: found.generation, body: Body::of(&found.body[..]) };
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {

@@ -1,4 +1,7 @@
-//! Claiming a pool, saying so again and again, and hearing that somebody else has it.
+//! Ownership of an open pool: claim, heartbeat, fencing, release, and copies of the node's state.
+//!
+//! Called by the engine every [`HEARTBEAT`](cluster::HEARTBEAT). It must never write a mark to a disk that
+//! shows another owner.
 
 use super::Pool;
 use crate::error::PoolError;
@@ -15,35 +18,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// Copies of the state that are written at once: each is as large as the state in memory.
+/// Maximum number of state copies written at a time: each holds the whole state in memory.
 const COPIES_AT_ONCE: usize = 4;
 
-/// What an open pool has told its disks of its claim.
+/// Heartbeat state of an open pool.
 #[derive(Default)]
 pub(crate) struct Heartbeats {
-    /// Disks whose marks are being written: a slow one does not hold up the others.
+    /// Disks with a mark write in flight; a slow disk does not delay the others.
     busy: RefCell<BTreeSet<Uuid>>,
     beat: Cell<u64>,
-    /// The beat of the last mark that each disk has taken.
+    /// Beat of the last mark that each disk took.
     written: RefCell<BTreeMap<Uuid, u64>>,
-    /// Disks that lacked it when they were looked at last.
+    /// Disks whose last mark was missing or damaged at the last heartbeat.
     worn: RefCell<BTreeSet<Uuid>>,
-    /// Those of them that got it anew, until somebody asks.
+    /// Disks with a repaired mark, until they are reported.
     mended: RefCell<Vec<Uuid>>,
-    /// The latest copy of the node's state that was to be kept.
+    /// Version of the latest state copy requested.
     latest_copy: Cell<u64>,
-    /// Disks that a copy is being written to: a slow one does not hold up the others.
+    /// Disks with a write of a state copy in flight; a slow disk does not delay the others.
     copying: RefCell<BTreeSet<Uuid>>,
-    /// Copies that each disk has taken: they go to two places in turn, whatever their versions are.
+    /// Number of state copies that each disk took: they alternate between two places, whatever their versions
+    /// are.
     copies: RefCell<BTreeMap<Uuid, usize>>,
 }
 
 impl Heartbeats {
-    /// `disk` has taken the mark of this beat, and had not the one before where `is_worn`.
+    /// Records that `disk` took the mark of `beat`; `is_worn` tells that its previous mark was missing or
+    /// damaged.
     fn note_written(&self, disk: Uuid, beat: u64, is_worn: bool) {
         self.written.borrow_mut().insert(disk, beat);
         if !is_worn {
             self.worn.borrow_mut().remove(&disk);
+        // Reported on the transition only: a disk that loses its mark at every heartbeat raises one event.
         } else if self.worn.borrow_mut().insert(disk) {
             self.mended.borrow_mut().push(disk);
         }
@@ -51,7 +57,7 @@ impl Heartbeats {
 }
 
 impl Heartbeats {
-    /// True when the disk has this copy of the state.
+    /// Writes a copy of the state to the disk; true when it is durable.
     async fn keep_copy<D: BlockDevice>(&self, disk: &D, ids: (Uuid, Uuid), number: u64, bytes: &[u8]) -> bool {
         let before = self.copies.borrow().get(&ids.1).copied().unwrap_or_default();
         let is_kept = state_copy::write(disk, ids, (before % 2, number), bytes).await.is_ok();
@@ -62,29 +68,29 @@ impl Heartbeats {
     }
 }
 
-/// A disk that a beat is under way to.
+/// Disk with a heartbeat in progress.
 struct Beaten<'a, D> {
     id: Uuid,
     disk: Rc<D>,
     group: usize,
-    /// It had not the last mark that it took.
+    /// True when the last mark that the disk took is missing or damaged.
     is_worn: bool,
     _busy: Busy<'a>,
 }
 
-/// How far a beat has come on one disk.
+/// Progress of a heartbeat on one disk.
 enum Step<'a, D> {
-    /// The disk was looked at, and is to get the mark.
+    /// Disk read; its mark is to be written.
     Looked(Beaten<'a, D>, LastMark),
-    /// The disk has the mark, and was looked at again: its group, when it has.
+    /// Mark written and the disk read again; the index of its group, if both succeeded.
     Marked(Option<usize>),
 }
 
-/// A disk that is being written to.
+/// Guard of a disk with a write in flight.
 struct Busy<'a>(&'a RefCell<BTreeSet<Uuid>>, Uuid);
 
 impl<'a> Busy<'a> {
-    /// None while the last write to it has no answer.
+    /// Takes the guard; none while the previous write has not completed.
     fn take(busy: &'a RefCell<BTreeSet<Uuid>>, disk: Uuid) -> Option<Self> {
         busy.borrow_mut().insert(disk).then(|| Self(busy, disk))
     }
@@ -96,14 +102,14 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Whose a pool is: claiming it, saying so again and again, and hearing that somebody else has it.
+/// Ownership interface of a pool: claim, heartbeat, fencing, release.
 pub struct Ownership<'a, D> {
     store: &'a Store<D>,
     heartbeats: &'a Heartbeats,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// Whose the pool is.
+    /// Ownership of the pool.
     #[must_use]
     pub fn ownership(&self) -> Ownership<'_, D> {
         Ownership { store: &self.shared.store, heartbeats: &self.shared.heartbeats }
@@ -115,8 +121,8 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         self.store.look(|catalog| catalog.pool)
     }
 
-    /// The pool that was just made is `node`'s, as [`FoundPool::claim`](crate::FoundPool::claim) and [`Ownership::hold`] make one
-    /// that was found.
+    /// Claims a new pool for `node`, as [`FoundPool::claim`](crate::FoundPool::claim) and [`Ownership::hold`]
+    /// do for an existing one.
     ///
     /// *Durability*: when it returns. *Errors*: as theirs.
     pub async fn claim(&self, node: &Node, now: u64) -> Result<(), PoolError> {
@@ -125,14 +131,15 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         self.hold(own).await
     }
 
-    /// The catalog has the epoch of the claim `own`, and every commit from now on looks whether it still holds.
+    /// Records the epoch of the claim `own` in the catalog; every commit from now on verifies the claim.
     ///
-    /// *Shape*: the caller calls [`Ownership::beat`] every [`HEARTBEAT`](cluster::HEARTBEAT) from now on. *Durability*: when it
-    /// returns. *Errors*: `CatalogLost`, also when somebody has taken the pool over.
+    /// *Shape*: from now on the caller calls [`Ownership::beat`] every [`HEARTBEAT`](cluster::HEARTBEAT).
+    /// *Durability*: when it returns. *Errors*: `CatalogLost`, also when another owner has taken the pool over.
     pub async fn hold(&self, own: Claim) -> Result<(), PoolError> {
         let epoch = own.epoch;
         assert!(!own.released, "who holds a pool has not released it");
         self.heartbeats.beat.set(own.beat);
+        // Set before the change: the commit that raises the epoch is the first to verify the claim.
         self.store.guard(Some(own));
         let ((), change) = self.store.change(|catalog| {
             catalog.owner_epoch = epoch;
@@ -141,13 +148,16 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         self.store.committed(change).await
     }
 
-    /// Every member that answers says once more that the pool is ours. `held` is called as soon as every group has one that does.
+    /// Renews the mark on every member that answers (heartbeat); calls `held` as soon as each group has one
+    /// renewed mark.
     ///
-    /// Each is looked at, written, and looked at again: of two who do so at the same time one at least sees the other, and
-    /// who has lost the pool finds that out before it writes. A member that has lost its mark is written only once another
-    /// one has shown the last. A member that has not answered the last call is left out, so calls may overlap.
-    /// *Errors*: `Fenced` when the pool is not ours any more: it takes no change, and nothing may be written to any of its
-    /// disks. Nothing is done before a claim.
+    /// Each member is read, written, and read again: of two nodes that do so at the same time at least one sees
+    /// the other, and a node that has lost the pool detects that before it writes. A member that has lost its
+    /// mark is written only after another member has shown the last mark. A member that has not completed the
+    /// previous call is skipped, so calls may overlap. Does nothing before a claim.
+    ///
+    /// *Errors*: `Fenced` when the pool was lost to another owner: it accepts no change, and none of its disks
+    /// may be written.
     pub async fn beat(&self, held: impl FnOnce()) -> Result<(), PoolError> {
         let Some(own) = self.store.guarded() else { return Ok(()) };
         let beat = self.heartbeats.beat.get() + 1;
@@ -167,14 +177,19 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         let (mut is_shown, mut unshown) = (false, Vec::new());
         while let Some(step) = steps.next().await {
             match step? {
+                // A disk without the last mark may have been taken and wiped by another owner. It waits until
+                // another member shows the mark.
                 Step::Looked(disk, LastMark::Missing) if !is_shown => unshown.push(disk),
                 Step::Looked(disk, last) => {
                     is_shown |= last == LastMark::Present;
                     steps.push(self.mark_one(&mark, disk).boxed_local());
                 }
                 Step::Marked(group) => {
+                    // One renewed mark per group is enough: a contender reads every group.
                     missing.retain(|group_left| Some(*group_left) != group);
                     if missing.is_empty()
+                        // The lease is extended by the first mark of each group, without waiting for slow
+                        // members.
                         && let Some(held) = held.take()
                     {
                         held();
@@ -185,11 +200,11 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
                 unshown.drain(..).for_each(|disk| steps.push(self.mark_one(&mark, disk).boxed_local()));
             }
         }
-        // A member that is left out may have the last mark.
+        // A skipped member may have the last mark.
         if unshown.is_empty() || !is_all { Ok(()) } else { Err(self.lose(Loss::MarkMissing)) }
     }
 
-    /// What one disk says before it is written.
+    /// Reads one disk before its mark is written.
     async fn look_before<'a>(&self, mark: &Claim, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
         let sight = Sight::of(&*beaten.disk, self.pool(), beaten.id, Some(mark)).await;
         let written = self.heartbeats.written.borrow().get(&beaten.id).copied();
@@ -201,10 +216,10 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         Ok(Step::Looked(Beaten { is_worn, ..beaten }, last))
     }
 
-    /// One disk says once more that the pool is ours, and nothing else by then.
+    /// Writes the mark to one disk, then reads the disk again.
     async fn mark_one<'a>(&self, mark: &Claim, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
         let Beaten { id, ref disk, group, is_worn, .. } = beaten;
-        // A disk that cannot be read or written is found out by those who use it for more than this.
+        // A disk that cannot be read or written is reported by the I/O paths that use it.
         let written = write_mark(&**disk, self.pool(), id, mark).await;
         if written.is_ok() {
             self.heartbeats.note_written(id, mark.beat, is_worn);
@@ -216,13 +231,14 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         Ok(Step::Marked(written.and(sight.marks).ok().map(|_| group)))
     }
 
-    /// The members whose last mark was damaged or gone and that were given it anew since this was asked last. One that loses
-    /// its mark again and again is told once.
+    /// Returns, and clears, the members whose damaged or missing mark was rewritten since the last call.
+    ///
+    /// A member that keeps losing its mark is returned once.
     pub fn take_mended_marks(&self) -> Vec<Uuid> {
         self.heartbeats.mended.take()
     }
 
-    /// The pool is not ours any more, unless it was let go of meanwhile.
+    /// Fences the store, unless the pool was released meanwhile.
     fn lose(&self, loss: Loss) -> PoolError {
         if self.store.guarded().is_some() {
             self.store.fence(loss.clone());
@@ -230,11 +246,11 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         PoolError::Fenced(loss)
     }
 
-    /// Every member that takes part has this copy of the node's state; how many do. A pool that is not ours, or not any more,
-    /// keeps none.
+    /// Writes this copy of the node's state to every participating member; returns how many took it. A pool
+    /// that this node does not own, or no longer owns, takes none.
     ///
-    /// A member that has not answered the last call is left out, so calls may overlap. *Durability*: when it returns, on the
-    /// members that answer. *Panics*: as the limit of a copy says.
+    /// A member that has not completed the previous call is skipped, so calls may overlap. *Durability*: when
+    /// it returns, on the members that answer. *Panics*: when the copy is larger than its limit.
     pub async fn keep_state_copy(&self, number: u64, bytes: &[u8]) -> usize {
         let claim = self.heartbeats;
         claim.latest_copy.set(number);
@@ -242,7 +258,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         let idle: Vec<_> =
             disks.filter_map(|(id, disk, _)| Some((Busy::take(&claim.copying, id)?, id, disk))).collect();
         let writes = idle.into_iter().map(async |(_busy, id, disk)| {
-            // While a slow disk was waited for, this one may have got a later copy, and the pool may have been let go of.
+            // While this write waited for its turn, a later copy may have been written or the pool released.
             let is_ours = self.store.guarded().is_some() && self.fenced_by().is_none();
             is_ours
                 && claim.latest_copy.get() == number
@@ -256,15 +272,17 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         kept
     }
 
-    /// Nobody has the pool: whoever finds it may open it at once. No commit is made any more.
+    /// Releases the pool: any node may open it at once. No commit is made after that.
     ///
-    /// *Durability*: when it returns, on the members that answer. A pool that was fenced, or is found to be another owner's
-    /// now, is left as it is.
+    /// *Durability*: when it returns, on the members that answer. A pool that was fenced, or turns out to
+    /// belong to another owner now, is left as it is.
     pub async fn release(&self) {
         let Some(own) = self.store.guarded().filter(|_| self.fenced_by().is_none()) else { return };
+        // The mark must not say released while a commit is still being written.
         self.store.rest().await;
         let pool = self.pool();
         let disks = self.taking_part();
+        // Read before the write: a released mark must not cover that of a new owner.
         let looks = disks.iter().map(async |(id, disk, _)| Sight::of(&**disk, pool, *id, Some(&own)).await.loss);
         if let Some(loss) = join_all(looks).await.into_iter().flatten().next() {
             let _ = self.lose(loss);
@@ -272,23 +290,24 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         }
         self.store.close();
         let mark = Claim { beat: self.heartbeats.beat.get() + 1, released: true, ..own };
-        // One that keeps the mark of before is older than the others.
+        // A member that misses this write keeps an older beat, so the released mark on the others wins.
         join_all(disks.iter().map(async |(id, disk, _)| write_mark(&**disk, pool, *id, &mark).await.ok())).await;
         self.store.guard(None);
     }
 
-    /// Why the pool is not ours any more, once that was found out.
+    /// Reason why the pool was lost to another owner, once that was detected.
     #[must_use]
     pub fn fenced_by(&self) -> Option<Loss> {
         self.store.fenced_by()
     }
 
-    /// `on_fenced` hears, once, why the pool is not ours any more: nothing may be written to any of its disks from then on.
+    /// Sets the callback that learns, once, why the pool was lost: none of its disks may be written from then
+    /// on.
     pub fn on_fenced(&self, on_fenced: impl Fn(&Loss) + 'static) {
         self.store.on_fenced(Rc::new(on_fenced));
     }
 
-    /// The disks that take part, each with its group.
+    /// Participating disks, each with the index of its group.
     fn taking_part(&self) -> Vec<Marked<D>> {
         let disks = self.store.disks();
         self.store.look(|catalog| {

@@ -1,4 +1,4 @@
-//! What hosts have reserved: kept with the volume, wherever its pool goes.
+//! Persistent reservations of volumes, stored in the catalog so that they move with the pool.
 
 use super::Pool;
 use crate::catalog::{Catalog, RESERVATIONS_BYTES_MAX};
@@ -8,13 +8,13 @@ use block::BlockDevice;
 use uuid::Uuid;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// What is kept of the volume's reservations; empty when nothing is.
+    /// Stored reservations of the volume; empty when there are none.
     #[must_use]
     pub fn reservations(&self, volume: Uuid) -> Vec<u8> {
         self.shared.store.look(|catalog| catalog.reservations.get(&volume).cloned().unwrap_or_default())
     }
 
-    /// `kept` is what the volume's reservations are from now on; nothing is kept when it is empty.
+    /// Stores the volume's reservations; empty bytes remove them.
     ///
     /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `CatalogFull`, `CatalogLost`.
     pub async fn keep_reservations(&self, volume: Uuid, kept: Vec<u8>) -> Result<(), PoolError> {
@@ -23,8 +23,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                 return Err(PoolError::VolumeUnknown(volume));
             }
             let before = put(catalog, volume, kept);
-            // Less than before always fits.
+            // A shorter record always fits, so that hosts can release reservations of a full catalog.
             if grows(catalog, volume, &before) && !fits(catalog) {
+                // Restored, because a failed change must leave the catalog as it was.
                 put(catalog, volume, before);
                 return Err(PoolError::CatalogFull);
             }
@@ -34,7 +35,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 }
 
-/// Puts `kept` in the place of what was kept, and gives that.
+/// Replaces the stored bytes and returns the previous ones.
 fn put(catalog: &mut Catalog, volume: Uuid, kept: Vec<u8>) -> Vec<u8> {
     let before =
         if kept.is_empty() { catalog.reservations.remove(&volume) } else { catalog.reservations.insert(volume, kept) };

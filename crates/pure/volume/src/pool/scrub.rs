@@ -1,4 +1,4 @@
-//! The scrub of the pool, remembered where the pool goes: it continues after a restart, and on another node.
+//! Persistent state of a scrub: it continues after a restart, and on another node.
 
 use super::Pool;
 use crate::catalog::ScrubRecord;
@@ -6,13 +6,13 @@ use crate::error::PoolError;
 use block::BlockDevice;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The scrub that runs, or the last one; nothing when there was none.
+    /// Running or last scrub; none when there was none.
     #[must_use]
     pub fn scrub(&self) -> Option<ScrubRecord> {
         self.shared.store.look(|catalog| catalog.scrub)
     }
 
-    /// The scrub is as `record` says.
+    /// Stores the state of the scrub.
     ///
     /// *Durability*: when it returns. *Errors*: `CatalogLost`.
     pub async fn keep_scrub(&self, record: ScrubRecord) -> Result<(), PoolError> {

@@ -1,4 +1,4 @@
-//! Snapshots: making them at one instant, going back to them, locking and deleting them.
+//! Snapshots: consistent creation, roll-back, locking and deletion.
 
 use super::Pool;
 use super::thin::admit_emitted;
@@ -14,16 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// Volumes that stand still, by family and number.
+/// Volumes with writes blocked, by family and branch number.
 type Standing<D, G> = BTreeMap<(Uuid, u32), (Rc<Family<D, G>>, Rc<Branch>)>;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The snapshots are there, each the state of its volume at one instant between call and return, the same
-    /// for all of them; with everything that was written before, flushed or not.
+    /// Creates the snapshots, all of the same instant between call and return, including unflushed writes.
     ///
-    /// *Durability*: when it returns; all of them or none. *Errors*: `VolumeUnknown`, `NameInvalid`,
-    /// `SnapshotNameTaken`, `IdTaken`, `TooManySnapshots`, `Full` (a thick volume needs space for what it may change,
-    /// and every map for its holes), `GroupFails`, `CatalogFull`, `CatalogLost`.
+    /// *Durability*: when it returns; all or none. *Errors*: `VolumeUnknown`, `NameInvalid`,
+    /// `SnapshotNameTaken`, `IdTaken`, `TooManySnapshots`, `Full` (a thick volume needs space for what it may
+    /// change, and every map for its holes), `GroupFails`, `CatalogFull`, `CatalogLost`.
     pub async fn create_snapshots(&self, plans: &[SnapshotPlan]) -> Result<(), PoolError> {
         self.shared.store.look(|catalog| admit_snapshots(catalog, plans))?;
         let mut standing = Standing::new();
@@ -31,13 +30,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let (family, branch) = self.branch(plan.volume).await?;
             standing.insert((family.id, branch.number), (family, branch));
         }
+        // Writes are blocked on all volumes, so that the snapshots are of one instant.
         let held = stand_still(&standing).await;
         self.flush_standing(&standing).await?;
+        // After the snapshot every granule of the old epoch may be copied on write once more.
         self.make_room(&standing, |branch| branch.fresh.get(), |branch| branch.fresh.get())?;
         let set = if plans.len() > 1 { plans[0].id } else { Uuid::nil() };
         let mapped: BTreeMap<Uuid, u64> =
             standing.values().map(|(_, branch)| (branch.id, branch.mapped.get())).collect();
         let ((), change) = self.shared.store.change(|catalog| {
+            // Checked again: the catalog may have changed while writes were drained.
             admit_snapshots(catalog, plans)?;
             for plan in plans {
                 let record = catalog.branch_mut(plan.volume).ok_or(PoolError::VolumeUnknown(plan.volume))?;
@@ -51,15 +53,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                 family.follow_catalog();
             }
         }
-        // What is written from here on is of the next epoch, and committed after the catalog.
+        // Writes from here on are of the next epoch, and committed after the catalog.
         drop(held);
         self.shared.store.committed(change).await?;
-        // A thick volume with a snapshot takes space as it is written.
+        // A thick volume with a snapshot allocates on write again, so thresholds apply.
         self.shared.look_at_space();
         Ok(())
     }
 
-    /// The volume shows what the snapshot shows, at its present size; newer snapshots stay as they are.
+    /// Rolls the volume back to the snapshot, keeping its present size; newer snapshots are unchanged.
     ///
     /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `TooManyRollBacks`, `Full`, `GroupFails`,
     /// `CatalogFull`, `CatalogLost`.
@@ -75,6 +77,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let held = stand_still(&standing).await;
         self.flush_standing(&standing).await?;
         let (granule_blocks, thick) = (family.granule_blocks, branch.thick);
+        // After the roll-back nothing is written in the new epoch, so all of it may still be needed.
         let all = if thick { branch.granules(granule_blocks) } else { mapped };
         let more = all.saturating_sub(branch.wanting(granule_blocks));
         self.make_room(&standing, |_| more, |_| more)?;
@@ -87,6 +90,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let record = catalog.branch_mut(volume).ok_or(PoolError::VolumeUnknown(volume))?;
             assert!(epoch < record.epoch, "a volume goes back to an epoch that is over");
             if !sabotage::is(Sabotage::ForgetDeadEpochs) {
+                // The epochs since the snapshot become a dead range; no map entry is touched.
                 record.dead.push(DeadRange { after: epoch, last: record.epoch });
             }
             record.epoch += 1;
@@ -97,21 +101,24 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })?;
         family.follow_catalog();
         family.need(change);
+        // The volume sees the snapshot's versions again, so none of them is exclusive.
         branch.exclusive.borrow_mut().remove(&epoch);
         drop(held);
         self.shared.store.committed(change).await
     }
 
-    /// The snapshot is no more. What only it held is given back by [`Pool::tend`]. Who has it open gets `Gone` from now on.
+    /// Deletes the snapshot. Space that only it used is freed by [`Pool::tend`]; open devices of it fail with
+    /// `Gone` from now on.
     ///
-    /// *Shape*: `now` is the time, in seconds since 1970. *Durability*: when it returns. *Errors*: `SnapshotUnknown`,
-    /// `SnapshotLocked`, `SnapshotCloned`, `CatalogLost`.
+    /// *Shape*: `now` is the time in seconds since 1970. *Durability*: when it returns. *Errors*:
+    /// `SnapshotUnknown`, `SnapshotLocked`, `SnapshotCloned`, `CatalogLost`.
     pub async fn delete_snapshot(&self, id: Uuid, now: u64) -> Result<(), PoolError> {
         let family = self.shared.store.look(|catalog| admit_deletion(catalog, id, now))?;
         if let Some(device) = self.families.opened_device(id) {
             device.close().await;
         }
         let ((), change) = self.shared.store.change(|catalog| {
+            // Checked again: it may have been cloned or locked while its device was closed.
             admit_deletion(catalog, id, now)?;
             let volume = catalog.snapshot(id).expect("it was admitted").1.id;
             let record = catalog.branch_mut(volume).expect("it was found above");
@@ -129,14 +136,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(())
     }
 
-    /// The snapshot cannot be deleted before `lock` ends. Locks only become longer.
+    /// Locks the snapshot against deletion until `lock` ends. A lock can only be extended.
     ///
-    /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `SnapshotLocked` for a shorter one, `CatalogLost`.
+    /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `SnapshotLocked` for a shorter one,
+    /// `CatalogLost`.
     pub async fn lock_snapshot(&self, id: Uuid, lock: Lock) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
             let volume = catalog.snapshot(id).ok_or(PoolError::SnapshotUnknown(id))?.1.id;
             let record = catalog.branch_mut(volume).expect("it was found above");
             let snapshot = record.snapshots.iter_mut().find(|one| one.id == id).expect("it was found above");
+            // A lock is a retention promise: not even an operator can shorten it.
             if lock.until() < snapshot.locked_until {
                 let (name, until) = (snapshot.name.clone(), snapshot.locked_until);
                 return Err(PoolError::SnapshotLocked { name, until });
@@ -147,7 +156,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await
     }
 
-    /// The open family and branch of a volume.
+    /// Open family and branch of a volume.
     pub(super) async fn branch(&self, volume: Uuid) -> Result<(Rc<Family<D, G>>, Rc<Branch>), PoolError> {
         let unknown = PoolError::VolumeUnknown(volume);
         let family = self
@@ -159,7 +168,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok((family, branch))
     }
 
-    /// What was written to the volumes is stable.
+    /// Makes all writes to the volumes durable.
     async fn flush_standing(&self, standing: &Standing<D, G>) -> Result<(), PoolError> {
         let mut done = BTreeSet::new();
         for (family, _) in standing.values().filter(|(family, _)| done.insert(family.id)) {
@@ -168,8 +177,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(())
     }
 
-    /// The families have room for what the volumes may do in their next epoch: more entries of the map, and more
-    /// places for thick ones.
+    /// Reserves room for the next epoch of the volumes: map entries, and places for thick volumes.
     fn make_room(
         &self,
         standing: &Standing<D, G>,
@@ -187,8 +195,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 }
 
-/// Nothing is being written to the volumes as long as the answer lives. Always in the same order, so that two
-/// who want the same volumes do not wait for each other.
+/// Blocks writes to the volumes while the guards live. The order is fixed, so that two callers with the same
+/// volumes cannot deadlock.
 async fn stand_still<D: BlockDevice + 'static, G: BlockDevice + 'static>(standing: &Standing<D, G>) -> Vec<RangeGuard> {
     let mut held = Vec::with_capacity(standing.len());
     if sabotage::is(Sabotage::SnapshotPassesWrites) {
@@ -220,6 +228,7 @@ fn admit_snapshots(catalog: &Catalog, plans: &[SnapshotPlan]) -> Result<(), Pool
     if volumes.len() < plans.len() {
         return Err(PoolError::Plan("a volume has one snapshot of an instant, not several"));
     }
+    // The limit is pool-wide.
     let branches = catalog.families.iter().flat_map(|family| &family.branches);
     if branches.map(|branch| branch.snapshots.len()).sum::<usize>() + plans.len() > SNAPSHOTS_MAX {
         return Err(PoolError::TooManySnapshots);
@@ -249,7 +258,7 @@ fn record_of(plan: &SnapshotPlan, epoch: u64, size_bytes: u64, mapped: u64, set:
     }
 }
 
-/// Admits the deletion of a snapshot; its family.
+/// Admits the deletion of a snapshot; returns its family.
 fn admit_deletion(catalog: &Catalog, id: Uuid, now: u64) -> Result<Uuid, PoolError> {
     let (family, branch, snapshot) = catalog.snapshot(id).ok_or(PoolError::SnapshotUnknown(id))?;
     if snapshot.locked_until > now {
@@ -258,6 +267,7 @@ fn admit_deletion(catalog: &Catalog, id: Uuid, now: u64) -> Result<Uuid, PoolErr
     let parent = crate::catalog::Parent { branch: branch.number, epoch: snapshot.epoch };
     match family.branches.iter().find(|clone| clone.parent == Some(parent)) {
         None => Ok(family.id),
+        // The record of a deleted clone refers to the snapshot until its space is freed.
         Some(clone) if clone.dying => Err(PoolError::CloneGoing(snapshot.name.clone())),
         Some(clone) => Err(PoolError::SnapshotCloned { snapshot: snapshot.name.clone(), clone: clone.name.clone() }),
     }

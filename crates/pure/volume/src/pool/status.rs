@@ -1,4 +1,4 @@
-//! How a pool is, at one instant.
+//! Status of a pool at one instant.
 
 use super::Pool;
 use crate::catalog::GroupRecord;
@@ -10,77 +10,79 @@ use crate::space::SpaceMap;
 use block::{BlockDevice, Blocks};
 use uuid::Uuid;
 
-/// A pool as it is now.
+/// Current state of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolStatus {
-    /// Which pool.
+    /// UUID of the pool.
     pub id: Uuid,
-    /// What it is called.
+    /// Name of the pool.
     pub name: String,
-    /// The newest commit.
+    /// Generation of the newest commit.
     pub generation: u64,
-    /// Its groups, by place.
+    /// Groups, by index.
     pub groups: Vec<GroupStatus>,
-    /// Its volumes that lie in segments.
+    /// Segmented volumes.
     pub volumes: Vec<VolumeStatus>,
-    /// Its families: volumes with a map, their snapshots and clones.
+    /// Volume families: thin volumes, their snapshots and clones.
     pub families: Vec<FamilyStatus>,
-    /// Bytes that volumes can use, together.
+    /// Bytes that volumes can use in total.
     pub bytes: u64,
-    /// Bytes that no volume uses.
+    /// Bytes not allocated to a volume.
     pub free_bytes: u64,
 }
 
-/// How much a pool has, without all that is told of its volumes: ten thousand of them are counted and not described.
+/// Space summary of a pool, without the status of each volume: cheap even with ten thousand volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSpace {
-    /// Bytes that volumes can use, together.
+    /// Bytes that volumes can use in total.
     pub bytes: u64,
-    /// Bytes that no volume uses.
+    /// Bytes not allocated to a volume.
     pub free_bytes: u64,
-    /// Volumes, those that are being deleted left out.
+    /// Number of volumes, without those being deleted.
     pub volumes: usize,
-    /// True when a volume takes space as it is written: a thin one, or one with a snapshot. Thresholds apply only then.
+    /// True when a volume allocates space on write: a thin one, or one with a snapshot. Thresholds apply only
+    /// then.
     pub is_taken_later: bool,
 }
 
-/// A group as it is now.
+/// Current state of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatus {
-    /// What the catalog says.
+    /// Catalog record.
     pub record: GroupRecord,
-    /// Slabs that no volume uses.
+    /// Number of slabs not allocated to a volume.
     pub free_slabs: u32,
 }
 
-/// A volume as it is now.
+/// Current state of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeStatus {
-    /// Which volume.
+    /// UUID of the volume.
     pub id: Uuid,
-    /// What it is called in its pool.
+    /// Name of the volume.
     pub name: String,
-    /// Its size as hosts see it.
+    /// Size in bytes as hosts see it.
     pub size_bytes: u64,
-    /// Bytes of a logical block as hosts see it.
+    /// Logical block size in bytes as hosts see it.
     pub block_bytes: u32,
-    /// When it was made, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
     /// Bytes of all of its slabs.
     pub allocated_bytes: u64,
-    /// Slabs that hold what it wrote; the others read as zeros.
+    /// Number of initialized slabs; the others read as zeros.
     pub initialised_slabs: u64,
-    /// All of its slabs.
+    /// Number of slabs.
     pub slabs: u64,
-    /// The groups that it lies on, by place.
+    /// Groups that it is on, by index.
     pub groups: Vec<u16>,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The pool as it is now.
+    /// Current state of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         let generation = self.shared.store.generation();
+        // Computed before the catalog is borrowed, because it borrows the catalog itself.
         let families = self.family_statuses();
         self.shared.store.look(|catalog| {
             let space = SpaceMap::of(catalog);
@@ -106,7 +108,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The sums of [`Pool::status`].
+    /// Summary of [`Pool::status`].
     #[must_use]
     pub fn space(&self) -> PoolSpace {
         self.shared.store.look(|catalog| {
@@ -134,6 +136,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Blocks(u64::from(run.slabs) * u64::from(slab_blocks[usize::from(run.group)])).bytes(BLOCK_BYTES)
         };
         let status = |record: &FamilyRecord| {
+            // Figures that only the map knows are missing while the family is not open.
             let open = self.families.opened(record.id);
             let granule = u64::from(record.granule_bytes);
             FamilyStatus {
@@ -160,6 +163,7 @@ fn thin_status<D: BlockDevice + 'static, G: BlockDevice + 'static>(
         let snapshots = &family.branch(parent.branch)?.snapshots;
         snapshots.iter().find(|snapshot| snapshot.epoch == parent.epoch).map(|snapshot| snapshot.id)
     };
+    // Reservations follow from the map, so a closed family reports none.
     let reserved = branch.as_ref().zip(open).map(|(branch, open)| branch.reserved(open.granule_blocks) * granule);
     let snapshots = record.snapshots.iter().map(|snapshot| SnapshotStatus {
         id: snapshot.id,
@@ -188,6 +192,7 @@ fn thin_status<D: BlockDevice + 'static, G: BlockDevice + 'static>(
         is_partial: record.partial,
         is_cleaning: record.cleaning > 0,
         mapped_bytes: branch.as_ref().map(|branch| branch.mapped.get() * granule),
+        // The volume shares exactly what it maps but did not write in its own epoch.
         shared_bytes: branch.as_ref().map(|branch| branch.mapped.get().saturating_sub(branch.fresh.get()) * granule),
         reserved_bytes: reserved.unwrap_or(0),
         reclaimed_bytes: branch.as_ref().map_or(0, |branch| branch.punched.get() * granule),

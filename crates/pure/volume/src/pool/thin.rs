@@ -1,4 +1,4 @@
-//! Making, opening, growing and deleting volumes that have a map.
+//! Creation, opening, resizing and deletion of thin volumes and clones.
 
 use super::Pool;
 use super::volumes::{admit_bytes, admit_identity};
@@ -16,19 +16,22 @@ use block::BlockDevice;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// The granule of a volume that leaves it to us.
+/// Default granule size in bytes.
 const GRANULE_BYTES_USUAL: u32 = 64 << 10;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The pool has the volume, all of it holes, and it is open.
+    /// Creates a thin volume without mapped granules and opens it.
     ///
-    /// *Durability*: when it returns. *Errors*: as [`Pool::create_volume`], `Granule`, and `NoPoolKey` where it is to be encrypted.
+    /// *Durability*: when it returns. *Errors*: as [`Pool::create_volume`], `Granule`, and `NoPoolKey` where it
+    /// is to be encrypted.
     pub async fn create_thin_volume(&self, plan: ThinPlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
         self.create_family(plan, None).await
     }
 
-    /// As [`Pool::create_thin_volume`], of a volume that something is to be copied to: its status says that it is
-    /// partial, also after a crash, until [`Pool::complete_volume`], and [`Pool::unfinished_copies`] lists `copy`.
+    /// Creates a thin volume as the target of a copy.
+    ///
+    /// As [`Pool::create_thin_volume`]; its status is partial, also after a crash, until
+    /// [`Pool::complete_volume`], and [`Pool::unfinished_copies`] lists `copy`.
     pub async fn create_partial_volume(
         &self,
         plan: ThinPlan,
@@ -37,13 +40,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.create_family(plan, Some(copy)).await
     }
 
-    /// The volume, which was partial, is whole.
+    /// Marks a partial volume as complete.
     ///
-    /// *Shape*: what was copied is flushed. *Durability*: when it returns. *Errors*: `VolumeUnknown`, `CatalogLost`.
+    /// *Shape*: what was copied is flushed. *Durability*: when it returns. *Errors*: `VolumeUnknown`,
+    /// `CatalogLost`.
     pub async fn complete_volume(&self, id: Uuid) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
             let record = catalog.branch_mut(id).filter(|branch| !branch.dying).ok_or(PoolError::VolumeUnknown(id))?;
             record.partial = false;
+            // Record and flag change in one commit: the volume is complete, or the copy can continue.
             catalog.copies.remove(&id);
             Ok(())
         })?;
@@ -53,6 +58,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     async fn create_family(&self, plan: ThinPlan, copy: Option<CopyRecord>) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
         let id = plan.id;
         let tuning = self.families.tuning.get();
+        // The generation of the commit that creates the family distinguishes it from earlier users of its
+        // slabs.
         let birth = self.shared.store.generation() + 1;
         let key = plan.encryption.as_ref().map(|key| self.shared.wrap_key(id, key)).transpose()?;
         if let Some(key) = &key {
@@ -67,9 +74,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         let family = self.families.begin(id).ok_or(PoolError::VolumeUnknown(id))?;
-        // The first slab of the map, which a refusal gives back, is needed as well.
+        // Includes the first slab of the map, which is returned on refusal.
         let needed_bytes = family.map_slab_bytes() + family.missing_bytes(0, 0);
-        // All in one commit: a volume whose space is kept is never there without it.
+        // Volume and reservation are one commit, so that a thick volume never exists without its space.
         let undone = self.shared.attempt(|| {
             let settled = family.reserve_data(0).and_then(|()| family.make_room_in_map(0));
             settled.is_err().then(|| self.forget_family(id)).transpose()
@@ -80,12 +87,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             return Err(error);
         }
         self.shared.store.committed(change).await?;
+        // The first checkpoint writes a head, so that opening after a crash finds a formatted map.
         family.checkpoint().await.map_err(|error| error.into_pool_error(id))?;
         self.shared.look_at_space();
         self.open_thin_volume(id).await
     }
 
-    /// The catalog has the family no more, and nobody has opened it.
+    /// Removes a family without open devices from the catalog.
     fn forget_family(&self, id: Uuid) -> Result<Change, PoolError> {
         self.families.forget(id);
         let ((), change) = self.shared.store.change(|catalog| {
@@ -95,17 +103,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(change)
     }
 
-    /// What is said when so much was needed, and what was taken of it is given back.
+    /// Error for a request of `needed_bytes`, after what was allocated for it was returned.
     pub(super) fn full(&self, needed_bytes: u64) -> PoolError {
         PoolError::Full { free_bytes: self.shared.free_bytes(), needed_bytes }
     }
 
-    /// The volume, open. All who open it share one.
+    /// Opens the volume. All callers share one device.
     ///
-    /// *Errors*: `VolumeUnknown` (also for one that lies in segments: see [`Pool::open_volume`]), `MapDamaged`,
-    /// `GroupFails`, `CatalogLost`; `Key` where it is encrypted and its key cannot be had.
+    /// *Errors*: `VolumeUnknown` (also for a segmented volume: see [`Pool::open_volume`]), `MapDamaged`,
+    /// `GroupFails`, `CatalogLost`; `Key` where it is encrypted and its key is not available.
     pub async fn open_thin_volume(&self, id: Uuid) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
-        // What is not committed yet must not be used, so that nothing is acknowledged of a volume that a crash undoes.
+        // Uncommitted volumes must not be used, or data of a volume could be acknowledged that a crash undoes.
         self.shared.store.committed(self.shared.store.latest()).await?;
         let family = self
             .shared
@@ -117,7 +125,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(self.families.device(id, || ThinVolume::new(family, branch, id, Viewer::Volume)))
     }
 
-    /// The snapshot as a device that cannot be written.
+    /// Opens the snapshot as a read-only device.
     ///
     /// *Errors*: `SnapshotUnknown`, and as [`Pool::open_thin_volume`].
     pub async fn open_snapshot(&self, id: Uuid) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
@@ -134,7 +142,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(self.families.device(id, || ThinVolume::new(family, branch, id, viewer)))
     }
 
-    /// The clone is there, shows what the snapshot shows, and is open.
+    /// Creates a writable clone of the snapshot and opens it.
     ///
     /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `NameInvalid`, `NameTaken`, `IdTaken`,
     /// `TooManyVolumes`, `TooDeep`, `Full`, `CatalogFull`, `CatalogLost`.
@@ -149,6 +157,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.families.unlock(&family)?;
         let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
         let thick = plan.provisioning == Provisioning::Thick;
+        // A thin clone needs map room for holes over what it shares, a thick one for all granules.
         let wanting = if thick { size_bytes.div_ceil(granule_bytes) } else { mapped };
         let places = if thick { wanting } else { 0 };
         let needed_bytes = family.missing_bytes(wanting, places);
@@ -156,6 +165,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let ((), change) = self.shared.store.change(|catalog| {
             admit_identity(catalog, plan.id, &plan.name)?;
             let (record, branch, snapshot) = catalog.snapshot(plan.snapshot).ok_or(unknown)?;
+            // Numbers are never reused: map entries of a deleted branch may still exist.
             let number = record.branches_made;
             if record.depth(branch) + 1 > DEPTH_MAX {
                 return Err(PoolError::TooDeep);
@@ -185,7 +195,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.open_thin_volume(plan.id).await
     }
 
-    /// The volume has `size_bytes`; see [`Pool::resize_volume`].
+    /// Grows the volume to `size_bytes`; see [`Pool::resize_volume`].
     pub(super) async fn resize_thin(&self, id: Uuid, size_bytes: u64) -> Result<(), PoolError> {
         let found = self.shared.store.look(|catalog| {
             catalog.branch(id).map(|(family, branch)| (family.id, branch.size_bytes, branch.block_bytes, branch.dying))
@@ -205,6 +215,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         let ((), change) = self.shared.store.change(|catalog| {
             let record = catalog.branch_mut(id).ok_or(PoolError::VolumeUnknown(id))?;
+            // A concurrent resize may have set a larger size.
             record.size_bytes = record.size_bytes.max(size_bytes);
             Ok(())
         })?;
@@ -213,8 +224,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(())
     }
 
-    /// The pool has the volume no more; see [`Pool::delete_volume`]. The space of a clone is given back by
-    /// [`Pool::tend`], that of a volume alone at once.
+    /// Deletes the volume; see [`Pool::delete_volume`]. The space of a clone is freed by [`Pool::tend`], that
+    /// of a volume alone at once.
     pub(super) async fn delete_thin(&self, id: Uuid) -> Result<(), PoolError> {
         let found = self.shared.store.look(|catalog| {
             let (family, branch) = catalog.branch(id)?;
@@ -224,6 +235,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if snapshots > 0 {
             return Err(PoolError::HasSnapshots(snapshots));
         }
+        // Operations in flight end before the record changes; later ones fail with `Gone`.
         if let Some(device) = self.families.opened_device(id) {
             device.close().await;
         }
@@ -235,7 +247,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             if !record.snapshots.is_empty() {
                 return Err(PoolError::HasSnapshots(record.snapshots.len()));
             }
-            // Its name and its identity are free, its record stays until nothing of it is left.
+            // Name and UUID are free at once; the record stays until its space is freed.
             record.name = format!("deleted {}", record.id);
             record.dying = true;
             record.cleaning += 1;
@@ -250,7 +262,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     async fn delete_family(&self, id: Uuid) -> Result<(), PoolError> {
         if let Some(family) = self.families.opened(id) {
-            // Nobody writes to its slabs any more when they become another's.
+            // Commits in progress must end before its slabs are allocated to another volume.
             family.rest().await;
         }
         let ((), change) = self.shared.store.change(|catalog| {
@@ -269,7 +281,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 }
 
-/// The record of the family that `plan` describes, with its first slab.
+/// Creates the record of the family that `plan` describes, with its first metadata slab.
 fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Result<FamilyRecord, PoolError> {
     admit_identity(catalog, plan.id, &plan.name)?;
     if !matches!(plan.block_bytes, 512 | BLOCK_BYTES) {
@@ -278,6 +290,7 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
     admit_bytes(plan.size_bytes, plan.block_bytes)?;
     let granule_bytes = if plan.granule_bytes == 0 { GRANULE_BYTES_USUAL } else { plan.granule_bytes };
     let groups = catalog.groups.iter().filter(|group| group.role == GroupRole::Data);
+    // A granule must fit in a slab of every group that the family may use.
     let slab_blocks = groups.map(|group| group.slab_blocks).min().unwrap_or(0);
     let fits = granule_bytes.is_power_of_two() && GRANULE_BYTES.contains(&granule_bytes);
     if !fits || granule_bytes / BLOCK_BYTES > slab_blocks {
@@ -285,10 +298,11 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
     }
     let mut space = SpaceMap::of(catalog);
     let free: Vec<u32> = space.free_slabs().collect();
+    // Of equally empty groups the first, so that the choice is deterministic.
     let emptiest = (0_u16..).zip(free).max_by_key(|&(group, free)| (free, std::cmp::Reverse(group)));
     let run = emptiest.and_then(|(group, _)| space.take_run(group, 1, None));
     let run = run.ok_or_else(|| {
-        // How large the map would be is not known without the volume: one slab, at least.
+        // The size of the map is not known without the volume; one slab is the minimum.
         let data_bytes = if plan.provisioning == Provisioning::Thick { plan.size_bytes } else { 0 };
         PoolError::Full { free_bytes: 0, needed_bytes: data_bytes.saturating_add(catalog.slab_bytes) }
     })?;
@@ -304,6 +318,7 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
         id: plan.id,
         birth,
         granule_bytes,
+        // Half of the first slab at most: tree pages need space in it as well.
         log_blocks: log_blocks.min(own / 2).max(LOG_BLOCKS_MIN),
         formatted: false,
         branches_made: 1,
@@ -314,7 +329,7 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
     })
 }
 
-/// A branch in which nothing was written.
+/// Record of an empty branch.
 fn first_branch(id: Uuid, name: &str, number: u32, created_at: u64, thick: bool, zero_detection: bool) -> BranchRecord {
     BranchRecord {
         id,
@@ -336,7 +351,7 @@ fn first_branch(id: Uuid, name: &str, number: u32, created_at: u64, thick: bool,
     }
 }
 
-/// Admits so many more bytes of records.
+/// Admits `more` bytes of records in the catalog.
 pub(super) fn admit_emitted(catalog: &Catalog, more: usize) -> Result<(), PoolError> {
     if catalog.emitted_bytes_max() + more <= BODY_BYTES_MAX { Ok(()) } else { Err(PoolError::CatalogFull) }
 }

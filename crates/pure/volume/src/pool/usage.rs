@@ -1,11 +1,11 @@
-//! Which blocks of a group matter: what a rebuild must restore, and a resync must look at.
+//! Allocated blocks of a group: what a rebuild must restore and a resync must read.
 
 use super::Pool;
 use block::{BlockDevice, Extent};
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The blocks of the group that belong to a volume or a family, written or not, in ascending order and as long
-    /// as they can be. What is allocated later is written whole before it is read.
+    /// Returns the blocks of the group that belong to a volume or family, written or not, ascending and merged.
+    /// What is allocated later is written completely before it is read.
     #[must_use]
     pub fn allocated(&self, group: u16) -> Vec<Extent> {
         let mut runs: Vec<Extent> = self.shared.store.look(|catalog| {
@@ -25,6 +25,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let mut joined: Vec<Extent> = Vec::with_capacity(runs.len());
         for run in runs {
             match joined.last_mut() {
+                // Adjacent slabs of different volumes form one extent.
                 Some(last) if last.end() == run.start => last.len += run.len,
                 _ => joined.push(run),
             }

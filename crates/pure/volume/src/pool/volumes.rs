@@ -1,4 +1,4 @@
-//! Making, growing, opening and deleting volumes.
+//! Creation, opening, resizing and deletion of segmented volumes.
 
 use super::{Gate, Pool};
 use crate::catalog::{Catalog, SEGMENTS_MAX, VOLUME_BYTES_MAX, VOLUMES_MAX, VolumeRecord};
@@ -11,25 +11,26 @@ use block::BlockDevice;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// A volume to be made.
+/// Parameters of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumePlan {
-    /// Which volume it will be.
+    /// UUID of the new volume.
     pub id: Uuid,
-    /// What it will be called; no other volume of the pool is.
+    /// Name, unique among the volumes of the pool.
     pub name: String,
-    /// Its size as hosts see it, a multiple of `block_bytes`.
+    /// Size in bytes as hosts see it, a multiple of `block_bytes`.
     pub size_bytes: u64,
-    /// Bytes of a logical block as hosts see it: 512 or 4096.
+    /// Logical block size as hosts see it: 512 or 4096 bytes.
     pub block_bytes: u32,
-    /// Bytes on one group before the next group's turn; 0 for one full stripe of each group.
+    /// Stripe unit in bytes: data on one group before the next group follows; 0 for one full stripe of each
+    /// group.
     pub stripe_unit_bytes: u32,
-    /// The time, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_at: u64,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The pool has the volume, and it reads as zeros.
+    /// Creates the volume, which reads as zeros, and opens it.
     ///
     /// *Durability*: when it returns. *Errors*: `NameInvalid`, `NameTaken`, `IdTaken`, `VolumeBlockSize`,
     /// `VolumeSize`, `VolumeTooLarge`, `StripeUnit`, `TooManyVolumes`, `Full`, `CatalogFull`, `CatalogLost`.
@@ -57,11 +58,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.open_volume(id).await
     }
 
-    /// The volume, open. All who open it share one.
+    /// Opens the volume. All callers share one device.
     ///
     /// *Errors*: `VolumeUnknown`, `CatalogLost`.
     pub async fn open_volume(&self, id: Uuid) -> Result<Rc<Volume<D, G>>, PoolError> {
-        // What is not committed yet must not be used, so that nothing is acknowledged of a volume that a crash undoes.
+        // Uncommitted volumes must not be used, or data of a volume could be acknowledged that a crash undoes.
         self.shared.store.committed(self.shared.store.latest()).await?;
         if let Some(volume) = self.shared.opened(id) {
             return Ok(volume);
@@ -69,15 +70,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let volume = Volume::open(self.shared.clone(), id).ok_or(PoolError::VolumeUnknown(id))?;
         let volume = Rc::new(volume);
         let mut open = self.shared.open.borrow_mut();
+        // Entries of closed volumes are dropped here, so the map stays as small as the number of open ones.
         open.retain(|_, volume| volume.strong_count() > 0);
         open.insert(id, Rc::downgrade(&volume));
         Ok(volume)
     }
 
-    /// The volume has `size_bytes`; what is new reads as zeros. Who has it open sees the new size.
+    /// Grows the volume to `size_bytes`; the new part reads as zeros. Open devices see the new size.
     ///
-    /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `VolumeSize`, `VolumeTooLarge`, `VolumeShrink`,
-    /// `Full`, `CatalogFull`, `CatalogLost`.
+    /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `VolumeSize`, `VolumeTooLarge`,
+    /// `VolumeShrink`, `Full`, `CatalogFull`, `CatalogLost`.
     pub async fn resize_volume(&self, id: Uuid, size_bytes: u64) -> Result<(), PoolError> {
         if self.shared.store.look(|catalog| catalog.branch(id).is_some()) {
             return self.resize_thin(id, size_bytes).await;
@@ -85,6 +87,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let stripes = self.stripe_bytes();
         let ((), change) = self.shared.store.change(|catalog| {
             let at = catalog.volumes.iter().position(|volume| volume.id == id).ok_or(PoolError::VolumeUnknown(id))?;
+            // A copy: an error on the way must leave the catalog unchanged.
             let mut record = catalog.volumes[at].clone();
             if size_bytes < record.size_bytes {
                 return Err(PoolError::VolumeShrink { bytes: record.size_bytes, asked_bytes: size_bytes });
@@ -104,20 +107,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(())
     }
 
-    /// The pool has the volume no more, and its slabs are free. Who has it open gets `Gone` from now on.
+    /// Deletes the volume and frees its slabs. Open devices of it fail with `Gone` from now on.
     ///
     /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `HasSnapshots`, `CatalogLost`.
     pub async fn delete_volume(&self, id: Uuid) -> Result<(), PoolError> {
         if self.shared.store.look(|catalog| catalog.branch(id).is_some()) {
             self.delete_thin(id).await?;
-            // It is not committed any more, and a volume that comes later under the same identity must not find it.
+            // Reservations of a deleted volume are not committed, but a later volume with the same UUID must
+            // not inherit them.
             let forgotten = self.shared.store.change(|catalog| Ok(catalog.reservations.remove(&id)));
             return forgotten.map(drop);
         }
         if self.shared.store.look(|catalog| catalog.volume(id).is_none()) {
             return Err(PoolError::VolumeUnknown(id));
         }
-        // Nobody writes to its slabs any more when they become another volume's.
+        // Writes in flight must end before its slabs are allocated to another volume.
         if let Some(volume) = self.shared.opened(id) {
             volume.close().await;
         }
@@ -133,7 +137,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(())
     }
 
-    /// Bytes of a full stripe of each group, in order; of one block where no volume can lie.
+    /// Full stripe size of each group in bytes, in order; one block where no volume can be.
     fn stripe_bytes(&self) -> Vec<u32> {
         let groups = self.shared.store.look(|catalog| catalog.groups.len());
         let stripe = |gate: &Gate<G>| gate.device().geometry().optimal_bytes;
@@ -150,7 +154,7 @@ fn admit_plan(plan: &VolumePlan, catalog: &Catalog) -> Result<(), PoolError> {
     admit_bytes(plan.size_bytes, plan.block_bytes)
 }
 
-/// Admits one more volume of any kind with this identity and name.
+/// Admits one more volume of any kind with this UUID and name.
 pub(super) fn admit_identity(catalog: &Catalog, id: Uuid, name: &str) -> Result<(), PoolError> {
     if !is_name(name) {
         return Err(PoolError::NameInvalid(name.to_owned()));
@@ -167,7 +171,7 @@ pub(super) fn admit_identity(catalog: &Catalog, id: Uuid, name: &str) -> Result<
     Ok(())
 }
 
-/// True for what can be the name of a pool or a volume.
+/// True for a valid name of a pool or volume.
 pub(super) fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control)
 }
@@ -182,9 +186,10 @@ pub(super) fn admit_bytes(bytes: u64, block_bytes: u32) -> Result<(), PoolError>
     Ok(())
 }
 
-/// Gives `record` the slabs that its size still needs.
+/// Allocates the slabs that the size of `record` still requires.
 fn allocate(record: &mut VolumeRecord, catalog: &Catalog, stripe_bytes: &[u32]) -> Result<(), PoolError> {
     let needed = record.size_bytes.div_ceil(u64::from(BLOCK_BYTES));
+    // Allocation is in whole rows, so a small growth may need no new slab.
     let missing = needed.saturating_sub(record.allocated_blocks());
     let units = Units::choose(record.stripe_unit_bytes, stripe_bytes, &catalog.groups)?;
     let segments = SpaceMap::of(catalog).take(&catalog.groups, &units, missing)?;
@@ -192,13 +197,14 @@ fn allocate(record: &mut VolumeRecord, catalog: &Catalog, stripe_bytes: &[u32]) 
     Ok(())
 }
 
-/// Refuses what could make the catalog outgrow its slot, now or when all slabs are written in the worst order:
-/// what is admitted here can always be committed.
+/// Refuses what could make the catalog outgrow its slot, now or when all slabs are initialized in the worst
+/// order: whatever is admitted can always be committed.
 fn admit_size(catalog: &Catalog, record: &VolumeRecord, replaces: Option<usize>) -> Result<(), PoolError> {
     let others =
         || catalog.volumes.iter().enumerate().filter(|(at, _)| Some(*at) != replaces).map(|(_, volume)| volume);
     let segments: usize = others().map(|volume| volume.segments.len()).sum();
     let bytes = catalog.emitted_bytes_max() + record.emitted_bytes_max();
+    // A volume that grows replaces its own record.
     let replaced = replaces.map_or(0, |at| catalog.volumes[at].emitted_bytes_max());
     if segments + record.segments.len() > SEGMENTS_MAX || bytes - replaced > BODY_BYTES_MAX {
         return Err(PoolError::CatalogFull);

@@ -1,4 +1,4 @@
-//! How full a pool is, and who hears of it.
+//! Space thresholds of a pool and notification of its observers.
 
 use super::Shared;
 use crate::catalog::Catalog;
@@ -11,24 +11,24 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What is kept for who listens later.
+/// Maximum number of events kept for an observer that registers later.
 const UNHEARD_MAX: usize = 64;
 
 type Hear = Rc<dyn Fn(SpaceEvent)>;
 type HearOfMap = Rc<dyn Fn(MapRepair)>;
 
-/// The thresholds of a pool, and which of them are crossed.
+/// Thresholds of a pool, the current level and its observers.
 #[derive(Default)]
 pub(crate) struct Watch {
     thresholds: Cell<Thresholds>,
     level: Cell<Level>,
     hear: RefCell<Option<Hear>>,
     hear_of_map: RefCell<Option<HearOfMap>>,
-    /// What nobody has heard of yet, for maps are read before somebody listens.
+    /// Repairs not reported yet: maps are read before an observer registers.
     unheard: RefCell<Vec<MapRepair>>,
-    /// How many have asked to be left alone until they are through.
+    /// Number of attempts during which no space event is raised.
     held: Cell<u32>,
-    /// What was free when the catalog was as this change made it.
+    /// Free bytes as of this change of the catalog (cached).
     free: Cell<Option<(Change, u64)>>,
 }
 
@@ -41,21 +41,21 @@ enum Level {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
-    /// Somebody hears of thresholds that are crossed, now and from now on.
+    /// Registers the observer of threshold crossings; it is notified at once if one is crossed now.
     pub(super) fn watch(&self, thresholds: Thresholds, hear: Hear) {
         self.watch.thresholds.set(thresholds);
         *self.watch.hear.borrow_mut() = Some(hear);
         self.look_at_space();
     }
 
-    /// Tells of the thresholds that what is used has crossed since the last look.
+    /// Raises an event when usage has crossed a threshold since the last call.
     pub(crate) fn look_at_space(&self) {
         let thresholds = self.watch.thresholds.get();
         if thresholds == Thresholds::default() || self.watch.held.get() > 0 {
             return;
         }
         let (used_bytes, bytes) = self.space();
-        // A pool whose volumes have all their space already refuses no write, however full it is.
+        // When all volumes have their space already, no write can be refused, however full the pool is.
         let is_taken_later = self.store.look(Catalog::takes_space_later);
         let above = |threshold: u16| {
             let is_set = is_taken_later && threshold > 0;
@@ -66,18 +66,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
             (true, false) => Level::Soft,
             _ => Level::Low,
         };
+        // Events are raised on transitions only.
         let before = self.watch.level.replace(level);
-        // One step that crosses both thresholds is told once.
+        // A step that crosses both thresholds raises one event.
         match level {
             Level::Soft if before < level => self.tell(SpaceEvent::Soft { used_bytes, bytes }),
             Level::Hard if before < level => self.tell(SpaceEvent::Hard { used_bytes, bytes }),
+            // Falling from hard to soft raises no event: the pool is still nearly full.
             Level::Low if before > level => self.tell(SpaceEvent::Relieved { used_bytes, bytes }),
             _ => {}
         }
     }
 
-    /// What `attempt` says; nobody hears of space before it has ended. What it takes and gives back when it comes to nothing was
-    /// never used.
+    /// Runs `attempt` without space events: what a failed attempt allocates and frees again was never used.
     pub(crate) fn attempt<T>(&self, attempt: impl FnOnce() -> T) -> T {
         self.watch.held.set(self.watch.held.get() + 1);
         let done = attempt();
@@ -86,37 +87,38 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         done
     }
 
-    /// A write to the volume was refused for want of space.
+    /// Raises the event that a write to the volume was refused for lack of space.
     pub(crate) fn tell_exhausted(&self, volume: Uuid) {
         self.tell(SpaceEvent::Exhausted { volume });
     }
 
     fn tell(&self, event: SpaceEvent) {
-        // Not borrowed while it is told: who hears may ask the pool.
+        // The observer is cloned first, because it may call the pool.
         let hear = self.watch.hear.borrow().clone();
         if let Some(hear) = hear {
             hear(event);
         }
     }
 
-    /// Somebody hears of copies of maps that were written again, so far and from now on.
+    /// Registers the observer of map repairs, past and future.
     pub(super) fn watch_maps(&self, hear: HearOfMap) {
         *self.watch.hear_of_map.borrow_mut() = Some(hear.clone());
         let unheard = std::mem::take(&mut *self.watch.unheard.borrow_mut());
         unheard.into_iter().for_each(|repair| hear(repair));
     }
 
-    /// Copies of a block of a map were written again.
+    /// Reports the repair of a map block.
     pub(crate) fn tell_of_map(&self, repair: MapRepair) {
         let hear = self.watch.hear_of_map.borrow().clone();
         match hear {
             Some(hear) => hear(repair),
+            // Bounded, because an observer may never register.
             None if self.watch.unheard.borrow().len() < UNHEARD_MAX => self.watch.unheard.borrow_mut().push(repair),
             None => {}
         }
     }
 
-    /// Bytes of slabs that nobody has. Asked often, counted when the catalog has changed.
+    /// Free bytes of the pool. Called often, so it is recomputed only after a change of the catalog.
     pub(crate) fn free_bytes(&self) -> u64 {
         let now = self.store.latest();
         match self.watch.free.get() {
@@ -129,7 +131,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         }
     }
 
-    /// Bytes that are used, and bytes of all slabs.
+    /// Bytes used and bytes of all slabs.
     fn space(&self) -> (u64, u64) {
         self.store.look(|catalog| {
             let slabs = SpaceMap::of(catalog);

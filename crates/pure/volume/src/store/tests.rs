@@ -125,7 +125,7 @@ fn commit_that_misses_a_disk_fails_it_on_the_others_before_it_is_done() {
     assert_eq!((member.state, member.since), (MemberState::Failed, 7));
 }
 
-/// A mirror of three lives on two, and a stripe of two on none less.
+/// Redundancy of the groups: a mirror of three serves with two members, a stripe of two needs both.
 #[test]
 fn commit_that_misses_a_disk_which_its_group_cannot_spare_fails_nobody() {
     for (disks, is_lost) in [(3, false), (2, true)] {
@@ -147,7 +147,8 @@ fn commit_that_misses_a_disk_which_its_group_cannot_spare_fails_nobody() {
     }
 }
 
-/// A disk that has no room for a moment costs nobody anything; one that never has is failed, after five more tries.
+/// Retries: a disk that is temporarily out of space has no effect; one that stays so is marked failed after
+/// five more attempts.
 #[test]
 fn disk_that_refuses_for_want_of_space_is_asked_again() {
     for (refusals, state) in [(5, MemberState::InService), (6, MemberState::Failed)] {
@@ -167,7 +168,7 @@ fn disk_that_refuses_for_want_of_space_is_asked_again() {
     }
 }
 
-/// While a slot is written again the other is whole: a power cut in the second attempt finds the commit in the first slot.
+/// Power loss in the second attempt, while a slot is rewritten: the commit is found intact in the first slot.
 #[test]
 fn slot_that_has_the_commit_is_not_written_again_when_the_other_is_refused() {
     let (store, disks, journal) = store(1);

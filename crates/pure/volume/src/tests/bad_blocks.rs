@@ -1,4 +1,4 @@
-//! Blocks of labels, marks and catalogs that have rotted, or cannot be read: none costs more than itself.
+//! Damaged and unreadable blocks of labels, marks and catalogs: no more is lost than the block itself.
 
 use super::disk::{Image, block_on};
 use super::world::{DISK_BLOCKS, World, pool_id, volume_id};
@@ -7,7 +7,7 @@ use crate::layout::{HEAD_LABELS, OWNER_PLACES, SLOT_STARTS, tail_label};
 use crate::{Contents, Standing, VolumePlan, probe};
 use block::Blocks;
 
-/// Disks of a pool whose last commit made volume 1.
+/// Images of the disks of a pool whose last commit created volume 1.
 fn images(disks: usize) -> Vec<Image> {
     let world = World::blank(disks);
     let opened = world.create(&[&(0..disks).collect::<Vec<_>>()]).unwrap();
@@ -43,13 +43,14 @@ impl Bad {
     }
 }
 
-/// The catalogs of a disk: slot and generation.
+/// Catalogs of a disk: slot and generation.
 fn catalogs(world: &World, disk: usize) -> Vec<(usize, u64)> {
     let Contents::Member(member) = block_on(probe(&*world.disks[disk])).contents else { panic!("it is a member") };
     member.catalogs.iter().map(|found| (found.slot, found.generation)).collect()
 }
 
-/// Header or body of either slot, on one disk or at the same place of all: the last commit is there, and in both slots afterwards.
+/// Header or body of either slot damaged, on one disk or at the same place of all: the last commit is found,
+/// and is in both slots afterwards.
 #[test]
 fn pool_that_lost_one_slot_of_every_member_has_its_last_commit() {
     for disks in [1, 2] {
@@ -70,7 +71,7 @@ fn pool_that_lost_one_slot_of_every_member_has_its_last_commit() {
     }
 }
 
-/// A disk that cannot give back a block of its labels or marks is a member as before, and has a whole label afterwards.
+/// Unreadable block of labels or marks: the disk remains a member and has intact labels afterwards.
 #[test]
 fn member_with_an_unreadable_block_of_its_metadata_is_current() {
     let tail = tail_label(Blocks(DISK_BLOCKS));
@@ -89,7 +90,7 @@ fn member_with_an_unreadable_block_of_its_metadata_is_current() {
     }
 }
 
-/// Nobody knows what such a disk holds: it is no blank one.
+/// Disk of unknown content, which must not pass for blank.
 #[test]
 fn disk_without_a_label_whose_head_cannot_be_read_is_unreadable() {
     for block in [HEAD_LABELS[0], HEAD_LABELS[1], tail_label(Blocks(DISK_BLOCKS)), 3] {
@@ -99,7 +100,7 @@ fn disk_without_a_label_whose_head_cannot_be_read_is_unreadable() {
     }
 }
 
-/// Without a crash nothing tears a slot; after one, that of the commit that was cut off is no damage.
+/// Damaged slot: damage without a crash, but after a crash possibly that of the interrupted commit.
 #[test]
 fn one_slot_that_is_not_whole_is_damage_where_the_pool_was_released() {
     for released in [true, false] {

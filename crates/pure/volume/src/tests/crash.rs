@@ -1,5 +1,5 @@
-//! Power cuts at every instant of a pool's life: what was acknowledged is there, what was not is there or
-//! not, and nothing else ever is.
+//! Power loss at every instant of a pool's life: acknowledged changes survive, others survive or not, and
+//! nothing else is ever found.
 
 use super::disk::{Bug, Image, PowerCut, Random, block_on};
 use super::world::{DISK_BLOCKS, Disk, Opened, SLAB_BLOCKS, TestPool, World, disk_id, labelling, members, volume_id};
@@ -8,23 +8,23 @@ use block::{BlockDevice, Blocks, Buf, Extent, Lba};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// What an operator and his hosts know to be so.
+/// Expected state, as an operator and the hosts know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
     live: bool,
-    /// The size of each volume, in bytes.
+    /// Size of each volume in bytes.
     volumes: BTreeMap<u64, u64>,
-    /// The last byte that each block of a volume was filled with; the others are zero.
+    /// Last byte with which each block of a volume was filled; the others are zero.
     data: BTreeMap<(u64, u64), u8>,
-    /// The disks that take part, and those of them that hold everything.
+    /// Participating disks, and those of them that are up to date.
     taking_part: BTreeSet<Uuid>,
     in_service: BTreeSet<Uuid>,
-    /// The disks that failed.
+    /// Failed disks.
     given_up: BTreeSet<usize>,
-    /// What each group is there for, and how many slabs it has.
+    /// Role and number of slabs of each group.
     groups: Vec<(GroupRole, u32)>,
     log: Option<LogRecord>,
-    /// What is kept of the reservations of each volume.
+    /// Stored reservations of each volume.
     reserved: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -33,7 +33,7 @@ fn groups(opened: &Opened) -> Vec<(GroupRole, u32)> {
     groups.filter(|(role, _)| *role != GroupRole::Removed).collect()
 }
 
-/// A pool's life, with the number of events that had happened when each step was acknowledged.
+/// Life of a pool, with the number of events before each acknowledged step.
 struct Script {
     world: World,
     opened: Opened,
@@ -87,7 +87,7 @@ impl Script {
         self.acknowledge();
     }
 
-    /// Hosts have reserved the volume so, or not at all.
+    /// Stores reservations of the volume, or removes them.
     fn reserve(&mut self, number: u64, kept: &[u8]) {
         block_on(self.opened.pool.keep_reservations(volume_id(number), kept.to_vec())).expect("it is there");
         match kept {
@@ -124,7 +124,7 @@ impl Script {
         self.acknowledge();
     }
 
-    /// The disk dies, and only the next commit finds out.
+    /// Lets a disk fail; only the next commit notices it.
     fn die(&mut self, disk: usize, group: usize, position: usize) {
         self.opened.groups[group].drop_member(position);
         self.world.disks[disk].dead.set(true);
@@ -156,7 +156,7 @@ impl Script {
         self.acknowledge();
     }
 
-    /// One more group, of `blocks` of its disks.
+    /// Adds a group of `blocks` of its disks.
     fn add_group(&mut self, number: u128, disks: &[usize], blocks: Blocks) {
         let (mut plan, device) = self.world.group(number, disks);
         device.show(blocks);
@@ -166,7 +166,7 @@ impl Script {
         self.acknowledge();
     }
 
-    /// The group has the rest of its disks.
+    /// Grows the group over the rest of its disks.
     fn grow_group(&mut self, group: u16) {
         let blocks = crate::data_area(Blocks(DISK_BLOCKS)).unwrap().len;
         self.opened.groups[usize::from(group)].show(blocks);
@@ -174,7 +174,7 @@ impl Script {
         self.acknowledge();
     }
 
-    /// One member more, which is to be filled.
+    /// Adds a member that must be rebuilt.
     fn add_member(&mut self, group: u16, disk: usize) {
         let new = NewDisk { id: disk_id(disk), device: self.world.disks[disk].clone() };
         let state = MemberState::Rebuilding { front: Blocks(0) };
@@ -210,7 +210,7 @@ impl Script {
     }
 }
 
-/// Three mirrored disks through everything that changes a catalog.
+/// Life of three mirrored disks with every change of a catalog.
 fn whole_life(prepare: impl Fn(&Disk)) -> Script {
     let mut script = Script::begin(5, &[&[0, 1, 2]], prepare);
     script.create_volume(1, 2 << 20);
@@ -239,7 +239,7 @@ fn whole_life(prepare: impl Fn(&Disk)) -> Script {
     script
 }
 
-/// How a run of the checker went.
+/// Result of a run of the checker.
 #[derive(Debug, Default)]
 struct Tally {
     states: u64,
@@ -247,13 +247,13 @@ struct Tally {
     wrong: Vec<String>,
 }
 
-/// Cuts the power behind every event of `script`, and judges what the real code finds then, with `losses` also
-/// when disks that the pool can do without are lost on the way.
+/// Cuts the power after every event of `script` and checks what the code under test finds; with `losses` also
+/// when disks that the pool can spare are lost on the way.
 fn check(script: &Script, losses: bool, seed: u64) -> Tally {
     check_from(0, script, losses, seed)
 }
 
-/// The same, from the event `first` on.
+/// Runs `check` from the event `first` on.
 fn check_from(first: usize, script: &Script, losses: bool, seed: u64) -> Tally {
     let mut power = PowerCut::of(vec![Image::default(); script.world.disks.len()]);
     let events = script.world.journal.borrow().clone();
@@ -284,7 +284,7 @@ fn check_from(first: usize, script: &Script, losses: bool, seed: u64) -> Tally {
     tally
 }
 
-/// What may be found behind one power cut.
+/// Checker of the states after one power loss.
 struct Judge<'a> {
     old: &'a Known,
     new: &'a Known,
@@ -292,19 +292,20 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// True when a disk remains that holds everything, whichever way the last step ended.
+    /// True when an up-to-date disk remains, whichever way the last step ended.
     fn can_do_without(&self, lost: &[usize]) -> bool {
         let kept = |known: &Known| known.in_service.iter().any(|disk| !lost.iter().any(|&one| disk_id(one) == *disk));
         !lost.is_empty() && (!self.old.live || kept(self.old)) && (!self.new.live || kept(self.new))
     }
 
-    /// The disks that were given up before the pool was destroyed. Nobody told them, and alone they are a pool.
+    /// Disks that were given up before the pool was destroyed. They do not know about it and form a pool when
+    /// found alone.
     fn must_be_away(&self) -> Vec<usize> {
         if self.new.live { Vec::new() } else { self.new.given_up.iter().copied().collect() }
     }
 
-    /// Opens what `images` hold without the disks in `lost`, cuts the power again while it is opened, and
-    /// opens it once more for good.
+    /// Opens `images` without the disks in `lost`, cuts the power again during the opening, and opens them once
+    /// more.
     fn state(&self, images: &[Image], lost: &[usize], random: &mut Random, tally: &mut Tally) {
         let world = World::of(images.to_vec());
         let mut order: Vec<usize> = (0..images.len()).filter(|disk| !lost.contains(disk)).collect();
@@ -345,7 +346,7 @@ impl Judge<'_> {
                 if !gone || (self.old.live && self.new.live) {
                     tally.wrong.push(format!("cut {} without {lost:?}: refused: {refusal}", self.cut));
                 }
-                // It costs as much as twenty other looks.
+                // Run rarely, because it costs as much as twenty other checks.
                 if tally.states.is_multiple_of(16)
                     && let Err(taken) = self.use_again(world, order)
                 {
@@ -358,8 +359,8 @@ impl Judge<'_> {
         }
     }
 
-    /// What is left of a pool that was being made is nobody's; of one that was being destroyed, too, but for
-    /// disks that do not know it yet, which are wiped by who remembers it.
+    /// Disks of a pool that was being created or destroyed are free, except those that missed the destruction;
+    /// these are wiped by the node that remembers it.
     fn use_again(&self, world: &World, order: &[usize]) -> Result<(), PoolError> {
         let world = World::of(world.images());
         for disk in order.iter().map(|&disk| &world.disks[disk]).filter(|_| self.old.live) {
@@ -405,7 +406,7 @@ impl Judge<'_> {
         volumes.iter().try_for_each(|(&volume, &bytes)| self.judge_data(opened, volume, bytes))
     }
 
-    /// Every block that was written holds what it may, and so do some that were not.
+    /// Checks that every written block, and some others, have a permitted content.
     fn judge_data(&self, opened: &Opened, number: u64, bytes: u64) -> Result<(), String> {
         let volume = block_on(opened.pool.open_volume(volume_id(number))).unwrap();
         let blocks = bytes.div_ceil(4096);
@@ -415,7 +416,7 @@ impl Judge<'_> {
         for block in places {
             let data = block_on(volume.read(Extent::new(block, 1))).map_err(|error| error.to_string())?.into_view();
             let [old, new] = [self.old, self.new].map(|known| known.data.get(&(number, block)).copied().unwrap_or(0));
-            // A power cut may tear a block; it leaves each of its sectors old or new.
+            // A power loss may tear a block; it leaves each of its sectors old or new.
             if !data.iter().all(|&byte| byte == old || byte == new) {
                 return Err(format!("block {block} of volume {number} holds {:#x}, not {old:#x} or {new:#x}", data[0]));
             }
@@ -458,7 +459,7 @@ fn pool_of_two_groups_survives_a_power_cut_at_any_instant() {
     assert_clean(&tally, 300);
 }
 
-/// A pool that gets a group and a log, loses the log, grows and gets another.
+/// Life of a pool that gets a group and a log, loses the log, grows and gets another log.
 fn growing_life(prepare: impl Fn(&Disk)) -> Script {
     let id = Uuid::from_u128;
     let mut script = Script::begin(4, &[&[0]], prepare);
@@ -490,7 +491,7 @@ fn checker_finds_a_flush_that_is_left_out_while_a_group_is_added() {
     assert!(!check_from(made, &script, false, 5).wrong.is_empty());
 }
 
-/// A mirror that gets a third disk, which is filled, and a fourth, which is taken back.
+/// Life of a mirror that gets a third disk, which is rebuilt, and a fourth, which is taken back.
 fn widening_life(prepare: impl Fn(&Disk)) -> Script {
     let mut script = Script::begin(4, &[&[0, 1]], prepare);
     script.create_volume(1, 2 << 20);
@@ -537,7 +538,7 @@ fn pool_that_knows_it_is_destroyed_leaves_free_disks_whenever_the_power_goes() {
     assert!(free > 10, "only {free} states");
 }
 
-/// With `bug` in its disks the life of a pool, once made, does not pass the checker.
+/// Asserts that the checker rejects the life of a pool on disks with `bug`.
 fn assert_finds(bug: Bug) {
     let script = whole_life(|disk| disk.bug.set(Some(bug)));
     let made = script.acknowledged[1].0;

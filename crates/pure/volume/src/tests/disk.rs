@@ -1,4 +1,4 @@
-//! A disk in memory that records its writes and flushes, and what a power cut may leave of them.
+//! Simulated disk in memory that records its writes and flushes, and the states that a power loss may leave.
 
 use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::yield_now;
@@ -10,35 +10,35 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 const BLOCK: usize = 4096;
-/// The unit that a power cut leaves whole.
+/// Unit that a power loss leaves intact (atomic sector size).
 const ATOM: usize = 512;
-/// What a disk of somebody else's past holds where data goes.
+/// Content of the data area before the disk joined the pool.
 pub(crate) const GARBAGE: u8 = 0xee;
-/// What a fresh write leaves that a power cut has interrupted.
+/// Content left by an interrupted fresh write.
 pub(crate) const TORN: u8 = 0xdd;
 const GARBAGE_FROM: u64 = crate::layout::DATA_START;
 
-/// Bytes that an image keeps in one piece.
+/// Size of a piece of an image in bytes.
 const CHUNK: usize = 64 << 10;
 const CHUNK_BLOCKS: u64 = (CHUNK / BLOCK) as u64;
 
-/// What is on a disk. Cheap to clone.
+/// Content of a disk; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Image(BTreeMap<u64, Rc<Vec<u8>>>);
 
 impl Image {
-    /// The bytes of chunk `at` where they were written, else what was there before.
+    /// Bytes of chunk `at`, initialized with the previous content on first access.
     fn chunk(&mut self, at: u64) -> &mut [u8] {
         let chunk = self.0.entry(at).or_insert_with(|| Rc::new(vec![unwritten(at * CHUNK_BLOCKS); CHUNK]));
         Rc::make_mut(chunk).as_mut_slice()
     }
 
-    /// True when the bytes were written somewhere, at a multiple of `align`.
+    /// True when the bytes occur at a multiple of `align`.
     pub(crate) fn holds(&self, bytes: &[u8], align: usize) -> bool {
         self.0.values().any(|chunk| chunk.windows(bytes.len()).step_by(align).any(|part| part == bytes))
     }
 
-    /// The parts of `len` bytes from byte `at` on, each in one chunk: the chunk, and ranges in it and in the bytes.
+    /// Splits `len` bytes from byte `at` on at chunk boundaries: the chunk, and ranges in it and in the bytes.
     fn parts(at: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
         let mut done = 0;
         std::iter::from_fn(move || {
@@ -75,27 +75,27 @@ impl Image {
     }
 }
 
-/// What a block holds that nobody wrote.
+/// Initial content of a block.
 fn unwritten(block: u64) -> u8 {
     if block >= GARBAGE_FROM { GARBAGE } else { 0 }
 }
 
-/// Something that a disk was told.
+/// Request that a disk received.
 #[derive(Clone)]
 pub(crate) enum Event {
     Write { disk: usize, start: u64, data: View },
     Flush { disk: usize },
 }
 
-/// What all disks of a run were told, in order.
+/// Requests to all disks of a run, in order.
 pub(crate) type Journal = Rc<RefCell<Vec<Event>>>;
 
-/// How a disk betrays the code above it, to show that the checker sees it.
+/// Deliberate fault of a disk, to prove that the checker detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// Flushes of the metadata do nothing.
+    /// Flushes of metadata do nothing.
     SkipFlush,
-    /// A catalog is written to both slots in one flush.
+    /// Both catalog slots are written in one flush.
     BothSlots,
 }
 
@@ -105,14 +105,14 @@ pub(crate) struct SimDisk {
     image: RefCell<Image>,
     journal: Journal,
     slow: bool,
-    /// Turns that a write of a host takes beside the first.
+    /// Number of additional executor turns that a host write takes.
     pub(crate) lag: Cell<u32>,
     pub(crate) dead: Cell<bool>,
-    /// Blocks that cannot be read until they are written.
+    /// Blocks that are unreadable until they are written.
     pub(crate) unreadable: RefCell<BTreeSet<u64>>,
-    /// So many writes of what is ours are refused.
+    /// Number of metadata writes to reject.
     pub(crate) refusals: Cell<u32>,
-    /// So many writes are refused for want of space, and nothing of them lands.
+    /// Number of writes to reject for lack of space, without any effect.
     pub(crate) full: Cell<u32>,
     pub(crate) discard_zeroes: Cell<bool>,
     pub(crate) prefers_fresh: Cell<bool>,
@@ -141,7 +141,7 @@ impl SimDisk {
         }
     }
 
-    /// A disk whose operations take a turn each.
+    /// Creates a disk whose operations take one executor turn each.
     pub(crate) fn slow(blocks: u64) -> Self {
         Self::new(0, blocks, Image::default(), Journal::default()).delayed()
     }
@@ -154,14 +154,14 @@ impl SimDisk {
         self.image.borrow().clone()
     }
 
-    /// The bytes of a block.
+    /// Bytes of a block.
     pub(crate) fn block(&self, block: u64) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK];
         self.image.borrow().read(block, &mut bytes);
         bytes
     }
 
-    /// Puts bytes onto the disk behind everybody's back.
+    /// Overwrites bytes without recording it.
     pub(crate) fn scribble(&self, at_bytes: u64, bytes: &[u8]) {
         self.image.borrow_mut().write_at(at_bytes, bytes);
     }
@@ -207,7 +207,7 @@ impl BlockDevice for SimDisk {
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry().extent_of(start, data.len())?;
-        // What is ours begins with a magic that does.
+        // Metadata begins with a magic whose first byte is this one.
         for _ in 0..if data[0] == b'B' { 0 } else { self.lag.get() } {
             self.turn(extent).await?;
         }
@@ -218,7 +218,7 @@ impl BlockDevice for SimDisk {
         }
         if data[..5] == *b"BLKYD" && start.0 >= GARBAGE_FROM && self.refusals.get() > 0 {
             self.refusals.set(self.refusals.get() - 1);
-            // An unknown part of it has landed.
+            // An unknown part of the write has reached the disk.
             let torn: Vec<u8> =
                 data.iter().enumerate().map(|(at, &byte)| if at % 4096 < 512 { byte } else { TORN }).collect();
             self.put(start.0, Buf::copy_of(&torn).freeze());
@@ -232,7 +232,7 @@ impl BlockDevice for SimDisk {
         Ok(Written::attest())
     }
 
-    /// What is there until a flush has ended is anything: garbage was on its way, and then the data.
+    /// Fresh write: until a flush has ended, the blocks may hold garbage or the data.
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry().extent_of(start, data.len())?;
         self.turn(extent).await?;
@@ -262,7 +262,7 @@ impl BlockDevice for SimDisk {
     }
 }
 
-/// Runs a future to its end on disks that need nobody's help.
+/// Runs a future to completion on disks that need no external event.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut cx = Context::from_waker(Waker::noop());
@@ -274,25 +274,25 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     panic!("the future waits for nobody");
 }
 
-/// One atom that a power cut may or may not leave.
+/// Atom that a power loss may or may not leave.
 #[derive(Clone, Copy)]
 struct Undecided {
-    /// Which of the open writes.
+    /// Index of the open write.
     write: usize,
     disk: usize,
     atom: usize,
 }
 
-/// A write that no flush has made durable.
+/// Write that no flush has made durable.
 struct OpenWrite {
     disk: usize,
     start: u64,
     data: View,
 }
 
-/// What a power cut may leave on some disks.
+/// States that a power loss may leave on some disks.
 pub(crate) struct PowerCut {
-    /// What is there whatever happens.
+    /// State of all durable writes.
     durable: Vec<Image>,
     open: Vec<OpenWrite>,
 }
@@ -302,7 +302,7 @@ impl PowerCut {
         Self { durable: images, open: Vec::new() }
     }
 
-    /// The power is cut behind `event` now.
+    /// Advances the power loss past `event`.
     pub(crate) fn push(&mut self, event: &Event) {
         match event {
             Event::Write { disk, start, data } => {
@@ -324,7 +324,7 @@ impl PowerCut {
         self.open.iter().enumerate().flat_map(atoms).collect()
     }
 
-    /// The disks when of the undecided atoms those that `lands` names are there.
+    /// Images of the disks with those undecided atoms that `lands` selects.
     fn images(&self, undecided: &[Undecided], lands: impl Fn(usize, Undecided) -> bool) -> Vec<Image> {
         let mut images = self.durable.clone();
         for (at, &one) in undecided.iter().enumerate() {
@@ -336,7 +336,7 @@ impl PowerCut {
         images
     }
 
-    /// The disks when of the open writes those that `lands` names are there, whole.
+    /// Images of the disks with those open writes, as a whole, that `lands` selects.
     fn whole(&self, lands: impl Fn(usize, &OpenWrite) -> bool) -> Vec<Image> {
         let mut images = self.durable.clone();
         for (_, write) in self.open.iter().enumerate().filter(|(at, write)| lands(*at, write)) {
@@ -345,8 +345,8 @@ impl PowerCut {
         images
     }
 
-    /// The disks when of the open writes those that `is_torn` names, by where they begin, are garbage, and the
-    /// others are not there.
+    /// Images of the disks on which the open writes that `is_torn` selects by their start are garbage, and the
+    /// others are missing.
     pub(crate) fn torn(&self, is_torn: impl Fn(u64) -> bool) -> Vec<Image> {
         let mut images = self.durable.clone();
         for write in self.open.iter().filter(|write| is_torn(write.start)) {
@@ -355,9 +355,10 @@ impl PowerCut {
         images
     }
 
-    /// Calls `check` with the disks of every state that is tried: all when few atoms are undecided, else a
-    /// choice: none, all, each disk alone and missing, every set of few whole writes, of many each alone and
-    /// prefixes, single atoms, and random ones.
+    /// Calls `check` with the disks of every state tried.
+    ///
+    /// All states when few atoms are undecided, otherwise a selection: none, all, each disk alone and missing,
+    /// every set of few whole writes, of many each alone and prefixes, single atoms, and random ones.
     pub(crate) fn each(&self, random: &mut Random, thorough: bool, mut check: impl FnMut(Vec<Image>)) {
         check(self.whole(|_, _| false));
         if self.open.is_empty() {
@@ -400,7 +401,7 @@ impl PowerCut {
     }
 }
 
-/// Numbers from a seed (splitmix64).
+/// Pseudo-random generator with a seed (`splitmix64`).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

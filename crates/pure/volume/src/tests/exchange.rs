@@ -1,4 +1,4 @@
-//! A member that is exchanged for a copy of it.
+//! Exchange of a member for a copy of it.
 
 use super::disk::{PowerCut, Random, block_on};
 use super::world::{Opened, World, disk_id, labelling, members};
@@ -25,7 +25,7 @@ fn exchanged_member_is_in_service_under_its_own_identity_and_the_old_one_is_none
     assert_eq!(members(&again.open().unwrap().pool), expected);
 }
 
-/// No member took the commit before the exchange, and the pool took no change any more.
+/// Regression: no member took the commit before the exchange, and the pool stopped accepting changes.
 #[test]
 fn only_member_that_serves_is_exchanged() {
     for groups in [&[0][..], &[0, 2]] {
@@ -49,7 +49,7 @@ fn member_that_does_not_serve_is_not_exchanged() {
     assert!(matches!(exchange(&world, &opened, 0, 2), Err(PoolError::MemberState { .. })));
 }
 
-/// A power cut at any instant leaves the old disk or the new one in the place, and the pool whole.
+/// Power loss at any instant: the old disk or the new one is in the position, and the pool is intact.
 #[test]
 fn power_cut_amid_an_exchange_leaves_one_of_the_two_in_the_place() {
     let world = World::blank(3);

@@ -1,4 +1,4 @@
-//! Families of volumes: what operators and hosts do with them, on disks that record and forget.
+//! Tests of volume families as operators and hosts use them, on disks that record and lose writes.
 
 mod atomic;
 mod crash;

@@ -1,7 +1,7 @@
-//! Disks of every format version that was ever written, kept for ever: today's code opens them.
+//! Golden disks of every format version, kept forever: today's code must open them.
 //!
-//! A golden disk is a list of its blocks that are not zero: the number of the block (8 bytes, little-endian),
-//! then the block.
+//! A golden disk is a list of its nonzero blocks: the number of the block (8 bytes, little-endian), then the
+//! block.
 
 use super::disk::{GARBAGE, Image, SimDisk, block_on};
 use super::world::{DISK_BLOCKS, Opened, World, disk_id, members, pool_id, volume_id};
@@ -72,7 +72,7 @@ fn golden_disks_of_version_1_are_what_is_written_today() {
     }
 }
 
-/// A pool made by today's code, with the history that the golden disks have.
+/// Pool made by today's code with the history of the golden disks.
 fn made_today() -> World {
     let world = World::blank(2);
     let opened = world.create(&[&[0, 1]]).unwrap();
@@ -93,7 +93,7 @@ fn made_today() -> World {
     world
 }
 
-/// The records of a golden disk: its blocks, but for those that hold nothing of ours.
+/// Records of a golden disk: its blocks, except those without our data.
 fn records(disk: &SimDisk) -> Vec<u8> {
     let mut records = Vec::new();
     for block in 0..DISK_BLOCKS {
@@ -106,7 +106,7 @@ fn records(disk: &SimDisk) -> Vec<u8> {
     records
 }
 
-/// `GOLDEN=write` writes the disks, once for each format.
+/// With `GOLDEN=write` the disks are written, once for each format.
 #[test]
 fn golden_disks_of_version_1_are_what_the_same_history_leaves_today() {
     for (number, disk) in made_today().disks.iter().enumerate() {

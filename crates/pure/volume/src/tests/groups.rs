@@ -1,4 +1,4 @@
-//! Groups that are added, grow and go, and the group of the log, as operators see them.
+//! Addition, growth and removal of groups, and the log group, as operators see them.
 
 use super::disk::{PowerCut, Random, block_on};
 use super::world::{DISK_BLOCKS, Opened, TestPool, World, disk_id, labelling, members, volume_id};
@@ -27,7 +27,8 @@ fn filled(fill: u8) -> block::View {
     data.freeze()
 }
 
-/// A pool of disks 0 and 1, a log on disks 2 and 3, and volume 1 in that log, whose identity is the last one.
+/// Pool of disks 0 and 1, a log on disks 2 and 3, and volume 1 in that log; the UUID returned is that of the
+/// log.
 fn written_back() -> (World, Opened, Uuid) {
     let (world, opened) = one_group(4);
     let (pool, id) = (&opened.pool, Uuid::from_u128(70));
@@ -73,7 +74,7 @@ fn group_added_gives_its_slabs_to_new_volumes_and_to_open_families() {
     assert_eq!(block_on(pool.add_group(plan, device, labelling())), Ok(1));
     let status = pool.status();
     assert_eq!(status.bytes, 2 * (47 << 20));
-    // More than the first group alone has.
+    // More data than fits on the first group alone.
     for block in (0..80 * 256).step_by(16) {
         block_on(async {
             let written = thin.write(Lba(block), filled(block as u8 | 1)).await.unwrap();
@@ -98,7 +99,7 @@ fn group_whose_disk_dies_while_it_is_added_is_not_added() {
     assert!(matches!(refused, PoolError::DiskFails { disk, .. } if disk == disk_id(3)), "{refused}");
     let status = opened.pool.status();
     assert_eq!((status.groups.len(), members(&opened.pool).len()), (1, 2));
-    // The other disk is nobody's again.
+    // The other disk is free again.
     let (plan, device) = world.group(1, &[2, 4]);
     assert_eq!(block_on(opened.pool.add_group(plan, device, labelling())), Ok(1));
     assert_eq!(World::of(world.images()).open().unwrap().pool.status().groups.len(), 2);
@@ -185,7 +186,7 @@ fn log_group_has_no_slabs_and_goes_only_when_nobody_needs_it() {
     block_on(pool.delete_volume(volume_id(1))).unwrap();
     assert_eq!(block_on(pool.write_log().remove_group()), Ok(vec![disk_id(2), disk_id(3)]));
     assert!(matches!(block_on(probe(&world.disks[2])).contents, crate::Contents::Blank));
-    // The number of the group is not used again while the pool is open.
+    // The index of the group is not reused while the pool is open.
     let (plan, device) = world.group(3, &[2, 3]);
     assert_eq!(block_on(pool.add_group(plan, device, labelling())), Ok(2));
     create(pool, 2, 60 << 20);
@@ -234,7 +235,7 @@ fn log_whose_disks_are_away_is_waited_for_and_there_again_whenever_the_power_wen
     assert_eq!(state(&opened), (LogState::Away, MemberState::Missing));
     assert_eq!(block_on(opened.pool.write_log().enter(id, volume_id(1))), Err(PoolError::LogUnknown));
     assert_eq!(block_on(opened.pool.write_log().set(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
-    // Its disk is soon older than any that could be believed.
+    // Its disk is soon older than any that could be trusted.
     (2..5).for_each(|number| create(&opened.pool, number, 1 << 20));
     let (mut states, mut cut_again) = (0_u64, 0);
     let (mut power, mut random) = (PowerCut::of(begin), Random(3));
@@ -270,7 +271,7 @@ fn log_that_is_back_while_its_pool_is_open_goes_on_and_is_lost_by_no_power_cut()
     drop(opened);
     let away = World::of(world.images());
     let pool = away.open_with(&[0, 1]).unwrap().pool;
-    // Its disks are soon older than any that could be believed.
+    // Its disks are soon older than any that could be trusted.
     (2..5).for_each(|number| create(&pool, number, 1 << 20));
     let begin = away.images();
     away.journal.borrow_mut().clear();
@@ -323,7 +324,7 @@ fn disk_of_a_log_that_was_given_up_before_the_log_went_away_is_not_believed() {
     let (failed, missing) = (MemberState::Failed, MemberState::Missing);
     assert_eq!(found(&[0, 1, 2]), (LogState::Away, vec![failed, missing]), "it lacks what came later");
     assert_eq!(found(&[0, 1, 2, 3]), (LogState::Live, vec![failed, MemberState::InService]));
-    // The same where the pool was open without it before, and the other one went later.
+    // The same after the pool was open without one disk, and the other one was lost later.
     let (world, opened) = one_group(4);
     let pool = &opened.pool;
     block_on(pool.write_log().add_group(world.group(1, &[2, 3]).0, labelling())).unwrap();

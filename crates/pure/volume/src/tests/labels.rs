@@ -1,4 +1,4 @@
-//! Labels and catalogs that decay while their pool is open.
+//! Labels and catalogs that are damaged while their pool is open.
 
 use super::disk::block_on;
 use super::world::{DISK_BLOCKS, World, disk_id, volume_id};
@@ -8,7 +8,7 @@ use crate::{Decayed, VolumePlan};
 fn members_whose_label_or_catalog_decayed_unseen_get_it_back_by_a_scrub() {
     const MIB: u64 = 1 << 20;
     let rot = [0xa5; 8192];
-    // The first label and both catalogs; all labels; one catalog; nothing.
+    // First label and both catalogs; all labels; one catalog; nothing.
     let cases = [vec![0, 2 * MIB, 6 * MIB], vec![0, MIB / 2, DISK_BLOCKS * 4096 - 4096], vec![6 * MIB], vec![]];
     for (case, places) in cases.iter().enumerate() {
         let world = World::blank(2);
@@ -31,7 +31,7 @@ fn members_whose_label_or_catalog_decayed_unseen_get_it_back_by_a_scrub() {
         let scrub = || block_on(opened.pool.members().scrub(1_700_000_001, "blockyard 0.1.0")).unwrap();
         assert_eq!(scrub(), expected, "case {case}");
         assert_eq!(scrub(), vec![], "case {case}: it was written anew");
-        // It bears the pool alone.
+        // The disk alone carries the pool.
         let alone = World::of(vec![world.images().pop().unwrap()]);
         let found = alone.survey();
         assert_eq!(found.pools.len(), 1, "case {case}: {found:?}");

@@ -1,4 +1,4 @@
-//! Lost blocks: the list outlives a restart, and says whose they are.
+//! Lost blocks: the list survives a restart and names the users of the blocks.
 
 use super::disk::block_on;
 use super::families::rig::{
@@ -11,7 +11,7 @@ use crate::{Holder, Holdings, PoolError, VolumePlan};
 use block::{BlockDevice, Buf, Extent, Lba};
 use std::collections::BTreeMap;
 
-/// Who has what of the whole group, in volumes and snapshots.
+/// Users of the whole group among volumes and snapshots.
 fn holders(opened: &Opened) -> Holdings {
     let all = opened.groups[0].geometry().all();
     block_on(opened.pool.holders(0, &[all], usize::MAX))

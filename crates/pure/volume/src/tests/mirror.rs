@@ -1,4 +1,4 @@
-//! The simplest groups: every member holds everything, or each has its turn.
+//! Simple groups for tests: mirrors and stripes.
 
 use crate::layout::BLOCK_BYTES;
 use crate::window::Window;
@@ -6,11 +6,11 @@ use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Ro
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A group in which every member that is there holds the same; or a striped one, which needs all of them.
+/// Group in which all present members have the same content, or a striped group, which needs all members.
 pub(crate) struct Mirror<D> {
     geometry: Cell<Geometry>,
     members: RefCell<Vec<Option<Rc<Window<D>>>>>,
-    /// Blocks of a member's turn where it is striped.
+    /// Chunk size in blocks where the group is striped.
     chunk: Option<u64>,
 }
 
@@ -22,7 +22,7 @@ impl<D: BlockDevice> Mirror<D> {
         Self { geometry, members: RefCell::new(members), chunk: None }
     }
 
-    /// RAID-0 with chunks of `chunk_bytes`.
+    /// Creates a RAID-0 group with chunks of `chunk_bytes`.
     pub(crate) fn striped(members: Vec<Option<Window<D>>>, chunk_bytes: u32) -> Self {
         let (count, chunk) = (members.len() as u64, u64::from(chunk_bytes / BLOCK_BYTES));
         let stripe = Self { chunk: Some(chunk), ..Self::new(members, chunk_bytes * count as u32) };
@@ -31,12 +31,12 @@ impl<D: BlockDevice> Mirror<D> {
         stripe
     }
 
-    /// The member at `position` is not used any more.
+    /// Stops using the member at `position`.
     pub(crate) fn drop_member(&self, position: usize) {
         self.members.borrow_mut()[position] = None;
     }
 
-    /// It shows so many blocks of its members.
+    /// Sets the number of blocks of each member that the group uses.
     pub(crate) fn show(&self, blocks: Blocks) {
         self.geometry.set(Geometry { blocks, ..self.geometry.get() });
     }
@@ -49,7 +49,7 @@ impl<D: BlockDevice> Mirror<D> {
         IoError::new(IoErrorKind::Gone, Extent::default())
     }
 
-    /// Which members hold each part of an extent, and where.
+    /// Members that hold each part of an extent, and the location there.
     fn parts(&self, extent: Extent) -> Vec<(Vec<Rc<Window<D>>>, Extent)> {
         let members = self.present();
         let Some(chunk) = self.chunk else { return vec![(members, extent)] };

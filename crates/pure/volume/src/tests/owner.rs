@@ -1,4 +1,4 @@
-//! Two nodes and one set of disks: who has a pool, who may take it, and who finds out that he has lost it.
+//! Two nodes and one set of disks: ownership, takeover and detection of its loss.
 
 use super::disk::{Image, PowerCut, Random, block_on};
 use super::world::{Opened, TestPool, World, disk_id, labelling, volume_id};
@@ -18,12 +18,12 @@ pub(super) fn node(number: u128) -> Node {
     }
 }
 
-/// The same node, started again behind a new boot.
+/// The same node after a reboot.
 fn rebooted(number: u128) -> Node {
     Node { seat: Uuid::from_u128(700 + number), ..node(number) }
 }
 
-/// A pool of two mirrors that node 1 made and has.
+/// Pool of two mirrors, created and owned by node 1.
 pub(super) fn owned() -> (World, Opened) {
     let world = World::blank(4);
     let opened = world.create(&[&[0, 1], &[2, 3]]).unwrap();
@@ -40,7 +40,7 @@ pub(super) fn beat(pool: &TestPool) -> Result<bool, PoolError> {
     block_on(pool.ownership().beat(|| held.set(true))).map(|()| held.get())
 }
 
-/// What the data plane does, with `meanwhile` in the time of watching.
+/// Takeover as the engine does it, with `meanwhile` during the observation time.
 pub(super) fn take(world: &World, node: &Node, told: bool, meanwhile: impl FnOnce()) -> Result<TestPool, PoolError> {
     let first = found(world);
     let earlier = if first.must_be_watched(node) {
@@ -130,7 +130,7 @@ fn pool_taken_over_is_found_out_at_the_next_beat() {
     assert_eq!(*heard.borrow(), ["node node-2 has claimed the pool"]);
     assert_eq!(beat(&pool), Ok(true), "the new owner goes on");
     block_on(pool.create_volume(plan(1))).unwrap();
-    // The old owner's end leaves no trace.
+    // A release by the previous owner has no effect.
     block_on(opened.pool.ownership().release());
     assert_eq!(found(&world).owner().map(|owner| (owner.node, owner.released)), Some((node(2).id, false)));
 }
@@ -157,7 +157,7 @@ fn pool_taken_over_is_found_out_at_the_next_commit_and_the_commit_is_not_made() 
 fn owner_who_only_seemed_silent_and_who_takes_the_pool_both_stop() {
     let (world, opened) = owned();
     let first = found(&world);
-    // It moves behind the last look and before the claim.
+    // The owner's mark moves after the last look and before the claim.
     let now = found(&world);
     now.admit_owner(Some(&first), &node(2), true).unwrap();
     assert_eq!(beat(&opened.pool), Ok(true));
@@ -189,7 +189,7 @@ fn two_nodes_that_claim_at_the_same_time_never_both_have_the_pool() {
                 got.extend(outcome.ok().map(|own| (at, own)));
             }
         }
-        // A beat passes before they write; who still holds then may.
+        // Each waits one heartbeat before it writes; the one that still owns the pool then may write.
         let pools: Vec<TestPool> = got.iter().map(|_| world.open().unwrap().pool).collect();
         let held =
             pools.iter().zip(got).filter(|(pool, (_, own))| block_on(pool.ownership().hold(own.clone())).is_ok());
@@ -208,14 +208,14 @@ fn marks_that_disagree_or_cannot_be_read_do_not_hide_the_owner() {
     beat(&opened.pool).unwrap();
     beat(&opened.pool).unwrap();
     let newest = found(&world).owner().cloned();
-    // One disk is as it was before the last beats, one has lost its marks.
+    // One disk is in its state before the last beats, another has lost its marks.
     let mut images = world.images();
     images[1] = stale;
     let again = World::of(images);
     again.disks[2].scribble(1 << 20, &[0x55; 16384]);
     assert_eq!(found(&again).owner().cloned(), newest);
     assert!(found(&again).must_be_watched(&node(2)));
-    // One that was given up hours ago tells of an older claim.
+    // A member that was given up hours ago has an older claim.
     let old = World::of(world.images());
     block_on(opened.pool.members().set_state(disk_id(0), MemberState::Failed)).unwrap();
     block_on(opened.pool.ownership().release());
@@ -275,7 +275,7 @@ fn mark_that_decays_between_two_looks_is_no_sign_of_life() {
     }
 }
 
-/// At every instant the disks tell of the last claim that was acknowledged or the one under way, and of no other.
+/// At every instant the disks have the last acknowledged claim or the one in progress, and no other.
 #[test]
 fn owner_survives_a_power_cut_at_any_instant() {
     let world = World::blank(3);
@@ -312,11 +312,11 @@ fn owner_survives_a_power_cut_at_any_instant() {
     assert!(states > 1000, "{states} states");
 }
 
-/// A copy that is torn or damaged is none, and the one before is there.
+/// A torn or damaged copy is ignored, and the previous one is found.
 #[test]
 fn copies_of_the_state_are_kept_in_two_places_of_each_member_and_a_damaged_one_is_none() {
     let (world, opened) = owned();
-    // Several changes go into one copy, so versions need not alternate.
+    // Several changes go into one copy, so versions need not alternate in parity.
     for number in [2, 4, 6] {
         assert_eq!(block_on(opened.pool.ownership().keep_state_copy(number, format!("state {number}").as_bytes())), 4);
     }

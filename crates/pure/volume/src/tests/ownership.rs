@@ -1,4 +1,4 @@
-//! Disks that are taken from an owner who is alive: each sign of it, and what is none.
+//! Disks taken from a live owner: every sign of it, and what is no sign.
 
 use super::disk::block_on;
 use super::owner::{beat, found, node, owned};
@@ -8,7 +8,7 @@ use crate::{Loss, Pool, PoolError};
 use cluster::Claim;
 use uuid::Uuid;
 
-/// Makes a pool "other" of all disks of `world`, with force, as another node does.
+/// Creates a pool "other" on all disks of `world`, with force, as another node would.
 fn take_by_force(world: &World) {
     let (mut plan, groups) = world.plan(&[&[0, 1], &[2, 3]]);
     (plan.id, plan.name, plan.force) = (Uuid::from_u128(2), "other".into(), true);
@@ -150,7 +150,7 @@ fn disk_that_is_wiped_has_no_mark_and_a_claim_clears_those_of_other_pools() {
     let (world, _opened) = owned();
     let _ = block_on(crate::wipe(&world.disks[0])).unwrap();
     assert_eq!(block_on(Claims::on(&world.disks[0], None)), Claims::default());
-    // A mark that a stalled node writes after its disks were taken stands for nobody once the pool is claimed again.
+    // A mark that a stalled node writes after its disks were taken is ignored once the pool is claimed again.
     let (world, opened) = owned();
     block_on(opened.pool.ownership().release());
     let stale = Claim { node: node(2).id, ..found(&world).owner().unwrap().clone() };

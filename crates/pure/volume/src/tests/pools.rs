@@ -469,7 +469,7 @@ fn slots_of_another_pool_left_on_a_disk_are_not_read() {
     assert_eq!(world.survey().pools[0].groups[0].positions[1].standing, Standing::Stale);
 }
 
-/// One thing that an operator or a host does.
+/// Action of an operator or a host.
 #[derive(Clone, Debug)]
 enum Step {
     Create { number: u64, mebibytes: u64, sectors: u64 },
@@ -496,7 +496,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A pool, and what it should be: for each volume its size and the byte that fills each of its blocks.
+/// Pool and its expected state: size of each volume and the byte that fills each of its blocks.
 struct Model {
     world: World,
     pool: TestPool,

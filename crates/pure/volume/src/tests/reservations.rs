@@ -1,11 +1,11 @@
-//! What is kept of reservations: with the volume, as long as it is there, and not without bound.
+//! Stored reservations: kept as long as their volume exists, and bounded.
 
 use super::disk::block_on;
 use super::world::{Opened, World, volume_id};
 use crate::catalog::RESERVATIONS_BYTES_MAX;
 use crate::{PoolError, Provisioning, ThinPlan, VolumePlan};
 
-/// A pool with a volume of each kind: 1 in segments, 2 with a map.
+/// Pool with a volume of each kind: 1 segmented, 2 thin.
 fn pool() -> (World, Opened) {
     let world = World::blank(2);
     let opened = world.create(&[&[0, 1]]).expect("the disks are blank");

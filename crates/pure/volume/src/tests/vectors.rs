@@ -1,4 +1,5 @@
-//! The first 16 bytes of each structure on disk. They hold its checksum, so they pin all of its bytes.
+//! Test vectors: the first 16 bytes of each structure on disk. They contain its checksum and thus fix all of
+//! its bytes.
 
 use super::disk::block_on;
 use super::world::World;

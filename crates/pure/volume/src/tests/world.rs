@@ -1,4 +1,5 @@
-//! A pool of mirrors on recording disks: made, cut off, and found again by the code that is under test.
+//! Test bed: a pool of mirrors on recording disks, created, interrupted, and found again by the code under
+//! test.
 
 use super::disk::{Event, Image, Journal, SimDisk, block_on};
 use super::mirror::Mirror;
@@ -14,9 +15,9 @@ pub(crate) type Disk = Rc<SimDisk>;
 pub(crate) type Group = Rc<Mirror<Disk>>;
 pub(crate) type TestPool = Pool<Disk, Group>;
 
-/// 64 MiB.
+/// Size of a disk in blocks: 64 MiB.
 pub(crate) const DISK_BLOCKS: u64 = 16384;
-/// 1 MiB.
+/// Size of a slab in blocks: 1 MiB.
 pub(crate) const SLAB_BLOCKS: u64 = 256;
 pub(crate) const STRIPE_BYTES: u32 = 64 << 10;
 
@@ -24,7 +25,7 @@ pub(crate) fn pool_id() -> Uuid {
     Uuid::from_u128(1)
 }
 
-/// What wraps the keys of encrypted volumes, on this node.
+/// Pool key of this node.
 pub(crate) fn pool_key() -> PoolKey {
     PoolKey::of_pool(&[7; 32], pool_id())
 }
@@ -37,20 +38,21 @@ pub(crate) fn volume_id(number: u64) -> Uuid {
     Uuid::from_u128(1000 + u128::from(number))
 }
 
-/// The disks of a machine.
+/// Disks of a machine.
 pub(crate) struct World {
     pub(crate) disks: Vec<Disk>,
     pub(crate) journal: Journal,
 }
 
-/// A pool that was found and opened.
+/// Pool that was found and opened.
 pub(crate) struct Opened {
     pub(crate) pool: TestPool,
     pub(crate) groups: Vec<Group>,
 }
 
 impl World {
-    /// Disks that take a turn for each operation, so that what is done on several at once is open on all at once.
+    /// Disks whose operations take one executor turn each, so that concurrent operations are in flight on all
+    /// of them.
     pub(crate) fn of(images: Vec<Image>) -> Self {
         let journal = Journal::default();
         let disk = |(number, image)| Rc::new(SimDisk::new(number, DISK_BLOCKS, image, journal.clone()).delayed());
@@ -65,7 +67,7 @@ impl World {
         self.disks.iter().map(|disk| disk.image()).collect()
     }
 
-    /// The plan of a pool of mirrors, each of the disks that `groups` lists, and their devices.
+    /// Plan of a pool of mirrors on the disks that `groups` lists, and their devices.
     pub(crate) fn plan(&self, groups: &[&[usize]]) -> (CreatePool<Disk>, Vec<Group>) {
         let (plans, devices): (Vec<_>, Vec<_>) =
             groups.iter().zip(0_u128..).map(|(members, number)| self.group(number, members)).unzip();
@@ -86,7 +88,7 @@ impl World {
         Self::make(plan, groups)
     }
 
-    /// As [`World::create`], of one group of all disks that is striped.
+    /// Creates, as [`World::create`], a pool of one striped group of all disks.
     pub(crate) fn create_striped(&self) -> Result<Opened, PoolError> {
         let (mut plan, _) = self.plan(&[&(0..self.disks.len()).collect::<Vec<_>>()]);
         plan.groups[0].level = 0;
@@ -101,7 +103,7 @@ impl World {
         Ok(Opened { pool, groups })
     }
 
-    /// The plan of one more mirror of the disks `members`, and its device.
+    /// Plan of one more mirror of the disks `members`, and its device.
     pub(crate) fn group(&self, number: u128, members: &[usize]) -> (GroupPlan<Disk>, Group) {
         let data = crate::data_area(Blocks(DISK_BLOCKS)).unwrap();
         let plan = GroupPlan {
@@ -115,7 +117,7 @@ impl World {
         (plan, group_of(1, members.iter().map(|&member| Some(self.disks[member].clone())).collect(), data))
     }
 
-    /// True when something was written since the disks were there.
+    /// True when something was written since the disks were created.
     pub(crate) fn has_written(&self) -> bool {
         self.journal.borrow().iter().any(|event| matches!(event, Event::Write { .. }))
     }
@@ -124,7 +126,7 @@ impl World {
         self.survey_of(&(0..self.disks.len()).collect::<Vec<_>>())
     }
 
-    /// What the disks in `order` hold; the survey counts them by their places in `order`.
+    /// Survey of the disks in `order`, which indexes them by their places in `order`.
     pub(crate) fn survey_of(&self, order: &[usize]) -> Survey {
         let probes: Vec<Probe> = order.iter().map(|&disk| block_on(probe(&self.disks[disk]))).collect();
         assemble(&probes)
@@ -134,9 +136,9 @@ impl World {
         self.open_with(&(0..self.disks.len()).collect::<Vec<_>>())
     }
 
-    /// Finds and opens the one pool on the disks in `order`, as the data plane does.
+    /// Finds and opens the one pool on the disks in `order`, as the engine does.
     ///
-    /// A machine without any disk of the pool has none that could be refused: the survey is empty then.
+    /// Without any disk of the pool there is nothing to refuse: the survey is empty then.
     pub(crate) fn open_with(&self, order: &[usize]) -> Result<Opened, PoolRefusal> {
         let survey = self.survey_of(order);
         let Some(found) = survey.pools.first() else { return Err(PoolRefusal::Unfinished("nothing".into())) };
@@ -177,7 +179,7 @@ pub(crate) fn labelling() -> Labelling {
     Labelling { now: 1_700_000_000, created_by: "blockyard 0.1.0".into(), force: false }
 }
 
-/// The members of a pool and how they are.
+/// Members of a pool and their states.
 pub(crate) fn members(pool: &TestPool) -> Vec<(Uuid, MemberState)> {
     let groups = pool.status().groups;
     groups.iter().flat_map(|group| group.record.members.iter().map(|member| (member.disk, member.state))).collect()

@@ -1,4 +1,4 @@
-//! Full copies: what a volume or a snapshot shows, on another device, of this pool or another.
+//! Full copy of a volume or snapshot to another device, in this pool or another.
 
 use super::ThinVolume;
 use crate::MappedRun;
@@ -10,25 +10,25 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// Blocks that are copied at once.
+/// Number of blocks copied in one piece.
 const PIECE: u64 = 256;
-/// Pieces that are on their way at once: some are read while others are written.
+/// Number of pieces in flight: some are read while others are written.
 const PIECES: usize = 8;
-/// Runs that are looked up at once.
+/// Number of runs looked up in one request.
 const RUNS: usize = 256;
 
-/// How far a copy is, in bytes that take space on the source.
+/// Progress of a copy, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Bytes that were copied.
+    /// Mapped bytes copied.
     pub bytes: u64,
-    /// Bytes of the source that were looked at, holes included.
+    /// Bytes of the source processed, holes included.
     pub looked_at_bytes: u64,
-    /// Bytes of the source.
+    /// Size of the source.
     pub total_bytes: u64,
 }
 
-/// Pieces that were begun, and how those ended that nobody has heard of.
+/// Pieces in flight, and results not collected yet.
 struct UnderWay<F: Future> {
     pieces: FuturesOrdered<F>,
     ended: VecDeque<F::Output>,
@@ -45,7 +45,7 @@ impl<F: Future> UnderWay<F> {
         self.pieces.len() + self.ended.len()
     }
 
-    /// The next in order, once it has ended.
+    /// Waits for the next piece in order.
     async fn next(&mut self) -> Option<F::Output> {
         match self.ended.pop_front() {
             None => self.pieces.next().await,
@@ -53,7 +53,7 @@ impl<F: Future> UnderWay<F> {
         }
     }
 
-    /// Waits for something else; the pieces go on meanwhile, for they may hold what others wait for.
+    /// Waits for `other` while the pieces continue: they may hold locks that others wait for.
     async fn beside<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = pin!(other);
         poll_fn(|cx| {
@@ -67,12 +67,13 @@ impl<F: Future> UnderWay<F> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
-    /// From block `from` on, `target`, on which nothing else was written yet and which reads as zeros, shows what this device shows; holes
-    /// stay holes. `progress` hears how far it is; the copy goes on when it is ready, and stops when it answers false.
+    /// Copies this device from block `from` on to `target`, which reads as zeros there; holes stay holes.
     ///
-    /// A copy of a volume that is written meanwhile is of no instant: copy a snapshot. *Durability*: when it returns.
-    /// *Errors*: those of the two devices, in blocks of 4096 bytes; `OutOfRange` when the target is smaller, or `from` behind the end;
-    /// `Unsupported` when its blocks are not of 4096 bytes. The target has a part of it then.
+    /// `progress` is called after each piece; the copy continues when it returns and stops when it returns
+    /// false. A volume that is written meanwhile gives no consistent copy: copy a snapshot instead.
+    /// *Durability*: when it returns. *Errors*: those of the two devices, in blocks of 4096 bytes; `OutOfRange`
+    /// when the target is smaller or `from` is beyond the end; `Unsupported` when its blocks are not of 4096
+    /// bytes. The target then has a partial copy.
     pub async fn copy_to<T: BlockDevice>(
         &self,
         target: &T,
@@ -92,14 +93,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         let copy = |run: MappedRun| async move {
             if run.mapped {
                 let data = self.read(run.extent).await?.into_view();
+                // One flush at the end covers all writes.
                 let _: Written = target.write(run.extent.start, data).await?;
             }
             Ok(run)
         };
-        // They end in any order, and are heard of in that of their addresses.
+        // Pieces end in any order and are reported in the order of their addresses, so that progress can be
+        // resumed.
         let (mut pieces, mut under_way) = (pin!(self.pieces(from)), UnderWay::default());
         let mut more = true;
         loop {
+            // Keeps reads and writes overlapping with bounded memory.
             while more && under_way.count() < PIECES {
                 match under_way.beside(pieces.try_next()).await? {
                     Some(run) => under_way.pieces.push_back(copy(run)),
@@ -117,11 +121,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         Ok(copied)
     }
 
-    /// The device from block `from` on in order: holes, and pieces of what is mapped.
+    /// Stream of the device from block `from` on, in order: holes, and pieces of mapped runs.
     fn pieces(&self, from: Blocks) -> impl Stream<Item = Result<MappedRun, IoError>> + '_ {
         let end = self.geometry().blocks.0;
         stream::try_unfold((from.0, VecDeque::new()), move |(at, mut runs): (u64, VecDeque<MappedRun>)| async move {
             if runs.is_empty() && at < end {
+                // The map is read in portions, so that a large volume needs no large list.
                 runs = self.mapped(Extent::new(at, end - at), RUNS).await?.into();
             }
             let Some(MappedRun { extent, mapped }) = runs.pop_front() else { return Ok(None) };

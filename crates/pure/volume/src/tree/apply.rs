@@ -1,36 +1,37 @@
-//! Changing a tree: all changes of a checkpoint at once, from the leaves up, into new pages.
+//! Batch update of a tree: all changes of a checkpoint are applied from the leaves up, into new pages.
 //!
-//! A node is *loose* while it has no page: it may still be joined with its neighbour. It gets one as soon as it
-//! holds enough, so that few are loose at a time, whatever the size of the tree.
+//! A node is *loose* while it has no page: it may still be merged with its neighbor. It is stored as soon as it
+//! is full enough, so that few nodes are loose at a time, whatever the size of the tree.
 
 use super::search::load;
 use super::{Key, Pages, Root, child_of, child_value};
 use futures_util::future::LocalBoxFuture;
 use std::collections::BTreeMap;
 
-/// What becomes of the value of a key.
+/// Change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It is this.
+    /// Sets the value.
     Put(u64),
-    /// There is none.
+    /// Removes the key.
     Remove,
-    /// These bits are set, those are not; without a bit there is none.
+    /// Sets and clears bits of the value; a value without bits is removed.
     Mask { set: u64, clear: u64 },
 }
 
 impl Change {
-    /// What the value is after the change.
+    /// Value after the change.
     pub(crate) fn of(self, old: Option<u64>) -> Option<u64> {
         match self {
             Self::Put(value) => Some(value),
             Self::Remove => None,
+            // An empty bitmap is not stored, so a free slab has no entries.
             Self::Mask { set, clear } => Some((old.unwrap_or(0) | set) & !clear).filter(|&value| value != 0),
         }
     }
 }
 
-/// A node that the new tree has.
+/// Node of the new tree.
 struct Child {
     first: Key,
     body: Body,
@@ -54,18 +55,20 @@ impl Child {
 
 type Children<E> = Result<Vec<Child>, E>;
 
-/// The root of the tree with `changes` in it, and by how many entries it has grown.
+/// Applies `changes`; returns the root of the new tree and the growth in entries.
 ///
-/// *Shape*: nodes get at most `fanout` entries, at least 6. On an error the old tree is as it was.
+/// *Shape*: nodes get at most `fanout` entries, at least 6. On an error the old tree is unchanged.
 pub(crate) async fn apply<P: Pages>(
     pages: &P,
     fanout: usize,
     root: Option<Root>,
     changes: &BTreeMap<Key, Change>,
 ) -> Result<(Option<Root>, i64), P::Error> {
+    // With a third of the fanout as minimum, splitting an overfull node always gives nodes above it.
     assert!(fanout >= 6, "a node is split into nodes with enough in them");
     let changes: Vec<(Key, Change)> = changes.iter().map(|(&key, &change)| (key, change)).collect();
     let mut work = Work { pages, fanout, grown: 0 };
+    // The children of one level become the entries of the next, until a single node is left.
     let (mut children, mut level) = match root {
         None => {
             let entries = merge(std::iter::empty(), &changes, &mut work.grown);
@@ -94,7 +97,7 @@ struct Work<'a, P> {
 }
 
 impl<P: Pages> Work<'_, P> {
-    /// What becomes of a node under `changes`: any number of nodes of its level.
+    /// Applies `changes` to a node; returns any number of nodes of its level.
     fn node<'b>(
         &'b mut self,
         number: u64,
@@ -112,12 +115,14 @@ impl<P: Pages> Work<'_, P> {
             let mut rest = changes;
             for at in 0..page.len() {
                 let (first, value) = page.entry(at);
-                // What is below the first key goes into the first child.
+                // Keys below the first key belong into the first child.
                 let end = if at + 1 < page.len() { Some(page.entry(at + 1).0) } else { None };
                 let here = end.map_or(rest.len(), |end| rest.partition_point(|(key, _)| *key < end));
+                // Changes are sorted, so each child gets one contiguous part of them.
                 let (mine, behind) = rest.split_at(here);
                 rest = behind;
                 let (page, count) = child_of(value);
+                // A child without changes is shared with the old tree and not even read.
                 if mine.is_empty() {
                     children.push(Child { first, body: Body::Stored { page, count } });
                 } else {
@@ -129,7 +134,7 @@ impl<P: Pages> Work<'_, P> {
         })
     }
 
-    /// The same children, all of them with enough in them and stored, or only one.
+    /// Merges children that are too small and stores them all, unless only one small child is left.
     fn settle<'b>(&'b mut self, children: Vec<Child>, level: u8) -> LocalBoxFuture<'b, Children<P::Error>> {
         Box::pin(async move {
             let least = (self.fanout / 3).max(2);
@@ -142,6 +147,7 @@ impl<P: Pages> Work<'_, P> {
                     last => settled.extend(last.into_iter().chain([child])),
                 }
             }
+            // A single small child stays loose: the level above may merge it with a neighbor.
             let alone = settled.len() == 1;
             for child in &mut settled {
                 if !alone || child.count() >= least {
@@ -152,7 +158,7 @@ impl<P: Pages> Work<'_, P> {
         })
     }
 
-    /// Two neighbours as one, or as two with as much in each.
+    /// Merges two neighbors into one node, or into two of equal size.
     async fn join(&mut self, left: Child, right: Child, level: u8) -> Children<P::Error> {
         let (left, right) = (self.open(left, level).await?, self.open(right, level).await?);
         match (left, right) {
@@ -160,6 +166,7 @@ impl<P: Pages> Work<'_, P> {
                 entries.extend(more);
                 Ok(self.leaves(entries))
             }
+            // A small child at the seam may be merged with its new neighbor, hence the second `settle`.
             (Body::Inner(mut children), Body::Inner(more)) => {
                 children.extend(more);
                 let children = self.settle(children, level - 1).await?;
@@ -169,7 +176,7 @@ impl<P: Pages> Work<'_, P> {
         }
     }
 
-    /// The content of a node, which is loose from now on.
+    /// Content of a node, which is loose from now on.
     async fn open(&mut self, child: Child, level: u8) -> Result<Body, P::Error> {
         let Body::Stored { page: number, .. } = child.body else { return Ok(child.body) };
         let page = load(self.pages, number, level).await?;
@@ -201,8 +208,9 @@ impl<P: Pages> Work<'_, P> {
         Ok(())
     }
 
-    /// The root: the topmost node that has more than one child, or the only leaf.
+    /// Stores the root: the topmost node with more than one child, or the only leaf.
     async fn crown(&mut self, mut top: Child, mut level: u8) -> Result<Root, P::Error> {
+        // Levels with a single child are dropped.
         while level > 0 && top.count() == 1 {
             let Body::Inner(mut children) = self.open(top, level).await? else {
                 unreachable!("a node above the leaves has children")
@@ -228,19 +236,20 @@ impl<P: Pages> Work<'_, P> {
     }
 }
 
-/// `items` in as few parts of at most `most` as there can be, all about as long; none where there are none.
+/// Splits `items` into the fewest parts of at most `most`, all about equally long; none where there are none.
 fn split<T>(mut items: Vec<T>, most: usize) -> Vec<Vec<T>> {
     assert!(most > 0, "a part holds something");
     let parts = items.len().div_ceil(most);
     let mut split = Vec::with_capacity(parts);
     for left in (1..=parts).rev() {
+        // Dividing the remaining items evenly keeps all parts within one item of each other.
         let rest = items.split_off(items.len().div_ceil(left));
         split.push(std::mem::replace(&mut items, rest));
     }
     split
 }
 
-/// The entries with the changes in them; `grown` by how many there are more.
+/// Merges the changes into the entries; adds the growth to `grown`.
 fn merge(old: impl Iterator<Item = (Key, u64)>, changes: &[(Key, Change)], grown: &mut i64) -> Vec<(Key, u64)> {
     let mut merged = Vec::with_capacity(changes.len() + old.size_hint().0);
     let mut old = old.peekable();
@@ -250,6 +259,7 @@ fn merge(old: impl Iterator<Item = (Key, u64)>, changes: &[(Key, Change)], grown
         }
         let before = old.next_if(|entry| entry.0 == key).map(|(_, value)| value);
         let after = change.of(before);
+        // Replacing a value leaves the number of entries unchanged.
         *grown += i64::from(after.is_some()) - i64::from(before.is_some());
         merged.extend(after.map(|value| (key, value)));
     }

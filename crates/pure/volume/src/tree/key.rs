@@ -1,32 +1,32 @@
-//! What the map of a family is asked by, and what it answers.
+//! Keys and values of a family's map.
 
-/// A key of a family's tree: a tag, and what the tag says.
+/// Key of a family's tree: a tag, a branch and two fields that depend on the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(pub(crate) u128);
 
-/// What a key stands for.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tag {
-    /// A granule of a branch in an epoch, and where it lies.
+    /// Version of a granule: branch, granule and epoch, with its place.
     Version,
-    /// 64 granules of a slab, and which of them are taken.
+    /// Allocation bitmap of 64 granules of a slab.
     Taken,
-    /// How far the cleaning of a branch is.
+    /// Progress of the cleaning of a branch.
     Progress,
-    /// A number that would be long to count.
+    /// Stored counter, which would take long to compute.
     Counter,
 }
 
-/// What is counted, beside its branch and an epoch.
+/// Counter, with its branch and epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Counter {
-    /// Granules that the branch shows as data; with its present epoch.
+    /// Granules mapped in the branch, with its current epoch.
     Mapped = 0,
-    /// Versions with data of the branch's present epoch.
+    /// Versions with data in the branch's current epoch.
     Fresh = 1,
     /// Versions that only the snapshot of the epoch sees.
     Exclusive = 2,
-    /// Versions with data of the whole family, branch and epoch 0.
+    /// Versions with data in the whole family; branch and epoch are 0.
     Allocated = 3,
 }
 
@@ -38,6 +38,8 @@ impl Counter {
 
 impl Key {
     fn of(tag: u8, branch: u32, middle: u32, low: u64) -> Self {
+        // The order of the fields is the order of the tree: all versions of a granule are adjacent, by
+        // ascending epoch.
         Self(
             u128::from(tag) << 120
                 | u128::from(branch & 0x00ff_ffff) << 96
@@ -46,12 +48,12 @@ impl Key {
         )
     }
 
-    /// The version of a granule that was written in `epoch`.
+    /// Key of the version of a granule written in `epoch`.
     pub(crate) fn version(branch: u32, granule: u32, epoch: u64) -> Self {
         Self::of(1, branch, granule, epoch)
     }
 
-    /// The 64 granules of a slab from `64 * word` on.
+    /// Key of the bitmap of 64 granules of a slab from `64 * word` on.
     pub(crate) fn taken(slab: u32, word: u32) -> Self {
         Self::of(2, 0, slab, u64::from(word))
     }
@@ -64,7 +66,7 @@ impl Key {
         Self::of(4, branch, counter as u32, epoch)
     }
 
-    /// What the key stands for; none for one that nobody writes.
+    /// Kind of the entry; none for an unknown tag.
     pub(crate) fn tag(self) -> Option<Tag> {
         match (self.0 >> 120) as u8 {
             1 => Some(Tag::Version),
@@ -79,45 +81,46 @@ impl Key {
         (self.0 >> 96) as u32 & 0x00ff_ffff
     }
 
-    /// The granule of a version, the slab of taken ones, the code of a counter.
+    /// Granule of a version, slab of a bitmap, or code of a counter.
     pub(crate) fn middle(self) -> u32 {
         (self.0 >> 64) as u32
     }
 
-    /// The epoch of a version or a counter, the word of taken granules.
+    /// Epoch of a version or counter, or word of a bitmap.
     pub(crate) fn low(self) -> u64 {
         self.0 as u64
     }
 
-    /// The key behind this one.
+    /// Key after this one.
     #[cfg(test)]
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
     }
 }
 
-/// Where a granule lies: a slab of a group and the granule's number in it, or nowhere.
+/// Location of a granule: group, slab and index in the slab, or none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place(pub(crate) u64);
 
 impl Place {
-    /// The version says that there is nothing, whatever is older.
+    /// Hole: the granule is unmapped in this version, whatever older versions say.
     pub(crate) const HOLE: Self = Self((1 << 56) - 1);
 
-    /// What the version showed is lost: it is an error, until the granule is written or discarded.
+    /// Lost data: reads fail until the granule is written or discarded.
     pub(crate) const LOST: Self = Self((1 << 56) - 2);
 
-    /// Granule `index` of the slab with this number.
+    /// Place of granule `index` in the slab with this number.
     pub(crate) fn new(slab: u32, index: u32) -> Self {
         Self(u64::from(slab) << 24 | u64::from(index))
     }
 
-    /// The number of a slab of a group: unlike any other of the pool.
+    /// Number of a slab, unique in the pool.
     pub(crate) fn slab_number(group: u16, slab: u32) -> u32 {
         u32::from(group) << 24 | slab
     }
 
     pub(crate) fn is_data(self) -> bool {
+        // Both special values lie above every possible place.
         self != Self::HOLE && self != Self::LOST
     }
 
@@ -133,7 +136,7 @@ impl Place {
         (self.0 >> 48) as u16 & 0xff
     }
 
-    /// The place behind this one, in the same slab.
+    /// Place after this one in the same slab.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
     }

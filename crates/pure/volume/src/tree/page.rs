@@ -1,4 +1,4 @@
-//! A node as a page of 4096 bytes.
+//! Encoding of a tree node as a page of 4096 bytes.
 
 use super::{Damage, Key};
 use block::sealed::{Format, NotSealed};
@@ -31,20 +31,20 @@ struct Entry {
     value: U64,
 }
 
-/// The most entries of a page.
+/// Maximum number of entries in a page.
 pub(super) const ENTRIES_MAX: usize = (PAGE_BYTES - size_of::<Header>()) / size_of::<Entry>();
 
-/// Whose page it is and when it was written.
+/// Owner, number and age of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageIdentity {
     pub(crate) family: [u8; 16],
     pub(crate) birth: u64,
     pub(crate) number: u64,
-    /// The checkpoint that wrote it.
+    /// Generation of the checkpoint that wrote it.
     pub(crate) generation: u64,
 }
 
-/// A page that was found whole.
+/// Verified page.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     bytes: View,
@@ -53,13 +53,13 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The page of a node.
+    /// Encodes a node as a page.
     ///
     /// *Panics*: with more entries than fit.
     pub(crate) fn emit(identity: PageIdentity, level: u8, entries: &[(Key, u64)]) -> Self {
         assert!(!entries.is_empty(), "a node has entries");
         assert!(entries.len() <= ENTRIES_MAX, "a page holds at most {ENTRIES_MAX} entries");
-        // Pages stay in a cache: they are storage, not buffers on their way.
+        // Pages stay in the cache, so they do not come from the pool of I/O buffers.
         let mut bytes = Buf::resident(PAGE_BYTES);
         let count = entries.len() as u16;
         let header = Header {
@@ -110,7 +110,7 @@ impl Page {
         self.entries().iter().map(Entry::read)
     }
 
-    /// How many entries have a key of at most `key`.
+    /// Number of entries with a key of at most `key`.
     pub(crate) fn rank(&self, key: Key) -> usize {
         self.entries().partition_point(|entry| entry.read().0 <= key)
     }
@@ -122,23 +122,27 @@ impl Entry {
     }
 }
 
-/// The page in `bytes`, and when it was written, if it is whole and the one that was meant.
+/// Verifies and parses the page in `bytes`; also returns the generation that wrote it.
 pub(crate) fn parse_page(bytes: View, family: [u8; 16], birth: u64, number: u64) -> Result<(Page, u64), Damage> {
     let header = FORMAT.parse::<Header>(&bytes).map_err(|not| match not {
         NotSealed::Damaged => Damage("a page has a wrong checksum"),
         _ => Damage("there is no page where one should be"),
     })?;
+    // A page of an earlier family on the same slabs has a valid checksum, so its owner is compared.
     if header.family != family || header.birth.get() != birth {
         return Err(Damage("a page belongs to another family"));
     }
+    // A misdirected write leaves a valid page at the wrong address.
     if header.number.get() != number {
         return Err(Damage("a page lies at another's place"));
     }
     let (count, level, generation) = (header.count.get(), header.level, header.generation.get());
+    // Checked before entries are read: the count addresses memory.
     if usize::from(count) > ENTRIES_MAX || count == 0 {
         return Err(Damage("a page has an impossible number of entries"));
     }
     let page = Page { bytes, count, level };
+    // Searches are binary and rely on the order, which a checksum does not prove.
     let rising = page.entries().windows(2).all(|pair| pair[0].read().0 < pair[1].read().0);
     if rising { Ok((page, generation)) } else { Err(Damage("the keys of a page are out of order")) }
 }

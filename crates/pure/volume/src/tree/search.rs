@@ -1,8 +1,8 @@
-//! Finding in a tree: the last key up to one, and the leaf of a key.
+//! Search in a tree: the last key up to a given key, and the leaf of a key.
 
 use super::{Damage, Key, Page, Pages, Root, child_of};
 
-/// The entry with the largest key of at most `key`.
+/// Returns the entry with the largest key of at most `key`.
 pub(crate) async fn last_at_most<P: Pages>(
     pages: &P,
     root: Option<Root>,
@@ -12,6 +12,7 @@ pub(crate) async fn last_at_most<P: Pages>(
     let (mut number, mut level) = (root.page, root.level);
     loop {
         let page = load(pages, number, level).await?;
+        // The first key of a node is the smallest of its subtree, so nothing before it can be in a lower level.
         let Some(at) = page.rank(key).checked_sub(1) else { return Ok(None) };
         let entry = page.entry(at);
         if level == 0 {
@@ -21,7 +22,7 @@ pub(crate) async fn last_at_most<P: Pages>(
     }
 }
 
-/// The leaf in which `key` is or would be, and the first key behind that leaf.
+/// Returns the leaf in which `key` is or would be, and the first key of the next leaf.
 pub(crate) async fn leaf_at<P: Pages>(
     pages: &P,
     root: Option<Root>,
@@ -42,7 +43,8 @@ pub(crate) async fn leaf_at<P: Pages>(
     }
 }
 
-/// The page of a node that stands at `level`.
+/// Loads a node and verifies its level, which must decrease on the way down: a damaged pointer cannot cause a
+/// loop.
 pub(super) async fn load<P: Pages>(pages: &P, number: u64, level: u8) -> Result<Page, P::Error> {
     let page = pages.load(number).await?;
     if page.level() != level {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Pages in memory that know which of them the newest tree has.
+/// Pages in memory, with a record of which the newest tree contains.
 #[derive(Default)]
 struct Memory {
     pages: RefCell<BTreeMap<u64, Page>>,
@@ -34,7 +34,7 @@ impl Pages for Memory {
 }
 
 impl Memory {
-    /// Forgets what the newest tree does not have.
+    /// Drops the pages that the newest tree does not contain.
     fn collect(&self) {
         for number in self.given_up.take() {
             assert!(self.pages.borrow_mut().remove(&number).is_some());
@@ -42,7 +42,7 @@ impl Memory {
     }
 }
 
-/// All entries of a tree, and its pages, each with enough in it.
+/// Entries of a tree and its pages, with a check that each page is full enough.
 fn walk(pages: &Memory, number: u64, level: u8, fanout: usize, top: bool, seen: &mut BTreeSet<u64>) -> Vec<(Key, u64)> {
     let page = block_on(pages.load(number)).unwrap();
     assert!(seen.insert(number), "a page is in the tree twice");

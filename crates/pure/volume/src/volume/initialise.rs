@@ -1,4 +1,4 @@
-//! Slabs begin as zeros: `docs/adr/0005-thick-volumes-read-zeros.md` says why it is done this way.
+//! Zeroing of slabs before their first write (ADR 0005).
 
 use super::Volume;
 use crate::layout::BLOCK_BYTES;
@@ -6,30 +6,33 @@ use crate::map::SlabId;
 use block::{BlockDevice, Blocks, IoError, IoErrorKind, Lba, Stable, View, Written};
 use smallvec::SmallVec;
 
-/// How many slabs are made ready at once where that costs only a discard.
+/// Number of slabs initialized ahead where a discard does it.
 const AHEAD: u32 = 64;
-/// Bytes of zeros that are written at once, about.
+/// Approximate number of bytes zeroed in one write.
 const ZERO_BYTES: u64 = 1 << 20;
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
-    /// How many slabs of the volume were written, and how many it has.
+    /// Number of initialized slabs and number of all slabs of the volume.
     pub fn initialised(&self) -> (u64, u64) {
         self.map.borrow().initialised()
     }
 
-    /// The slab `id` holds what the volume wrote, or zeros, and the catalog says so; perhaps some after it, too.
+    /// Zeroes the slab `id`, and possibly some after it, and records that in the catalog.
     ///
     /// *Errors*: in the addresses of the group.
     pub(super) async fn initialise(&self, id: SlabId) -> Result<(), IoError> {
+        // A sequential load then commits once for many slabs; writing zeros ahead would cost too much.
         let ahead = if self.geometry().discard_zeroes { AHEAD } else { 1 };
         let end = id.slab.saturating_add(ahead).min(self.map.borrow().slabs_beside(id));
         assert!(id.slab < end, "a slab that is made ready is one of its segment");
+        // One write initializes the slab; others of the same slab wait for it.
         let _filling = self.filling.exclusive(number(id)..number(SlabId { slab: end, ..id })).await;
         let slabs: SmallVec<[SlabId; AHEAD as usize]> = {
             let map = self.map.borrow();
             let ids = (id.slab..end).map(|slab| SlabId { slab, ..id });
             ids.filter(|&id| !map.is_initialised(id)).collect()
         };
+        // Another write initialized it while this one waited for the lock.
         if slabs.first() != Some(&id) {
             return Ok(());
         }
@@ -42,6 +45,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
                 groups.push(group);
             }
         }
+        // All zeros must be stable before the catalog calls the slabs initialized.
         let mut stable = self.shared.gate(groups[0]).device().flush(zeroed).await?;
         for &group in &groups[1..] {
             stable = stable.and(self.shared.gate(group).device().flush(Written::attest()).await?);
@@ -49,16 +53,18 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         self.commit_initialised(&slabs, stable).await
     }
 
-    /// The blocks of a slab read as zeros on its group.
+    /// Zeroes the blocks of a slab on its group.
     async fn zero(&self, id: SlabId) -> Result<Written, IoError> {
         let (group, extent) = self.map.borrow().slab(id);
         let refused = |_| IoError::new(IoErrorKind::ReadOnly, extent);
+        // Zeroing is a write as well: the group must be dirty before it.
         let _writing = self.shared.begin_write(group).await.map_err(refused)?;
         let device = self.shared.gate(group).device();
         let geometry = device.geometry();
         if geometry.discard_zeroes {
             return device.discard(extent).await;
         }
+        // Whole stripes are written, so that zeroing needs no read-modify-write.
         let stripe_blocks = u64::from(geometry.optimal_bytes / BLOCK_BYTES).max(1);
         let step = stripe_blocks * (ZERO_BYTES / u64::from(BLOCK_BYTES)).div_ceil(stripe_blocks);
         let zeros = View::zeroed(super::bytes(Blocks(step.min(extent.len.0))));
@@ -72,7 +78,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         Ok(written)
     }
 
-    /// The catalog says that `slabs` hold what the volume writes: only what is stable may be shown.
+    /// Records `slabs` as initialized; `_zeroed` attests that their zeros are stable.
     async fn commit_initialised(&self, slabs: &[SlabId], _zeroed: Stable) -> Result<(), IoError> {
         let made = self.shared.store.change(|catalog| {
             let record = catalog.volumes.iter_mut().find(|volume| volume.id == self.id);
@@ -85,6 +91,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         let refused = |_| IoError::new(IoErrorKind::ReadOnly, self.map.borrow().slab(slabs[0]).1);
         let ((), change) = made.map_err(refused)?;
         self.shared.store.committed(change).await.map_err(refused)?;
+        // Only after the commit: a write that is let through must find the slab initialized after a crash.
         let mut map = self.map.borrow_mut();
         let is_ready = slabs.iter().any(|&id| map.is_initialised(id));
         assert!(!is_ready, "no slab is zeroed that a volume writes to");
@@ -93,7 +100,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     }
 }
 
-/// A number for the locks: slabs of one segment lie beside each other.
+/// Lock number of a slab: slabs of one segment are adjacent.
 fn number(id: SlabId) -> u64 {
     u64::from(id.segment) << 32 | u64::from(id.slab)
 }

@@ -1,29 +1,31 @@
-//! Commands to blocks that change nothing: capacity, reads, VERIFY, GET LBA STATUS.
+//! Checks of read-only block commands: READ CAPACITY, READ, VERIFY, GET LBA STATUS.
 
 use super::writes::send_whole;
 use crate::session::{Done, Session};
 use crate::{Aim, Finding, Found, ensure};
 
-/// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+/// Sense LOGICAL BLOCK ADDRESS OUT OF RANGE: key, additional sense code, qualifier.
 pub(super) const OUT_OF_RANGE: (u8, u8, u8) = (5, 0x21, 0);
-/// MISCOMPARE DURING VERIFY OPERATION.
+/// Sense MISCOMPARE DURING VERIFY OPERATION.
 pub(super) const MISCOMPARE: (u8, u8, u8) = (0xe, 0x1d, 0);
-/// INVALID COMMAND OPERATION CODE.
+/// Sense INVALID COMMAND OPERATION CODE.
 const UNKNOWN: (u8, u8, u8) = (5, 0x20, 0);
-/// The most blocks that a check of this kind touches.
+/// Upper bound of blocks that a block check writes.
 pub(super) const BLOCKS_MAX: u16 = 16;
 
-/// A session, and how large its unit is.
+/// Session with a disk, and the geometry of the disk.
 pub(super) struct Disk {
     pub(super) session: Session,
     pub(super) blocks: u64,
     pub(super) block_bytes: u32,
-    /// Unmapped blocks read as zeros (LBPRZ).
+    /// LBPRZ: unmapped blocks read as zeros.
     pub(super) unmapped_are_zeros: bool,
 }
 
 impl Disk {
-    /// *Errors*: the unit is no disk of 64 KiB and 64 blocks.
+    /// Logs in and reads the geometry.
+    ///
+    /// *Errors*: the unit is not a disk of at least 64 KiB and 64 blocks.
     pub(super) fn of(aim: &Aim) -> Found<Self> {
         let mut session = Session::login(aim, |_| {})?;
         session.ready()?;
@@ -38,12 +40,12 @@ impl Disk {
         Ok(Self { session, blocks, block_bytes, unmapped_are_zeros })
     }
 
-    /// Bytes of so many blocks.
+    /// Converts blocks to bytes.
     pub(super) fn bytes(&self, blocks: u16) -> u32 {
         u32::from(blocks) * self.block_bytes
     }
 
-    /// What READ (16) gives back.
+    /// Reads blocks with READ (16).
     pub(super) fn read(&mut self, lba: u64, blocks: u16) -> Found<Vec<u8>> {
         let bytes = self.bytes(blocks);
         let done = self.session.read(&cdb16(0x88, 0, lba, blocks.into()), bytes)?;
@@ -51,12 +53,12 @@ impl Disk {
         Ok(done.data)
     }
 
-    /// A command with all of its data.
+    /// Sends a command with all of its data.
     pub(super) fn send(&mut self, cdb: &[u8], data: &[u8]) -> Found<Done> {
         send_whole(&mut self.session, cdb, data)
     }
 
-    /// A VPD page, where there is one.
+    /// Reads a VPD page of up to 1024 bytes; `None` when the unit does not have it.
     pub(super) fn page(&mut self, page: u8) -> Found<Option<Vec<u8>>> {
         let done = self.session.read(&[0x12, 1, page, 4, 0, 0], 1024)?;
         Ok((done.status == 0).then_some(done.data))
@@ -65,7 +67,7 @@ impl Disk {
 
 const CAPACITY_16: [u8; 16] = [0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0];
 
-/// A CDB of 16 bytes with an LBA and a count of 32 bits.
+/// Builds a CDB of 16 bytes with an LBA and a block count of 32 bits.
 pub(super) fn cdb16(operation_code: u8, flags: u8, lba: u64, count: u32) -> [u8; 16] {
     let mut cdb = [0; 16];
     (cdb[0], cdb[1]) = (operation_code, flags);
@@ -74,7 +76,7 @@ pub(super) fn cdb16(operation_code: u8, flags: u8, lba: u64, count: u32) -> [u8;
     cdb
 }
 
-/// A big-endian number, of which bytes that are not there are zero.
+/// Decodes a big-endian number; missing bytes count as zero.
 pub(super) fn number(data: &[u8], at: usize, len: usize) -> u64 {
     (at..at + len).fold(0, |number, at| number << 8 | u64::from(data.get(at).copied().unwrap_or(0)))
 }
@@ -86,13 +88,13 @@ fn told(done: &Done) -> String {
     }
 }
 
-/// The command ended GOOD; one that the unit does not know is not tried.
+/// Checks that the command ended GOOD; an unknown operation code makes the check not testable.
 pub(super) fn accepted(name: &str, done: &Done) -> Found {
     is_known(name, done)?;
     ensure(done.status == 0, || format!("{name} ended with {}", told(done)))
 }
 
-/// The command was refused with this sense, and moved nothing to us.
+/// Checks that the command failed with this sense and returned no data.
 pub(super) fn refused(name: &str, done: &Done, with: (u8, u8, u8)) -> Found {
     is_known(name, done)?;
     let sensed = done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple());
@@ -114,6 +116,7 @@ pub(super) fn capacity(aim: &Aim) -> Found {
     let mut disk = Disk::of(aim)?;
     let short = disk.session.read(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8)?;
     accepted("READ CAPACITY (10)", &short)?;
+    // READ CAPACITY (10) reports FFFFFFFFh for a larger unit (SBC-4).
     let last = disk.blocks - 1;
     let due = (last.min(u32::MAX.into()), u64::from(disk.block_bytes));
     let is = (number(&short.data, 0, 4), number(&short.data, 4, 4));
@@ -137,7 +140,7 @@ pub(super) fn verify(aim: &Aim) -> Found {
     refused(name, &disk.session.read(&cdb16(0x8f, 0, disk.blocks - 1, 2), 0)?, OUT_OF_RANGE)
 }
 
-/// VERIFY with BYTCHK one: the data is compared with what is stored, and nothing is written.
+/// Checks VERIFY with BYTCHK 1: the data is compared with the stored data, and nothing is written.
 pub(super) fn verify_compares(aim: &Aim) -> Found {
     let mut disk = Disk::of(aim)?;
     let (name, byte_check) = ("VERIFY (16) with BYTCHK", 0x02);
@@ -155,10 +158,12 @@ pub(super) fn verify_compares(aim: &Aim) -> Found {
     ensure(disk.read(0, 4)? == stored, || "VERIFY has written".to_owned())
 }
 
-/// The descriptors of GET LBA STATUS (16) from a block on: where each begins, how many blocks it has, and its PROVISIONING STATUS.
+/// Returns the descriptors of GET LBA STATUS (16) from block `lba` on: first block, number of blocks and PROVISIONING
+/// STATUS of each.
 pub(super) fn lba_status_of(disk: &mut Disk, lba: u64) -> Found<Vec<(u64, u64, u8)>> {
     let done = disk.session.read(&cdb16(0x9e, 0x12, lba, 512), 512)?;
     accepted("GET LBA STATUS (16)", &done)?;
+    // PARAMETER DATA LENGTH does not count its own four bytes.
     let length = 4 + number(&done.data, 0, 4);
     ensure(length >= 24 && (length - 8).is_multiple_of(16), || {
         format!("PARAMETER DATA LENGTH is {}: not the four bytes behind it and descriptors of 16", length - 4)
@@ -173,7 +178,7 @@ pub(super) fn lba_status(aim: &Aim) -> Found {
         let list = lba_status_of(&mut disk, from)?;
         let mut due = from;
         for (number, &(start, blocks, status)) in list.iter().enumerate() {
-            // The first may begin before the block that was asked for: it has to hold it.
+            // The first descriptor may begin before the requested block, but must contain it.
             let begins = start == due || (number == 0 && start < due && start.saturating_add(blocks) > due);
             ensure(begins && blocks > 0, || {
                 format!("a descriptor of {blocks} blocks begins at {start}, and {due} is due")

@@ -1,21 +1,21 @@
-//! Commands to blocks that change them: UNMAP, COMPARE AND WRITE, WRITE SAME, and writes that must not be done.
+//! Checks of block commands that change data: UNMAP, COMPARE AND WRITE, WRITE SAME, and writes that must be refused.
 
 use super::blocks::{BLOCKS_MAX, Disk, MISCOMPARE, OUT_OF_RANGE, accepted, cdb16, lba_status_of, number, refused};
 use crate::{Aim, Finding, Found, ensure};
 
-/// INVALID FIELD IN CDB.
+/// Sense INVALID FIELD IN CDB.
 const INVALID_FIELD: (u8, u8, u8) = (5, 0x24, 0);
-/// PARAMETER LIST LENGTH ERROR.
+/// Sense PARAMETER LIST LENGTH ERROR.
 const LIST_LENGTH: (u8, u8, u8) = (5, 0x1a, 0);
 const DEALLOCATED: u8 = 1;
 
-/// Blocks that differ from each other and from those of another seed.
+/// Returns blocks that differ from each other and from the blocks of another seed.
 fn content(disk: &Disk, seed: u8, blocks: u16) -> Vec<u8> {
     let block = disk.block_bytes as usize;
     (0..blocks as usize * block).map(|at| (at / block) as u8 ^ (at as u8).wrapping_mul(29) ^ seed).collect()
 }
 
-/// The blocks hold the data.
+/// Writes the data from block `lba` on.
 fn fill(disk: &mut Disk, lba: u64, data: &[u8]) -> Found {
     let blocks = data.len() as u32 / disk.block_bytes;
     accepted("WRITE (16)", &disk.send(&cdb16(0x8a, 0, lba, blocks), data)?)
@@ -38,16 +38,17 @@ pub(super) fn write_beyond(aim: &Aim) -> Found {
     holds(&mut disk, last, &before, "a WRITE that was refused")
 }
 
-/// The parameter list of an UNMAP of one range.
+/// Builds the parameter list of an UNMAP with one descriptor.
 fn unmap_list(lba: u64, blocks: u32) -> [u8; 24] {
     let mut list = [0; 24];
+    // UNMAP DATA LENGTH and UNMAP BLOCK DESCRIPTOR DATA LENGTH.
     (list[1], list[3]) = (22, 16);
     list[8..16].copy_from_slice(&lba.to_be_bytes());
     list[16..20].copy_from_slice(&blocks.to_be_bytes());
     list
 }
 
-/// UNMAP with a parameter list of so many bytes.
+/// Builds an UNMAP CDB for a parameter list of `bytes`.
 fn unmap_cdb(bytes: usize) -> [u8; 10] {
     [0x42, 0, 0, 0, 0, 0, 0, 0, bytes as u8, 0]
 }
@@ -57,7 +58,7 @@ pub(super) fn unmap(aim: &Aim) -> Found {
     accepted("UNMAP of nothing", &disk.session.read(&unmap_cdb(0), 0)?)?;
     let before = content(&disk, 0x21, BLOCKS_MAX);
     fill(&mut disk, 0, &before)?;
-    // The middle half; what is around it stays.
+    // Only the middle half is unmapped, so that changes outside the range are detected.
     let (from, blocks) = (BLOCKS_MAX / 4, BLOCKS_MAX / 2);
     let list = unmap_list(from.into(), blocks.into());
     accepted("UNMAP", &disk.send(&unmap_cdb(24), &list)?)?;
@@ -69,7 +70,7 @@ pub(super) fn unmap(aim: &Aim) -> Found {
         ensure(is == was || (from..from + blocks).contains(&at), || {
             format!("UNMAP of blocks {from} to {} has changed block {at}", from + blocks - 1)
         })?;
-        // It asks and does not demand: a block may stay as it was. One that did not reads as LBPRZ says.
+        // UNMAP is advisory: a block may keep its content. A block that changed must read as LBPRZ says.
         ensure(is == was || is_zero || !disk.unmapped_are_zeros, || {
             format!("LBPRZ is one, and block {at} reads neither as zeros nor as before")
         })?;
@@ -80,7 +81,7 @@ pub(super) fn unmap(aim: &Aim) -> Found {
     Ok(())
 }
 
-/// Which of the first blocks GET LBA STATUS tells to be deallocated; none where it is not known.
+/// Returns the deallocated blocks among the first `BLOCKS_MAX`; empty when the unit does not know GET LBA STATUS.
 fn deallocated_of(disk: &mut Disk) -> Found<Vec<u64>> {
     let told = match lba_status_of(disk, 0) {
         Err(Finding::Untried(_)) => return Ok(Vec::new()),
@@ -111,7 +112,7 @@ pub(super) fn unmap_list_length(aim: &Aim) -> Found {
     refused("UNMAP with a list of 4 bytes", &disk.send(&unmap_cdb(4), &[0, 2, 0, 0])?, LIST_LENGTH)
 }
 
-/// COMPARE AND WRITE of a block.
+/// Builds a CDB of COMPARE AND WRITE for `blocks` blocks.
 fn compare_and_write_cdb(lba: u64, blocks: u8) -> [u8; 16] {
     let mut cdb = cdb16(0x89, 0, lba, 0);
     cdb[13] = blocks;
@@ -124,7 +125,7 @@ pub(super) fn compare_and_write(aim: &Aim) -> Found {
     let (old, new) = (content(&disk, 0x31, 3), content(&disk, 0x32, 3));
     let block = disk.block_bytes as usize;
     fill(&mut disk, 0, &old)?;
-    // The middle one of three, so that what is beside it would be seen.
+    // Only the middle block of three, so that writes to its neighbors are detected.
     let data = [&old[block..2 * block], &new[block..2 * block]].concat();
     accepted(name, &disk.send(&compare_and_write_cdb(1, 1), &data)?)?;
     let due = [&old[..block], &new[block..2 * block], &old[2 * block..]].concat();
@@ -141,7 +142,7 @@ pub(super) fn compare_and_write_miscompare(aim: &Aim) -> Found {
     let data = [&verify[..], &content(&disk, 0x34, 1)].concat();
     let done = disk.send(&compare_and_write_cdb(0, 1), &data)?;
     refused("COMPARE AND WRITE over other data", &done, MISCOMPARE)?;
-    // SBC-4: INFORMATION is the offset of the first byte that is not equal.
+    // SBC-4: INFORMATION is the offset of the first byte that differs.
     let information = done.sensed().and_then(|sensed| sensed.information);
     ensure(information == Some(at as u64), || {
         format!("byte {at} is the first that is not equal, and INFORMATION tells {information:?}")
@@ -160,6 +161,7 @@ pub(super) fn compare_and_write_bounds(aim: &Aim) -> Found {
     if most == 0 {
         return Err(Finding::Untried(format!("page B0h lets {name} name no blocks")));
     }
+    // A target with a limit of one block refuses two for their number, which would hide the LBA check.
     if most > 1 {
         let data = [&stored[..], &stored, &stored, &stored].concat();
         refused(

@@ -1,10 +1,10 @@
-//! What every unit answers: INQUIRY and its pages, REPORT LUNS, operations that nobody knows.
+//! Checks of commands that every unit supports: INQUIRY and its VPD pages, REPORT LUNS, unknown operation codes.
 
 use super::blocks::{accepted, number};
 use crate::session::Session;
 use crate::{Aim, Finding, Found, ensure};
 
-/// Bytes that are asked for of any page.
+/// Allocation length used for VPD pages, in bytes.
 const PAGE_BYTES: u32 = 1024;
 
 fn ready(aim: &Aim) -> Found<Session> {
@@ -13,7 +13,7 @@ fn ready(aim: &Aim) -> Found<Session> {
     Ok(session)
 }
 
-/// An operation code that no standard has.
+/// Sends an operation code that no standard assigns.
 pub(super) fn unknown(aim: &Aim) -> Found {
     let done = ready(aim)?.read(&[0x1f, 0, 0, 0, 0, 0], 0)?;
     let told = done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple());
@@ -22,7 +22,7 @@ pub(super) fn unknown(aim: &Aim) -> Found {
     })
 }
 
-/// The ALLOCATION LENGTH cuts an answer, and changes nothing of it.
+/// Checks that ALLOCATION LENGTH truncates the data and changes nothing else.
 pub(super) fn allocation_length(aim: &Aim) -> Found {
     let mut session = ready(aim)?;
     let whole = session.read(&[0x12, 0, 0, 0, 96, 0], 96)?;
@@ -59,6 +59,7 @@ pub(super) fn pages(aim: &Aim) -> Found {
     for &code in &listed {
         page(&mut session, code)?;
     }
+    // Page codes 84h to AFh belong to SPC-4; a page that the target does not list must be refused.
     let Some(absent) = (0x84..0xb0).find(|code| !listed.contains(code)) else { return Ok(()) };
     let done = session.read(&[0x12, 1, absent, 4, 0, 0], PAGE_BYTES)?;
     let told = done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple());

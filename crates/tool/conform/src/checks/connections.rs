@@ -1,4 +1,4 @@
-//! Several connections of one session, and sessions that take each other's place.
+//! Checks of sessions with several connections, and of session and connection reinstatement.
 
 use super::data::read;
 use crate::session::{Entered, Session};
@@ -7,7 +7,7 @@ use iscsi::LoginStatus;
 use iscsi::login::InitiatorConfig;
 use iscsi::pdu::{Cid, Isid};
 
-/// The wishes of a session's first connection.
+/// Returns the login parameters of the leading connection; connections that join later offer the same.
 pub(super) fn leading(level: u8) -> impl Fn(&mut InitiatorConfig) {
     move |config| {
         config.offer.connections_max = 2;
@@ -18,7 +18,7 @@ pub(super) fn leading(level: u8) -> impl Fn(&mut InitiatorConfig) {
     }
 }
 
-/// A session that may have two connections.
+/// Logs in a session that may have two connections.
 fn first(aim: &Aim) -> Found<Session> {
     let mut session = Session::login(aim, leading(0))?;
     if session.agreed.connections_max < 2 {
@@ -28,7 +28,7 @@ fn first(aim: &Aim) -> Found<Session> {
     Ok(session)
 }
 
-/// One connection more, which goes on with the first one's CmdSN.
+/// Adds a connection to the session; it continues with the CmdSN of the first one.
 pub(super) fn another(aim: &Aim, of: &Session, cid: u16) -> Found<Session> {
     match enter(aim, of, cid, |_| {})? {
         Entered::In(session) => Ok(*session),
@@ -49,7 +49,7 @@ fn enter(aim: &Aim, of: &Session, cid: u16, change: impl Fn(&mut InitiatorConfig
 pub(super) fn join(aim: &Aim) -> Found {
     let first = first(aim)?;
     let mut second = another(aim, &first, 1)?;
-    // It is the nexus that has had its unit attentions.
+    // Unit attentions belong to the nexus, which the first connection already cleared: the first command must succeed.
     read(&mut second).map(drop)
 }
 
@@ -58,6 +58,7 @@ pub(super) fn order(aim: &Aim) -> Found {
     let mut second = another(aim, &first, 1)?;
     let ahead = first.read_command(&[0; 6], 0);
     let mut behind = second.read_command(&[0; 6], 0);
+    // A tag far above those of the first connection: initiator task tags are unique in the session.
     (behind.cmd_sn, behind.initiator_task_tag.0) = (ahead.cmd_sn.next(), 0x100);
     second.send(&behind);
     second.expect_silence()?;

@@ -1,4 +1,4 @@
-//! Data that is read: pieces, residuals, digests.
+//! Checks of data that is read: Data-In sequences, residuals, digests.
 
 use crate::session::{Done, Session};
 use crate::wire::SILENCE;
@@ -6,10 +6,10 @@ use crate::{Aim, Finding, Found, ensure};
 use iscsi::DigestOffer;
 use iscsi::pdu::{InitiatorTaskTag, Residual, TargetPdu, TargetTransferTag};
 
-/// Bytes that reads ask for: several PDUs, and more than one burst of the smallest size.
+/// Length of the reads: several PDUs, and more than one burst of the smallest size.
 const READ_BYTES: u32 = 64 << 10;
 
-/// A READ (10) from block 0 on, of `READ_BYTES`, and its answer.
+/// Sends a READ (10) of `READ_BYTES` from block 0 on, and checks that all of it came.
 pub(super) fn read(session: &mut Session) -> Found<Done> {
     let cdb = read_cdb(session)?;
     let done = session.read(&cdb, READ_BYTES)?;
@@ -19,7 +19,7 @@ pub(super) fn read(session: &mut Session) -> Found<Done> {
     Ok(done)
 }
 
-/// READ (10) of `READ_BYTES` from block 0 on.
+/// Builds a READ (10) of `READ_BYTES` from block 0 on.
 pub(super) fn read_cdb(session: &mut Session) -> Found<[u8; 10]> {
     let block_bytes = block_bytes(session)?;
     let [high, low] = u16::try_from(READ_BYTES / block_bytes).unwrap_or(1).to_be_bytes();
@@ -40,7 +40,7 @@ pub(super) fn block_bytes(session: &mut Session) -> Found<u32> {
     }
 }
 
-/// A session that takes small pieces.
+/// Logs in a session with small data segments and bursts.
 pub(super) fn small(aim: &Aim) -> Found<Session> {
     let mut session = Session::login(aim, |config| {
         config.offer.data_segment_bytes_max = 8192;
@@ -100,7 +100,7 @@ pub(super) fn overflow(aim: &Aim) -> Found {
     })
 }
 
-/// A READ for which the initiator has data instead of room.
+/// Sends a READ for which the initiator offers data instead of a buffer.
 pub(super) fn wrong_way(aim: &Aim) -> Found {
     let mut session = small(aim)?;
     let block = block_bytes(&mut session)?;
@@ -136,6 +136,7 @@ pub(super) fn wrong_digest(aim: &Aim) -> Found {
     if !session.wire.data_digest {
         return Err(Finding::Untried("the digest was not agreed".to_owned()));
     }
+    // Rejecting the PDU, dropping it and closing the connection are all allowed; acting on it is not.
     send_damaged_ping(&mut session);
     match session.wire.listen(SILENCE * 10)? {
         crate::wire::Heard::Pdu(pdu) => match pdu.parse()? {
@@ -148,7 +149,7 @@ pub(super) fn wrong_digest(aim: &Aim) -> Found {
     }
 }
 
-/// A ping whose data is not what its digest says.
+/// Sends a ping whose data does not match its digest.
 pub(super) fn send_damaged_ping(session: &mut Session) {
     let tag = session.next_tag();
     let (lun, cmd_sn, exp_stat_sn) = (iscsi::pdu::Lun(0), session.cmd_sn, session.stat_sn);
@@ -158,6 +159,7 @@ pub(super) fn send_damaged_ping(session: &mut Session) {
     let mut header = [0; 48];
     nop_out.emit(iscsi::pdu::SegmentLengths::data(8), &mut header);
     let mut bytes = session.wire.framed(&header, b"conform!");
+    // The last eight bytes of the PDU are four bytes of data and the digest.
     let at = bytes.len() - 8;
     bytes[at] ^= 1;
     session.wire.send_bytes(&bytes);

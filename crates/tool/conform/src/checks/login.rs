@@ -1,4 +1,4 @@
-//! How a session begins, and who does not get one.
+//! Checks of the login phase.
 
 use crate::session::{Entered, Session};
 use crate::wire::{Heard, Pdu, Wire};
@@ -44,7 +44,7 @@ pub(super) fn unknown_key(aim: &Aim) -> Found {
     ensure(text.contains("X-io.blockyard.conform=NotUnderstood"), || format!("it answered {text:?}"))
 }
 
-/// The portal's group comes with the first response to a login that names a target.
+/// Checks that TargetPortalGroupTag comes with the first response to a login that names a target.
 pub(super) fn portal_group(aim: &Aim) -> Found {
     let (response, pdu) = ask(aim, request(Stage::Operational, None), &said(aim, ""))?;
     admitted(&response)?;
@@ -53,7 +53,7 @@ pub(super) fn portal_group(aim: &Aim) -> Found {
     ensure(tag.is_some_and(|tag| tag.parse::<u16>().is_ok()), || format!("it answered {text:?}"))
 }
 
-/// What the target declares to take lies in the range of the key.
+/// Checks that the MaxRecvDataSegmentLength that the target declares is in the range of the key.
 pub(super) fn declared_length(aim: &Aim) -> Found {
     let text = said(aim, "MaxRecvDataSegmentLength=65536\0HeaderDigest=None\0");
     let (response, pdu) = ask(aim, request(Stage::Operational, Some(Stage::FullFeature)), &text)?;
@@ -76,7 +76,7 @@ pub(super) fn stage_skipped(aim: &Aim) -> Found {
     let mut wire = Wire::connect(aim)?;
     let text = said(aim, "");
     let mut header = emitted(&request(Stage::Operational, None), text.len());
-    // CSG is full feature phase, which is no stage of a login.
+    // CSG 3 is full feature phase, which is not a stage of a login.
     header[1] = header[1] & !0x0c | 0x0c;
     wire.send(&header, &text);
     match wire.listen(aim.patience)? {
@@ -127,6 +127,7 @@ pub(super) fn command_first(aim: &Aim) -> Found {
 
 pub(super) fn long_segment(aim: &Aim) -> Found {
     let mut wire = Wire::connect(aim)?;
+    // The header announces 16 MiB, and no data follows.
     wire.send_bytes(&emitted(&request(Stage::Operational, None), 0x00ff_fffc));
     let closed = wire.is_closed()?;
     ensure(closed, || "it waits for 16 MiB of somebody that has proven nothing".to_owned())
@@ -153,7 +154,7 @@ pub(super) fn text_in_parts(aim: &Aim) -> Found {
     ensure(text.contains("MaxBurstLength=65536"), || format!("it answered {text:?}"))
 }
 
-/// A request in this stage, which asks to go on to `next`.
+/// Builds a login request in stage `current` that asks for a transit to `next`.
 fn request(current: Stage, next: Option<Stage>) -> LoginRequest {
     LoginRequest::leading(Isid([0x80, 0, 0, 0, 0, 0x77]), Transit { current, next, continues: false })
 }
@@ -164,7 +165,7 @@ fn emitted(request: &LoginRequest, text_bytes: usize) -> Bhs {
     header
 }
 
-/// Who asks for what, and `more`.
+/// Builds the login text: names and session type, followed by `more`.
 fn said(aim: &Aim, more: &str) -> Vec<u8> {
     let (initiator, target) = (aim.initiator.as_str(), aim.target.as_str());
     format!("InitiatorName={initiator}\0SessionType=Normal\0TargetName={target}\0{more}").into_bytes()
@@ -177,7 +178,7 @@ fn needs_no_proof(aim: &Aim) -> Found {
     }
 }
 
-/// What the target says to the first request of a login.
+/// Sends the first request of a login and returns the response.
 fn ask(aim: &Aim, request: LoginRequest, text: &[u8]) -> Found<(LoginResponse, Pdu)> {
     needs_no_proof(aim)?;
     let mut wire = Wire::connect(aim)?;
@@ -196,7 +197,7 @@ fn admitted(response: &LoginResponse) -> Found {
     }
 }
 
-/// The target refuses the request with one of these.
+/// Checks that the target refuses the request with one of these statuses.
 fn refused(aim: &Aim, request: LoginRequest, text: &[u8], with: &[LoginStatus]) -> Found {
     let (response, _) = ask(aim, request, text)?;
     ensure(with.contains(&response.status), || format!("its status is {}", response.status))

@@ -1,4 +1,4 @@
-//! What the target says unasked, and what follows.
+//! Checks of unsolicited messages of the target, and of their consequences.
 
 use super::connections::{another, leading};
 use super::requests::log_out;
@@ -8,7 +8,7 @@ use crate::{Aim, Finding, Found, ensure};
 use iscsi::pdu::{AsyncEvent, LogoutOutcome, LogoutReason};
 use std::time::{Duration, Instant};
 
-/// A session that listens for what is said unasked, and until when.
+/// Logs in a session that listens for unsolicited messages, and returns the end of the listening time.
 fn listening(aim: &Aim) -> Found<(Session, Instant)> {
     if aim.listen.is_zero() {
         return Err(Finding::Untried("it needs time to listen: --listen SECONDS".to_owned()));
@@ -41,7 +41,7 @@ pub(super) fn ping(aim: &Aim) -> Found {
     }
 }
 
-/// A session that was asked to log out, and how long it has.
+/// Waits for a logout request; returns the session and the time that the target grants.
 fn asked_to_leave(aim: &Aim) -> Found<(Session, Duration)> {
     let (mut session, until) = listening(aim)?;
     loop {
@@ -61,7 +61,7 @@ fn asked_to_leave(aim: &Aim) -> Found<(Session, Duration)> {
 
 pub(super) fn logout_asked(aim: &Aim) -> Found {
     let (mut session, _) = asked_to_leave(aim)?;
-    // What was begun may be ended first.
+    // The session may finish its work before it logs out.
     session.read(&[0; 6], 0)?;
     session.leaves = true;
     let outcome = log_out(&mut session, LogoutReason::CloseSession, 0)?;
@@ -75,7 +75,7 @@ pub(super) fn logout_overdue(aim: &Aim) -> Found {
     let asked = Instant::now();
     session.leaves = true;
     loop {
-        // As late as any answer may be.
+        // The grace time, and the response timeout on top, because closing the connection counts as an answer.
         match session.unasked(asked + within + aim.patience)? {
             Unasked::Ping(ping) => session.answer_ping(&ping),
             Unasked::Message(_) => {}
@@ -89,6 +89,7 @@ pub(super) fn logout_overdue(aim: &Aim) -> Found {
         }
     }
     let gone = asked.elapsed();
+    // One second of tolerance, because the grace time has whole seconds.
     ensure(gone + Duration::from_secs(1) >= within, || format!("{within:?} were given, and it closed after {gone:?}"))
 }
 
@@ -100,6 +101,7 @@ pub(super) fn connection_lost(aim: &Aim) -> Found {
     first.ready()?;
     let second = another(aim, &first, 1)?;
     let lost = second.agreed.identity.cid;
+    // Closes the TCP connection without a logout.
     drop(second);
     let until = Instant::now() + 3 * SILENCE;
     loop {

@@ -1,4 +1,4 @@
-//! The order of commands, and the window.
+//! Checks of command ordering and of the command window.
 
 use crate::session::Session;
 use crate::{Aim, Finding, Found, ensure};
@@ -19,6 +19,7 @@ pub(super) fn order(aim: &Aim) -> Found {
     }
     let first = session.read_command(&TEST_UNIT_READY, 0);
     let second = session.read_command(&TEST_UNIT_READY, 0);
+    // In the wrong order: the second must wait for the first (RFC 7143 §4.2.2.1).
     session.send(&second);
     session.expect_silence()?;
     session.send(&first);
@@ -59,6 +60,7 @@ pub(super) fn immediate(aim: &Aim) -> Found {
     let mut session = ready(aim)?;
     let before = session.exp_cmd_sn;
     let command = ScsiCommand { immediate: true, ..session.read_command(&TEST_UNIT_READY, 0) };
+    // An immediate command does not consume its CmdSN: the next command uses it again.
     session.cmd_sn = command.cmd_sn;
     let tag = session.send(&command);
     session.finish(tag)?;

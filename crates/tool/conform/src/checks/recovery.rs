@@ -1,4 +1,4 @@
-//! Error recovery above level 0.
+//! Checks of error recovery above level 0.
 
 use super::connections::{another, leading};
 use super::data::{read_cdb, send_damaged_ping};
@@ -12,7 +12,7 @@ use iscsi::pdu::{
     TargetPdu, TargetTransferTag, TaskFunction, TaskFunctionOutcome,
 };
 
-/// A session at this level at least, which takes small pieces.
+/// Logs in a session at ErrorRecoveryLevel `level` or above, with small data segments.
 fn at_level(aim: &Aim, level: u8) -> Found<Session> {
     let mut session = Session::login(aim, |config| {
         leading(level)(config);
@@ -59,7 +59,7 @@ pub(super) fn snack_at_0(aim: &Aim) -> Found {
     }
 }
 
-/// The PDUs of a read whose status is not acknowledged, and its tag.
+/// Runs a read without acknowledging its status; returns its tag and its PDUs.
 fn unacknowledged(session: &mut Session) -> Found<(u32, Vec<Pdu>)> {
     let cdb = read_cdb(session)?;
     let before = session.stat_sn;
@@ -70,13 +70,14 @@ fn unacknowledged(session: &mut Session) -> Found<(u32, Vec<Pdu>)> {
         let (parsed, pdu) = session.hear()?;
         pdus.push(pdu);
         if counted(&parsed).is_some() {
+            // ExpStatSN stays where it was, so the target must keep the PDUs for a SNACK.
             session.stat_sn = before;
             return Ok((tag, pdus));
         }
     }
 }
 
-/// The same PDU but for ExpCmdSN and MaxCmdSN.
+/// Compares two PDUs, except for ExpCmdSN and MaxCmdSN (header bytes 28 to 35).
 fn same(one: &Pdu, other: &Pdu) -> bool {
     one.header[..28] == other.header[..28] && one.header[36..] == other.header[36..] && one.data == other.data
 }
@@ -104,6 +105,7 @@ pub(super) fn status(aim: &Aim) -> Found {
 
 pub(super) fn acknowledged(aim: &Aim) -> Found {
     let mut session = at_level(aim, 1)?;
+    // The next ExpStatSN acknowledges the status, and with it all data of the command.
     let (tag, _) = unacknowledged(&mut session)?;
     session.stat_sn = session.stat_sn.next();
     session.ping()?;
@@ -139,10 +141,12 @@ pub(super) fn task_reassign(aim: &Aim) -> Found {
     }
     let (tag, pdus) = unacknowledged(&mut first)?;
     let mut second = another(aim, &first, 1)?;
+    // Tags are unique in the session, and both connections share the CmdSN.
     (second.tag, second.cmd_sn) = (0x100, first.cmd_sn);
     let outcome = log_out(&mut second, LogoutReason::RemoveForRecovery, first.agreed.identity.cid.0)?;
     ensure(outcome == LogoutOutcome::Closed, || format!("the logout for recovery came to {outcome:?}"))?;
     let mut request = function(&mut second, TaskFunction::TaskReassign, tag);
+    // Nothing is acknowledged: the target sends all data again.
     request.exp_data_sn = DataSn(0);
     let outcome = manage(&mut second, &request)?;
     ensure(outcome == TaskFunctionOutcome::Complete, || format!("TASK REASSIGN came to {outcome:?}"))?;

@@ -1,4 +1,4 @@
-//! What is asked beside commands.
+//! Checks of requests other than SCSI commands: pings, texts, task management, logouts.
 
 use crate::session::Session;
 use crate::wire::Heard;
@@ -11,7 +11,7 @@ use iscsi::pdu::{
 pub(super) fn ping(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |_| {})?;
     session.ping()?;
-    // Behind the second the answers to the first have come.
+    // The answer to the second ping comes after all answers to the first.
     session.ping()
 }
 
@@ -22,18 +22,18 @@ pub(super) fn ping_unanswered(aim: &Aim) -> Found {
     session.ping()
 }
 
-/// The answer names the task that was asked for.
+/// Checks that the answer names the task of the request.
 fn is_of(asked: u32, told: InitiatorTaskTag) -> Found {
     ensure(told.0 == asked, || format!("the answer to task {asked:#x} names task {:#x}", told.0))
 }
 
-/// What a text request is answered.
+/// Sends a text request and returns the text of the answer.
 pub(crate) fn text(session: &mut Session, asked: &str) -> Found<String> {
     let tag = session.next_tag();
     exchange(session, tag, TargetTransferTag::RESERVED, true, asked).map(|(_, told)| told)
 }
 
-/// What one request of a text exchange is answered: the last one of the initiator's, or one behind which it has more to ask.
+/// Sends one request of a text exchange; `is_final` is false when the initiator has more to send.
 fn exchange(
     session: &mut Session,
     tag: u32,
@@ -105,7 +105,7 @@ pub(super) fn absent_lun(aim: &Aim) -> Found {
     })
 }
 
-/// What a function comes to.
+/// Sends a task management request and returns its outcome.
 pub(super) fn manage(session: &mut Session, request: &TaskManagementRequest) -> Found<TaskFunctionOutcome> {
     let mut header = [0; 48];
     request.emit(SegmentLengths::NONE, &mut header);
@@ -121,7 +121,7 @@ pub(super) fn manage(session: &mut Session, request: &TaskManagementRequest) -> 
     }
 }
 
-/// A function that is asked for at once.
+/// Builds an immediate task management request.
 pub(super) fn function(session: &mut Session, function: TaskFunction, referenced: u32) -> TaskManagementRequest {
     TaskManagementRequest {
         immediate: true,
@@ -180,7 +180,7 @@ pub(super) fn unknown_opcode(aim: &Aim) -> Found {
     }
 }
 
-/// What a logout comes to.
+/// Sends a logout and returns its outcome.
 pub(super) fn log_out(session: &mut Session, reason: LogoutReason, cid: u16) -> Found<LogoutOutcome> {
     let request = LogoutRequest {
         immediate: true,

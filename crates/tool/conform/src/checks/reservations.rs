@@ -1,4 +1,4 @@
-//! Persistent reservations: who may do what, type by type.
+//! Checks of persistent reservations: access of each nexus by reservation type.
 
 use super::data::block_bytes;
 use super::resets::{pair, port, told};
@@ -20,11 +20,11 @@ const EXCLUSIVE_ACCESS_REGISTRANTS: u8 = 6;
 const WRITE_EXCLUSIVE_ALL: u8 = 7;
 const EXCLUSIVE_ACCESS_ALL: u8 = 8;
 
-/// Keys of who holds the reservation, and who is registered beside.
+/// Reservation keys of the holder and of the other registrant; the bytes spell "hold" and "besi".
 const HOLDER: u64 = 0x686f_6c64;
 const BESIDE: u64 = 0x6265_7369;
 
-/// What somebody may do.
+/// Access that a nexus has to the unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct May {
     read: bool,
@@ -35,7 +35,7 @@ const ALL: May = May { read: true, write: true };
 const READ: May = May { read: true, write: false };
 const NOTHING: May = May { read: false, write: false };
 
-/// PERSISTENT RESERVE OUT with the service action, the type and both keys.
+/// Sends PERSISTENT RESERVE OUT with the service action, the type and both keys.
 fn reserve_out(session: &mut Session, action: u8, kind: u8, key: u64, action_key: u64) -> Found<Done> {
     let mut parameters = [0; 24];
     parameters[..8].copy_from_slice(&key.to_be_bytes());
@@ -47,7 +47,7 @@ fn expect(what: &str, done: &Done, status: u8) -> Found {
     ensure(done.status == status, || format!("{what} ended with status {}, sense {:x?}", done.status, done.sense))
 }
 
-/// Nobody holds anything any more, and nobody is registered.
+/// Removes the reservation and all registrations.
 fn clear(session: &mut Session) -> Found {
     let done = reserve_out(session, REGISTER_AND_IGNORE, 0, 0, HOLDER)?;
     if done.status == 2 && done.sense_key() == Some(5) {
@@ -65,7 +65,7 @@ fn register_both(holder: &mut Session, beside: &mut Session) -> Found {
     Ok(())
 }
 
-/// What the session can do with the unit's first block, of `block` bytes.
+/// Probes the access of the session to the first block of the unit, of `block` bytes.
 fn may(session: &mut Session, block: u32) -> Found<May> {
     session.ready()?;
     let allowed = |what: &str, done: &Done| match done.status {
@@ -79,7 +79,7 @@ fn may(session: &mut Session, block: u32) -> Found<May> {
     Ok(May { read: allowed("READ (10)", &read)?, write: allowed("WRITE (10)", &written)? })
 }
 
-/// Under a reservation of the type, somebody beside who is registered may do the one, and a stranger the other.
+/// Checks a reservation type: access of another registrant, and of a nexus without registration.
 fn matrix(aim: &Aim, kind: u8, registered: May, stranger: May) -> Found {
     let [mut holder, mut beside] = pair(aim)?;
     let mut third = port(aim, 3)?;
@@ -98,7 +98,7 @@ fn matrix(aim: &Aim, kind: u8, registered: May, stranger: May) -> Found {
         }
         Ok(())
     })();
-    // The unit is left as it was found, whatever came out.
+    // The unit is cleared whatever the result, so that later checks find it without reservation.
     let cleared = holder.ready().and_then(|()| clear(&mut holder));
     result.and(cleared)
 }
@@ -143,7 +143,7 @@ pub(super) fn preempt(aim: &Aim) -> Found {
         expect("PREEMPT", &reserve_out(&mut beside, PREEMPT, WRITE_EXCLUSIVE, BESIDE, HOLDER)?, GOOD)?;
         told(&mut holder, 0x2a, Some(5))
     })();
-    // Who holds it now depends on how far that came.
+    // The holder depends on how far the check came, so both sessions try to clear.
     let cleared = [beside, holder].map(|mut session| session.ready().and_then(|()| clear(&mut session)));
     result.and_then(|()| cleared.into_iter().collect())
 }

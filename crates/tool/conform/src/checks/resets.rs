@@ -1,4 +1,4 @@
-//! Tasks that are taken back, one's own and others'.
+//! Checks of task management: commands that the session itself or another nexus aborts.
 
 use super::requests::{function, manage};
 use super::writes::{cdb, give};
@@ -6,19 +6,20 @@ use crate::session::{Done, Session};
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::pdu::{Isid, R2t, TargetPdu, TaskFunction, TaskFunctionOutcome};
 
-/// Two sessions of different ports, both ready.
+/// Logs in two sessions from different initiator ports; both units are ready.
 pub(super) fn pair(aim: &Aim) -> Found<[Session; 2]> {
     Ok([port(aim, 1)?, port(aim, 2)?])
 }
 
-/// A session of a port of its own, ready. Its ISID differs early and late: some targets look at a part.
+/// Logs in a session from an initiator port of its own. Its ISID differs near its beginning and at its end, because
+/// some targets compare only a part.
 pub(super) fn port(aim: &Aim, number: u8) -> Found<Session> {
     let mut session = Session::login(aim, |config| config.isid = Isid([0x80, 0, 0, number, 0x70, number]))?;
     session.ready()?;
     Ok(session)
 }
 
-/// A write that waits for its data: what it is asked for.
+/// Starts a write and returns the R2T that asks for its data.
 fn waiting_write(session: &mut Session) -> Found<R2t> {
     let cdb = cdb(session, 0x2a, 4096)?;
     let command = session.write_command(&cdb, 4096, false);
@@ -38,7 +39,8 @@ fn complete(session: &mut Session, task_function: TaskFunction, referenced: u32)
     }
 }
 
-/// The next command is told a unit attention with this additional sense code, and this qualifier where one is due.
+/// Checks that the next command ends with a unit attention of this additional sense code, and of this qualifier if
+/// given.
 pub(super) fn told(session: &mut Session, code: u8, qualifier: Option<u8>) -> Found {
     let done = session.read(&[0; 6], 0)?;
     let is_due = |(key, asc, ascq)| key == 6 && asc == code && qualifier.is_none_or(|due| ascq == due);
@@ -79,8 +81,8 @@ pub(super) fn unit_ends_tasks(aim: &Aim) -> Found {
     ends_a_write_of_another(aim, TaskFunction::LogicalUnitReset, [0x29, 0x2f])
 }
 
-/// The function, asked by one session, ends a write of another that waits for its data: nothing of it is written, and
-/// its session is told, without TAS by a unit attention with one of these codes.
+/// Checks that a task management function of one session ends a write of another that waits for its data: nothing is
+/// written, and the other session is informed. Without TAS this is a unit attention with one of `codes`.
 fn ends_a_write_of_another(aim: &Aim, task_function: TaskFunction, codes: [u8; 2]) -> Found {
     let [mut session, mut other] = pair(aim)?;
     let is_answered = task_aborted_status(&mut session)?;
@@ -88,6 +90,7 @@ fn ends_a_write_of_another(aim: &Aim, task_function: TaskFunction, codes: [u8; 2
     let before = session.read(&cdb, 4096)?.data;
     let asked = waiting_write(&mut other)?;
     complete(&mut session, task_function, u32::MAX)?;
+    // Every byte differs from the stored one, so a write that takes place after all is detected.
     let data: Vec<u8> = before.iter().map(|byte| !byte).collect();
     is_told_of_its_end(&mut other, &asked, &data, is_answered, codes)?;
     session.expect_silence()?;
@@ -96,9 +99,10 @@ fn ends_a_write_of_another(aim: &Aim, task_function: TaskFunction, codes: [u8; 2
     ensure(before == after, || "the data of a write that was cleared is written".to_owned())
 }
 
-/// TAS of the control mode page: commands that another nexus ends are answered with TASK ABORTED. None where the unit does not say.
+/// Reads TAS of the control mode page: with TAS, commands that another nexus ends are answered with TASK ABORTED.
+/// `None` when the unit does not have the page.
 ///
-/// Source: SPC-4, control mode page.
+/// *Source*: SPC-4, control mode page.
 fn task_aborted_status(session: &mut Session) -> Found<Option<bool>> {
     let done = session.read(&[0x1a, 0x08, 0x0a, 0, 252, 0], 252)?;
     let behind = done.data.get(3).and_then(|&descriptors| done.data.get(4 + usize::from(descriptors)..));
@@ -106,9 +110,10 @@ fn task_aborted_status(session: &mut Session) -> Found<Option<bool>> {
     Ok(page.and_then(|page| page.get(5)).map(|byte| byte & 0x40 != 0))
 }
 
-/// TASK ABORTED for the command that another host has ended (TAS is one), or a unit attention for the next one and no answer (TAS is zero).
+/// Checks that the end of the command is reported: with TAS by TASK ABORTED, without TAS by a unit attention for the
+/// next command and no answer.
 ///
-/// Source: SPC-4 7.5.8, SAM-5 5.6.
+/// *Source*: SPC-4 7.5.8, SAM-5 5.6.
 fn is_told_of_its_end(
     session: &mut Session,
     asked: &R2t,
@@ -134,7 +139,7 @@ fn is_told_of_its_end(
     let sensed = next.sensed().filter(|_| next.status == 2).map(|sensed| sensed.triple());
     let is_cleared = sensed.is_some_and(|(key, code, _)| key == 6 && codes.contains(&code));
     if status.is_none() {
-        // The end of a command may wait for the data that was asked for (RFC 7143 §4.2.3.3).
+        // The target may delay the end of the command until the data of the R2T has come (RFC 7143 §4.2.3.3).
         give(session, asked, data);
     }
     if is_cleared && status.is_none() && is_answered != Some(true) {
@@ -144,7 +149,7 @@ fn is_told_of_its_end(
         Finding::Wrong(why) => Finding::Wrong(format!("TAS is one, and a command that was ended has no answer: {why}")),
         untried => untried,
     })?;
-    // A reset is told by a unit attention all the same.
+    // A reset establishes a unit attention even when TAS is set.
     ensure(status == 0x40 && (next.status == 0 || is_cleared), || {
         format!("TASK ABORTED or a unit attention was due, and it said status {status:#04x}, then {}", next.status)
     })?;

@@ -1,4 +1,4 @@
-//! Data that is written: how it gets there, and what becomes of it on bad lines.
+//! Checks of data that is written: immediate, unsolicited and solicited data, residuals, and lost or damaged PDUs.
 
 use super::data::block_bytes;
 use crate::session::{Done, Session};
@@ -9,11 +9,11 @@ use iscsi::pdu::{
     DataOut, DataSn, InitiatorTaskTag, R2t, RejectReason, Residual, SegmentLengths, TargetPdu, TargetTransferTag,
 };
 
-/// Bytes that are written: several PDUs in several bursts.
+/// Length of the writes: several PDUs in several bursts.
 const WRITE_BYTES: u32 = 64 << 10;
 const PDU_BYTES: u32 = 4096;
 
-/// What is done wrong to one PDU of a sequence.
+/// Fault that is injected into one PDU of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Harm {
     None,
@@ -21,7 +21,7 @@ pub(super) enum Harm {
     Damaged,
 }
 
-/// A session whose unit is ready to be written, with bursts of 16 KiB.
+/// Logs in a session whose unit is ready, with bursts of 16 KiB.
 fn writing(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Session> {
     let mut session = Session::login(aim, |config| {
         config.offer.burst_bytes_max = 16 << 10;
@@ -32,19 +32,19 @@ fn writing(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Session> {
     Ok(session)
 }
 
-/// Bytes that nobody takes for those of another `seed`.
+/// Returns data that differs from the data of another `seed`.
 fn content(seed: u8, bytes: u32) -> Vec<u8> {
     (0..bytes).map(|at| (at / 512) as u8 ^ (at as u8).wrapping_mul(31) ^ seed).collect()
 }
 
-/// WRITE (10) or READ (10) of so many bytes from block 0 on.
+/// Builds a WRITE (10) or READ (10) of `bytes` from block 0 on.
 pub(super) fn cdb(session: &mut Session, operation_code: u8, bytes: u32) -> Found<[u8; 10]> {
     let blocks = bytes / block_bytes(session)?;
     let [high, low] = u16::try_from(blocks).unwrap_or(1).to_be_bytes();
     Ok([operation_code, 0, 0, 0, 0, 0, 0, high, low, 0])
 }
 
-/// The unit gives back what was written.
+/// Checks that the unit returns `data` from block 0 on.
 fn holds(session: &mut Session, data: &[u8]) -> Found {
     let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
     let cdb = cdb(session, 0x28, bytes)?;
@@ -58,7 +58,7 @@ fn good(done: &Done) -> Found {
     ensure(done.residual == Residual::None, || format!("all was written, and the residual is {:?}", done.residual))
 }
 
-/// Data-Out PDUs of `data[range]`, the first of them with this DataSN; `harm` befalls the second.
+/// Sends `data` as Data-Out PDUs at buffer offset `from`, with DataSN from 0 on; `harm` applies to the second PDU.
 fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], from: u32, harm: Harm) {
     let pieces = data.chunks(PDU_BYTES as usize).count();
     for (number, piece) in data.chunks(PDU_BYTES as usize).enumerate() {
@@ -86,14 +86,14 @@ fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], 
     }
 }
 
-/// The data that an R2T asks for.
+/// Sends the data that an R2T asks for.
 pub(super) fn give(session: &mut Session, asked: &R2t, data: &[u8]) {
     let from = asked.buffer_offset_bytes as usize;
     let piece = data.get(from..from + asked.desired_data_transfer_bytes as usize).unwrap_or_default();
     send_data(session, asked.initiator_task_tag.0, Some(asked), piece, asked.buffer_offset_bytes, Harm::None);
 }
 
-/// The R2TSN and the offset that are due.
+/// Expected R2TSN and buffer offset of the next R2T.
 struct Asked {
     next: u32,
     due: u32,
@@ -106,7 +106,8 @@ impl Asked {
     }
 }
 
-/// Answers R2Ts for `data`, of which `sent` bytes are there, until the command ends. `harm` befalls a PDU of the first answer.
+/// Answers R2Ts for `data`, of which `sent` bytes were already sent, until the command ends; `harm` applies to one PDU
+/// of the first answer.
 pub(super) fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, harm: Harm) -> Found<Done> {
     answer_from(session, tag, data, Asked { next: 0, due: sent }, harm)
 }
@@ -123,11 +124,12 @@ fn answer_from(session: &mut Session, tag: u32, data: &[u8], asked: Asked, mut h
                 ensure(r2t.r2t_sn.0 == next, || format!("R2TSN {} came where {next} was due", r2t.r2t_sn.0))?;
                 ensure(r2t.lun == session.lun, || format!("an R2T names the LUN {:016x}", r2t.lun.0))?;
                 ensure(len > 0 && len <= most, || format!("{len} bytes are asked for, and MaxBurstLength is {most}"))?;
-                // What was lost may be asked for once more.
+                // A recovery R2T asks again for data that was lost.
                 ensure(from == due || is_harmed, || format!("offset {from} is asked for where {due} was due"))?;
                 let piece = data.get(from as usize..from.saturating_add(len) as usize);
                 let piece =
                     piece.ok_or(Finding::Wrong(format!("{len} bytes at {from} are asked for of {}", data.len())))?;
+                // The fault is injected once, so the recovery can succeed.
                 send_data(session, tag, Some(&r2t), piece, from, std::mem::replace(&mut harm, Harm::None));
                 (next, due) = (next + 1, from + len);
             }
@@ -140,9 +142,10 @@ fn answer_from(session: &mut Session, tag: u32, data: &[u8], asked: Asked, mut h
     }
 }
 
-/// A command with all of its data, sent with it where it is a little, else when it is asked for.
+/// Sends a command with all of its data: as immediate data when it fits, otherwise as R2Ts ask for it.
 pub(crate) fn send_whole(session: &mut Session, cdb: &[u8], data: &[u8]) -> Found<Done> {
     let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    // Immediate data is limited by both FirstBurstLength and the target's MaxRecvDataSegmentLength (RFC 7143 §13.14).
     let most = session.agreed.first_burst_bytes_max.min(session.agreed.peer_data_segment_bytes_max);
     let is_immediate = session.agreed.immediate_data && bytes <= most;
     let command = session.write_command(cdb, bytes, false);
@@ -184,7 +187,7 @@ pub(super) fn unsolicited(aim: &Aim) -> Found {
     holds(&mut session, &data)
 }
 
-/// A write of which nothing is sent unasked.
+/// Writes with solicited data only.
 fn solicited_with(session: &mut Session, seed: u8, harm: Harm) -> Found<(Done, Vec<u8>)> {
     let cdb = cdb(session, 0x2a, WRITE_BYTES)?;
     let data = content(seed, WRITE_BYTES);
@@ -200,7 +203,7 @@ pub(super) fn solicited(aim: &Aim) -> Found {
     holds(&mut session, &data)
 }
 
-/// An initiator that takes one R2T at a time and answers none hears no second.
+/// Checks that an initiator which allows one outstanding R2T receives no second one before it answers the first.
 pub(super) fn outstanding(aim: &Aim) -> Found {
     let mut session = writing(aim, |config| config.offer.outstanding_r2t_max = 1)?;
     let cdb = cdb(&mut session, 0x2a, WRITE_BYTES)?;
@@ -217,7 +220,7 @@ pub(super) fn outstanding(aim: &Aim) -> Found {
     holds(&mut session, &data)
 }
 
-/// A write of one block for which `bytes` are offered.
+/// Writes one block with an Expected Data Transfer Length of `bytes`.
 fn offered(aim: &Aim, bytes: impl Fn(u32) -> u32) -> Found<(Session, u32, Done)> {
     let mut session = writing(aim, |_| {})?;
     let block = block_bytes(&mut session)?;
@@ -231,7 +234,7 @@ fn offered(aim: &Aim, bytes: impl Fn(u32) -> u32) -> Found<(Session, u32, Done)>
 
 pub(super) fn underflow(aim: &Aim) -> Found {
     let (_, block, done) = offered(aim, |block| 2 * block)?;
-    // It may also refuse to write anything.
+    // The target may also refuse the command and take no data.
     let expected = [Residual::Underflow(block), Residual::Underflow(2 * block)];
     ensure(expected.contains(&done.residual), || format!("the residual is {:?}, not {:?}", done.residual, expected[0]))
 }
@@ -242,7 +245,7 @@ pub(super) fn overflow(aim: &Aim) -> Found {
     ensure(done.residual == expected, || format!("the residual is {:?}, not {expected:?}", done.residual))
 }
 
-/// A WRITE for which the initiator waits for data and sends none.
+/// Sends a WRITE for which the initiator expects data and sends none.
 pub(super) fn wrong_way(aim: &Aim) -> Found {
     let mut session = writing(aim, |_| {})?;
     let block = block_bytes(&mut session)?;
@@ -254,7 +257,7 @@ pub(super) fn wrong_way(aim: &Aim) -> Found {
     })
 }
 
-/// A write of which a PDU comes to harm, at level 1: all of it is there in the end, or it failed.
+/// Checks a write at level 1 of which one PDU is lost or damaged: it ends complete, or it fails.
 fn harmed(aim: &Aim, seed: u8, harm: Harm) -> Found {
     let mut session = writing(aim, |config| {
         config.offer.error_recovery_level = 1;
@@ -266,7 +269,7 @@ fn harmed(aim: &Aim, seed: u8, harm: Harm) -> Found {
     let (done, data) = solicited_with(&mut session, seed, harm)?;
     match done.status {
         0 => holds(&mut session, &data),
-        // Aborted command, or a status that asks to try again.
+        // ABORTED COMMAND: the target gives up, and the initiator may retry.
         2 if done.sense_key() == Some(0xb) => Ok(()),
         status => Err(Finding::Wrong(format!("it ended with status {status}, sense {:x?}", done.sense))),
     }

@@ -1,4 +1,4 @@
-//! Each need, asked of the unit.
+//! Implementation of each requirement.
 
 use super::tried;
 use super::unit::{Answer, Unit};
@@ -29,7 +29,7 @@ pub(super) fn blocks_of_512(unit: &mut Unit) -> Found {
 pub(super) fn transfer(unit: &mut Unit) -> Found {
     let bytes = u64::from(unit.block_bytes()?);
     let most = unit.vital(0xB0)?.u32(8);
-    // Zero says that there is no limit.
+    // SBC-4: zero means that no limit is reported.
     ensure(most == 0 || u64::from(most) * bytes >= MIB, || {
         format!("one command moves at most {most} blocks of {bytes}")
     })
@@ -41,11 +41,12 @@ pub(super) fn durable(unit: &mut Unit) -> Found {
     ensure(!page.bit(2, 2), || "its write cache may lose what it answered (WCE is 1)".to_owned())
 }
 
-/// The designators of the unit itself that are unique in the world: NAA, EUI-64 and UUID.
+/// Returns the globally unique designators of the logical unit: NAA, EUI-64 and UUID.
 fn unique(page: &Answer) -> Vec<Vec<u8>> {
     let end = 4 + usize::from(page.u16(2));
     let (mut found, mut at) = (Vec::new(), 4);
     while at + 4 <= end.min(page.0.len()) {
+        // ASSOCIATION 00b: the designator names the logical unit, not the port or the target.
         let len = 4 + usize::from(page.u8(at + 3));
         let of_unit = page.u8(at + 1) & 0x30 == 0;
         if of_unit && matches!(page.u8(at + 1) & 0x0F, 0x2 | 0x3 | 0xA) {
@@ -59,6 +60,7 @@ fn unique(page: &Answer) -> Vec<Vec<u8>> {
 pub(super) fn designator(unit: &mut Unit) -> Found {
     let names = unique(&unit.vital(0x83)?);
     ensure(!names.is_empty(), || "page 83h has no such name of the unit".to_owned())?;
+    // Two hosts recognize one unit on two paths only by an equal designator.
     let again = unique(&unit.through_another_session()?.vital(0x83)?);
     ensure(names == again, || "another session is told another name".to_owned())
 }
@@ -91,10 +93,11 @@ pub(super) fn alua(unit: &mut Unit) -> Found {
     Err(wrong(format!("the group of this path, {own}, is not among those that are reported")))
 }
 
-/// The target port group that page 83h names.
+/// Returns the target port group of this port from page 83h.
 fn own_group(page: &Answer) -> Option<u16> {
     let mut at = 4;
     while at + 4 <= page.0.len() {
+        // ASSOCIATION 01b (target port) and DESIGNATOR TYPE 5h (target port group).
         if page.u8(at + 1) & 0x3F == 0x15 {
             return Some(page.u16(at + 6));
         }
@@ -112,7 +115,7 @@ pub(super) fn reset(unit: &mut Unit) -> Found {
     ensure(answer.bit(0, 7), || "ABORT TASK is not supported".to_owned())
 }
 
-/// REPORT CAPABILITIES.
+/// Service action REPORT CAPABILITIES.
 const CAPABILITIES: u8 = 2;
 
 pub(super) fn kind(unit: &mut Unit) -> Found {

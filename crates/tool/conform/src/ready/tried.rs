@@ -1,15 +1,16 @@
-//! What a target says that it supports, tried in ways that change nothing of the unit and nothing of its reservations.
+//! Exercises of advertised features that change neither data nor reservations.
 //!
-//! A target may list what it then refuses (REPORT SUPPORTED OPERATION CODES is a table, and tables are wrong); so what can be tried
-//! without harm is. What writes, even what is there already, takes the caller's leave: a scratch block.
+//! REPORT SUPPORTED OPERATION CODES is a table, and a target may refuse an operation that it lists, so every operation
+//! that can be exercised without harm is. Operations that write, even the content that is already stored, need a
+//! scratch block from the caller.
 
 use super::unit::Unit;
 use crate::session::{Done, random};
 use crate::{Finding, Found, ensure};
 
-/// RESERVATION CONFLICT.
+/// Status RESERVATION CONFLICT.
 const CONFLICT: u8 = 0x18;
-/// The type Write Exclusive, Registrants Only.
+/// Reservation type Write Exclusive, Registrants Only.
 const REGISTRANTS_ONLY: u8 = 5;
 const DATA_PROTECT: u8 = 7;
 const MISCOMPARE: (u8, u8, u8) = (0xE, 0x1D, 0);
@@ -25,7 +26,7 @@ fn ending(done: &Done) -> String {
     }
 }
 
-/// What keeps every host or this one from writing says nothing about what is supported.
+/// Returns not testable when a reservation or write protection hides whether the command is supported.
 fn is_free_to_answer(name: &str, done: &Done) -> Found {
     if done.status == CONFLICT {
         return Err(Finding::Untried(format!("{name} cannot be tried: another nexus has reserved the unit")));
@@ -38,7 +39,7 @@ fn is_free_to_answer(name: &str, done: &Done) -> Found {
     }
 }
 
-/// A command that does nothing ends GOOD where its operation is known.
+/// Checks that a command without effect ends GOOD.
 fn taken(name: &str, done: &Done) -> Found {
     is_free_to_answer(name, done)?;
     ensure(done.status == 0, || format!("the target lists {name} and refuses it: {}", ending(done)))
@@ -58,9 +59,11 @@ pub(super) fn actions(unit: &mut Unit) -> Found {
     preempts_are_known(unit)
 }
 
-/// A nexus that is not registered preempts nobody: it hears RESERVATION CONFLICT, and that the action is there.
+/// Checks that PREEMPT from a nexus without registration ends with RESERVATION CONFLICT, which shows that the action
+/// exists.
 ///
-/// The port is new, and neither key is anybody's: a target that forgot one of the three still has nobody to preempt.
+/// The initiator port is new and neither key is registered, so that a target which omits one of these tests still has
+/// no registration to preempt.
 ///
 /// *Source*: SPC-4 5.12.11.2.
 fn preempts_are_known(unit: &mut Unit) -> Found {
@@ -71,6 +74,7 @@ fn preempts_are_known(unit: &mut Unit) -> Found {
         }
         untried => untried,
     })?;
+    // The keys follow PRGENERATION and ADDITIONAL LENGTH.
     let registered: Vec<&[u8]> = keys.0.get(8..).unwrap_or_default().chunks(8).collect();
     let mut parameters = [0; 24];
     parameters[..8].copy_from_slice(&key_of_nobody(&registered)?);
@@ -96,7 +100,7 @@ fn key_of_nobody(registered: &[&[u8]]) -> Found<[u8; 8]> {
     }
 }
 
-/// The scratch block, and what it holds; or that nobody gave leave to try `name`.
+/// Returns the scratch block and its content; not testable when the caller gave no scratch block for `name`.
 fn scratch(unit: &mut Unit, name: &str) -> Found<(u64, Vec<u8>)> {
     let Some(lba) = unit.scratch else {
         return Err(Finding::Untried(format!(
@@ -106,6 +110,7 @@ fn scratch(unit: &mut Unit, name: &str) -> Found<(u64, Vec<u8>)> {
     };
     let capacity = unit.capacity()?;
     let blocks = u64::from(capacity.u32(0)) << 32 | u64::from(capacity.u32(4));
+    // READ CAPACITY reports the last block, which is a valid scratch block.
     if lba > blocks {
         return Err(Finding::Untried(format!("block {lba} is none of the unit, whose last block is {blocks}")));
     }
@@ -115,7 +120,7 @@ fn scratch(unit: &mut Unit, name: &str) -> Found<(u64, Vec<u8>)> {
     Ok((lba, data))
 }
 
-/// A CDB of 16 bytes for so many blocks.
+/// Builds a CDB of 16 bytes for `blocks` blocks.
 fn cdb(operation_code: u8, lba: u64, blocks: u8) -> [u8; 16] {
     let mut cdb = [0; 16];
     (cdb[0], cdb[13]) = (operation_code, blocks);
@@ -123,13 +128,14 @@ fn cdb(operation_code: u8, lba: u64, blocks: u8) -> [u8; 16] {
     cdb
 }
 
-/// COMPARE AND WRITE of what is there is done, and of other data is not; both would write what is there.
+/// Checks that COMPARE AND WRITE succeeds with the stored data and fails with other data; in both cases the data to
+/// write is the stored data.
 pub(super) fn compare_and_write(unit: &mut Unit) -> Found {
     let name = "COMPARE AND WRITE";
     unit.supports(name, 0x89, None)?;
     let most = unit.vital(0xB0)?.u8(5);
     ensure(most > 0, || "page B0h lets it name no blocks".to_owned())?;
-    // No blocks are compared and none is written (SBC-4 COMPARE AND WRITE): that takes nobody's leave.
+    // With zero blocks nothing is compared or written (SBC-4 COMPARE AND WRITE), so this needs no scratch block.
     taken(name, &unit.end(&cdb(0x89, 0, 0))?)?;
     let (lba, stored) = scratch(unit, name)?;
     taken(name, &unit.send(&cdb(0x89, lba, 1), &[&stored[..], &stored].concat())?)?;
@@ -141,7 +147,7 @@ pub(super) fn compare_and_write(unit: &mut Unit) -> Found {
     })
 }
 
-/// WRITE SAME of one block with what it holds.
+/// Checks WRITE SAME of one block with its own content.
 pub(super) fn write_same(unit: &mut Unit) -> Found {
     let name = "WRITE SAME (16)";
     unit.supports(name, 0x93, None)?;
@@ -149,7 +155,7 @@ pub(super) fn write_same(unit: &mut Unit) -> Found {
     taken(name, &unit.send(&cdb(0x93, lba, 1), &stored)?)
 }
 
-/// EXTENDED COPY of nothing: a list of no bytes is no error.
+/// Checks EXTENDED COPY with an empty parameter list, which is not an error.
 ///
 /// *Source*: SPC-4 EXTENDED COPY (LID1), PARAMETER LIST LENGTH.
 pub(super) fn extended_copy(unit: &mut Unit) -> Found {
@@ -160,7 +166,7 @@ pub(super) fn extended_copy(unit: &mut Unit) -> Found {
     taken(name, &unit.end(&cdb(0x83, 0, 0))?)
 }
 
-/// UNMAP of nothing: a list of no bytes is no error.
+/// Checks UNMAP with an empty parameter list, which is not an error.
 ///
 /// *Source*: SBC-4 UNMAP, PARAMETER LIST LENGTH.
 pub(super) fn unmap_of_nothing(unit: &mut Unit) -> Found {

@@ -1,22 +1,22 @@
-//! A unit that is asked what it is.
+//! Unit under test, and the pages and fields that describe it.
 
 use crate::checks::send_whole;
 use crate::session::{Done, Session, random};
 use crate::{Aim, Finding, Found};
 use iscsi::pdu::Isid;
 
-/// Bytes that are asked for of any page.
+/// Allocation length used for pages, in bytes.
 const PAGE_BYTES: u16 = 1024;
 
-/// A unit, through one session.
+/// Unit, accessed through one session.
 pub(super) struct Unit {
     session: Session,
     aim: Aim,
-    /// A block that may be overwritten, with what it holds.
+    /// Block that may be overwritten with its own content.
     pub scratch: Option<u64>,
 }
 
-/// An answer, of which bytes that are not there are zero.
+/// Parameter data; missing bytes read as zero.
 pub(super) struct Answer(pub Vec<u8>);
 
 impl Answer {
@@ -42,16 +42,17 @@ impl Unit {
         Self { session, aim: aim.clone(), scratch }
     }
 
-    /// Another session with the same unit, from another port of the initiator.
+    /// Opens another session with the same unit, from another initiator port.
     pub(super) fn through_another_session(&self) -> Found<Self> {
         self.through(|isid| isid.0[5] ^= 0x5A)
     }
 
-    /// A session of a port that nobody has registered: its ISID is random.
+    /// Opens a session from a port without registration: its ISID is random.
     ///
     /// *Source*: RFC 7143 §11.12.5 (qualifier 10b).
     pub(super) fn through_a_new_port(&self) -> Found<Self> {
         let random = random()?;
+        // The first byte keeps the type, which marks the rest as random.
         self.through(|isid| isid.0[1..].copy_from_slice(&random[..5]))
     }
 
@@ -62,9 +63,9 @@ impl Unit {
         Ok(Self { session, aim: self.aim.clone(), scratch: self.scratch })
     }
 
-    /// The answer to a command.
+    /// Sends a command and returns its data.
     ///
-    /// *Errors*: it is refused.
+    /// *Errors*: the command is refused.
     pub(super) fn ask(&mut self, name: &str, cdb: &[u8], bytes: u32) -> Found<Answer> {
         let done = self.session.read(cdb, bytes)?;
         if done.status == 0 {
@@ -77,22 +78,22 @@ impl Unit {
         Err(Finding::Wrong(format!("{name} is refused: status {:#04x}{sense}", done.status)))
     }
 
-    /// How a command ends that has this data for the unit.
+    /// Sends a command with data for the unit.
     pub(super) fn send(&mut self, cdb: &[u8], data: &[u8]) -> Found<Done> {
         send_whole(&mut self.session, cdb, data)
     }
 
-    /// How a command ends for which no data goes either way.
+    /// Sends a command without data.
     pub(super) fn end(&mut self, cdb: &[u8]) -> Found<Done> {
         self.session.read(cdb, 0)
     }
 
-    /// Standard INQUIRY data.
+    /// Reads the standard INQUIRY data.
     pub(super) fn inquiry(&mut self) -> Found<Answer> {
         self.ask("INQUIRY", &[0x12, 0, 0, 0, 96, 0], 96)
     }
 
-    /// A page of vital product data.
+    /// Reads a page of vital product data.
     pub(super) fn vital(&mut self, page: u8) -> Found<Answer> {
         let [high, low] = PAGE_BYTES.to_be_bytes();
         let answer = self.ask(&format!("page {page:02X}h"), &[0x12, 1, page, high, low, 0], PAGE_BYTES.into())?;
@@ -102,25 +103,27 @@ impl Unit {
         Err(Finding::Wrong(format!("page {page:02X}h was asked for, and {:02X}h came", answer.u8(1))))
     }
 
-    /// READ CAPACITY (16).
+    /// Reads the data of READ CAPACITY (16).
     pub(super) fn capacity(&mut self) -> Found<Answer> {
         self.ask("READ CAPACITY (16)", &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32)
     }
 
-    /// Bytes of a logical block.
+    /// Returns the length of a logical block in bytes.
     pub(super) fn block_bytes(&mut self) -> Found<u32> {
         Ok(self.capacity()?.u32(8))
     }
 
-    /// The unit says that it supports the operation.
+    /// Checks with REPORT SUPPORTED OPERATION CODES that the unit supports the operation.
     ///
-    /// *Errors*: it says that it does not; or it does not say (REPORT SUPPORTED OPERATION CODES).
+    /// *Errors*: the unit says that it does not, or does not say.
     pub(super) fn supports(&mut self, name: &str, code: u8, action: Option<u8>) -> Found {
+        // REPORTING OPTIONS: one command by operation code, with or without a service action.
         let how = if action.is_some() { 2 } else { 1 };
         let cdb = [0xA3, 0x0C, how, code, 0, action.unwrap_or(0), 0, 0, 0, 64, 0, 0];
         let answer = self
             .ask("REPORT SUPPORTED OPERATION CODES", &cdb, 64)
             .map_err(|_| Finding::Untried("the target does not say what it supports".to_owned()))?;
+        // SUPPORT: 3 is supported as in a standard, 5 in a vendor's way, 0 is not known yet (SPC-4).
         match answer.u8(1) & 0x07 {
             3 | 5 => Ok(()),
             0 => Err(Finding::Untried(format!("the target does not say yet whether it supports {name}"))),
@@ -128,14 +131,14 @@ impl Unit {
         }
     }
 
-    /// A page of mode parameters, from its first byte on, and the header before it.
+    /// Reads a mode page, from its first byte on, and the header in front of it.
     pub(super) fn mode(&mut self, page: u8, subpage: u8) -> Found<(Answer, Answer)> {
         let answer = self.ask("MODE SENSE (6)", &[0x1A, 0x08, page, subpage, 252, 0], 252)?;
         let behind = answer.0.get(4 + usize::from(answer.u8(3))..).unwrap_or_default().to_vec();
         Ok((Answer(behind), answer))
     }
 
-    /// PERSISTENT RESERVE IN.
+    /// Reads the data of PERSISTENT RESERVE IN.
     pub(super) fn reservations(&mut self, action: u8) -> Found<Answer> {
         let [high, low] = PAGE_BYTES.to_be_bytes();
         let cdb = [0x5E, action, 0, 0, 0, 0, 0, high, low, 0];

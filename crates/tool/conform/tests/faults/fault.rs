@@ -1,64 +1,64 @@
-//! A fault: what it changes on the way, and which check finds it.
+//! Definition of a fault: the change to PDUs, and the check that must detect it.
 
 use crate::pdu::{Digests, LOGIN_RESPONSE, Pdu};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// A rule that a target breaks.
+/// Fault of a target that breaks a rule.
 #[derive(Clone, Copy)]
 pub(crate) struct Fault {
     pub name: &'static str,
-    /// The check that must find it, and a part of what it must say.
+    /// Check that must detect the fault, and a part of its message.
     pub found_by: &'static str,
     pub says_that: &'static str,
-    /// What is done to PDUs of the initiator before the target has them, as a target would that reads them so.
+    /// Change to PDUs of the initiator before the target receives them; emulates a target that misreads requests.
     pub request: Option<Plant>,
-    /// What is done to PDUs of the target.
+    /// Change to PDUs of the target.
     pub answer: Option<Plant>,
-    /// The target's end of a connection is kept from the initiator.
+    /// Hides from the initiator that the target closed the connection.
     pub keeps_open: bool,
-    /// What comes unasked.
+    /// Unsolicited PDUs.
     pub says: Says,
 }
 
-/// What a target says unasked.
+/// Unsolicited PDUs of a target.
 #[derive(Clone, Copy)]
 pub(crate) enum Says {
     Nothing,
-    /// Pings all the time.
+    /// Sends pings continuously.
     Pings(Pings),
-    /// Half a second after a login it asks for a logout.
+    /// Requests a logout half a second after the login.
     AsksToLeave {
-        /// How long it gives.
+        /// Grace time of the request.
         within_s: u8,
-        /// How long it waits then.
+        /// Time until the target closes the connection; `None` leaves it open.
         ends_after_ms: Option<u64>,
     },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pings {
-    /// Nobody has to answer.
+    /// Pings that require no answer.
     Unanswerable,
     Answerable,
-    /// They are not made as they must be.
+    /// Pings with data, which the standard forbids.
     WithData,
-    /// The connection ends with the first answer.
+    /// Pings whose first answer ends the connection.
     EndingAllTheSame,
 }
 
 impl Fault {
-    /// The same, of a target that reads requests so, too.
+    /// Returns the fault with this change to requests as well.
     pub(crate) const fn reading(self, plant: Plant) -> Self {
         Self { request: Some(plant), ..self }
     }
 
-    /// The same, of a target that says this unasked.
+    /// Returns the fault with these unsolicited PDUs.
     pub(crate) const fn saying(self, says: Says) -> Self {
         Self { says, ..self }
     }
 
-    /// The same, of a target that does not close connections.
+    /// Returns the fault of a target that does not close connections.
     pub(crate) const fn keeping_open(self) -> Self {
         Self { keeps_open: true, ..self }
     }
@@ -70,16 +70,16 @@ impl Fault {
 
 pub(crate) type Plant = fn(&mut Pdu, &mut Seen) -> Deed;
 
-/// What becomes of a PDU.
+/// Treatment of a PDU.
 pub(crate) enum Deed {
     Pass,
-    /// It is lost, and its StatSN is given to the next one.
+    /// Loses the PDU; the next one takes its StatSN.
     Drop,
-    /// It comes twice, each with a StatSN of its own.
+    /// Sends the PDU twice, each with a StatSN of its own.
     Twice,
-    /// Behind it come these, each with the next StatSN.
+    /// Sends these PDUs after it, each with the next StatSN.
     More(Vec<Pdu>),
-    /// These come, numbered as they are.
+    /// Sends these PDUs instead, with their own numbers.
     Instead(Vec<Pdu>),
 }
 
@@ -95,31 +95,31 @@ impl Deed {
     }
 }
 
-/// What went over a connection so far.
+/// State of a connection that passes the proxy.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// Where the proxy listens.
+    /// Address at which the proxy listens.
     pub own: Option<SocketAddr>,
     pub digests: Digests,
     agreed: Digests,
-    /// In full feature phase.
+    /// Connection is in full feature phase.
     pub is_in: bool,
-    /// The StatSN that the initiator waits for.
+    /// StatSN that the initiator expects next.
     pub next_stat_sn: u32,
-    /// ExpCmdSN and MaxCmdSN that it has.
+    /// ExpCmdSN and MaxCmdSN that the initiator knows.
     pub window: [u32; 2],
-    /// How many more statuses the initiator has than the target sent.
+    /// Statuses that the initiator received in excess of those that the target sent.
     pub shift: u32,
-    /// CDBs by task tag.
+    /// CDBs by initiator task tag.
     cdbs: BTreeMap<u32, [u8; 16]>,
-    /// What a fault counts or remembers.
+    /// Counter of the fault, for its own use.
     pub count: u32,
     pub pdus: BTreeSet<(u32, u32)>,
     pub kept: Option<Pdu>,
 }
 
 impl Seen {
-    /// Of a proxy that listens there.
+    /// Returns the state of a proxy that listens at `own`.
     pub(crate) fn behind(own: SocketAddr) -> Self {
         Self { own: Some(own), ..Self::default() }
     }
@@ -139,24 +139,24 @@ impl Seen {
         self.digests = if self.is_in { self.agreed } else { Digests::default() };
     }
 
-    /// The CDB of the task that a PDU is about.
+    /// Returns the CDB of the task to which a PDU belongs.
     pub(crate) fn cdb(&self, pdu: &Pdu) -> [u8; 16] {
         self.cdbs.get(&pdu.tag()).copied().unwrap_or([0xff; 16])
     }
 
-    /// True for a PDU of a task whose operation code this is.
+    /// True for a PDU of a task with this operation code.
     pub(crate) fn is_of(&self, pdu: &Pdu, operation_code: u8) -> bool {
         self.cdb(pdu)[0] == operation_code
     }
 
-    /// Counts what is asked about: true for the one of this number, from zero on.
+    /// Counts calls; true for the call of this number, from zero on.
     pub(crate) fn is_nth(&mut self, number: u32) -> bool {
         self.count += 1;
         self.count == number + 1
     }
 }
 
-/// A target that answers so.
+/// Fault of a target that changes its answers.
 pub(crate) const fn answer(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
     Fault {
         name,
@@ -169,7 +169,7 @@ pub(crate) const fn answer(name: &'static str, found_by: &'static str, says: &'s
     }
 }
 
-/// A target that reads requests so.
+/// Fault of a target that misreads requests.
 pub(crate) const fn request(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
     Fault {
         name,
@@ -182,22 +182,22 @@ pub(crate) const fn request(name: &'static str, found_by: &'static str, says: &'
     }
 }
 
-/// A target that does not close connections.
+/// Fault of a target that does not close connections.
 pub(crate) const fn open(name: &'static str, found_by: &'static str, says: &'static str) -> Fault {
     Fault { name, found_by, says_that: says, request: None, answer: None, keeps_open: true, says: Says::Nothing }
 }
 
-/// A target that says something unasked.
+/// Fault of a target that sends an unsolicited PDU.
 pub(crate) const fn unasked(name: &'static str, found_by: &'static str, says: &'static str, what: Says) -> Fault {
     Fault { found_by, says_that: says, ..allowed(name, None) }.saying(what)
 }
 
-/// A target without fault, and one that does what no rule forbids.
+/// Target behavior that no rule forbids.
 pub(crate) const fn allowed(name: &'static str, answer: Option<Plant>) -> Fault {
     Fault { name, found_by: "", says_that: "", request: None, answer, keeps_open: false, says: Says::Nothing }
 }
 
-/// The fault, where `when` holds of a PDU.
+/// Applies the fault where `when` is true.
 pub(crate) fn only(when: bool, change: impl FnOnce()) -> Deed {
     if when {
         change();

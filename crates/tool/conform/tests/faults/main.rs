@@ -1,9 +1,10 @@
-//! The checks of `conform` on our own target behind a proxy that plants faults: each fault is found by the check that is there for it,
-//! and where none is planted nothing is reported.
+//! Tests of the `conform` checks on Blockyard's own target behind a proxy that injects faults: each fault is detected
+//! by the intended check, and without a fault nothing is reported.
 //!
-//! Each check has a unit and an initiator of its own, so that many are done at once: what they take is mostly silence that is listened to.
+//! Each check has a unit and an initiator of its own, so that many run at once: most of their time is listening to
+//! silence.
 
-// The futures of a command are as deep as the sleeves that it passes.
+// The futures of a command are nested as deeply as its layers.
 #![recursion_limit = "256"]
 
 mod fault;
@@ -23,20 +24,21 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 use table::{ALLOWED, UNASKED, faults};
 
-/// Checks that are done at once.
+/// Checks that run at once.
 const WORKERS: usize = 12;
-/// Units: a planted fault may leave its own as it should not be, so each has one; where none is planted they are taken by turns.
+/// Number of units. A fault may leave its unit in a wrong state, so each has its own; checks without a fault share the
+/// rest.
 const LUNS: u16 = 250;
 const LUNS_OF_FAULTS: u16 = 200;
 const LUNS_OF_READY: u16 = 230;
 const LUNS_OF_UNASKED: u16 = 242;
-/// How long an answer may take that does not come.
+/// Response timeout for answers that do not come.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// How long is listened for what a target says unasked.
+/// Listening time for unsolicited PDUs.
 const LISTEN: Duration = Duration::from_secs(2);
 
-/// Checks of what our target does not do by itself; the proxy does it, with and without fault.
+/// Checks of messages that our target does not send by itself; the proxy sends them, with and without a fault.
 const UNPROVOKED: [&str; 4] = ["login.redirect", "messages.ping", "messages.logout-asked", "messages.logout-overdue"];
 
 fn portal() -> std::net::SocketAddr {
@@ -44,7 +46,7 @@ fn portal() -> std::net::SocketAddr {
     *PORTAL.get_or_init(|| target::start(LUNS))
 }
 
-/// What each of the checks says of a target with its fault, on one of these units each.
+/// Runs each check against a target with its fault, on a unit each, and returns the verdicts.
 fn verdicts(tries: &[(&Fault, &Check)], patience: Duration, luns: Range<u16>) -> Vec<Verdict> {
     let free: Mutex<VecDeque<u16>> = Mutex::new(luns.clone().collect());
     let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));

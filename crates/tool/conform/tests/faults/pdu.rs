@@ -1,4 +1,4 @@
-//! A PDU on its way, whole, with what a fault may change of it.
+//! PDU in transit, with the operations that a fault uses to change it.
 
 use std::io::{Read, Result, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ pub(crate) const R2T: u8 = 0x31;
 pub(crate) const ASYNC: u8 = 0x32;
 pub(crate) const REJECT: u8 = 0x3f;
 
-/// Where numbers stand in a header.
+/// Offsets of fields in a header.
 pub(crate) const TAG: usize = 16;
 pub(crate) const TRANSFER_TAG: usize = 20;
 pub(crate) const STAT_SN: usize = 24;
@@ -27,7 +27,7 @@ pub(crate) const CMD_SN: usize = 24;
 pub(crate) const EXP_STAT_SN: usize = 28;
 pub(crate) const EXP_CMD_SN: usize = 28;
 pub(crate) const MAX_CMD_SN: usize = 32;
-/// DataSN, R2TSN and ExpDataSN.
+/// DataSN, R2TSN or ExpDataSN.
 pub(crate) const DATA_SN: usize = 36;
 pub(crate) const OFFSET: usize = 40;
 /// Residual Count of an answer, Desired Data Transfer Length of an R2T.
@@ -39,26 +39,26 @@ pub(crate) const STATUS: u8 = 0x01;
 pub(crate) const OVERFLOW: u8 = 0x04;
 pub(crate) const UNDERFLOW: u8 = 0x02;
 
-/// Which digests PDUs carry.
+/// Digests that PDUs carry.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Digests {
     pub header: bool,
     pub data: bool,
 }
 
-/// Header, additional headers and data; digests are made when it is sent.
+/// Header, additional header segments and data; digests are computed when it is sent.
 #[derive(Clone)]
 pub(crate) struct Pdu {
     pub header: [u8; 48],
     pub ahs: Vec<u8>,
     pub data: Vec<u8>,
-    /// The digest is sent with a bit turned, for it came so or a fault wants it.
+    /// Sends the digest with one bit flipped, because it arrived so or a fault demands it.
     pub is_header_damaged: bool,
     pub is_data_damaged: bool,
 }
 
 impl Pdu {
-    /// A header of this opcode and nothing else.
+    /// Returns a PDU with a header of this opcode and nothing else.
     pub(crate) fn blank(opcode: u8) -> Self {
         let mut header = [0; 48];
         header[0] = opcode;
@@ -77,7 +77,7 @@ impl Pdu {
         self.header[at..at + 4].copy_from_slice(&word.to_be_bytes());
     }
 
-    /// The number at `at` is `by` more.
+    /// Adds `by` to the number at offset `at`.
     pub(crate) fn add(&mut self, at: usize, by: u32) {
         self.put(at, self.word(at).wrapping_add(by));
     }
@@ -91,7 +91,7 @@ impl Pdu {
         self.opcode() == RESPONSE || (self.opcode() == DATA_IN && self.header[1] & STATUS != 0)
     }
 
-    /// True when it takes a StatSN.
+    /// True when the PDU consumes a StatSN.
     pub(crate) fn is_counted(&self) -> bool {
         match self.opcode() {
             DATA_IN => self.header[1] & STATUS != 0,
@@ -101,7 +101,7 @@ impl Pdu {
         }
     }
 
-    /// Key, code and qualifier of fixed or descriptor sense data in a SCSI Response.
+    /// Returns key, code and qualifier of fixed or descriptor sense data in a SCSI Response.
     pub(crate) fn sense(&self) -> Option<(u8, u8, u8)> {
         let sense = self.data.get(2..).filter(|_| self.opcode() == RESPONSE && self.header[3] == 2)?;
         match sense.first()? & 0x7f {
@@ -110,7 +110,7 @@ impl Pdu {
         }
     }
 
-    /// The sense data has this code and qualifier.
+    /// Replaces key, code and qualifier of the sense data.
     pub(crate) fn set_sense(&mut self, key: u8, code: u8, qualifier: u8) {
         let at = if self.data[2] & 0x7f == 0x70 { [4, 14, 15] } else { [3, 4, 5] };
         for (at, value) in at.into_iter().zip([key, code, qualifier]) {
@@ -118,7 +118,7 @@ impl Pdu {
         }
     }
 
-    /// A SCSI Response with this status and neither sense nor residual.
+    /// Makes the PDU a SCSI Response with this status and neither sense nor residual.
     pub(crate) fn set_status(&mut self, status: u8) {
         self.header[3] = status;
         self.data.clear();
@@ -128,12 +128,12 @@ impl Pdu {
         String::from_utf8_lossy(&self.data).into_owned()
     }
 
-    /// Text with `from` has `to` instead.
+    /// Replaces `from` by `to` in the text.
     pub(crate) fn replace(&mut self, from: &str, to: &str) {
         self.data = self.text().replace(from, to).into_bytes();
     }
 
-    /// Reads a PDU: none at the end of the connection; or, where more than a MiB is to follow, its header alone.
+    /// Reads a PDU; `None` at the end of the connection. Where more than a MiB is to follow, returns the header alone.
     pub(crate) fn read(stream: &mut TcpStream, digests: impl Fn() -> Digests) -> Result<Option<(Self, bool)>> {
         let mut pdu = Self::blank(0);
         if stream.read(&mut pdu.header[..1])? == 0 {
@@ -159,7 +159,7 @@ impl Pdu {
         Ok(Some((pdu, true)))
     }
 
-    /// Its bytes, with digests that are right but for the damage.
+    /// Writes the PDU with digests, which are correct except for the requested damage.
     pub(crate) fn write(&self, stream: &mut impl Write, digests: Digests) -> Result<()> {
         let mut header = self.header;
         header[4..8].copy_from_slice(&((self.ahs.len() as u32 / 4) << 24 | self.data.len() as u32).to_be_bytes());

@@ -1,4 +1,4 @@
-//! What stands between `conform` and the target: passes PDUs on, and plants a fault in them.
+//! Proxy between `conform` and the target: passes PDUs on and injects a fault into them.
 
 use crate::fault::{Deed, Fault, Pings, Plant, Says, Seen};
 use crate::pdu::{
@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The Target Transfer Tag of our own pings.
+/// Target Transfer Tag of the pings of the proxy.
 const PING: u32 = 0x70_69_6e_67;
-/// The AsyncEvent of a target that wants a logout.
+/// AsyncEvent code of a target that requests a logout.
 const LOGOUT_REQUESTED: u8 = 1;
 
-/// Where it listens; it passes connections on to `target` until the process ends.
+/// Starts the proxy and returns its address; it forwards connections to `target` until the process ends.
 pub(crate) fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("it has an address");
@@ -39,10 +39,10 @@ pub(crate) fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
     address
 }
 
-/// A connection from end to end.
+/// Connection between an initiator and the target.
 struct Line {
     seen: Mutex<Seen>,
-    /// Held from the numbering of a PDU for the initiator to its end.
+    /// Held while a PDU for the initiator is numbered and written, so that numbers and bytes keep one order.
     speaking: Mutex<()>,
     fault: Fault,
     initiator: TcpStream,
@@ -62,7 +62,7 @@ impl Line {
         self.seen().digests
     }
 
-    /// One end has closed, or broke: the other one is told.
+    /// Forwards requests until one end closes or fails, and then closes the other one.
     fn pass_requests(&self) {
         let _ = self.requests();
         let _ = self.target.shutdown(Shutdown::Both);
@@ -92,7 +92,7 @@ impl Line {
         }
     }
 
-    /// A ping, unless the initiator is gone.
+    /// Sends a ping, unless the initiator has closed.
     fn ping(&self, how: Pings) -> Result<()> {
         thread::sleep(Duration::from_millis(100));
         let _speaking = self.speak();
@@ -107,7 +107,7 @@ impl Line {
         if how == Pings::WithData {
             ping.data = vec![0; 4];
         }
-        // It takes no StatSN.
+        // A ping of the target carries StatSN without consuming it.
         self.number(&mut ping, &seen);
         ping.write(&mut &self.initiator, seen.digests)
     }
@@ -144,7 +144,7 @@ impl Line {
                 return Ok(());
             }
             if pdu.opcode() == NOP_OUT && pdu.tag() == u32::MAX && pdu.word(TRANSFER_TAG) == PING {
-                // The target knows nothing of our ping.
+                // The target does not know this ping, so its answer is not forwarded.
                 match self.fault.says {
                     Says::Pings(Pings::EndingAllTheSame) => return Ok(()),
                     _ => continue,
@@ -152,7 +152,7 @@ impl Line {
             }
             let mut seen = self.seen();
             if seen.is_in && pdu.opcode() != LOGIN_REQUEST {
-                // Answers that the initiator has or lacks beside the target's are numbered for it alone.
+                // Statuses that the initiator received in excess are subtracted: the target did not send them.
                 let shift = seen.shift;
                 pdu.add(EXP_STAT_SN, shift.wrapping_neg());
             }
@@ -179,7 +179,7 @@ impl Line {
             }
             let (before, counted) = (seen.shift, u32::from(pdu.is_counted()));
             let deed = planted(self.fault.answer, &mut pdu, &mut seen);
-            // A status less or more moves the numbers of all that come behind it.
+            // A dropped or inserted status shifts the StatSN of every later PDU.
             match &deed {
                 Deed::Drop => seen.shift = before.wrapping_sub(counted),
                 Deed::Twice => seen.shift = before.wrapping_add(counted),

@@ -1,4 +1,4 @@
-//! What `ready` sends to a unit, and what it says of targets that refuse what they list.
+//! Commands that `ready` sends to a unit, and its verdicts on targets that refuse what they list.
 
 use crate::fault::{Deed, Fault, Seen, allowed, answer, only, request};
 use crate::pdu::{COMMAND, Pdu, RESPONSE};
@@ -13,10 +13,10 @@ const RESERVE_OUT: u8 = 0x5f;
 const EXTENDED_COPY: u8 = 0x83;
 const COMPARE_AND_WRITE: u8 = 0x89;
 const WRITE_SAME_16: u8 = 0x93;
-/// The block that may be overwritten.
+/// Block that may be overwritten with its own content.
 const SCRATCH: u64 = 5;
 
-/// The end of a command is a refusal: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB.
+/// Turns the end of a command into a refusal: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB.
 fn refuse(pdu: &mut Pdu, is_meant: bool, code: u8) -> Deed {
     only(is_meant && pdu.opcode() == RESPONSE, || {
         pdu.header[3] = 2;
@@ -65,7 +65,7 @@ const REFUSALS: &[Fault] = &[
     }),
 ];
 
-/// Each need that is asked about, and what it came to, of a unit with content in its scratch block.
+/// Checks every requirement on a unit with content in its scratch block, and returns the verdicts.
 fn asked(fault: &Fault, lun: u16, scratch: Option<u64>) -> Vec<(&'static str, Verdict)> {
     let url = format!("iscsi://{}/{}/{lun}", proxy::start(portal(), *fault), target::IQN);
     let mut aim: Aim = url.parse().expect("a URL");
@@ -106,9 +106,9 @@ fn what_is_sent_to_a_unit_changes_nothing_of_it() {
         assert_eq!(untried.len(), if scratch.is_none() { 2 } else { 0 }, "what writes takes leave: {untried:?}");
         for (cdb, data) in SENT.lock().expect("nobody panics").iter() {
             let lba = u64::from_be_bytes(cdb[2..10].try_into().expect("8 bytes"));
-            // A new volume holds zeros, and is written with them.
+            // The content of a new volume is zeros, so only zeros may be written to it.
             let is_harmless = match cdb[0] {
-                // TEST UNIT READY, INQUIRY, MODE SENSE, READ and what else only asks.
+                // TEST UNIT READY, INQUIRY, MODE SENSE, READ and other commands that only query.
                 0x00 | 0x12 | 0x1a | 0x5e | 0x88 | 0x9e | 0xa0 | 0xa3 => true,
                 UNMAP | EXTENDED_COPY => data.is_empty() && cdb[7..14].iter().all(|&byte| byte == 0),
                 RESERVE_OUT => matches!(cdb[1], 4 | 5),

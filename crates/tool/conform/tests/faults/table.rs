@@ -1,4 +1,4 @@
-//! The faults, by what they are about.
+//! Fault tables, by topic.
 
 mod data;
 mod login;
@@ -14,7 +14,7 @@ use crate::fault::{Fault, allowed};
 use crate::pdu::{DATA_IN, DATA_SN, FINAL, MAX_CMD_SN, Pdu, RESPONSE, STAT_SN, STATUS, TAG};
 pub(crate) use unasked::SOUND as UNASKED;
 
-/// Every fault that is planted.
+/// Returns every fault.
 pub(crate) fn faults() -> impl Iterator<Item = &'static Fault> {
     let tables = [
         login::FAULTS,
@@ -29,7 +29,7 @@ pub(crate) fn faults() -> impl Iterator<Item = &'static Fault> {
     tables.into_iter().flatten()
 }
 
-/// What is no fault: no check may report it.
+/// Deviations that no rule forbids: no check may report them.
 pub(crate) const ALLOWED: &[Fault] = &[
     allowed("nothing", None),
     allowed(
@@ -37,7 +37,7 @@ pub(crate) const ALLOWED: &[Fault] = &[
         Some(|pdu, seen| {
             let is_again = pdu.ends() && !seen.pdus.insert((pdu.tag(), pdu.word(DATA_SN)));
             match apart(pdu, 0) {
-                // A status that is asked for again comes without the data.
+                // A repeated status comes without the data.
                 Deed::Instead(mut pdus) if is_again => Deed::Instead(pdus.split_off(1)),
                 deed => deed,
             }
@@ -60,7 +60,7 @@ pub(crate) const ALLOWED: &[Fault] = &[
     allowed("TAS of zero, and unit attentions instead of TASK ABORTED", Some(tasks::without_tas)),
 ];
 
-/// A read's status in a SCSI Response behind its data, whose ExpDataSN is so much too high.
+/// Separates the status of a read from its data: a SCSI Response whose ExpDataSN is too high by `too_high`.
 pub(crate) fn apart(pdu: &mut Pdu, too_high: u32) -> Deed {
     if pdu.opcode() != DATA_IN || !pdu.ends() {
         return Deed::Pass;
@@ -80,7 +80,7 @@ pub(crate) fn apart(pdu: &mut Pdu, too_high: u32) -> Deed {
     Deed::Instead(vec![data, response])
 }
 
-/// How often a fault may be met before it is planted: in all but the first PDU of a session.
+/// True for every PDU of a session except the first; used to inject a fault later.
 pub(crate) fn is_later(seen: &mut Seen) -> bool {
     seen.count += 1;
     seen.count > 1

@@ -1,4 +1,4 @@
-//! Our own target in this process: one shard, and a small volume in memory for everybody who tries it.
+//! Blockyard's own target in this process: one shard, and a small in-memory volume for each check.
 
 use engine::{Budget, Limits};
 use iscsi_target::{Facts, conduct, tickets};
@@ -13,10 +13,10 @@ use std::sync::mpsc;
 use uring::{Options, Uring, spawn_shard};
 
 pub(crate) const IQN: &str = "iqn.2026-11.io.blockyard:faults";
-/// Enough for reads of 64 KiB.
+/// Length of a volume; enough for reads of 64 KiB.
 const VOLUME_BYTES: u64 = 1 << 20;
 
-/// A target with so many units, from LUN 0 on, until the process ends; returns where it listens.
+/// Starts a target with `luns` units, from LUN 0 on, which runs until the process ends; returns its address.
 pub(crate) fn start(luns: u16) -> SocketAddr {
     let (tell, told) = mpsc::channel();
     let limits = Limits::of(Budget { shards: 1, buffer_bytes: 256 << 20, cache_bytes: 1 << 20 });
@@ -38,7 +38,7 @@ pub(crate) fn start(luns: u16) -> SocketAddr {
         })
         .await;
     };
-    // The thread goes on; it ends with the process.
+    // The thread is not joined; it ends with the process.
     std::mem::forget(spawn_shard("target", Options::default(), serves).expect("a thread"));
     told.recv().expect("it starts")
 }
@@ -79,7 +79,7 @@ fn volume(lun: u16) -> VolumeSpec {
     }
 }
 
-/// Any initiator sees all volumes.
+/// Lets every initiator access all volumes.
 fn access(address: SocketAddr, luns: u16) -> Access {
     let show = |lun: u16| {
         let VolumeSpec { name: volume, id: volume_id, .. } = volume(lun);

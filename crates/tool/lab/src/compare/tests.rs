@@ -2,9 +2,9 @@ use super::*;
 use crate::synthetic;
 use proptest::prelude::*;
 
-/// How often the interval holds the true ratio, of 400 comparisons of `rounds` rounds.
+/// Returns how often the interval contains the true ratio in 400 comparisons of `rounds` rounds.
 fn coverage(rounds: usize, scatters: &[f64], ratio: f64) -> f64 {
-    // Each comparison has its own part of what scatters.
+    // Each comparison has its own part of the random values.
     let mut scatters = scatters.chunks_exact(2 * rounds).map(|one| one.split_at(rounds));
     let held = scatters.by_ref().take(400).filter(|(one, other)| {
         let first: Vec<f64> = one.iter().map(|scatter| 100.0 * ratio * scatter.exp()).collect();
@@ -18,7 +18,7 @@ fn coverage(rounds: usize, scatters: &[f64], ratio: f64) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..ProptestConfig::with_cases(24) })]
 
-    /// A share of 400 wobbles; of 24 cases none is off by five times its usual wobble.
+    /// A share of 400 varies by chance; in 24 cases none is off by five standard deviations.
     #[test]
     fn interval_holds_the_true_ratio_as_often_as_it_says(
         rounds in 2_usize..24,
@@ -43,7 +43,7 @@ proptest! {
 
 #[test]
 fn intervals_are_those_of_the_sign_test() {
-    // The tables of the sign test: the lower end's rank, counted from 0, and the confidence in thousandths.
+    // Tables of the sign test: the lower end's rank, counted from 0, and the confidence in thousandths.
     for (rounds, index, thousandths) in
         [(1, 0, 0), (2, 0, 500), (3, 0, 750), (5, 0, 938), (6, 0, 969), (9, 1, 961), (20, 5, 959)]
     {

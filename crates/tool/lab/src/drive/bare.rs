@@ -1,4 +1,5 @@
-//! A session with a server of bare bytes: 48 bytes ask for 48 and the data, or bring the data and ask for 48.
+//! Session with the raw TCP server: a 48-byte request is answered by 48 bytes and the data, or carries data and is
+//! answered by 48 bytes.
 
 use super::bundle::{Line, carry};
 use super::wire::{Carrier, Machine};
@@ -11,11 +12,11 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
-/// Bytes of a request and of an answer without their data, as of an iSCSI header.
+/// Bytes of a request or answer without data, the size of an iSCSI basic header segment.
 pub const HEADER_BYTES: usize = 48;
-/// The first byte of a request for data; bytes 4 to 8 say how much, bytes 8 to 16 from where on, big-endian.
+/// First byte of a read request; bytes 4 to 8 are the length, bytes 8 to 16 the address, big-endian.
 pub const READ: u8 = 1;
-/// The first byte of a request that brings data.
+/// First byte of a write request.
 pub const WRITE: u8 = 2;
 const RECEIVE_BYTES: usize = 256 << 10;
 
@@ -24,21 +25,21 @@ pub(super) struct Session<W: World> {
     bytes: u64,
 }
 
-/// Commands end in the order in which they were sent.
+/// Protocol state of a session. Commands complete in the order in which they were sent.
 struct Speaker {
     under_way: VecDeque<Op>,
-    /// Headers that wait, and how much of what waits has left; data is any bytes.
+    /// Headers to be sent, and the pieces of them and of the data that are left; the content of data does not matter.
     headers: Vec<u8>,
     waiting: VecDeque<Piece>,
     filler: View,
     received: Vec<u8>,
-    /// Bytes of answers that came and belong to the front of `under_way`.
+    /// Bytes received for the command at the front of `under_way`.
     come: usize,
     ended: VecDeque<Op>,
     lost: bool,
 }
 
-/// Bytes to be sent: of the headers, or of the filler.
+/// Range of bytes to be sent, of the headers or of the filler.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     header: bool,
@@ -89,6 +90,7 @@ impl Machine for Speaker {
             len -= left;
             self.waiting.pop_front();
         }
+        // The buffer is reused; its offsets start at zero again.
         if self.waiting.is_empty() {
             self.headers.clear();
         }
@@ -128,13 +130,13 @@ impl Carrier for Speaker {
         header[4..8].copy_from_slice(&op.bytes.to_be_bytes());
         header[8..16].copy_from_slice(&op.offset.to_be_bytes());
         let to = from + HEADER_BYTES;
-        // Headers that follow each other are sent as one.
+        // Consecutive headers are sent as one piece.
         match self.waiting.back_mut() {
             Some(last) if last.header && last.to == from => last.to = to,
             _ => self.waiting.push_back(Piece { header: true, from, to }),
         }
         if let Content::Write(data) = content {
-            // All of it is alike, so the longest stands for all.
+            // The content does not matter, so the longest buffer serves all writes.
             if data.len() > self.filler.len() {
                 self.filler = data;
             }

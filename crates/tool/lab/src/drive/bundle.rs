@@ -1,4 +1,5 @@
-//! The connections of one session: its commands are dealt over them in turn, and each ends where it began.
+//! Connections of one session (MC/S): commands are dealt over them in turn, and each completes on its connection (RFC
+//! 7143 §4.2.5).
 
 use super::wire::{Carrier, exchange};
 use crate::load::{Due, Source};
@@ -9,18 +10,19 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// A session that has worked for so long lets the others have their turn.
+/// Quantum after which a session that never waits yields to the others.
 const SHARE: Duration = Duration::from_micros(50);
 
-/// One connection: the way, and who speaks over it.
+/// Connection: its stream and its protocol machine.
 pub(super) struct Line<S, C> {
     pub stream: S,
     pub carrier: C,
 }
 
-/// Carries the commands of `source` over all `lines` until it is over and the last has ended; returns how many counted.
+/// Carries the commands of `source` over all `lines` until the source is over and the last command has completed;
+/// returns the number of counted commands.
 ///
-/// *Errors*: a connection broke or is over; the session is not what was to be measured then. Says which.
+/// *Errors*: a connection broke or ended, since the session is then not the one to be measured. Names the connection.
 pub(super) async fn carry<W: World, C: Carrier>(
     world: &W,
     lines: &mut [Line<&W::Stream, &mut C>],
@@ -31,6 +33,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
     let all = lines.len();
     let which = |index: usize| format!("connection {} of {all} of the session", index + 1);
     loop {
+        // Everything that is due is submitted first, so that it goes out in one gathered send.
         let until = loop {
             match source.next(now) {
                 Due::Now(op) => {
@@ -44,6 +47,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
                 Due::Over => break None,
             }
         };
+        // Sampled before the wait: a command that waits for the window now is charged for the whole wait.
         let held = lines.iter().any(|line| line.carrier.is_held());
         let mut waited = false;
         let mut timer = pin!(until.map(|until| world.sleep_until(until)));
@@ -53,6 +57,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
                 moved |= exchange(cx, world, line.stream, line.carrier).with_context(|| which(index))?;
             }
             let due = !moved && timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready());
+            // Waiting for the network yields by itself; only a session that never waits must yield explicitly.
             waited |= !moved && !due;
             if moved || due { Poll::Ready(anyhow::Ok(())) } else { Poll::Pending }
         })
@@ -66,23 +71,24 @@ pub(super) async fn carry<W: World, C: Carrier>(
                 source.ended(&op, now, well, data.as_deref());
             }
         }
+        // MaxCmdSN belongs to the session: an answer on one connection may admit commands on another one.
         lines.iter_mut().for_each(|line| line.carrier.handle_window_moved());
         now = stretch.goes_on(world, waited, now).await;
     }
 }
 
-/// What a session does between two waits: others that have something to do have waited for so long.
+/// Time since a session's last wait, during which others may have been waiting.
 struct Stretch {
     end: Time,
 }
 
 impl Stretch {
-    /// It begins.
+    /// Starts a stretch.
     fn from(now: Time) -> Self {
         Self { end: now + SHARE }
     }
 
-    /// It has gone on until `now`, or the session has `waited` meanwhile; returns when others had their turn, where it is theirs.
+    /// Yields if the stretch has lasted for the quantum without a wait, and returns the present time.
     async fn goes_on<W: World>(&mut self, world: &W, waited: bool, now: Time) -> Time {
         let now = match waited {
             true => now,

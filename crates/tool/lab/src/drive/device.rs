@@ -1,4 +1,4 @@
-//! Files and disks themselves: the line that targets are compared with.
+//! Local files and disks without a target: the baseline for targets.
 
 use crate::load::{Content, Due, Source};
 use crate::replay::{self, Kind, Score, Script};
@@ -8,12 +8,12 @@ use shard::{DiskOptions, Signal, World};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The block size that devices are opened with: every one of ours can.
+/// Block size that devices are opened with, which every supported device has.
 pub(super) const BLOCK_BYTES: u32 = 512;
-/// Bytes of zeros that are written at once.
+/// Bytes of zeros in one write.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// Opens each of `paths`.
+/// Opens all `paths`.
 pub(super) async fn open<W: World>(world: &W, paths: &[String]) -> Result<Vec<Rc<W::Disk>>> {
     ensure!(!paths.is_empty(), "no device is named");
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
@@ -25,23 +25,23 @@ pub(super) async fn open<W: World>(world: &W, paths: &[String]) -> Result<Vec<Rc
     Ok(disks)
 }
 
-/// Bytes of the device.
+/// Returns the size of the device in bytes.
 pub(super) fn bytes(disk: &impl BlockDevice) -> u64 {
     let geometry = disk.geometry();
     geometry.blocks.0 * u64::from(geometry.block_bytes)
 }
 
-/// The `len` bytes from `from` on.
+/// Reads `len` bytes from `from` on.
 pub(super) async fn read(disk: &impl BlockDevice, from: u64, len: u64) -> Result<Vec<u8>> {
     let block = u64::from(disk.geometry().block_bytes);
     let read = disk.read(Extent::new(from / block, len / block)).await?;
     Ok(read.to_buf().to_vec())
 }
 
-/// What the commands of one session share.
+/// State shared by the commands of one session.
 struct Shared {
     source: RefCell<Source>,
-    /// How many commands have ended, and who waits for one more.
+    /// Number of completed commands, and the signal for the next completion.
     ended: Cell<u64>,
     room: Signal,
 }
@@ -76,6 +76,7 @@ pub(super) async fn drive<W: World>(world: &W, disk: Rc<W::Disk>, source: Source
             Due::At(then) => world.sleep_until(then).await,
             Due::Over if shared.source.borrow().under_way() == 0 => return Ok(shared.source.borrow().commands()),
             Due::Full | Due::Over => {
+                // Compared by count: a completion between the check and the wait is not missed.
                 let seen = shared.ended.get();
                 shared.room.until(|| shared.ended.get() != seen).await;
             }
@@ -83,16 +84,16 @@ pub(super) async fn drive<W: World>(world: &W, disk: Rc<W::Disk>, source: Source
     }
 }
 
-/// What the commands of a replay share.
+/// State shared by the commands of a replay.
 struct Stage {
     script: RefCell<Script>,
-    /// What was written since the last flush.
+    /// Writes since the last flush.
     written: RefCell<Option<Written>>,
     ended: Cell<u64>,
     room: Signal,
 }
 
-/// Does the steps of `script` when they are due, each as a task of its own; how each went, when the last has ended.
+/// Runs the steps of `script` when they are due, each as a task of its own; returns their results after the last one.
 pub(super) async fn play<W: World>(world: &W, disk: Rc<W::Disk>, script: Script) -> Result<Vec<Score>> {
     let stage = Rc::new(Stage {
         script: RefCell::new(script),
@@ -135,8 +136,10 @@ impl Stage {
             Kind::Write => {
                 let data = self.script.borrow().data(index);
                 self.note(disk.write(extent.start, data.freeze()).await?);
+                // FUA: the write must be stable before it completes (SBC-4 WRITE (16)).
                 if step.flag { self.flush(disk).await } else { Ok(()) }
             }
+            // WRITE SAME with UNMAP.
             Kind::WriteSame if step.flag => disk.discard(extent).await.map(|written| self.note(written)),
             Kind::WriteSame => {
                 for from in (step.offset..step.offset + step.bytes).step_by(ZEROS_BYTES) {
@@ -157,7 +160,7 @@ impl Stage {
         self.written.replace(Some(all));
     }
 
-    /// What was written until now survives power loss.
+    /// Makes all writes until now stable.
     async fn flush(&self, disk: &impl BlockDevice) -> Result<(), IoError> {
         let written = self.written.take();
         match written {

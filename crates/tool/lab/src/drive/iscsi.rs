@@ -1,4 +1,4 @@
-//! A session of our own initiator.
+//! iSCSI session of our own initiator.
 
 mod play;
 
@@ -22,41 +22,42 @@ const UNIT_ATTENTION: u8 = 6;
 const READ_16: u8 = 0x88;
 const WRITE_16: u8 = 0x8a;
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
-/// Commands that a session can have under way, whatever its depth: those of a login are few.
+/// Spare tasks of a session beyond its depth, for the few commands of a login.
 const TASKS_SPARE: u32 = 8;
 
-/// Who logs in where.
+/// Login to a unit.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// The portal to begin at.
+    /// First portal; a redirect may lead to another one.
     pub portal: SocketAddr,
-    /// The target.
+    /// Name of the target.
     pub target: IscsiName,
-    /// The unit.
+    /// LUN of the unit.
     pub lun: u16,
-    /// As whom.
+    /// Name of the initiator.
     pub initiator: IscsiName,
-    /// Tells the sessions of one initiator apart.
+    /// Qualifier of the ISID, which distinguishes the sessions of one initiator.
     pub session: u16,
-    /// What is proven.
+    /// Credentials.
     pub auth: InitiatorAuth,
-    /// Both digests are required, or none is used.
+    /// Require both digests, or use none.
     pub digests: bool,
     /// Connections of the session.
     pub connections: u32,
-    /// Commands under way at once.
+    /// Queue depth.
     pub depth: u32,
 }
 
 impl Login {
-    /// The login of the session's first connection.
+    /// Returns the login of the session's first connection.
     ///
-    /// *Errors*: more commands at once than a session has tags for.
+    /// *Errors*: a depth beyond the number of tags of a session.
     fn of_session(&self) -> Result<initiator::Login> {
         let depth_max = TASKS_MAX - TASKS_SPARE;
         ensure!(self.depth <= depth_max, "a session has tags for a depth of {depth_max}, and not of {}", self.depth);
         let mut login = initiator::Login::new(self.portal, self.target.clone(), self.initiator.clone());
         let [high, low] = self.session.to_be_bytes();
+        // ISID type 10b, random: the qualifier alone is ours to choose (RFC 7143 §11.12.5).
         login.isid = Isid([0x80, 0, 0, 0, high, low]);
         login.auth = self.auth.clone();
         login.digests = if self.digests { DigestOffer::Required } else { DigestOffer::Never };
@@ -67,18 +68,18 @@ impl Login {
     }
 }
 
-/// A session in full feature phase with a unit that has told its capacity.
+/// Session in full feature phase with a unit of known capacity.
 pub(super) struct Session<W: World> {
     stream: W::Stream,
     speaker: Speaker,
     blocks: u64,
-    /// As many as the session has beside this one may have.
+    /// Negotiated maximum of connections.
     connections_max: u16,
-    /// Those.
+    /// Further connections of the session.
     others: Vec<Line<W::Stream, Speaker>>,
 }
 
-/// The protocol, and which command each task is.
+/// Protocol machine, and the command of each task.
 pub(super) struct Speaker {
     machine: Connection,
     lun: Lun,
@@ -87,7 +88,7 @@ pub(super) struct Speaker {
 }
 
 impl<W: World> Session<W> {
-    /// Logs in where `login` says, and where that sends us.
+    /// Logs in, following redirects.
     pub(super) async fn log_in(world: &W, login: &Login) -> Result<Self> {
         let Entered { stream, machine, negotiated, portal } = initiator::log_in(world, &login.of_session()?).await?;
         let lun = Lun(scsi::Lun::of(login.lun).0);
@@ -99,9 +100,10 @@ impl<W: World> Session<W> {
         Ok(session)
     }
 
-    /// The session has as many connections as `login` says, all of them to `portal`.
+    /// Adds connections to the same portal, up to the number in `login`.
     async fn join(&mut self, world: &W, login: &Login, portal: SocketAddr) -> Result<()> {
         let (allowed, asked) = (self.connections_max, login.connections);
+        // The load needs exactly this number of connections; fewer would measure something else.
         let target = &login.target;
         ensure!(
             asked <= u32::from(allowed),
@@ -114,6 +116,7 @@ impl<W: World> Session<W> {
             world.random(&mut random);
             let machine = self.speaker.machine.join(Cid(cid), random, world.now());
             let machine = machine.context("the session is over before it has all of its connections")?;
+            // Redirecting a single connection of a session is not supported here.
             let limit = (world.now() + ANSWER_LIMIT, ANSWER_LIMIT);
             let entered = initiator::login::enter(world, stream, machine, portal, limit).await;
             let entered = entered.with_context(|| format!("connection {} of the session", cid + 1))?;
@@ -127,8 +130,9 @@ impl<W: World> Session<W> {
         Ok(())
     }
 
-    /// Asks for the capacity, past the unit attentions that await a new nexus.
+    /// Reads the capacity, after clearing the unit attentions of a new nexus.
     async fn read_capacity(&mut self, world: &W) -> Result<()> {
+        // READ CAPACITY (16): service action 10h, allocation length 32.
         let mut cdb = [0; 16];
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
         for _ in 0..8 {
@@ -146,7 +150,7 @@ impl<W: World> Session<W> {
         bail!("the unit has endless unit attentions")
     }
 
-    /// A command alone, from its beginning to its end.
+    /// Executes a single command.
     pub(super) async fn execute(&mut self, world: &W, cdb: [u8; 16], data_in: DataIn) -> Result<Completion> {
         let (cdb, attribute) = (SmallVec::from_buf(cdb), TaskAttribute::Simple);
         let command = Command { lun: self.speaker.lun, cdb, attribute, data_out: None, data_in };
@@ -161,17 +165,17 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// Bytes of a block.
+    /// Returns the block size in bytes.
     pub(super) fn block_bytes(&self) -> u32 {
         self.speaker.block_bytes
     }
 
-    /// Bytes of the unit.
+    /// Returns the size of the unit in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.speaker.block_bytes)
     }
 
-    /// The `len` bytes from `from` on, in pieces that every target takes.
+    /// Reads `len` bytes from `from` on, in pieces that every target accepts.
     pub(super) async fn read(&mut self, world: &W, from: u64, len: u64) -> Result<Vec<u8>> {
         const PIECE_BYTES: u64 = 64 << 10;
         let mut all = Vec::new();
@@ -195,7 +199,7 @@ impl<W: World> Session<W> {
         carry::<W, _>(world, &mut std::iter::once(first).chain(others).collect::<Vec<_>>(), source).await
     }
 
-    /// The session has ended as sessions should.
+    /// Logs out and closes the connection.
     pub(super) async fn log_out(mut self, world: &W) -> Result<()> {
         self.speaker.machine.logout();
         let until = world.now() + ANSWER_LIMIT;
@@ -207,7 +211,7 @@ impl<W: World> Session<W> {
 }
 
 impl Speaker {
-    /// The next command that has ended.
+    /// Returns the next completed command.
     fn completion(&mut self) -> Result<Option<Completion>> {
         loop {
             match self.machine.poll_event() {
@@ -260,6 +264,7 @@ impl Carrier for Speaker {
         let (cdb, attribute) = (SmallVec::from_buf(cdb), TaskAttribute::Simple);
         let task = self.machine.submit(Command { lun: self.lun, cdb, attribute, data_out, data_in });
         let task = task.ok().context("the session takes no command")?;
+        // The low bits of a task tag index this table; the whole tag is compared on completion.
         let place = (task.bits() & 0xffff) as usize;
         if self.under_way.len() <= place {
             self.under_way.resize(place + 1, None);
@@ -282,12 +287,13 @@ impl Carrier for Speaker {
         let (task, op) =
             self.under_way.get_mut(place).and_then(Option::take).context("a task ended that nobody began")?;
         ensure!(task == done.task, "another task ended than the one that was begun");
+        // A short transfer with GOOD status would be counted as success otherwise.
         let moved = if op.write { done.residual == Residual::None } else { done.data_in_bytes == op.bytes };
         Ok(Some((op, done.status == GOOD && moved, done.data_in)))
     }
 }
 
-/// A CDB of 16 bytes with an address and a number of blocks.
+/// Builds a 16-byte CDB with an address and a number of blocks.
 fn transfer(operation: u8, lba: u64, blocks: u32) -> [u8; 16] {
     let mut cdb = [0; 16];
     cdb[0] = operation;
@@ -296,7 +302,7 @@ fn transfer(operation: u8, lba: u64, blocks: u32) -> [u8; 16] {
     cdb
 }
 
-/// *Errors*: a sentence with status and sense unless the command ended with GOOD.
+/// *Errors*: status and sense of a command that did not end with GOOD.
 fn ensure_good(done: &Completion) -> Result<()> {
     ensure!(done.status == GOOD, "a command ended with status {:#04x}, sense {:02x?}", done.status, done.sense);
     Ok(())

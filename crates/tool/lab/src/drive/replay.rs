@@ -1,4 +1,4 @@
-//! A recorded load is sent again: a session of ours for each that was recorded.
+//! Replay of a recorded load, with a session for each recorded one.
 
 use super::{Broken, Ends, Unit, Way, device};
 use crate::replay::{Fit, Pace, Plan, Replayed, Score, Script};
@@ -7,30 +7,31 @@ use shard::{World, mailbox};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Between the last login and the first command.
+/// Time between the last login and the first command.
 const LEAD: Duration = Duration::from_millis(10);
 
-/// How a load is replayed.
+/// Options of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Replaying {
-    /// When commands are due.
+    /// Pace of the commands.
     pub pace: Pace,
-    /// What lies behind the end of the unit goes where there is room.
+    /// Wrap addresses beyond the end of the unit into its range.
     pub wrap: bool,
-    /// It is written to a unit that holds data, too.
+    /// Write to a unit even if it holds data.
     pub overwrite: bool,
-    /// Of the stamps that are written.
+    /// Seed of the stamps that are written.
     pub seed: u64,
 }
 
-/// Replays `plan` on `way`, which has a login for each of its sessions, or one device.
+/// Replays `plan` over `way`, which has a login for each of its sessions, or one device.
 ///
-/// *Errors*: it does not fit the unit; the unit holds data that would be written over; no session, or one that broke.
+/// *Errors*: the plan does not fit the unit, the unit holds data that would be overwritten, or a session failed.
 pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Way, how: Replaying) -> Result<Replayed> {
     if let Pace::Recorded { speed } = how.pace {
         ensure!(speed > 0.0 && speed.is_finite(), "a recording does not pass {speed} times as fast");
     }
     let ends = Ends::of(world, way).await?;
+    // A session of its own: size and use of the unit are checked before the sessions of the load exist.
     let mut unit = ends.open_one(world, 0, true).await?;
     plan.fit(Fit { bytes: unit.bytes(), block_bytes: unit.block_bytes(), wrap: how.wrap })?;
     let guards = plan.writes() && !how.overwrite;
@@ -41,6 +42,7 @@ pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Way, how: Replayi
     }
     let sessions = u32::try_from(plan.sessions.len()).context("too many sessions")?;
     let units = ends.open(world, sessions, false).await?;
+    // A common start for all sessions, so that recorded times hold across them.
     let from = world.now() + LEAD;
     let (mut running, broken) = (Vec::new(), Rc::<Broken>::default());
     for (unit, steps) in units.into_iter().zip(&plan.sessions) {
@@ -49,7 +51,7 @@ pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Way, how: Replayi
         let (inside, broken) = (world.clone(), broken.clone());
         world.spawn(async move {
             match unit.play(&inside, script).await {
-                // Nobody waits any more where another session has failed.
+                // The receiver is gone if another session has failed.
                 Ok(scores) => drop(tell.send(scores)),
                 Err(error) => broken.raise(error),
             }
@@ -64,7 +66,7 @@ pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Way, how: Replayi
 }
 
 impl<W: World> Unit<W> {
-    /// The block size that commands must name; none where bytes can be addressed.
+    /// Returns the block size that commands must be multiples of; none for byte-addressable devices.
     fn block_bytes(&self) -> Option<u32> {
         match self {
             Self::Iscsi(session) => Some(session.block_bytes()),

@@ -1,4 +1,4 @@
-//! Who else uses a unit, as far as its reservations say.
+//! Check for other users of a unit by its persistent reservations.
 
 use super::iscsi::Session;
 use ::iscsi::initiator::DataIn;
@@ -10,17 +10,18 @@ const GOOD: u8 = 0;
 const CHECK_CONDITION: u8 = 2;
 const RESERVATION_CONFLICT: u8 = 0x18;
 const ILLEGAL_REQUEST: u8 = 5;
-/// The service actions of PERSISTENT RESERVE IN.
+/// Service actions of PERSISTENT RESERVE IN.
 const READ_KEYS: u8 = 0;
 const READ_RESERVATION: u8 = 1;
-/// As many keys as a page has place for; more are counted by its header.
+/// Allocation length of a page; the header counts all keys, even those beyond it.
 const PAGE_BYTES: u16 = 4096;
 
-/// Why the unit of `session` is somebody else's; nothing where nobody has registered or reserved.
+/// Returns how another host uses the unit of `session`; none without registrations and reservations.
 ///
-/// *Errors*: the session broke, or the unit answers with what is no answer.
+/// *Errors*: the session broke, or the response is invalid.
 ///
-/// *Source*: SPC-4 PERSISTENT RESERVE IN (6.15), which is permitted under every persistent reservation, and in conflict with RESERVE.
+/// *Source*: SPC-4 PERSISTENT RESERVE IN (6.15), which is permitted under every persistent reservation, and conflicts
+/// with RESERVE.
 pub(super) async fn owners<W: World>(session: &mut Session<W>, world: &W) -> Result<Option<String>> {
     let page = match ask(session, world, READ_KEYS).await? {
         Told::Page(page) => page,
@@ -41,10 +42,10 @@ pub(super) async fn owners<W: World>(session: &mut Session<W>, world: &W) -> Res
     }))
 }
 
-/// What a unit says.
+/// Response of a unit.
 enum Told {
     Page(Vec<u8>),
-    /// It knows no reservations.
+    /// The unit does not support reservations.
     Nothing,
     Conflict,
 }
@@ -57,27 +58,28 @@ async fn ask<W: World>(session: &mut Session<W>, world: &W, action: u8) -> Resul
     let key = scsi::Sensed::parse(&done.sense).map(|sensed| sensed.key);
     Ok(match (done.status, key) {
         (GOOD, _) => Told::Page(done.data_in.map(|data| data.to_vec()).unwrap_or_default()),
+        // INVALID COMMAND OPERATION CODE or a field error: the unit has no persistent reservations.
         (CHECK_CONDITION, Some(ILLEGAL_REQUEST)) => Told::Nothing,
         (RESERVATION_CONFLICT, _) => Told::Conflict,
         (status, _) => bail!("PERSISTENT RESERVE IN ended with status {status:#04x}, sense {:02x?}", done.sense),
     })
 }
 
-/// How many keys a READ KEYS page has, and the first of them.
+/// Returns the number of keys of a READ KEYS page, and the first key.
 fn keys(page: &[u8]) -> (u32, Option<u64>) {
     let bytes = page.get(4..8).and_then(|bytes| bytes.first_chunk()).copied().map_or(0, u32::from_be_bytes);
     let first = page.get(8..).and_then(|keys| keys.first_chunk()).copied().map(u64::from_be_bytes);
     (bytes / 8, first.filter(|_| bytes >= 8))
 }
 
-/// The key that a READ RESERVATION page gives, and the type; nothing where nobody holds one.
+/// Returns key and type of a READ RESERVATION page; none without a holder.
 fn holder(page: &[u8]) -> Option<(u64, u8)> {
     let bytes = page.get(4..8)?.first_chunk().copied().map(u32::from_be_bytes)?;
     let key = page.get(8..)?.first_chunk().copied().map(u64::from_be_bytes)?;
     (bytes >= 16).then_some((key, page.get(21)? & 0x0f))
 }
 
-/// The type of a persistent reservation in words.
+/// Returns the name of a persistent reservation type.
 fn name(kind: u8) -> String {
     let name = match kind {
         1 => "Write Exclusive",

@@ -1,4 +1,4 @@
-//! Turns of connections that carry a load: [`initiator::wire`], with this crate's errors.
+//! Exchange of data with connections that carry a load: [`initiator::wire`] with this crate's errors.
 
 use crate::load::{Content, Op};
 use anyhow::{Context as _, Result};
@@ -7,23 +7,23 @@ pub(super) use initiator::wire::Machine;
 use shard::{Time, World};
 use std::task::Context;
 
-/// A machine that carries commands.
+/// Protocol machine that carries commands.
 pub(super) trait Carrier: Machine {
-    /// The command goes out with the next turn.
+    /// Queues a command for the next exchange.
     fn submit(&mut self, op: Op, content: Content) -> Result<()>;
-    /// The next command that has ended, whether it ended well, and what it read where that is kept.
+    /// Returns the next completed command, its success, and its data if that is kept.
     ///
     /// *Errors*: the connection is over.
     fn poll_end(&mut self) -> Result<Option<(Op, bool, Option<Buf>)>>;
-    /// True while a command that was submitted waits for a place in the target's window.
+    /// Returns true while a submitted command waits for the target's command window.
     fn is_held(&self) -> bool {
         false
     }
-    /// Another connection of the session has perhaps heard of a wider window.
+    /// Reacts to a window that may have widened on another connection of the session.
     fn handle_window_moved(&mut self) {}
 }
 
-/// As [`initiator::wire::exchange`].
+/// Exchanges data like [`initiator::wire::exchange`].
 ///
 /// *Errors*: the connection broke.
 pub(super) fn exchange<W: World, M: Machine>(
@@ -35,7 +35,7 @@ pub(super) fn exchange<W: World, M: Machine>(
     initiator::wire::exchange(cx, world, stream, machine).context("the connection broke")
 }
 
-/// As [`initiator::wire::turn`].
+/// Waits for progress like [`initiator::wire::turn`].
 ///
 /// *Errors*: the connection broke.
 pub(super) async fn turn<W: World, M: Machine>(

@@ -1,4 +1,4 @@
-//! What the sessions of a point do: those that are measured, and those beside them.
+//! Loads of a point: the measured one, and a second one beside it.
 
 use crate::load::{Share, Tallies, Window};
 use crate::point::Point;
@@ -6,13 +6,13 @@ use crate::run::Sample;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The loads of a point.
+/// Loads of a point.
 pub(super) struct Workloads {
     own: Workload,
     beside: Option<Workload>,
 }
 
-/// One load, of the sessions from `first` on.
+/// Load of the sessions from `first` on.
 pub(super) struct Workload {
     pub point: Point,
     pub tallies: Rc<RefCell<Tallies>>,
@@ -20,20 +20,20 @@ pub(super) struct Workload {
 }
 
 impl Workloads {
-    /// The point's own, and the one beside it where there is one.
+    /// Creates the point's own load, and the one beside it if configured.
     pub(super) fn of(point: &Point) -> Self {
         let workload = |point, first| Workload { point, tallies: Rc::default(), first };
         let beside = point.neighbour().map(|neighbour| workload(neighbour, point.own_sessions()));
         Self { own: workload(point.clone(), 0), beside }
     }
 
-    /// Which load session `index` of all is of, and its share of that, where all are dealt over `units`.
+    /// Returns the load that session `index` belongs to, and its share, with all sessions dealt over `units`.
     pub(super) fn share(&self, index: u32, units: u32) -> Option<(&Workload, Share)> {
         let mut workloads = std::iter::once(&self.own).chain(&self.beside);
         workloads.find_map(|workload| Some((workload, workload.share(index, units)?)))
     }
 
-    /// What was measured within `window`: the meter's part is `metered`, and so many commands of each of the `sessions` counted.
+    /// Builds the sample of `window` from the readings in `metered` and the counted commands of the `sessions`.
     pub(super) fn sample(&self, window: Window, metered: Sample, mut sessions: Vec<u64>) -> Sample {
         let tallies = self.own.tallies.borrow();
         let (reads, writes) = tallies.finish();

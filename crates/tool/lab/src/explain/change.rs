@@ -1,4 +1,4 @@
-//! What would move a limit.
+//! Remedies for a bottleneck.
 
 use super::Limit;
 use super::figures::Figures;
@@ -6,7 +6,7 @@ use crate::point::{Backing, Pattern, Peer};
 use crate::run::Machine;
 use model::WritePolicy;
 
-/// What to try, the likeliest first.
+/// Returns the remedies, most promising first.
 pub(super) fn of(limit: &Limit, figures: &Figures<'_>, machine: &Machine) -> Vec<String> {
     let point = figures.point;
     let mut change = Vec::new();

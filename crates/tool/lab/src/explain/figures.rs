@@ -1,4 +1,4 @@
-//! The figures of a sample that rules are about.
+//! Figures of a sample that the rules of the bottleneck analysis use.
 
 use super::{Limit, SLACK};
 use crate::peer::CLIENT_CORE;
@@ -7,45 +7,45 @@ use crate::run::Sample;
 use crate::seen::{Disk, Seen, Thread};
 use model::Level;
 
-/// So much of a core for others is more than a machine at rest has.
+/// CPU of other programs, in cores, that exceeds that of an idle machine.
 const OTHERS: f64 = 0.25;
-/// A thread that ran or waited for a core so much of the time had no other thing to wait for.
+/// Share of the time that a thread must run or wait for a core in order to count as CPU-bound.
 const RUNNABLE: f64 = 0.85;
 
-/// How much of something was used.
+/// Utilization of a resource.
 pub(super) struct Use {
     pub limit: Limit,
-    /// From 0 to 1.
+    /// Utilization from 0 to 1.
     pub part: f64,
-    /// The same in words.
+    /// Utilization as a sentence.
     pub fact: String,
 }
 
-/// How much of their busy time the sockets of one end waited.
+/// Share of their busy time that the sockets of one end waited.
 pub(super) struct End {
     pub server: bool,
     pub window: f64,
     pub buffer: f64,
 }
 
-/// What is known of a sample with commands and meters.
+/// Figures of a sample with commands and meters.
 pub(super) struct Figures<'a> {
     pub point: &'a Point,
     pub sample: &'a Sample,
     seen: &'a Seen,
     pub iops: f64,
-    /// Seconds, the mean.
+    /// Mean latency in seconds.
     pub latency: f64,
-    /// Commands under way, the mean.
+    /// Mean number of commands in flight.
     pub under_way: f64,
-    /// Commands that may be under way, where that is what paces the load.
+    /// Maximum of commands in flight, if the depth paces the load.
     pub depth: Option<f64>,
-    /// Commands a second that the load asks for, where it does not take all that there is.
+    /// Requested commands per second, if the load is paced by a rate or by think time.
     pub asked: Option<f64>,
-    /// The part of the time in which the target's window kept sessions waiting.
+    /// Share of the time in which the target's command window blocked sessions.
     pub held: f64,
     pub ends: Vec<End>,
-    /// Operations of members for each write, where they are protected by parity.
+    /// Member operations per write, in arrays with parity.
     pub operations_per_write: Option<f64>,
     uses: Vec<Use>,
 }
@@ -57,12 +57,13 @@ impl Use {
 }
 
 impl<'a> Figures<'a> {
-    /// Nothing where no command ended well or nothing was metered.
+    /// Computes the figures; none if no command succeeded or nothing was metered.
     pub(super) fn of(point: &'a Point, sample: &'a Sample) -> Option<Self> {
         let seen = sample.seen.as_ref()?;
         let (iops, latency) = (sample.iops(), sample.latency().mean()? / 1e9);
         let depth = f64::from(point.depths().iter().sum::<u32>());
         let think = point.think.duration().as_secs_f64();
+        // With think time beyond the latency, slots mostly think: the load is then nearly independent of the target.
         let asked = match point.rate {
             0 if think > latency => Some(depth / (think + latency)),
             0 => None,
@@ -81,6 +82,7 @@ impl<'a> Figures<'a> {
             seen,
             iops,
             latency,
+            // Little's law.
             under_way: iops * latency,
             depth: closed.then_some(depth),
             asked,
@@ -91,12 +93,12 @@ impl<'a> Figures<'a> {
         })
     }
 
-    /// What is used most of what `of` holds for.
+    /// Returns the most utilized resource that `of` holds for.
     pub(super) fn fullest(&self, of: impl Fn(&Use) -> bool) -> Option<&Use> {
         self.uses.iter().filter(|used| of(used)).max_by(|one, other| one.part.total_cmp(&other.part))
     }
 
-    /// The fullest of each kind, in words.
+    /// Describes the most utilized resource of each kind.
     pub(super) fn nearest(&self) -> Vec<String> {
         let kinds: [fn(&Use) -> bool; 3] = [
             |used| used.limit == Limit::Initiator,
@@ -106,7 +108,7 @@ impl<'a> Figures<'a> {
         kinds.iter().filter_map(|kind| self.fullest(kind)).map(|used| used.fact.clone()).collect()
     }
 
-    /// What one command costs who is full.
+    /// Describes the CPU cost of a command at the saturated end.
     pub(super) fn cost_of(&self, limit: &Limit) -> Option<String> {
         match limit {
             Limit::Initiator => Some(format!("a command costs the initiator {:.1} µs of CPU", self.sample.client_us())),
@@ -117,7 +119,7 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// How much of a command's time its members take, one after the other.
+    /// Describes the share of a command's latency that its members take.
     pub(super) fn below(&self) -> Option<String> {
         let members: Vec<&Disk> = self.seen.disks.iter().filter(|disk| disk.member && disk.operations() > 0).collect();
         let (operations, waited) = members.iter().fold((0, 0.0), |(operations, waited), disk| {
@@ -129,18 +131,18 @@ impl<'a> Figures<'a> {
         })
     }
 
-    /// What a write costs the members, in words.
+    /// Describes the member operations of a write.
     pub(super) fn per_write(&self) -> Option<String> {
         self.operations_per_write
             .map(|operations| format!("each write of a host makes {operations:.1} operations of members"))
     }
 
-    /// Operations under way at once on the disk with this name.
+    /// Returns the mean number of operations in flight on a disk.
     pub(super) fn at_once(&self, name: &str) -> Option<f64> {
         self.seen.disks.iter().find(|disk| disk.name == name).map(Disk::at_once)
     }
 
-    /// What another load did meanwhile.
+    /// Describes the load beside the measured one.
     pub(super) fn beside(&self) -> Option<String> {
         let (beside, iops) = (self.sample.beside.as_ref()?, self.sample.beside_iops()?);
         let latency = beside.latency.mean().map_or(String::new(), |nanos| format!(", {} each", time(nanos / 1e9)));
@@ -153,7 +155,7 @@ impl<'a> Figures<'a> {
         (errors > 0).then(|| format!("{errors} commands ended otherwise than well, and are not in the figures"))
     }
 
-    /// Who else ran, where threads waited for a core meanwhile.
+    /// Describes other programs, if threads waited for a core meanwhile.
     pub(super) fn disturbed(&self) -> Option<String> {
         let others = others(self.seen) / self.sample.seconds;
         let mut threads = self.seen.threads.iter().chain(&self.seen.load);
@@ -163,14 +165,14 @@ impl<'a> Figures<'a> {
         (waited && others >= OTHERS).then_some(said)
     }
 
-    /// The hypervisor took part of the machine away.
+    /// Describes steal time: the hypervisor ran other machines.
     pub(super) fn stolen(&self) -> Option<String> {
         let stolen: f64 = self.seen.cores.iter().map(|core| core.stolen_seconds).fold(0.0, f64::max);
         let part = stolen / self.sample.seconds;
         (part >= 0.05).then(|| format!("the hypervisor took {:.0} % of a core away meanwhile", part * 100.0))
     }
 
-    /// How much more there would be until the fullest is full.
+    /// Returns the factor by which throughput could grow until the most utilized resource is saturated.
     pub(super) fn headroom(&self) -> Option<f64> {
         self.fullest(|_| true)
             .map(|fullest| fullest.part)
@@ -179,7 +181,7 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// Who hardly ran at all, for want of a core.
+/// Describes a thread that hardly ran for lack of a core.
 pub(super) fn starved(sample: &Sample) -> Vec<String> {
     let Some(seen) = &sample.seen else { return Vec::new() };
     let mut threads =
@@ -191,7 +193,7 @@ pub(super) fn starved(sample: &Sample) -> Vec<String> {
     starved.into_iter().collect()
 }
 
-/// What no meter saw.
+/// Lists quantities that no meter covers.
 pub(super) fn unseen(point: &Point, sample: &Sample) -> Vec<String> {
     let Some(seen) = &sample.seen else { return Vec::new() };
     let mut unseen = Vec::new();
@@ -213,7 +215,7 @@ pub(super) fn unseen(point: &Point, sample: &Sample) -> Vec<String> {
     unseen
 }
 
-/// True when the target's threads are busy without work, too.
+/// Returns true if the target's threads poll, so that their CPU time is no measure of work.
 fn polls(point: &Point) -> bool {
     point.peer == Peer::Spdk || point.arguments.iter().any(|argument| argument == "--busy-poll")
 }
@@ -221,6 +223,7 @@ fn polls(point: &Point) -> bool {
 fn uses(point: &Point, sample: &Sample, seen: &Seen) -> Vec<Use> {
     let seconds = sample.seconds;
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
+    // A polling client is busy by definition, so its CPU time is left out.
     let mut uses = Vec::new();
     if let Some(load) = seen.load.as_ref().filter(|_| !point.client_polls) {
         let part = load.cpu_seconds / seconds;
@@ -260,13 +263,13 @@ fn uses(point: &Point, sample: &Sample, seen: &Seen) -> Vec<Use> {
     uses
 }
 
-/// CPU seconds of programs that are neither target nor client.
+/// Returns the CPU seconds of programs other than target and client.
 fn others(seen: &Seen) -> f64 {
     let ours: f64 = seen.threads.iter().chain(&seen.load).map(|thread| thread.cpu_seconds).sum();
     seen.cores.iter().map(|core| core.busy_seconds).sum::<f64>() - ours
 }
 
-/// A core that is full, with a thread of ours that waits for one.
+/// Returns the saturated core that one of our threads waits for.
 fn contended(sample: &Sample, seen: &Seen, name_of: impl Fn(&Thread) -> String) -> Option<Use> {
     let client = seen.load.iter().map(|thread| ("the initiator".to_owned(), thread));
     let target = seen.threads.iter().map(|thread| (name_of(thread), thread));
@@ -274,12 +277,14 @@ fn contended(sample: &Sample, seen: &Seen, name_of: impl Fn(&Thread) -> String) 
         client.chain(target).max_by(|(_, one), (_, other)| one.queued_seconds.total_cmp(&other.queued_seconds))?;
     let queued = waiting.queued_seconds / sample.seconds;
     let wanted = queued + waiting.cpu_seconds / sample.seconds;
+    // Other cores first: the client's own core is expected to be busy.
     let is_clients = |core: &u32| *core as usize == CLIENT_CORE;
     let fullest = seen.cores.iter().max_by(|one, other| {
         let key = |core: &crate::seen::Core| (core.busy_seconds / sample.seconds >= 0.95, !is_clients(&core.core));
         key(one).cmp(&key(other))
     })?;
     let busy = (fullest.busy_seconds + fullest.stolen_seconds) / sample.seconds;
+    // Measured choices: waited noticeably, wanted nearly a whole core, and the core was nearly full.
     if queued < 0.15 || wanted < RUNNABLE || busy < 0.9 {
         return None;
     }
@@ -296,10 +301,11 @@ fn contended(sample: &Sample, seen: &Seen, name_of: impl Fn(&Thread) -> String) 
     Some(Use { limit, part: busy.min(1.0), fact })
 }
 
-/// What members do beyond the reads of hosts, for each write, in an array with parity.
+/// Returns member operations per write beyond the hosts' reads, in arrays with parity.
 fn operations_per_write(point: &Point, sample: &Sample, seen: &Seen) -> Option<f64> {
     let parity = point.backing == Backing::Pool && matches!(point.level, Level::Raid5 | Level::Raid6);
     let (reads, writes) = (sample.reads.commands, sample.writes.commands);
+    // With few writes, reads would dominate the difference below.
     if !parity || writes * 5 < reads {
         return None;
     }
@@ -307,7 +313,7 @@ fn operations_per_write(point: &Point, sample: &Sample, seen: &Seen) -> Option<f
     Some(operations.saturating_sub(reads) as f64 / writes as f64).filter(|per_write| per_write.is_finite())
 }
 
-/// A time in its unit.
+/// Formats a time in its unit.
 pub(super) fn time(seconds: f64) -> String {
     if seconds >= 0.001 { format!("{:.2} ms", seconds * 1e3) } else { format!("{:.0} µs", seconds * 1e6) }
 }

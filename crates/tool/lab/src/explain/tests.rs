@@ -4,7 +4,7 @@ use crate::run::{Latency, Tally, Usage};
 use crate::seen::{Core, Disk, Line, Seen, Sockets, Thread};
 use model::{Level, Size, Span, WritePolicy};
 
-/// Ten seconds of `iops` commands a second that took `us` each, with nothing else known but idle CPUs.
+/// Returns a sample of ten seconds of `iops` commands per second of `us` each, with idle CPUs and nothing else known.
 fn sample(iops: u64, us: u64) -> Sample {
     let commands = iops * 10;
     let latency = Latency { buckets: vec![(us * 1000, commands)] };
@@ -89,7 +89,7 @@ fn full_threads_are_named() {
     let second = |seen: &mut Seen| seen.threads.push(Thread { process: 1, ..thread("tgtd", 9.5) });
     let daemon = found(&point, changed(sample(50_000, 640), second));
     assert_eq!(daemon.limit, Limit::Thread { name: "tgtd of daemon 1".into() });
-    // A shard that polls is busy without work.
+    // A polling shard is busy without work.
     let polling = Point { arguments: vec!["--busy-poll".into()], ..point };
     let polled = found(&polling, changed(sample(50_000, 640), busy));
     assert!(polled.limit == Limit::Depth && polled.unseen[0].contains("without sleeping"), "{polled:?}");
@@ -110,7 +110,7 @@ fn threads_that_queue_for_a_full_core_are_told_from_full_threads() {
         core.evidence[0],
         "core 1 ran 99 % of the time, and tgtd of daemon 1 waited 45 % of the time for a core"
     );
-    // Who has the core that they queue for is no part of the measurement.
+    // The owner of the core that they queue for is not part of the measurement.
     let disturbed = found(&point, changed(queue, |seen| drop(seen.threads.pop())));
     assert_eq!(disturbed.limit, Limit::Others);
     assert!(
@@ -170,7 +170,7 @@ fn full_line_and_full_windows_are_named() {
     assert_eq!(found(&point, window).limit, Limit::ReceiveWindow { server: false });
     let buffer = changed(sample(110, 290_000), |seen| seen.sockets = vec![Sockets { buffer_seconds: 6.0, ..end }]);
     assert_eq!(found(&point, buffer).limit, Limit::SendBuffer { server: true });
-    // A window that is full because the target's CPU is, is no cause.
+    // A window that is full because the target's CPU is saturated is no cause.
     let busy = |seen: &mut Seen| (seen.held_seconds, seen.threads) = (8.0, vec![thread("shard-0", 9.9)]);
     let busy = found(&point, changed(sample(110, 290_000), busy));
     assert_eq!(busy.limit, Limit::Thread { name: "shard-0".into() });

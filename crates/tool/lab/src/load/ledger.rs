@@ -1,18 +1,18 @@
-//! What each block of a unit must hold, as far as its writers were told.
+//! Expected content of each block of a unit, according to acknowledged and pending writes.
 
 use super::Op;
 use crate::stamp::{Found, STAMP_BYTES, Stamp};
 use block::{Buf, View};
 use serde::{Deserialize, Serialize};
 
-/// Faults that are kept in words; the rest is counted.
+/// Limit of faults that are kept as sentences; further ones are counted.
 const FAULTS_KEPT: usize = 20;
 
-/// The generations of every 512 bytes of a unit, and what reads found that cannot be.
+/// Generations of every 512 bytes of a unit, and the faults found by reads.
 ///
-/// A block's generations are counted from one. `floor` is the newest that is known to be there: of a write that was
-/// acknowledged, or of a read. `begun` is the newest that was sent. A read may give anything from the floor that held when it began to
-/// what was begun when it ended. One write of a block is under way at a time, so there is no other order.
+/// Generations of a block are counted from one. `floor` is the newest one known to be stored: of an acknowledged write,
+/// or of a read. `begun` is the newest one sent. A read may return any generation from the floor at its start to the
+/// newest one sent until its end. Only one write of a block is in flight at a time, so there is no other order.
 #[derive(Debug)]
 pub struct Ledger {
     seed: u64,
@@ -23,26 +23,27 @@ pub struct Ledger {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
+/// Generations of one block.
 struct Mark {
-    /// Zero: whatever was there before the run.
+    /// Newest generation known to be stored; zero is the content before the run.
     floor: u32,
     begun: u32,
     writing: bool,
 }
 
-/// What a run has proved.
+/// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
-    /// Blocks of 512 bytes that were read and judged.
+    /// Blocks of 512 bytes that were read and verified.
     pub judged: u64,
-    /// Those that held what they cannot hold.
+    /// Blocks with wrong content.
     pub faults: u64,
-    /// The first of those, a sentence each.
+    /// First faults, as sentences.
     pub words: Vec<String>,
 }
 
 impl Proof {
-    /// Both together.
+    /// Adds the counts and sentences of `other`.
     pub fn add(&mut self, other: Self) {
         self.judged += other.judged;
         self.faults += other.faults;
@@ -51,11 +52,11 @@ impl Proof {
     }
 }
 
-/// The floors of a read's blocks when it began.
+/// Floors of a read's blocks at its start.
 pub(super) type Floors = Vec<u32>;
 
 impl Ledger {
-    /// The ledger of a unit of so many bytes, whatever it holds now.
+    /// Creates the ledger of a unit of `unit_bytes` bytes with unknown content.
     #[must_use]
     pub fn new(unit_bytes: u64, seed: u64) -> Self {
         let blocks = usize::try_from(unit_bytes).expect("a unit that is judged fits into memory") / STAMP_BYTES;
@@ -71,12 +72,12 @@ impl Ledger {
         &mut self.marks[first..first + len]
     }
 
-    /// True when nobody else writes any of the blocks at present.
+    /// Returns true if no write of any of the blocks is in flight.
     pub fn admits_write(&mut self, op: &Op) -> bool {
         self.marks(op).iter().all(|mark| !mark.writing)
     }
 
-    /// A write begins: what it writes, each block a generation later than ever before.
+    /// Begins a write, and returns its data, with a new generation for each block.
     pub fn begin_write(&mut self, op: &Op) -> View {
         let seed = self.seed;
         let mut data = Buf::zeroed(op.bytes as usize);
@@ -88,7 +89,7 @@ impl Ledger {
         data.freeze()
     }
 
-    /// The write has ended. One that ended otherwise than well may have happened.
+    /// Ends a write. A failed write may have been stored or not.
     pub fn end_write(&mut self, op: &Op, well: bool) {
         for mark in self.marks(op) {
             mark.writing = false;
@@ -98,12 +99,12 @@ impl Ledger {
         }
     }
 
-    /// A read begins.
+    /// Begins a read, and returns the floors of its blocks.
     pub fn begin_read(&mut self, op: &Op) -> Floors {
         self.marks(op).iter().map(|mark| mark.floor).collect()
     }
 
-    /// The read has ended with `data`.
+    /// Ends a read with `data`, and verifies it.
     pub fn end_read(&mut self, op: &Op, floors: &[u32], data: &[u8]) {
         let first = Self::first(op);
         for (index, (floor, bytes)) in floors.iter().zip(data.chunks(STAMP_BYTES)).enumerate() {
@@ -118,7 +119,7 @@ impl Ledger {
                 Found::Stamp(stamp) if stamp.seed == seed => {
                     let generation = u32::try_from(stamp.generation).unwrap_or(u32::MAX);
                     if (*floor..=mark.begun).contains(&generation) {
-                        // Whoever reads later finds this or something newer.
+                        // A later read must return this generation or a newer one.
                         mark.floor = mark.floor.max(generation);
                         continue;
                     }
@@ -126,12 +127,13 @@ impl Ledger {
                         if generation > mark.begun { "nobody has sent" } else { "is older than what was acknowledged" };
                     format!("it holds generation {generation}, which {known} (generation {floor})")
                 }
-                // What was there before the run.
+                // Content from before the run.
                 _ if *floor == 0 => continue,
                 Found::Stamp(_) => format!("it holds another run's data where generation {floor} was acknowledged"),
                 Found::Zeros => format!("it holds zeros where generation {floor} was acknowledged"),
                 Found::Damaged => format!("it holds no stamp where generation {floor} was acknowledged"),
             };
+            // The judged blocks of other runs are faults as well, once a write of this run was acknowledged.
             self.faults += 1;
             if self.words.len() < FAULTS_KEPT {
                 self.words.push(format!("block {block}: {wrong}"));
@@ -139,7 +141,7 @@ impl Ledger {
         }
     }
 
-    /// What has been proved so far.
+    /// Returns the result so far.
     #[must_use]
     pub fn proof(&self) -> Proof {
         Proof { judged: self.judged, faults: self.faults, words: self.words.clone() }

@@ -1,12 +1,12 @@
-//! Addresses, one after the other.
+//! Addresses of commands, in sequence.
 
 use crate::point::Pattern;
 use crate::random::{Random, mix};
 
-/// The skew of [`Pattern::Zipf`].
+/// Skew of [`Pattern::Zipf`], as in YCSB.
 const THETA: f64 = 0.99;
 
-/// Gives the places of a part of a unit in the order of a pattern. A place is a run of blocks as long as a command.
+/// Generator of slots of a part of a unit, in the order of a pattern. A slot is a range of blocks as long as a command.
 #[derive(Clone, Debug)]
 pub struct Places {
     first: u64,
@@ -22,9 +22,9 @@ enum Order {
 }
 
 impl Places {
-    /// The `count` places from `first` on.
+    /// Creates the generator of `count` slots from `first` on.
     ///
-    /// *Panics*: when there are none.
+    /// *Panics*: `count` is zero.
     #[must_use]
     pub fn new(pattern: Pattern, first: u64, count: u64) -> Self {
         assert!(count > 0, "there is a place");
@@ -36,13 +36,13 @@ impl Places {
         Self { first, count, order }
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The next place.
+    /// Returns the next slot.
     pub fn next(&mut self, random: &mut Random) -> u64 {
         let at = match &mut self.order {
             Order::Sequential { next } => {
@@ -51,15 +51,16 @@ impl Places {
                 at
             }
             Order::Random => random.below(self.count),
-            // Neighbours in rank are no neighbours on the unit.
+            // Scattered: slots of similar rank must not be neighbors on the unit.
             Order::Zipf(zipf) => mix(zipf.rank(random)) % self.count,
         };
         self.first + at
     }
 }
 
-/// Ranks below `count`, each as likely as `(rank + 1)^-THETA`; by the method of Gray et al., "Quickly generating
-/// billion-record synthetic databases" (1994), as YCSB has it.
+/// Zipf distribution: ranks below `count`, each with a probability proportional to `(rank + 1)^-THETA`.
+///
+/// *Source*: Gray et al., "Quickly generating billion-record synthetic databases" (1994), as in YCSB.
 #[derive(Clone, Debug)]
 struct Zipf {
     count: f64,
@@ -76,6 +77,7 @@ impl Zipf {
         Self { count: n, zeta, alpha: 1.0 / (1.0 - THETA), eta }
     }
 
+    // The upper 53 bits: as many as a double represents exactly.
     fn rank(&self, random: &mut Random) -> u64 {
         let uniform = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
         let scaled = uniform * self.zeta;
@@ -89,7 +91,7 @@ impl Zipf {
     }
 }
 
-/// The sum of `r^-THETA` for r from 1 to `count`: exact to 10,000, from there on by the integral.
+/// Returns the sum of `r^-THETA` for r from 1 to `count`: exact up to 10,000, by the integral beyond.
 fn harmonic(count: u64) -> f64 {
     const EXACT: u64 = 10_000;
     let exact: f64 = (1..=count.min(EXACT)).map(|rank| (rank as f64).powf(-THETA)).sum();

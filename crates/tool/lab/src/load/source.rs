@@ -1,4 +1,4 @@
-//! The next command of a session.
+//! Next command of a session.
 
 use super::ledger::{Floors, Ledger};
 use super::{Places, Tallies, Window};
@@ -11,51 +11,51 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often a write is drawn that goes where another is under way.
+/// Limit of draws for a write whose blocks are not being written.
 const DRAWS_MAX: u32 = 64;
 
-/// A command to be sent.
+/// Command to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Its number among those of its session.
+    /// Number within its session.
     pub id: u64,
-    /// When it was due, which its latency counts from.
+    /// Due time, from which its latency counts.
     pub due: Time,
-    /// True when it writes.
+    /// True for a write.
     pub write: bool,
-    /// Its first byte on the unit.
+    /// First byte on the unit.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub bytes: u32,
 }
 
-/// What comes next.
+/// Next action of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// This, at once.
+    /// Send this command now.
     Now(Op),
-    /// Nothing before then.
+    /// Wait until this time.
     At(Time),
-    /// Nothing before a command has ended.
+    /// Wait until a command has completed.
     Full,
-    /// Nothing more; when none is under way, all is done.
+    /// No further commands; finished when none is in flight.
     Over,
 }
 
-/// Which part of all a session is: it sets apart what each walks, draws and may send.
+/// Share of a session in the load, which separates its addresses, random numbers and depth from those of others.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// The session's number.
+    /// Number of the session.
     pub index: u32,
-    /// Of so many.
+    /// Number of all sessions.
     pub of: u32,
-    /// Its number among those of its unit, and how many those are.
+    /// Number among the sessions of its unit, and their number.
     pub of_unit: (u32, u32),
-    /// Commands that it has under way at once.
+    /// Queue depth of the session.
     pub depth: u32,
 }
 
-/// The commands of one session, one after the other.
+/// Generator of the commands of one session.
 #[derive(Debug)]
 pub struct Source {
     random: Random,
@@ -68,7 +68,7 @@ pub struct Source {
     under_way: u32,
     /// Commands that may still be sent.
     left: u64,
-    /// Commands that counted and ended well.
+    /// Counted commands that succeeded.
     ended: u64,
     tallies: Rc<RefCell<Tallies>>,
     sent: u64,
@@ -76,24 +76,25 @@ pub struct Source {
     judge: Option<Judge>,
 }
 
-/// The ledger of the unit, and the reads under way.
+/// Ledger of the unit, and the reads in flight.
 #[derive(Debug)]
 struct Judge {
     ledger: Rc<RefCell<Ledger>>,
     floors: BTreeMap<u64, Floors>,
 }
 
-/// What goes out with a command.
+/// Data of a command.
 #[derive(Debug)]
 pub enum Content {
-    /// This is written.
+    /// Data to be written.
     Write(View),
-    /// What is read is wanted.
+    /// Read data is returned for verification.
     Keep,
-    /// What is read is counted and thrown away.
+    /// Read data is counted and discarded.
     Discard,
 }
 
+/// Size of commands with its weight.
 #[derive(Debug)]
 struct Sized {
     bytes: u32,
@@ -101,18 +102,19 @@ struct Sized {
     places: Places,
 }
 
+/// Pace of commands.
 #[derive(Debug)]
 enum Pace {
-    /// Slots that think until then, in order; slots that do not think are only counted.
+    /// Closed loop: slots that think until these times, in order; slots without think time are only counted.
     Closed { think: Duration, thinking: VecDeque<Time> },
-    /// The next is due then; the mean time between two.
+    /// Open loop: due time of the next command, and the mean interval.
     Open { next: Time, mean_ns: f64 },
 }
 
 impl Source {
-    /// The session's commands on a unit of `unit_bytes`, from `now` on until the window ends.
+    /// Creates the commands of a session on a unit of `unit_bytes`, from `now` until the end of the window.
     ///
-    /// *Panics*: when a command has no bytes, which [`Point::check`] tells before, or does not fit the unit.
+    /// *Panics*: a command has no bytes, which [`Point::check`] excludes, or does not fit the unit.
     #[must_use]
     pub fn new(
         point: &Point,
@@ -123,11 +125,12 @@ impl Source {
         window: Window,
         tallies: Rc<RefCell<Tallies>>,
     ) -> Self {
+        // A stream of random numbers for each session, reproducible by the seed of the run.
         let mut random = Random::new(seed ^ (u64::from(share.index) << 32));
         let size = |bytes: u64, weight: u32| {
             let places = unit_bytes / bytes;
             let (mine, of) = (u64::from(share.of_unit.0), u64::from(share.of_unit.1));
-            // Those who walk, walk each their own part.
+            // Sequential sessions each have their own part of the unit.
             let (first, count) = match point.pattern {
                 crate::point::Pattern::Sequential if places >= of => (places / of * mine, places / of),
                 _ => (0, places),
@@ -141,6 +144,7 @@ impl Source {
         let pace = if point.rate == 0 {
             Pace::Closed { think: point.think.duration(), thinking: VecDeque::new() }
         } else {
+            // Poisson processes add up: each session gets its part of the rate.
             let mean_ns = 1e9 * f64::from(share.of) / f64::from(point.rate);
             Pace::Open { next: now + pause(mean_ns, &mut random), mean_ns }
         };
@@ -165,25 +169,25 @@ impl Source {
         }
     }
 
-    /// What is written is stamped, and what is read is judged, by the ledger of the unit.
+    /// Stamps written data, and verifies read data, by the ledger of the unit.
     #[must_use]
     pub fn judged_by(self, ledger: Rc<RefCell<Ledger>>) -> Self {
         Self { judge: Some(Judge { ledger, floors: BTreeMap::new() }), ..self }
     }
 
-    /// Every place of the session's part is visited once, where it walks.
+    /// Ends the source after one visit of every slot, for sequential patterns.
     pub fn only_once(&mut self) {
         self.left = self.sizes.iter().map(|size| size.places.count()).sum();
     }
 
-    /// What comes next at `now`; a command that is given counts as under way.
+    /// Returns the next action at `now`; a returned command counts as in flight.
     pub fn next(&mut self, now: Time) -> Due {
         if now >= self.window.to || self.left == 0 || self.depth == 0 {
             return Due::Over;
         }
         let due = match &mut self.pace {
             Pace::Closed { thinking, .. } => {
-                // Slots that neither wait nor think begin.
+                // A slot that neither waits nor thinks is free.
                 if self.under_way + thinking.len() as u32 >= self.depth {
                     match thinking.front() {
                         Some(&until) if until <= now => {
@@ -202,6 +206,8 @@ impl Source {
                 if self.under_way >= self.depth {
                     return Due::Full;
                 }
+                // Due times advance independently of completions, so that a stalled target is charged for commands that
+                // had to wait.
                 let due = *next;
                 *next = due + pause(*mean_ns, &mut self.random);
                 due
@@ -212,7 +218,7 @@ impl Source {
         Due::Now(self.draw_free(due))
     }
 
-    /// A command; one that writes goes where nobody else writes at present, where that matters.
+    /// Draws a command; with verification, a write only where no other write is in flight.
     fn draw_free(&mut self, due: Time) -> Op {
         let mut op = self.draw(due);
         let Some(ledger) = self.judge.as_ref().map(|judge| judge.ledger.clone()) else { return op };
@@ -222,10 +228,11 @@ impl Source {
             }
             op = self.draw(due);
         }
+        // No free blocks found: a read instead keeps the depth constant.
         Op { write: op.write && ledger.borrow_mut().admits_write(&op), ..op }
     }
 
-    /// What goes out with the command, which begins now.
+    /// Returns the data of a command that begins now.
     pub fn begin(&mut self, op: &Op) -> Content {
         match &mut self.judge {
             None if op.write => Content::Write(self.filler.slice(..op.bytes as usize)),
@@ -241,6 +248,7 @@ impl Source {
     fn draw(&mut self, due: Time) -> Op {
         self.sent += 1;
         let id = self.sent;
+        // A pure read load draws no random number for the direction.
         let write = self.reads < 100 && self.random.below(100) >= u64::from(self.reads);
         let mut left = if self.sizes.len() == 1 { 0 } else { self.random.below(u64::from(self.weights)) as u32 };
         let random = &mut self.random;
@@ -259,7 +267,7 @@ impl Source {
         unreachable!("what is drawn is below the sum of the weights")
     }
 
-    /// A command has ended; `data` is what a read brought whose content was kept.
+    /// Records the end of a command; `data` is the content of a read that was kept.
     pub fn ended(&mut self, op: &Op, now: Time, well: bool, data: Option<&[u8]>) {
         self.under_way -= 1;
         self.judge(op, well, data);
@@ -268,19 +276,21 @@ impl Source {
         {
             thinking.push_back(now + *think);
         }
+        // Commands that were due in the window count, even if they complete after it.
         if self.window.holds(op.due) {
             self.ended += u64::from(well);
             self.tallies.borrow_mut().add(op.write, op.bytes, now.since(op.due).as_nanos() as u64, well);
         }
     }
 
-    /// From `since` to `now` the target's window did not admit a command that is under way; what is of the window counts.
+    /// Adds the time in which the target's window did not admit a command, as far as it is in the measured window.
     pub fn held(&mut self, since: Time, now: Time) {
         let (from, to) = (since.max(self.window.from), now.min(self.window.to));
         self.tallies.borrow_mut().held += to.since(from);
     }
 
     fn judge(&mut self, op: &Op, well: bool, data: Option<&[u8]>) {
+        // Failed reads are not verified: their content is undefined.
         let Some(judge) = &mut self.judge else { return };
         if op.write {
             return judge.ledger.borrow_mut().end_write(op, well);
@@ -291,20 +301,20 @@ impl Source {
         }
     }
 
-    /// Commands under way.
+    /// Returns the number of commands in flight.
     #[must_use]
     pub fn under_way(&self) -> u32 {
         self.under_way
     }
 
-    /// Commands that counted and ended well.
+    /// Returns the number of counted commands that succeeded.
     #[must_use]
     pub fn commands(&self) -> u64 {
         self.ended
     }
 }
 
-/// Bytes that compress to nothing less. They are storage: what is sent again and again is summed up for its digest once.
+/// Returns incompressible bytes in resident memory, whose digest is computed once although they are sent repeatedly.
 fn filler(len: u32) -> View {
     let mut random = Random::new(0);
     let mut buf = Buf::resident(len as usize);
@@ -314,8 +324,9 @@ fn filler(len: u32) -> View {
     buf.freeze()
 }
 
-/// The time to the next arrival of a Poisson process.
+/// Returns the time to the next arrival of a Poisson process.
 fn pause(mean_ns: f64, random: &mut Random) -> Duration {
+    // Never zero, whose logarithm is infinite.
     let uniform = ((random.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     Duration::from_nanos((-uniform.ln() * mean_ns) as u64)
 }
@@ -343,7 +354,7 @@ mod tests {
         assert_eq!(source.next(Time(5)), Due::At(Time(10_000_005)));
         assert!(matches!(source.next(Time(10_000_005)), Due::Now(Op { due: Time(10_000_005), .. })));
         assert_eq!(source.next(WINDOW.to), Due::Over);
-        // What was due before the window does not count.
+        // A command that was due before the window does not count.
         assert_eq!(source.commands(), 0);
     }
 

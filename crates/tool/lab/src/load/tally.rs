@@ -1,36 +1,36 @@
-//! How commands ended, while it counts.
+//! Counts of completed commands in the measured window.
 
 use crate::run::{Latency, Tally};
 use hdrhistogram::Histogram;
 use shard::Time;
 use std::time::Duration;
 
-/// The longest latency that is told from longer ones.
+/// Largest recorded latency; longer ones are recorded as this.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
-/// When commands count: those that were due in it.
+/// Measured window: commands that were due in it count.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Its beginning.
+    /// Start of the window.
     pub from: Time,
-    /// Its end; nothing is sent from then on.
+    /// End of the window, from which nothing is sent.
     pub to: Time,
 }
 
 impl Window {
-    /// True for a command that was due then.
+    /// Returns true for a command that was due in the window.
     #[must_use]
     pub fn holds(&self, due: Time) -> bool {
         self.from <= due && due < self.to
     }
 }
 
-/// Both directions' counts, while they grow.
+/// Running counts of both directions.
 #[derive(Debug)]
 pub struct Tallies {
     reads: Counts,
     writes: Counts,
-    /// How long sessions had a command to send that the target's window did not admit, all sessions together.
+    /// Time for which sessions had a command that the target's window did not admit, summed over all sessions.
     pub held: Duration,
 }
 
@@ -50,6 +50,7 @@ impl Default for Tallies {
 
 impl Counts {
     fn new() -> Self {
+        // Two significant digits: an error of at most one percent.
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 2).expect("the bounds are in order");
         Self { commands: 0, bytes: 0, errors: 0, latency }
     }
@@ -62,10 +63,11 @@ impl Counts {
 }
 
 impl Tallies {
-    /// A command ended well or otherwise, so long after it was due.
+    /// Adds a command with its latency in `nanos` and its success.
     pub fn add(&mut self, write: bool, bytes: u32, nanos: u64, well: bool) {
         let counts = if write { &mut self.writes } else { &mut self.reads };
         if !well {
+            // Failed commands are often fast, and would improve the latency.
             counts.errors += 1;
             return;
         }
@@ -74,7 +76,7 @@ impl Tallies {
         counts.latency.saturating_record(nanos.max(1));
     }
 
-    /// Reads and writes.
+    /// Returns the counts of reads and of writes.
     #[must_use]
     pub fn finish(&self) -> (Tally, Tally) {
         (self.reads.finish(), self.writes.finish())

@@ -1,4 +1,4 @@
-//! What a daemon of ours counts of its disks.
+//! Disk counters of our daemons.
 
 use crate::seen::Disk;
 use anyhow::{Context, Result};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// The members of the pools of one daemon at a moment.
+/// Pool members of one daemon at one moment.
 #[derive(Debug)]
 pub(super) struct Members {
     at: Instant,
@@ -22,12 +22,13 @@ struct Answer {
     disks: Vec<DiskReport>,
 }
 
-/// Asks the daemon behind `door`, its socket; `prefix` goes before the names of its disks.
+/// Queries the daemon behind the socket `door`; `prefix` is prepended to the names of its disks.
 ///
-/// *Errors*: it does not answer, or not in a form that this build knows.
+/// *Errors*: it does not answer, or in an unknown format.
 pub(super) fn read(door: &Path, prefix: &str) -> Result<Members> {
     let body = http_client::get(door, "/api/v1/disks", ANSWER_LIMIT)
         .with_context(|| format!("the daemon at {} does not tell of its disks", door.display()))?;
+    // Taken after the answer: the counters were read before it, so the interval is not overestimated.
     let at = Instant::now();
     let answer: Answer = serde_json::from_slice(&body).context("the daemon speaks of disks in another form")?;
     let named = |report: DiskReport| report.name.map(|name| (name.to_string(), report.counters));
@@ -47,7 +48,7 @@ pub(super) fn read(door: &Path, prefix: &str) -> Result<Members> {
 }
 
 impl Members {
-    /// What they did since `before`.
+    /// Returns the activity since `before`.
     pub(super) fn since(&self, before: &Self) -> Vec<Disk> {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
         let grown = |(name, now): (&String, &Disk)| Some(super::kernel::grown(now, before.disks.get(name)?, seconds));

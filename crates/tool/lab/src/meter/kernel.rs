@@ -1,15 +1,15 @@
-//! What the kernel tells of threads, cores, disks and network interfaces.
+//! Counters of the kernel: threads, cores, disks and network interfaces.
 
 use crate::seen::{Core, Disk, Line, Seen, Thread};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-/// Counters as they stand at a moment.
+/// Counters at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Counters {
     at: Instant,
-    /// By process and thread.
+    /// Threads by process and thread number.
     threads: BTreeMap<(u32, u32), Thread>,
     load: Option<Thread>,
     cores: Vec<Core>,
@@ -18,7 +18,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// The present ones, of the threads of `servers` and of the thread that asks.
+    /// Reads the counters of the threads of `servers`, and of the calling thread.
     pub(super) fn read(servers: &[u32]) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let threads = (0..).zip(servers).flat_map(|(process, &pid)| threads_of(process, pid));
@@ -35,7 +35,7 @@ impl Counters {
         }
     }
 
-    /// What happened since `before`; disks that were idle are left out.
+    /// Returns the activity since `before`; idle disks are omitted.
     pub(super) fn since(&self, before: &Self) -> Seen {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
         let threads = self.threads.iter().map(|(key, now)| spent(now, before.threads.get(key)));
@@ -68,7 +68,7 @@ impl Counters {
     }
 }
 
-/// What a disk did from `then` to `now`, in `seconds`.
+/// Returns the activity of a disk from `then` to `now`, in `seconds`.
 pub(super) fn grown(now: &Disk, then: &Disk, seconds: f64) -> Disk {
     Disk {
         name: now.name.clone(),
@@ -81,6 +81,7 @@ pub(super) fn grown(now: &Disk, then: &Disk, seconds: f64) -> Disk {
     }
 }
 
+// A thread that did not exist before starts at zero.
 fn spent(now: &Thread, then: Option<&Thread>) -> Thread {
     Thread {
         cpu_seconds: now.cpu_seconds - then.map_or(0.0, |then| then.cpu_seconds),
@@ -89,7 +90,7 @@ fn spent(now: &Thread, then: Option<&Thread>) -> Thread {
     }
 }
 
-/// The threads of a process that are there now.
+/// Returns the present threads of a process.
 fn threads_of(process: u32, pid: u32) -> Vec<((u32, u32), Thread)> {
     let folder = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let read = |entry: fs::DirEntry| {
@@ -101,13 +102,13 @@ fn threads_of(process: u32, pid: u32) -> Vec<((u32, u32), Thread)> {
     folder.filter_map(read).collect()
 }
 
-/// A thread from its `schedstat`: nanoseconds on a core, nanoseconds in a queue, turns.
+/// Parses `schedstat`: nanoseconds on a core, nanoseconds in a run queue, time slices.
 fn thread(process: u32, name: String, text: &str) -> Option<Thread> {
     let mut nanos = text.split_whitespace().map_while(|word| word.parse::<u64>().ok()).map(|nanos| nanos as f64 / 1e9);
     Some(Thread { process, name, cpu_seconds: nanos.next()?, queued_seconds: nanos.next()? })
 }
 
-/// The `cpuN` lines of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, in ticks.
+/// Parses the `cpuN` lines of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, in ticks.
 fn cores(text: &str, ticks: f64) -> Vec<Core> {
     let core = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_whitespace();
@@ -120,11 +121,12 @@ fn cores(text: &str, ticks: f64) -> Vec<Core> {
     text.lines().filter(|line| !line.starts_with("cpu ")).filter_map(core).collect()
 }
 
-/// The whole disks of `/proc/diskstats`.
+/// Parses the whole disks of `/proc/diskstats`.
 fn disks(text: &str, is_whole: impl Fn(&str) -> bool) -> BTreeMap<String, Disk> {
     let disk = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let name = (*words.get(2)?).to_owned();
+        // Fields, counted from 0: 3 reads, 7 writes, 12 milliseconds busy, 13 weighted milliseconds.
         let count = |index: usize| words.get(index).and_then(|word| word.parse::<u64>().ok());
         let (busy_ms, waited_ms) = (count(12)?, count(13)?);
         let disk = Disk {
@@ -140,13 +142,14 @@ fn disks(text: &str, is_whole: impl Fn(&str) -> bool) -> BTreeMap<String, Disk> 
     text.lines().filter_map(disk).collect()
 }
 
-/// The interfaces of `/proc/net/dev` but the loopback; `carries` tells the Mb/s of one.
+/// Parses the interfaces of `/proc/net/dev` without loopback; `carries` returns the speed in Mbit/s.
 fn lines(text: &str, carries: impl Fn(&str) -> Option<i64>) -> BTreeMap<String, Line> {
     let line = |line: &str| {
         let (name, counts) = line.split_once(':')?;
         let name = name.trim().to_owned();
         let counts: Vec<u64> = counts.split_whitespace().map_while(|word| word.parse().ok()).collect();
         let (&received_bytes, &sent_bytes) = (counts.first()?, counts.get(8)?);
+        // A link without a carrier reports -1.
         let bytes_per_second = carries(&name).and_then(|megabits| u64::try_from(megabits).ok()).map(|m| m * 125_000);
         (name != "lo").then(|| (name.clone(), Line { name, received_bytes, sent_bytes, bytes_per_second }))
     };
@@ -182,7 +185,7 @@ mod tests {
             ran.tv_sec * 1_000_000_000 + ran.tv_nsec
         };
         let before = Counters::read(&[std::process::id()]);
-        // However little of a core there is for it.
+        // Independent of how little of a core the thread gets.
         let until = ran() + 60_000_000;
         while ran() < until {
             std::hint::spin_loop();

@@ -1,4 +1,4 @@
-//! What the kernel counts of TCP connections: sock_diag(7).
+//! TCP counters of the kernel, by sock_diag(7).
 
 use crate::seen::Sockets;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with};
@@ -12,23 +12,24 @@ const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const HEADER_BYTES: usize = 16;
 const REQUEST_BYTES: usize = HEADER_BYTES + 56;
-/// `struct inet_diag_msg`, before its attributes.
+/// Size of `struct inet_diag_msg`, before its attributes.
 const MESSAGE_BYTES: usize = 72;
 const TCP: u8 = 6;
 const ESTABLISHED: u32 = 1 << 1;
-/// `INET_DIAG_INFO`, which carries a `struct tcp_info`.
+/// Attribute `INET_DIAG_INFO`, which carries a `struct tcp_info`.
 const INFO: u16 = 2;
+/// Offset of the retransmission count in `struct tcp_info`; the next three are of times in microseconds.
 const RESENT: usize = 100;
 const BUSY_US: usize = 168;
 const WINDOW_US: usize = 176;
 const BUFFER_US: usize = 184;
 
-/// Counters of one end of a connection since it was made; its own port, and the other end's.
+/// Counters of one end of a connection since its start, by its own port and the peer's port.
 pub(super) type Ends = BTreeMap<(u16, u16), Sockets>;
 
-/// Both ends, as far as they are here, of the established connections of the portals with these ports.
+/// Returns the local ends of established connections with these portal ports.
 ///
-/// *Errors*: the kernel does not tell.
+/// *Errors*: the kernel does not provide them.
 pub(super) fn read(ports: &BTreeSet<u16>) -> io::Result<Ends> {
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
@@ -40,7 +41,7 @@ pub(super) fn read(ports: &BTreeSet<u16>) -> io::Result<Ends> {
     Ok(ends)
 }
 
-/// Both ends' sums of what happened between two readings, the client's first.
+/// Returns the activity of both ends between two readings, the client's first.
 pub(super) fn since(now: &Ends, before: &Ends) -> Vec<Sockets> {
     let sum = |server: bool| {
         let of_side = now.iter().filter(|(_, end)| end.server == server);
@@ -71,7 +72,7 @@ fn request(family: u8) -> [u8; REQUEST_BYTES] {
     bytes
 }
 
-/// One message of the answer; false after the last.
+/// Parses one message of the answer; false after the last one.
 fn dump(socket: &OwnedFd, ports: &BTreeSet<u16>, ends: &mut Ends) -> io::Result<bool> {
     let mut bytes = vec![0; 64 << 10];
     let (len, _) = recv(socket, &mut bytes[..], RecvFlags::empty())?;
@@ -83,12 +84,13 @@ fn dump(socket: &OwnedFd, ports: &BTreeSet<u16>, ends: &mut Ends) -> io::Result<
             ERROR => return Err(io::Error::other("the kernel tells nothing of sockets")),
             _ => ends.extend(rest.get(HEADER_BYTES..len).and_then(|message| end_of(message, ports))),
         }
+        // Messages are aligned to 4 bytes (netlink(7)).
         rest = rest.get(len.next_multiple_of(4).max(HEADER_BYTES)..).unwrap_or_default();
     }
     Ok(len > 0)
 }
 
-/// An end of a connection to or of one of the portals.
+/// Parses an end of a connection to or from one of the portals.
 fn end_of(message: &[u8], ports: &BTreeSet<u16>) -> Option<((u16, u16), Sockets)> {
     let port = |at: usize| message.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
     let (own, other) = (port(4)?, port(6)?);
@@ -133,7 +135,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::time::Duration;
 
-    /// One end sends and the other one does not read: the window of the other is what it waits for.
+    /// One end sends and the other does not read: the sender waits for the receive window.
     #[test]
     fn a_receiver_that_does_not_read_is_seen_as_a_full_window() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

@@ -1,87 +1,87 @@
-//! The recorded load and the replayed one, side by side.
+//! Figures of the recorded and of the replayed load, side by side.
 
 use super::{Kind, Plan, Score, Step};
 use serde::Serialize;
 use shard::Time;
 use std::collections::BTreeMap;
 
-/// Commands of one kind. Latencies are in nanoseconds, and exact.
+/// Figures of one operation. Latencies are exact, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
-    /// Commands that ended well.
+    /// Commands that succeeded.
     pub commands: u64,
-    /// Commands that did not.
+    /// Commands that failed.
     pub failed: u64,
-    /// Bytes that those which ended well moved, or changed.
+    /// Bytes transferred or changed by successful commands.
     pub bytes: u64,
-    /// Half of them took no longer.
+    /// Median latency.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile of the latency.
     pub p99_ns: u64,
-    /// 999 of 1000 took no longer.
+    /// 99.9th percentile of the latency.
     pub p999_ns: u64,
-    /// None took longer.
+    /// Longest latency.
     pub longest_ns: u64,
 }
 
-/// One kind of command, recorded and replayed.
+/// Recorded and replayed figures of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Compared {
-    /// Which.
+    /// Operation.
     pub kind: Kind,
-    /// As it was: how long the unit took.
+    /// Recorded figures: latency within the unit.
     pub recorded: Figures,
-    /// As it was again: from when it was due until the initiator had its answer.
+    /// Replayed figures: latency from the due time until the initiator has the response.
     pub replayed: Figures,
 }
 
-/// The load that a trace holds.
+/// Load of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recorded {
-    /// The volume that was traced.
+    /// Traced volume.
     pub volume: String,
-    /// Sessions whose commands can be replayed.
+    /// Sessions with commands that can be replayed.
     pub sessions: usize,
-    /// From the first command's beginning to the last one's end.
+    /// Seconds from the start of the first command to the end of the last one.
     pub seconds: f64,
-    /// Every kind that there is.
+    /// Figures of each recorded operation.
     pub kinds: BTreeMap<&'static str, Figures>,
-    /// What is left out, and how often.
+    /// Omitted operations, with their counts.
     pub skipped: BTreeMap<String, u64>,
 }
 
-/// How far commands were behind the recording when they were sent, in nanoseconds.
+/// Delay of commands behind the recording, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Late {
-    /// Half of them were no later.
+    /// Median delay.
     pub p50_ns: u64,
-    /// 99 of 100 were no later.
+    /// 99th percentile of the delay.
     pub p99_ns: u64,
-    /// None was later.
+    /// Longest delay.
     pub longest_ns: u64,
 }
 
-/// What came out of a replay.
+/// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Replayed {
-    /// The volume that was traced.
+    /// Traced volume.
     pub volume: String,
-    /// Sessions that it was replayed in.
+    /// Sessions of the replay.
     pub sessions: usize,
-    /// How long the recorded load lasted: from the first command's beginning to the last one's end.
+    /// Duration of the recorded load, from the start of the first command to the end of the last one.
     pub recorded_seconds: f64,
-    /// How long the replayed one did.
+    /// Duration of the replayed load.
     pub replayed_seconds: f64,
-    /// Every kind that there is.
+    /// Figures of each operation.
     pub kinds: Vec<Compared>,
-    /// How late commands were sent. At the pace `fast` none is.
+    /// Delays of commands; zero at the pace `fast`.
     pub late: Late,
-    /// What was left out, and how often.
+    /// Omitted operations, with their counts.
     pub skipped: BTreeMap<String, u64>,
 }
 
 impl Figures {
-    /// Of commands as `(bytes, nanoseconds)` that ended well, and the number of others.
+    /// Computes the figures of successful commands, given as `(bytes, nanoseconds)`, and of `failed` others.
     fn of(well: impl Iterator<Item = (u64, u64)>, failed: u64) -> Self {
         let (mut bytes, mut took) = (0_u64, Vec::new());
         for (moved, nanos) in well {
@@ -105,7 +105,7 @@ impl Figures {
 }
 
 impl Plan {
-    /// What is recorded.
+    /// Returns the recorded figures.
     #[must_use]
     pub fn recorded(&self) -> Recorded {
         let kinds = Kind::ALL.map(|kind| (kind.name(), Figures::of_steps(self, kind)));
@@ -118,7 +118,7 @@ impl Plan {
         }
     }
 
-    /// What is recorded beside how it went, when the first step was due at `from`.
+    /// Returns the recorded figures beside the replayed ones; the first step was due at `from`.
     #[must_use]
     pub fn compared(&self, scores: &[Score], from: Time) -> Replayed {
         let compared = |kind| Compared {
@@ -146,7 +146,7 @@ fn seconds_of(plan: &Plan) -> f64 {
     ends.max().unwrap_or_default() as f64 / 1e9
 }
 
-/// What so many of a thousand of the sorted numbers do not exceed; zero of none.
+/// Returns the value that `per_mille` of a thousand sorted numbers do not exceed; zero without numbers.
 fn within(sorted: &[u64], per_mille: usize) -> u64 {
     let rank = (sorted.len() * per_mille).div_ceil(1000);
     rank.checked_sub(1).and_then(|at| sorted.get(at)).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Which commands of a trace are sent, in which session, and after which.
+//! Selection of a trace's commands by session.
 
 use super::Kind;
 use anyhow::{Result, ensure};
@@ -6,57 +6,57 @@ use model::{Size, Traced, TracedCommand};
 use scsi::Cdb;
 use std::collections::BTreeMap;
 
-/// Sessions that a load is replayed in at most.
+/// Limit of sessions of a replay.
 const SESSIONS_MAX: usize = 1024;
-/// The longest READ or WRITE: more than any target takes.
+/// Limit of a READ or WRITE in bytes, beyond what any target accepts.
 const TRANSFER_BYTES_MAX: u64 = 64 << 20;
 const GOOD: u8 = 0;
 
-/// A command to be sent again.
+/// Command to be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it does.
+    /// Operation.
     pub kind: Kind,
-    /// Its first byte on the unit.
+    /// First byte on the unit.
     pub offset: u64,
-    /// Bytes that it moves, or for WRITE SAME those that it changes; zero for SYNCHRONIZE CACHE.
+    /// Bytes transferred; for WRITE SAME, bytes changed; zero for SYNCHRONIZE CACHE.
     pub bytes: u64,
     /// FUA of a READ or WRITE, UNMAP of a WRITE SAME.
     pub flag: bool,
-    /// When it began, in nanoseconds since the first one did.
+    /// Start in nanoseconds since the first command's start.
     pub began_ns: u64,
-    /// How long it took then.
+    /// Recorded latency in nanoseconds.
     pub took_ns: u64,
 }
 
-/// The load of a trace.
+/// Load of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The volume that was traced.
+    /// Traced volume.
     pub volume: String,
-    /// Bytes of one of its blocks.
+    /// Block size of the volume in bytes.
     pub block_bytes: u32,
-    /// The steps of each session that has some, in the order in which they began.
+    /// Steps of each session that has some, in the order of their start.
     pub sessions: Vec<Vec<Step>>,
-    /// What is left out, and how often.
+    /// Omitted operations, with their counts.
     pub skipped: BTreeMap<String, u64>,
 }
 
-/// What the steps must fit.
+/// Constraints of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// Bytes of the unit.
+    /// Size of the unit in bytes.
     pub bytes: u64,
-    /// The block size that it must be spoken to in; nothing where any bytes can be addressed.
+    /// Block size that commands must be multiples of; none if any byte can be addressed.
     pub block_bytes: Option<u32>,
-    /// True when what lies behind its end is to go where there is room.
+    /// Wrap addresses beyond the end into the unit.
     pub wrap: bool,
 }
 
 impl Plan {
-    /// What of `traced`, whose commands are in the order in which they began, is sent again.
+    /// Selects the commands of `traced` to be replayed; they are in the order of their start.
     ///
-    /// *Errors*: nothing is, or it came from too many sessions.
+    /// *Errors*: there are none, or they came from too many sessions.
     pub fn of(traced: &Traced) -> Result<Self> {
         let mut sessions = vec![Vec::new(); traced.sessions.len()];
         let mut skipped = BTreeMap::new();
@@ -67,6 +67,7 @@ impl Plan {
             }
         }
         sessions.retain(|steps| !steps.is_empty());
+        // Times relative to the first replayed command: what was omitted before it must not delay the replay.
         let first = sessions.iter().filter_map(|steps| steps.first()).map(|step: &Step| step.began_ns).min();
         let first = first.unwrap_or_default();
         sessions.iter_mut().flatten().for_each(|step| step.began_ns -= first);
@@ -79,20 +80,20 @@ impl Plan {
         Ok(Self { volume: traced.volume.to_string(), block_bytes: traced.block_bytes, sessions, skipped })
     }
 
-    /// All steps.
+    /// Returns all steps.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.sessions.iter().flatten()
     }
 
-    /// True when the unit is changed.
+    /// Returns true if the unit is changed.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.steps().any(|step| step.kind.writes())
     }
 
-    /// The steps are where a unit of `fit` has room for them.
+    /// Adapts the steps to the unit.
     ///
-    /// *Errors*: it is too small, or has another block size.
+    /// *Errors*: the unit is too small, or has another block size.
     pub fn fit(&mut self, fit: Fit) -> Result<()> {
         if let Some(block_bytes) = fit.block_bytes {
             ensure!(
@@ -112,18 +113,21 @@ impl Plan {
             Size::new(needs).exact(),
             Size::new(fit.bytes).exact()
         );
-        // Whole blocks of the trace, also on a device that ends in the midst of one.
+        // Whole blocks of the trace, even if the device ends within one.
         let bytes = fit.bytes - fit.bytes % u64::from(self.block_bytes);
         let longest = self.steps().map(|step| step.bytes).max().unwrap_or_default();
         ensure!(longest <= bytes, "a command of {longest} bytes does not fit the unit of {} bytes", fit.bytes);
         for step in self.sessions.iter_mut().flatten() {
+            // Keeps the alignment of the address, and the command within the unit.
             step.offset = (step.offset % bytes).min(bytes - step.bytes);
         }
         Ok(())
     }
 }
 
-/// The step that `command` is, or why it is none.
+/// Converts `command` to a step.
+///
+/// *Errors*: the reason why it is omitted.
 fn step(command: &TracedCommand, block_bytes: u32) -> Result<Step, String> {
     let cdb = &command.cdb;
     let name = || Cdb::new(cdb).operation_name().to_owned();
@@ -131,6 +135,7 @@ fn step(command: &TracedCommand, block_bytes: u32) -> Result<Step, String> {
         return Err(format!("{} that did not end with GOOD", name()));
     }
     let number = |from: usize, to: usize| cdb[from..to].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+    // A transfer length of zero means 256 blocks in a 6-byte CDB (SBC-4 READ (6)).
     let six_blocks = if cdb[4] == 0 { 256 } else { u64::from(cdb[4]) };
     let (kind, lba, blocks) = match cdb[0] {
         0x08 => (Kind::Read, number(1, 4) & 0x1f_ffff, six_blocks),
@@ -150,7 +155,7 @@ fn step(command: &TracedCommand, block_bytes: u32) -> Result<Step, String> {
         return Err(format!("{} of no blocks", name()));
     }
     let flag = match kind {
-        // CDBs of 6 bytes have an address there.
+        // Byte 1 of a 6-byte CDB is a part of the address.
         Kind::Read | Kind::Write => cdb[0] >= 0x20 && cdb[1] & 0x08 != 0,
         Kind::WriteSame => cdb[1] & 0x08 != 0,
         Kind::Sync => false,

@@ -1,4 +1,4 @@
-//! The steps of one session, and when each of them is due.
+//! Steps of one session, with their due times.
 
 use super::{Kind, Pace, Step};
 use crate::stamp::{STAMP_BYTES, Stamp};
@@ -6,40 +6,40 @@ use block::Buf;
 use shard::Time;
 use std::time::Duration;
 
-/// Commands of a session that are under way at once, whatever is due.
+/// Limit of commands in flight per session.
 pub(crate) const DEPTH_MAX: usize = 1024;
 
-/// What comes next.
+/// Next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// The step of this number, at once.
+    /// Send the step with this number now.
     Now(usize),
-    /// Nothing before then.
+    /// Wait until this time.
     At(Time),
-    /// Nothing before a command has ended.
+    /// Wait until a command has completed.
     Full,
-    /// Nothing more; when none is under way, all is done.
+    /// No further steps; finished when none is in flight.
     Over,
 }
 
-/// How a step went.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Score {
-    /// What it was.
+    /// Operation.
     pub kind: Kind,
-    /// Bytes that it moved or changed.
+    /// Bytes transferred or changed.
     pub bytes: u64,
-    /// True when it ended with GOOD and moved what it should.
+    /// True if it ended with GOOD and transferred all of its data.
     pub well: bool,
-    /// Since it was due, in nanoseconds; at the pace `fast`, since it was sent.
+    /// Nanoseconds since the due time; at the pace `fast`, since it was sent.
     pub took_ns: u64,
-    /// How long it was due before it was sent, in nanoseconds.
+    /// Nanoseconds between the due time and the send.
     pub late_ns: u64,
-    /// When it ended.
+    /// Time of completion.
     pub ended: Time,
 }
 
-/// One session's part of a replay.
+/// Replay of one session.
 #[derive(Debug)]
 pub struct Script {
     steps: Vec<Step>,
@@ -48,20 +48,21 @@ pub struct Script {
     seed: u64,
     next: usize,
     under_way: usize,
-    /// For each step its place in the order in which the recorded ones ended.
+    /// Rank of each step in the order of recorded completions.
     ranks: Vec<usize>,
-    /// For each step how many had ended when it began; the first so many of that order.
+    /// Number of steps that had completed when each step started; these are the first ranks.
     after: Vec<usize>,
-    /// Which have ended, by rank, and how many of the first have without a gap.
+    /// Completed steps by rank, and the length of the gapless prefix.
     ended: Vec<bool>,
     prefix: usize,
-    /// When each was due and sent.
+    /// Due time and send time of each step.
     sent: Vec<(Time, Time)>,
     scores: Vec<Score>,
 }
 
 impl Script {
-    /// The steps of a session, of which the first of all sessions is due at `from`. `seed` is that of the stamps that are written.
+    /// Creates the replay of a session; the first step of all sessions is due at `from`, and `seed` is that of the
+    /// written stamps.
     #[must_use]
     pub fn new(steps: Vec<Step>, pace: Pace, from: Time, seed: u64) -> Self {
         let ends: Vec<u64> = steps.iter().map(|step| step.began_ns.saturating_add(step.took_ns)).collect();
@@ -69,7 +70,8 @@ impl Script {
         order.sort_by_key(|&step| ends[step]);
         let mut ranks = vec![0; steps.len()];
         order.iter().enumerate().for_each(|(rank, &step)| ranks[step] = rank);
-        // One that began when another ended did not wait for it: both stand for what came in one turn of the target.
+        // A step that started at the time of another one's completion did not wait for it: both belong to one turn of
+        // the target.
         let after = steps.iter().map(|step| order.partition_point(|&other| ends[other] < step.began_ns));
         Self {
             after: after.collect(),
@@ -87,7 +89,7 @@ impl Script {
         }
     }
 
-    /// What comes next at `now`; a step that is due counts as sent.
+    /// Returns the next action at `now`; a step that is due counts as sent.
     pub fn next(&mut self, now: Time) -> Due {
         let Some(step) = self.steps.get(self.next) else { return Due::Over };
         let due = match self.pace {
@@ -97,6 +99,7 @@ impl Script {
         if now < due {
             return Due::At(due);
         }
+        // All steps that it depended on must have completed: a gap in the ranks means that one of them is missing.
         let is_held = self.pace == Pace::Fast && self.prefix < self.after[self.next];
         if is_held || self.under_way == DEPTH_MAX {
             return Due::Full;
@@ -107,13 +110,13 @@ impl Script {
         Due::Now(self.next - 1)
     }
 
-    /// The step of this number.
+    /// Returns the step with this number.
     #[must_use]
     pub fn step(&self, index: usize) -> Step {
         self.steps[index]
     }
 
-    /// What a WRITE brings: every 512 bytes say where they belong, and which step of the replay wrote them.
+    /// Returns the data of a WRITE: every 512 bytes carry their address, and the step that wrote them.
     #[must_use]
     pub fn data(&self, index: usize) -> Buf {
         let step = self.steps[index];
@@ -123,7 +126,7 @@ impl Script {
         data
     }
 
-    /// The step has ended.
+    /// Records the completion of a step.
     pub fn ended(&mut self, index: usize, now: Time, well: bool) {
         let (Step { kind, bytes, .. }, (due, sent)) = (self.steps[index], self.sent[index]);
         let nanos = |from: Time, to: Time| u64::try_from(to.since(from).as_nanos()).unwrap_or(u64::MAX);
@@ -136,13 +139,13 @@ impl Script {
         }
     }
 
-    /// Commands under way.
+    /// Returns the number of commands in flight.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// How the steps went, in the order in which they ended.
+    /// Returns the results in the order of completion.
     #[must_use]
     pub fn scores(self) -> Vec<Score> {
         self.scores

@@ -118,7 +118,7 @@ fn step(began_ns: u64, took_ns: u64) -> Step {
     Step { kind: Kind::Write, offset: 512, bytes: 512, flag: false, began_ns, took_ns }
 }
 
-/// Two at once, then one that waited for the first of them, then one that waited for all.
+/// Two in parallel, then one that waited for the first of them, then one that waited for all.
 #[test]
 fn script_that_is_fast_keeps_what_waited_for_what() {
     let steps = vec![step(0, 10), step(0, 50), step(20, 20), step(60, 1)];
@@ -126,7 +126,7 @@ fn script_that_is_fast_keeps_what_waited_for_what() {
     assert_eq!(script.next(Time(10)), Due::At(Time(1000)));
     assert_eq!([script.next(Time(1000)), script.next(Time(1000))], [Due::Now(0), Due::Now(1)]);
     assert_eq!(script.next(Time(1000)), Due::Full);
-    // The other one ends first this time, which says nothing of the first.
+    // The other one completes first this time, which does not release a step that waits for the first.
     script.ended(1, Time(1001), true);
     assert_eq!(script.next(Time(1001)), Due::Full);
     script.ended(0, Time(1002), true);
@@ -154,7 +154,7 @@ fn script_at_the_recorded_pace_waits_for_nobody_and_says_how_late_it_was() {
     assert_eq!(late, [(30, 40), (0, 100)]);
 }
 
-/// A million commands of one session are put in order in no time.
+/// A long trace of one session is sorted in a short time.
 #[test]
 fn script_of_a_long_trace_is_made_at_once() {
     let steps: Vec<Step> = (0..200_000).map(|index| step(index * 10, 25)).collect();

@@ -1,4 +1,4 @@
-//! What a figure shows of a run, before it is drawn: lines of values along the bottom, panel by panel.
+//! Content of a figure before it is drawn: series of values along the bottom, panel by panel.
 
 use super::scale::Scale;
 use crate::figure::{Figure, Form, Measure, holds};
@@ -7,33 +7,33 @@ use crate::run::{Latency, Measured, Run};
 use model::Size;
 use std::collections::BTreeMap;
 
-/// A figure with its values.
+/// Figure with its values.
 pub(super) struct Chart<'a> {
-    /// What the scenario asks for.
+    /// Figure of the scenario.
     pub figure: &'a Figure,
-    /// What lies along the bottom.
+    /// Axis along the bottom.
     pub bottom: Bottom,
-    /// The lines, or the bars of a group.
+    /// Lines, or bars of a group.
     pub series: Vec<Series<'a>>,
-    /// One for each measure; none in a heat map.
+    /// Panel for each measure; none in a heat map.
     pub panels: Vec<Panel<'a>>,
-    /// The paper's own figure.
+    /// Published figure.
     pub printed: Option<&'a Printed>,
-    /// What is said below: what was not measured, and why.
+    /// Remarks below the drawing: unmeasured points, with the reasons.
     pub remarks: Vec<String>,
 }
 
-/// The axis along the bottom.
+/// Axis along the bottom.
 pub(super) struct Bottom {
-    /// What it counts.
+    /// Title.
     pub title: String,
-    /// The labels, in their order.
+    /// Labels, in order.
     pub labels: Vec<String>,
-    /// Their numbers, where all of them are some and the form has an axis of numbers.
+    /// Numeric values of the labels, if all are numbers and the form has a numeric axis.
     pub numbers: Option<Vec<f64>>,
-    /// Distances are ratios; only of numbers, all above zero.
+    /// Logarithmic scale; only for positive numbers.
     pub log: bool,
-    /// The paper's numbers that lie along it.
+    /// Published values along the axis.
     beside: Vec<f64>,
 }
 
@@ -49,60 +49,60 @@ impl Bottom {
         Self { title, labels, numbers, log, beside }
     }
 
-    /// The axis of numbers, where it is one; the paper's lie on it too.
+    /// Returns the numeric scale, if there is one, including the published values.
     pub(super) fn scale(&self) -> Option<Scale> {
         let all = self.numbers.as_ref()?.iter().chain(&self.beside).copied();
         Some(if self.log { Scale::log(all) } else { Scale::linear(all) })
     }
 }
 
-/// One line: points that differ only along the bottom.
+/// Series: points that differ only along the bottom.
 pub(super) struct Series<'a> {
-    /// The labels of the other axes that are not everywhere the same.
+    /// Labels of the other axes that differ between series.
     pub name: String,
     /// All labels of the other axes.
     pub labels: BTreeMap<String, String>,
-    /// What the others are judged by.
+    /// True for the baseline.
     pub baseline: bool,
-    /// The point above each label, where there is one.
+    /// Point at each label, if there is one.
     pub points: Vec<Option<&'a Measured>>,
 }
 
-/// The values of one measure.
+/// Panel of one measure.
 pub(super) struct Panel<'a> {
-    /// Which.
+    /// Measure.
     pub measure: Measure,
-    /// Of each series above each label.
+    /// Values of each series at each label.
     pub values: Vec<Vec<Option<Spread>>>,
-    /// The paper's.
+    /// Published values.
     pub marks: Vec<Mark<'a>>,
 }
 
-/// What the rounds of a point gave.
+/// Range of a point's rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
-    /// The least.
+    /// Minimum.
     pub low: f64,
-    /// The median.
+    /// Median.
     pub middle: f64,
-    /// The greatest.
+    /// Maximum.
     pub high: f64,
-    /// How many rounds.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
-/// A paper's value.
+/// Published value.
 pub(super) struct Mark<'a> {
-    /// What it is called on the drawing; several letters where several values lie at one place.
+    /// Letters on the drawing; several if several values coincide.
     pub letters: String,
-    /// In the measure's unit.
+    /// Value in the measure's unit.
     pub value: f64,
-    /// Where along the bottom; all along, where there is nothing.
+    /// Label along the bottom; none for a value along the whole axis.
     pub x: Option<&'a str>,
 }
 
 impl<'a> Chart<'a> {
-    /// A figure of a run.
+    /// Builds the chart of a figure from a run.
     pub(super) fn of(run: &'a Run, figure: &'a Figure, papers: &'a Papers) -> Self {
         let shown: Vec<&Measured> = run.points.iter().filter(|one| figure.shows(&one.labels)).collect();
         let labels =
@@ -119,6 +119,7 @@ impl<'a> Chart<'a> {
                 series.push(Series::of(rest, figure, &labels, &shown));
             }
         }
+        // Series without any sample only clutter the legend; the remarks name them.
         series.retain(|series| series.points.iter().flatten().any(|one| !one.samples.is_empty()));
         name(&mut series, run, figure);
         let printed = papers.printed(figure);
@@ -138,15 +139,15 @@ impl<'a> Series<'a> {
         Self { name: String::new(), labels: rest, baseline, points }
     }
 
-    /// The latencies of all rounds above a label.
+    /// Returns the latencies of all rounds at a label.
     pub(super) fn latency(&self, label: usize) -> Option<Latency> {
         let samples = &self.points[label]?.samples;
         samples.iter().map(|sample| sample.latency()).reduce(|all, one| all.with(&one))
     }
 }
 
-/// Names every series by the labels in which it differs from another, in the order of the axes; one that is alone by all that
-/// the figure does not ask for.
+/// Names each series by the labels in which it differs from others, in the order of axes; a single series by all labels
+/// that the figure does not fix.
 fn name(series: &mut [Series<'_>], run: &Run, figure: &Figure) {
     let alone = series.len() == 1;
     let differs = |name: &str| series.iter().any(|one| one.labels.get(name) != series[0].labels.get(name));
@@ -155,6 +156,7 @@ fn name(series: &mut [Series<'_>], run: &Run, figure: &Figure) {
     for one in series {
         let words = axes.iter().filter_map(|axis| {
             let label = one.labels.get(*axis)?;
+            // A bare number or boolean needs the name of its axis.
             let bare = label.parse::<f64>().is_ok() || matches!(label.as_str(), "true" | "false");
             Some(if bare { format!("{axis} {label}") } else { label.clone() })
         });
@@ -180,7 +182,7 @@ impl<'a> Panel<'a> {
         Self { measure, values, marks }
     }
 
-    /// Everything that must fit on its axis.
+    /// Returns all values that the axis must include.
     pub(super) fn extent(&self) -> impl Iterator<Item = f64> + Clone {
         let ours = self.values.iter().flatten().flatten().flat_map(|spread| [spread.low, spread.high]);
         ours.chain(self.marks.iter().map(|mark| mark.value))
@@ -195,19 +197,20 @@ impl Spread {
     }
 }
 
-/// The number that a label is: plain, or a size.
+/// Parses a label as a number or as a size.
 pub(super) fn quantity(label: &str) -> Option<f64> {
     let size = || label.parse::<Size>().ok().map(|size| size.bytes() as f64);
     label.parse::<f64>().ok().filter(|number| number.is_finite()).or_else(size)
 }
 
-/// What is to be said below the drawing.
+/// Returns the remarks below the drawing.
 fn remarks(run: &Run, figure: &Figure, shown: &[&Measured]) -> Vec<String> {
     let mut remarks = figure.notes.clone();
     if figure.form == Form::Heat {
         let how = "The fuller the colour of a cell, the more commands took so long; solid line: the median, dashed: the 99th percentile.";
         remarks.push(how.into());
     }
+    // Points with the same reason share a remark.
     let mut reasons: Vec<(&str, Vec<&Measured>)> = Vec::new();
     for &one in shown {
         let Some(reason) = one.untried.as_deref() else { continue };
@@ -232,7 +235,7 @@ fn remarks(run: &Run, figure: &Figure, shown: &[&Measured]) -> Vec<String> {
     remarks
 }
 
-/// What points have in common in which all others of the figure differ from them: their shared labels, and how many they are.
+/// Describes points by the labels that all of them share, with their number.
 fn shared(points: &[&Measured]) -> String {
     let first = &points[0].labels;
     let common = first.iter().filter(|(axis, label)| points.iter().all(|one| one.labels.get(*axis) == Some(label)));

@@ -1,10 +1,10 @@
-//! Every sample of a run, RFC 4180.
+//! Samples of a run as CSV, RFC 4180.
 
 use crate::figure::Measure;
 use crate::run::Run;
 use csv::{Terminator, WriterBuilder};
 
-/// A line for each point and round: the labels, the round, what was counted, and every measure in its unit.
+/// Returns a line for each point and round: labels, round, counts, and every measure in its unit.
 pub(super) fn samples(run: &Run) -> String {
     let axes: Vec<&str> = run.scenario.axes.iter().map(|axis| axis.name.as_str()).collect();
     let counted = ["round", "seconds", "reads", "read bytes", "read errors", "writes", "written bytes", "write errors"];

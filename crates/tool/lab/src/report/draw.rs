@@ -1,4 +1,4 @@
-//! A chart as SVG: title, legend, panels one below the other over one axis, remarks.
+//! Drawing of a chart as SVG: title, legend, panels above a common axis, remarks.
 
 mod bars;
 mod heat;
@@ -10,22 +10,22 @@ use super::scale::{Scale, short};
 use crate::figure::{Form, Measure};
 use std::f64::consts::PI;
 
-/// The colours of drawings, light and dark.
+/// Colors of drawings, for light and dark themes.
 pub(super) const STYLE: &str = include_str!("drawing.css");
 
 const WIDTH: f64 = 780.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 18.0;
 const PANEL: f64 = 168.0;
-/// From a panel's lower end to the upper end of the next one.
+/// Distance between panels.
 const BETWEEN: f64 = 40.0;
 const LINE: f64 = 18.0;
-/// How far labels are turned that are too wide for their room.
+/// Angle of labels that are too wide for their space.
 const SLANT: f64 = 35.0 * PI / 180.0;
-/// Colours of series; the style sheet has as many.
+/// Number of colors of series, as in the style sheet.
 const COLOURS: usize = 8;
 
-/// The drawing. One that stands alone brings its colours; those of a page share the page's.
+/// Returns the drawing. A standalone one includes its colors; those of a page share the page's.
 pub(super) fn svg(chart: &Chart<'_>, alone: bool) -> String {
     let mut body = Markup::default();
     let mut y = heading(&mut body, chart);
@@ -48,6 +48,7 @@ pub(super) fn svg(chart: &Chart<'_>, alone: bool) -> String {
         }
     }
     let y = slots.draw(&mut body, &chart.bottom, y);
+    // The height is known only after everything is placed, so the body is drawn first.
     let height = (remarks(&mut body, chart, y) + 8.0).ceil();
     let mut svg = Markup::default();
     let view = format!("0 0 {WIDTH} {height}");
@@ -71,7 +72,7 @@ pub(super) fn svg(chart: &Chart<'_>, alone: bool) -> String {
     svg.finish()
 }
 
-/// A measure above its panel.
+/// Returns the caption of a panel.
 fn caption(measure: Measure) -> String {
     match measure.unit() {
         "" => measure.title().to_owned(),
@@ -79,7 +80,7 @@ fn caption(measure: Measure) -> String {
     }
 }
 
-/// The width of a text, a little more than it is in any usual font.
+/// Estimates the width of a text, slightly above that in any common font.
 fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.56
 }
@@ -88,12 +89,12 @@ fn text(body: &mut Markup, class: &str, x: f64, y: f64, text: &str) {
     body.leaf("text", &[("class", &class), ("x", &round(x)), ("y", &round(y))], text);
 }
 
-/// Tenths of a unit are finer than a screen.
+/// Rounds to a tenth of a unit, finer than a screen.
 fn round(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// The title and the legend; where they end.
+/// Draws title and legend, and returns their lower end.
 fn heading(body: &mut Markup, chart: &Chart<'_>) -> f64 {
     let mut y = 24.0;
     for line in wrapped(&chart.figure.title, 15.0, WIDTH - 40.0) {
@@ -134,7 +135,7 @@ fn heading(body: &mut Markup, chart: &Chart<'_>) -> f64 {
     y
 }
 
-/// Lines that fit, unless a word does not.
+/// Breaks a text into lines that fit, unless a single word does not.
 fn wrapped(told: &str, size: f64, room: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in told.split_whitespace() {
@@ -151,7 +152,7 @@ fn wrapped(told: &str, size: f64, room: f64) -> Vec<String> {
     lines
 }
 
-/// What was not measured, and other things to know; where they end.
+/// Draws the remarks, and returns their lower end.
 fn remarks(body: &mut Markup, chart: &Chart<'_>, mut y: f64) -> f64 {
     for remark in &chart.remarks {
         for line in wrapped(remark, 12.0, WIDTH - 40.0) {
@@ -166,7 +167,7 @@ fn diamond(x: f64, y: f64) -> String {
     format!("M{} {}l6 6l-6 6l-6 -6z", round(x), round(y - 6.0))
 }
 
-/// The paper's values: hollow diamonds where they lie, or dashed lines where they lie everywhere.
+/// Draws the published values: hollow diamonds at their place, or dashed lines across.
 fn printed(body: &mut Markup, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
     let mut everywhere = 0.0;
     for mark in &panel.marks {
@@ -178,7 +179,7 @@ fn printed(body: &mut Markup, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
             let line = format!("M{LEFT} {}H{}", round(y), WIDTH - RIGHT);
             body.empty("path", &[("class", &"printed everywhere"), ("d", &line)]);
         }
-        // Beside the diamond, on the side with room; those of lines beside each other.
+        // Letters are beside their diamond, on the side with space; those of lines are beside each other.
         let at =
             x.map_or(WIDTH - RIGHT - 10.0 - everywhere, |x| if x + 22.0 > WIDTH - RIGHT { x - 17.0 } else { x + 9.0 });
         everywhere += if x.is_none() { 9.0 + width(&mark.letters, 11.0) } else { 0.0 };
@@ -186,7 +187,7 @@ fn printed(body: &mut Markup, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
     }
 }
 
-/// A panel's place and its upward axis.
+/// Position and vertical axis of a panel.
 struct Frame {
     top: f64,
     scale: Scale,
@@ -205,7 +206,7 @@ impl Frame {
         self.bottom() - self.scale.place(value) * PANEL
     }
 
-    /// The caption, the grid and the values beside it.
+    /// Draws caption, grid and tick labels.
     fn draw(&self, body: &mut Markup, caption: &str) {
         text(body, "caption", LEFT, self.top - 8.0, caption);
         for tick in self.scale.ticks(4) {
@@ -218,11 +219,11 @@ impl Frame {
     }
 }
 
-/// Where the labels along the bottom lie.
+/// Positions of the labels along the bottom.
 struct Slots {
-    /// The middle of each.
+    /// Center of each label.
     middles: Vec<f64>,
-    /// The room of each, where all have the same.
+    /// Width of each label's space, if equal.
     room: f64,
     scale: Option<Scale>,
     labels: Vec<String>,
@@ -239,13 +240,13 @@ impl Slots {
         Self { middles, room, scale, labels: bottom.labels.clone() }
     }
 
-    /// Where a paper's label lies, which need not be one of ours on an axis of numbers.
+    /// Returns the position of a published label, which on a numeric axis need not be one of ours.
     fn named(&self, label: &str) -> Option<f64> {
         let ours = self.labels.iter().position(|known| known == label).map(|slot| self.middles[slot]);
         ours.or_else(|| Some(along(self.scale?, super::chart::quantity(label)?)))
     }
 
-    /// The labels and the title of the axis; where they end.
+    /// Draws labels and title of the axis, and returns their lower end.
     fn draw(&self, body: &mut Markup, bottom: &Bottom, floor: f64) -> f64 {
         let y = if self.scale.is_some() { self.numbers(body, floor) } else { self.names(body, floor) };
         let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
@@ -254,7 +255,7 @@ impl Slots {
         y + 28.0
     }
 
-    /// The labels of numbers that have room; where they end.
+    /// Draws the numeric labels that have space, and returns their lower end.
     fn numbers(&self, body: &mut Markup, floor: f64) -> f64 {
         let mut end = f64::NEG_INFINITY;
         for (label, &x) in self.labels.iter().zip(&self.middles) {
@@ -267,7 +268,7 @@ impl Slots {
         floor + 17.0
     }
 
-    /// The labels of things, in lines as wide as their room, or else slanted; where they end.
+    /// Draws text labels, wrapped to their space or else slanted, and returns their lower end.
     fn names(&self, body: &mut Markup, floor: f64) -> f64 {
         let lines: Vec<Vec<String>> = self.labels.iter().map(|label| wrapped(label, 12.0, self.room - 6.0)).collect();
         let upright = lines.iter().flatten().all(|line| width(line, 12.0) <= self.room - 4.0);
@@ -291,7 +292,7 @@ impl Slots {
     }
 }
 
-/// As much of a label as has room. All of it is in the table.
+/// Truncates a label to its space. The table has it in full.
 fn cut(label: &str, room: f64) -> String {
     if width(label, 12.0) <= room {
         return label.to_owned();

@@ -1,4 +1,5 @@
-//! The page: a section for each run, a drawing and its table for each figure, the papers beside ours. It asks for nothing else.
+//! HTML page of a report: a section for each run, a drawing and its table for each figure, the published values beside
+//! ours. It loads no other resource.
 
 mod beside;
 mod limits;
@@ -17,10 +18,10 @@ use crate::scenario::BUILD;
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE_STYLE: &str = include_str!("page.css");
-/// Nothing is fetched, run or embedded; the style sheets are of the page itself.
+/// Content security policy: nothing is loaded, executed or embedded; style sheets are inline.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The page of these runs.
+/// Returns the page of these runs.
 pub(super) fn page(runs: &[Run]) -> String {
     let title = match runs {
         [run] => run.scenario.title.clone(),
@@ -70,7 +71,7 @@ fn contents(body: &mut Markup, runs: &[Run]) {
     });
 }
 
-/// The title of a run, with its number where there are several.
+/// Returns the title of a run, with its number if there are several.
 fn headed(runs: &[Run], index: usize) -> String {
     let title = &runs[index].scenario.title;
     if runs.len() > 1 { format!("Run {}: {title}", index + 1) } else { title.clone() }
@@ -79,7 +80,7 @@ fn headed(runs: &[Run], index: usize) -> String {
 fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
     let scenario = &run.scenario;
     body.element("section", &[("id", &format!("run-{index}"))], |section| {
-        // The page of one run has its title already.
+        // The page of a single run has its title already.
         let alone = format!("Scenario {}", scenario.name);
         section.leaf("h2", &[], &if runs.len() > 1 { headed(runs, index) } else { alone });
         let samples: usize = run.points.iter().map(|point| point.samples.len()).sum();
@@ -98,6 +99,7 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
         if !run.complete {
             section.leaf("p", &[("class", &"bad")], "This run was ended before every round was made.");
         }
+        // Failed commands are not in the figures, so the page must mention them.
         let errors: u64 = run.points.iter().flat_map(|one| &one.samples).map(|one| one.reads.errors + one.writes.errors).sum();
         if errors > 0 {
             section.leaf("p", &[("class", &"bad")], &format!("{errors} commands ended with an error; they are in no figure."));
@@ -117,7 +119,7 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
         });
         for (number, figure) in scenario.figures.iter().enumerate() {
             let chart = Chart::of(run, figure, &PAPERS);
-            // The drawing shows its title; the heading is for who finds their way by headings.
+            // The drawing shows the title; the hidden heading is for navigation by headings (screen readers).
             let named: [(&str, &dyn std::fmt::Display); 2] =
                 [("id", &format!("figure-{index}-{number}")), ("class", &"unseen")];
             section.leaf("h3", &named, &figure.title);
@@ -137,7 +139,7 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
     });
 }
 
-/// Text whose parts between backquotes are code.
+/// Formats text with code between backquotes.
 fn prose(body: &mut Markup, text: &str) {
     for (index, part) in text.split('`').enumerate() {
         match index % 2 {
@@ -147,7 +149,7 @@ fn prose(body: &mut Markup, text: &str) {
     }
 }
 
-/// This build beside the other one, where two were measured in turn.
+/// Compares this build with the other one, if both were measured alternately.
 fn builds(body: &mut Markup, run: &Run) {
     let measures: BTreeSet<Measure> = run.scenario.figures.iter().flat_map(|figure| figure.measures.clone()).collect();
     let measures: Vec<Measure> = measures.into_iter().collect();
@@ -165,7 +167,7 @@ fn folded(body: &mut Markup, summary: &str, inside: impl FnOnce(&mut Markup)) {
     });
 }
 
-/// A table that scrolls by itself where it is too wide, by keys too.
+/// Draws a table that scrolls horizontally if it is too wide, also by keyboard.
 fn table(body: &mut Markup, caption: &str, heads: &[&str], rows: impl FnOnce(&mut Markup)) {
     let scrolling: [(&str, &dyn std::fmt::Display); 4] =
         [("class", &"wide"), ("tabindex", &0), ("role", &"group"), ("aria-label", &caption)];
@@ -184,7 +186,7 @@ fn table(body: &mut Markup, caption: &str, heads: &[&str], rows: impl FnOnce(&mu
     });
 }
 
-/// A row: words, the first of which is its head, then figures.
+/// Draws a row: words, the first of which is the row header, then figures.
 fn row(rows: &mut Markup, words: &[String], figures: &[String]) {
     rows.element("tr", &[], |tr| {
         for (index, word) in words.iter().enumerate() {
@@ -197,7 +199,7 @@ fn row(rows: &mut Markup, words: &[String], figures: &[String]) {
     });
 }
 
-/// Everything that the drawing shows.
+/// Tabulates all values of the drawing.
 fn values(body: &mut Markup, chart: &Chart<'_>) {
     const QUANTILES: [(f64, &str); 5] =
         [(0.5, "median (µs)"), (0.9, "90 % (µs)"), (0.99, "99 % (µs)"), (0.999, "99.9 % (µs)"), (1.0, "most (µs)")];
@@ -239,12 +241,12 @@ fn spread(value: Option<Spread>) -> String {
     }
 }
 
-/// Labels in a row: `depth 8, peer tgt`.
+/// Formats labels: `depth 8, peer tgt`.
 fn told(labels: &BTreeMap<String, String>) -> String {
     labels.iter().map(|(axis, label)| format!("{axis} {label}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The first run of each scenario beside its later ones.
+/// Compares later runs of each scenario with its first one.
 fn comparisons(body: &mut Markup, runs: &[Run]) {
     for (index, run) in runs.iter().enumerate() {
         let Some(first) = runs[..index].iter().position(|first| first.scenario.name == run.scenario.name) else {

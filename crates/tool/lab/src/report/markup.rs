@@ -1,8 +1,8 @@
-//! XML that is well-formed by construction: HTML pages in XML syntax, and SVG.
+//! Markup that is well-formed by construction: HTML in XML syntax, and SVG.
 
 use std::fmt::{Display, Write};
 
-/// Text under way.
+/// Markup under construction.
 #[derive(Default)]
 pub(super) struct Markup(String);
 
@@ -10,45 +10,45 @@ pub(super) struct Markup(String);
 pub(super) type Attributes<'a> = &'a [(&'a str, &'a dyn Display)];
 
 impl Markup {
-    /// Of what was finished.
+    /// Wraps finished markup.
     pub(super) fn made(text: String) -> Self {
         Self(text)
     }
 
-    /// An element with what `inside` writes.
+    /// Writes an element with the content of `inside`.
     pub(super) fn element(&mut self, name: &str, attributes: Attributes<'_>, inside: impl FnOnce(&mut Self)) {
         self.whole(name, attributes, inside);
         self.0.push('\n');
     }
 
-    /// An element with nothing inside.
+    /// Writes an element without content.
     pub(super) fn empty(&mut self, name: &str, attributes: Attributes<'_>) {
         self.begin(name, attributes);
         self.0.push_str(" />\n");
     }
 
-    /// An element with a text, and no room after it.
+    /// Writes an element with a text, without whitespace after it.
     pub(super) fn leaf(&mut self, name: &str, attributes: Attributes<'_>, text: &str) {
         self.whole(name, attributes, |inside| inside.text(text));
     }
 
-    /// A text.
+    /// Writes a text.
     pub(super) fn text(&mut self, text: &str) {
         self.0.push_str(&escaped(text));
     }
 
-    /// What is markup already.
+    /// Appends finished markup.
     pub(super) fn append(&mut self, other: &Self) {
         self.0.push_str(&other.0);
     }
 
-    /// A style sheet that is part of the program. It has none of the characters that XML would take for its own.
+    /// Writes a style sheet of the program, which contains no characters that XML treats specially.
     pub(super) fn style(&mut self, sheet: &'static str) {
         debug_assert!(!sheet.contains(['<', '&']), "XML would read the sheet otherwise than HTML");
         self.element("style", &[], |inside| inside.0.push_str(sheet));
     }
 
-    /// All of it.
+    /// Returns the markup.
     pub(super) fn finish(self) -> String {
         self.0
     }
@@ -72,7 +72,7 @@ impl Markup {
     }
 }
 
-/// Text without the characters that markup gives a meaning, nor those that XML does not have.
+/// Escapes characters with a meaning in markup, and replaces those that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -82,6 +82,7 @@ fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\n' | '\t' => escaped.push(' '),
+            // XML 1.0 §2.2: control characters and noncharacters cannot even be written as references.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }

@@ -1,31 +1,31 @@
-//! Where values lie on an axis, and which of them are written beside it.
+//! Scales of axes and their ticks.
 
-/// An axis.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scale {
-    /// Distances are differences.
+    /// Linear scale.
     Linear {
-        /// At the beginning.
+        /// Start of the axis.
         low: f64,
-        /// At the end.
+        /// End of the axis.
         high: f64,
     },
-    /// Distances are ratios.
+    /// Logarithmic scale.
     Log {
-        /// At the beginning, above zero.
+        /// Start of the axis, above zero.
         low: f64,
-        /// At the end.
+        /// End of the axis.
         high: f64,
     },
 }
 
-/// As many powers of ten have room beside an axis.
+/// Number of powers of ten that fit beside an axis.
 const DECADES_MAX: f64 = 7.0;
-/// Room above the greatest value for what is written there, as a part of what is below it.
+/// Space above the greatest value, as a fraction of the range.
 const ABOVE: f64 = 0.07;
 
 impl Scale {
-    /// From zero to a round number that leaves room above every value.
+    /// Creates a linear scale from zero to a round number with space above every value.
     pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
         let most = values.fold(0.0, f64::max);
         let most = if most > 0.0 { most } else { 1.0 };
@@ -33,22 +33,22 @@ impl Scale {
         Self::Linear { low: 0.0, high: (most * (1.0 + ABOVE) / step).ceil() * step }
     }
 
-    /// From the least to the greatest value that is above zero, with room for a mark at both ends, and above as much as from zero.
+    /// Creates a logarithmic scale over the positive values, with space at both ends.
     pub(super) fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
         let (least, most) = ends(values.filter(|value| *value > 0.0)).unwrap_or((1.0, 10.0));
         let low = least / 1.25;
         Self::Log { low, high: most * (most / low).powf(ABOVE).max(1.25) }
     }
 
-    /// The same for differences.
+    /// Creates a linear scale over the values, with space at both ends.
     pub(super) fn linear(values: impl Iterator<Item = f64>) -> Self {
         let (least, most) = ends(values).unwrap_or((0.0, 1.0));
         let room = if most > least { (most - least) * 0.04 } else { 1.0 };
         Self::Linear { low: least - room, high: most + room }
     }
 
-    /// Where a value lies: 0 at the beginning, 1 at the end. On an axis of ratios, what is not above zero lies at the
-    /// beginning.
+    /// Returns the position of a value: 0 at the start, 1 at the end. On a logarithmic axis, values that are not
+    /// positive are at the start.
     pub(super) fn place(self, value: f64) -> f64 {
         match self {
             Self::Linear { low, high } => (value - low) / (high - low),
@@ -56,11 +56,12 @@ impl Scale {
         }
     }
 
-    /// Round values between the ends, about `wanted` of them.
+    /// Returns round values between the ends, about `wanted` of them.
     pub(super) fn ticks(self, wanted: usize) -> Vec<f64> {
         match self {
             Self::Linear { low, high } => {
                 let step = step(high - low, wanted);
+                // The tolerance keeps a tick that rounding puts just beyond the end.
                 let (first, last) = ((low / step).ceil() as i64, (high / step * (1.0 + 1e-9)).floor() as i64);
                 (first..=last).map(|tick| tick as f64 * step).collect()
             }
@@ -84,7 +85,7 @@ fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// 1, 2 or 5 times a power of ten, so that about `wanted` of them make up `range`.
+/// Returns 1, 2 or 5 times a power of ten, so that about `wanted` steps make up `range`.
 fn step(range: f64, wanted: usize) -> f64 {
     let raw = range / wanted.max(1) as f64;
     let power = 10_f64.powf(raw.log10().floor());
@@ -92,7 +93,7 @@ fn step(range: f64, wanted: usize) -> f64 {
     digit.unwrap_or(10.0) * power
 }
 
-/// A value beside an axis: `0`, `2.5`, `20k`, `1.2M`.
+/// Formats a tick: `0`, `2.5`, `20k`, `1.2M`.
 pub(super) fn short(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
         size if size >= 1e9 => (value / 1e9, "G"),

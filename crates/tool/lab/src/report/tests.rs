@@ -1,7 +1,7 @@
 use super::*;
 use crate::synthetic;
 
-/// Every number of every attribute and text, so that none of them is a NaN or an infinity.
+/// Parses the text, and checks that no attribute or text contains NaN or infinity.
 fn parsed(text: &str) -> roxmltree::Document<'_> {
     assert!(!["NaN", "inf\"", "-inf", "infinity"].iter().any(|wrong| text.contains(wrong)), "{text}");
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
@@ -20,7 +20,7 @@ fn lines_have_every_point_of_every_series_that_was_measured() {
     let run = synthetic::run();
     let text = draw::svg(&Chart::of(&run, &run.scenario.figures[0], &PAPERS), true);
     let document = parsed(&text);
-    // Two peers that were measured, two loads; three panels, and the legend.
+    // Two measured peers and two loads, three panels, and the legend.
     assert_eq!(with_class(&document, "line").len(), 4 * 3 + 4);
     assert_eq!(with_class(&document, "mark").len(), 4 * 4 * 3 + 4);
     let told: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
@@ -135,7 +135,7 @@ fn numbers_have_the_digits_that_say_something() {
     assert_eq!(written, ["0", "1,234,568", "100", "61.5", "8", "0.042", "-1,234"]);
 }
 
-/// The contrast of two colours, WCAG 2.2, from 1 to 21.
+/// Returns the contrast of two colors from 1 to 21 (WCAG 2.2).
 fn contrast(one: &str, other: &str) -> f64 {
     let luminance = |colour: &str| {
         let channel = |at: usize| {
@@ -187,7 +187,7 @@ fn page_says_what_limits_each_point_that_was_metered() {
     assert!(told.iter().any(|text| text.starts_with("the initiator's thread ran 97 % of the time")), "{told:?}");
 }
 
-/// What axe found once, in headless Chromium, and does not find any more.
+/// Regression: findings of axe in headless Chromium.
 #[test]
 fn page_can_be_walked_without_seeing_it() {
     let run = synthetic::run();

@@ -1,4 +1,4 @@
-//! The product of this repository: its daemon, spoken to by its own command line.
+//! Daemon of this product, controlled by its own command line.
 
 use super::{Backing, Chap, Setup, Target, Unit, await_portal, pinned};
 use crate::child::{Background, Ended, run_within};
@@ -12,27 +12,27 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(600);
-/// What every target name that we choose begins with.
+/// Prefix of all target names.
 pub const IQN: &str = "iqn.2026-11.io.blockyard:xtask";
 
-/// How to start the daemon.
+/// Start options of the daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
-    /// The product's program.
+    /// Program of the product.
     pub build: PathBuf,
-    /// Holds its state, its socket and its log.
+    /// Folder of state, socket and log.
     pub folder: PathBuf,
-    /// Where it listens.
+    /// Portal addresses.
     pub portals: Vec<SocketAddr>,
-    /// The only cores that it may run on; none: all.
+    /// Cores to pin to; empty for all.
     pub cores: Vec<usize>,
     /// Further arguments of `blockyard serve`.
     pub arguments: Vec<String>,
-    /// A program that runs the daemon, such as one that forbids it system calls.
+    /// Command that wraps the daemon, such as one that forbids system calls.
     pub wrapper: Vec<String>,
 }
 
-/// A running daemon.
+/// Running daemon.
 pub struct Product {
     launch: Launch,
     daemon: Background,
@@ -40,7 +40,7 @@ pub struct Product {
 }
 
 impl Product {
-    /// The daemon answers on its socket and on its portals.
+    /// Starts the daemon, and waits until its socket and its portals answer.
     pub fn launch(launch: Launch) -> Result<Self> {
         let daemon = spawn(&launch)?;
         let mut product = Self { launch, daemon, units: Vec::new() };
@@ -48,7 +48,7 @@ impl Product {
         Ok(product)
     }
 
-    /// Starts the daemon and serves the units of the setup, each under a target of its own.
+    /// Starts the daemon and serves the units of the setup, each under its own target.
     pub fn start(setup: &Setup) -> Result<Self> {
         let shards = setup.cores.len().to_string();
         let shards: &[&str] = if setup.cores.is_empty() { &[] } else { &["--shards", &shards] };
@@ -95,7 +95,7 @@ impl Product {
         Ok(product)
     }
 
-    /// The pool of the setup, `tank`.
+    /// Creates the pool of the setup, `tank`.
     fn make_pool(&self, setup: &Setup) -> Result<()> {
         let shape = &setup.pool;
         let folder = shape.folder.as_deref().unwrap_or(&setup.folder);
@@ -109,44 +109,44 @@ impl Product {
         Ok(())
     }
 
-    /// The command line's words, when it succeeded.
+    /// Runs a command that must succeed, and returns its output.
     pub fn command(&self, arguments: &[&str]) -> Result<String> {
         let ended = self.attempt(arguments)?;
         ensure!(ended.well(), "blockyard {}: {}", arguments.join(" "), ended.said.trim());
         Ok(ended.said)
     }
 
-    /// How a command of the command line ended.
+    /// Runs a command, and returns its result.
     pub fn attempt(&self, arguments: &[&str]) -> Result<Ended> {
         let mut command = Command::new(&self.launch.build);
         command.arg("--socket").arg(self.socket()).args(arguments);
         run_within(&mut command, COMMAND_LIMIT)
     }
 
-    /// The daemon is gone, as a power cut would have it.
+    /// Kills the daemon, like a power loss.
     pub fn kill(&mut self) -> Result<()> {
         self.daemon.kill()
     }
 
-    /// The daemon runs again, on the state that the one before it left.
+    /// Starts the daemon again with its existing state.
     pub fn restart(&mut self) -> Result<()> {
         self.daemon = spawn(&self.launch)?;
         self.await_answer()
     }
 
-    /// How many lines the daemon's log has.
+    /// Returns the number of lines of the daemon's log.
     pub fn log_lines(&self) -> Result<usize> {
         Ok(fs::read_to_string(self.launch.folder.join("blockyard.log"))?.lines().count())
     }
 
-    /// The end of the daemon's log.
+    /// Returns the last lines of the daemon's log.
     pub fn last_words(&self) -> String {
         let text = fs::read_to_string(self.launch.folder.join("blockyard.log")).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(24)..].join("\n")
     }
 
-    /// Where the daemon's own command line asks it.
+    /// Returns the path of the daemon's socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.launch.folder.join("blockyard.sock")
@@ -154,6 +154,7 @@ impl Product {
 
     fn await_answer(&mut self) -> Result<()> {
         let until = Instant::now() + Duration::from_secs(30);
+        // The daemon opens its pools before it answers, which takes time after a kill.
         while !self.attempt(&["status"])?.well() {
             ensure!(self.daemon.is_alive(), "the daemon ended: {}", self.last_words());
             ensure!(Instant::now() < until, "the daemon does not answer: {}", self.last_words());
@@ -167,7 +168,8 @@ fn in_pool(backing: &Backing) -> bool {
     matches!(backing, Backing::Thin | Backing::Thick)
 }
 
-/// What `host add` is told of a host that proves itself as `host`, and may ask for a proof of `ours`; the secrets lie in `folder`.
+/// Returns the arguments of `host add` for CHAP credentials of the host, and of the array if given; the secrets are
+/// written to `folder`.
 pub fn proof(folder: &Path, host: &Chap, ours: Option<&Chap>) -> Result<Vec<String>> {
     let sides = [("chap", Some(host)), ("mutual", ours)];
     let mut arguments = Vec::new();
@@ -194,7 +196,7 @@ fn spawn(launch: &Launch) -> Result<Background> {
     Background::start(&mut command, &launch.folder.join("blockyard.log"))
 }
 
-/// The process that serves: the daemon beside the helper that was started, where there are two.
+/// Returns the process that serves: the confined daemon beside its helper, if there are two.
 fn served_by(helper: u32) -> u32 {
     let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).unwrap_or_default();
     let is_daemon = |pid: &u32| {
@@ -218,7 +220,7 @@ impl Target for Product {
     }
 }
 
-/// Makes sparse file disks `d0`… in `folder` and a RAID-6 pool `tank` of them.
+/// Creates sparse file disks `d0`… in `folder`, and a RAID-6 pool `tank` of them.
 pub fn make_pool(product: &Product, folder: &Path, disks: usize, disk_size: &str) -> Result<()> {
     make_pool_of(product, folder, Level::Raid6, disks, disk_size)
 }
@@ -236,7 +238,7 @@ fn make_pool_of(product: &Product, folder: &Path, level: Level, disks: usize, di
     Ok(())
 }
 
-/// Makes one sparse file disk in `folder`.
+/// Creates one sparse file disk in `folder`.
 pub fn add_disk(product: &Product, folder: &Path, name: &str, size: &str) -> Result<()> {
     let file = folder.join(format!("{name}.img"));
     product.command(&["disk", "add", "--name", name, "--create", size, &file.to_string_lossy()])?;

@@ -1,4 +1,4 @@
-//! SPDK's `iscsi_tgt`, where a built one is given by its path. It is spoken to in JSON-RPC over its Unix socket.
+//! SPDK's `iscsi_tgt`, given by its path, and controlled by JSON-RPC over its Unix socket.
 //!
 //! *Source*: SPDK, doc/jsonrpc.md and doc/applications.md.
 
@@ -13,37 +13,38 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Sessions that it takes as it comes; more would need larger pools of memory.
+/// Maximum of sessions with SPDK's default memory pools.
 pub const SESSIONS_MAX: u32 = 128;
-/// Commands that each session may have under way: twice what it takes as it comes.
+/// Commands in flight per session: twice the default.
 const QUEUE_DEPTH: u32 = 128;
-/// The tag of its only portal group, and of its only group of initiators.
+/// Tag of the only portal group, and of the only initiator group.
 const TAG: u32 = 1;
-/// What it takes of memory beside the units.
+/// Memory in bytes beyond the units.
 const SPARE_BYTES: u64 = 1 << 30;
-/// To lay out its memory takes seconds.
+/// Timeout of the start: SPDK takes seconds to set up its memory.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// A running `iscsi_tgt`.
+/// Running `iscsi_tgt`.
 pub struct Spdk {
     daemon: Background,
     units: Vec<Unit>,
 }
 
 impl Spdk {
-    /// Starts `iscsi_tgt`, the build of the setup, and gives it one target node for each unit.
+    /// Starts `iscsi_tgt` from the setup's path, and creates one target node for each unit.
     ///
-    /// *Errors*: it does not start, does not answer, or refuses what it is asked; the end of what it said is part of it.
+    /// *Errors*: it does not start, does not answer, or refuses a request; the end of its log is included.
     pub fn start(setup: &Setup) -> Result<Self> {
         let (socket, log) = (setup.folder.join("spdk.sock"), setup.folder.join("spdk.log"));
         let mut command = Command::new(&setup.build);
         let cores: Vec<String> = setup.cores.iter().map(ToString::to_string).collect();
         command.arg("-r").arg(&socket).args(["-m", &format!("[{}]", cores.join(","))]);
-        // No disk of this machine is its business; its settings come before its subsystems begin.
+        // No PCI device of this machine is touched. `--wait-for-rpc` lets options be set before the subsystems start.
         command.args(["--no-pci", "--wait-for-rpc"]);
         let bytes = setup.unit_bytes * setup.units.len() as u64 + SPARE_BYTES;
         let told = |path| fs::read_to_string(path).unwrap_or_default();
+        // Without enough huge pages SPDK would fail to start.
         if free_huge_bytes(&told("/proc/meminfo"), &told("/proc/mounts")) < bytes {
             command.args(["--no-huge", "-s", &(bytes >> 20).to_string()]);
         }
@@ -61,6 +62,7 @@ impl Spdk {
         let (host, port) = (setup.portal.ip().to_string(), setup.portal.port().to_string());
         let portal = json!({ "host": host, "port": port });
         door.ask("iscsi_create_portal_group", json!({ "tag": TAG, "portals": [portal] }))?;
+        // Any initiator may log in, as with the other targets of a comparison.
         let everybody = json!({ "tag": TAG, "initiators": ["ANY"], "netmasks": ["ANY"] });
         door.ask("iscsi_create_initiator_group", everybody)?;
         for (index, backing) in setup.units.iter().enumerate() {
@@ -82,7 +84,7 @@ impl Spdk {
         await_portal(setup.portal, Duration::from_secs(10))
     }
 
-    /// Its socket, as soon as it listens.
+    /// Connects to its socket, as soon as it listens.
     fn open(&mut self, socket: &Path) -> Result<Door> {
         let until = Instant::now() + START_LIMIT;
         loop {
@@ -98,7 +100,7 @@ impl Spdk {
     }
 }
 
-/// How the device of a unit is made: the method, and its parameters.
+/// Returns the RPC method that creates the device of a unit, with its parameters.
 fn device(setup: &Setup, name: &str, backing: &Backing) -> Result<(&'static str, Value)> {
     let (block_bytes, blocks) = (setup.block_bytes, setup.unit_bytes / u64::from(setup.block_bytes));
     let of_blocks = json!({ "name": name, "num_blocks": blocks, "block_size": block_bytes });
@@ -114,7 +116,7 @@ fn device(setup: &Setup, name: &str, backing: &Backing) -> Result<(&'static str,
     })
 }
 
-/// What is free of the memory that Linux keeps in huge pages; nothing where no file system gives them away, which DPDK takes them from.
+/// Returns the free huge page memory in bytes; zero without a mounted hugetlbfs, which DPDK allocates from.
 fn free_huge_bytes(meminfo: &str, mounts: &str) -> u64 {
     if !mounts.lines().any(|line| line.split_whitespace().nth(2) == Some("hugetlbfs")) {
         return 0;
@@ -129,7 +131,7 @@ fn last_words(log: &Path) -> String {
     lines[lines.len().saturating_sub(6)..].join("; ")
 }
 
-/// Asks one thing after the other.
+/// JSON-RPC client, one request at a time.
 struct Door {
     stream: UnixStream,
     asked: u64,
@@ -141,11 +143,11 @@ impl Door {
         Ok(Self { stream, asked: 0 })
     }
 
-    /// What `method` gives; `parameters` may be nothing.
+    /// Calls `method`; `parameters` may be null.
     ///
-    /// *Errors*: no answer in time, or what SPDK says against it.
+    /// *Errors*: no answer in time, or the refusal of SPDK.
     ///
-    /// *Source*: JSON-RPC 2.0; answers are JSON objects without anything between them.
+    /// *Source*: JSON-RPC 2.0; answers are JSON objects without separators.
     fn ask(&mut self, method: &str, parameters: Value) -> Result<Value> {
         self.asked += 1;
         let mut question = json!({ "jsonrpc": "2.0", "id": self.asked, "method": method });

@@ -1,4 +1,4 @@
-//! Debian's tgtd, with a control socket and a port of its own.
+//! tgtd of Debian, with its own control socket and port.
 
 use super::{Backing, Setup, Target, Unit, await_portal, pinned};
 use crate::child::{Background, output_of};
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A running tgtd.
+/// Running tgtd.
 pub(super) struct Tgt {
     daemon: Background,
     units: Vec<Unit>,
-    /// Files outside the setup's folder that end with it.
+    /// Files outside the setup's folder that are removed with it.
     memory: Vec<PathBuf>,
 }
 
 impl Tgt {
-    /// Starts tgtd and gives it one target for each unit of the setup.
+    /// Starts tgtd, and creates one target for each unit of the setup.
     pub(super) fn start(setup: &Setup) -> Result<Self> {
-        // The control port only names a socket under /run/tgtd; tgtd takes numbers up to 32767.
+        // The control port only names a socket below /run/tgtd; tgtd accepts numbers up to 32767.
         let control = (setup.portal.port() % 32_768).to_string();
         fs::create_dir_all("/run/tgtd").context("tgtd needs /run/tgtd (run as root)")?;
         let words = [pinned(&setup.cores), vec!["tgtd".to_owned()]].concat();
@@ -60,13 +60,13 @@ impl Tgt {
         if let Some((one_way, mutual)) = &setup.chap {
             for (chap, outgoing) in std::iter::once((one_way, false)).chain(mutual.iter().map(|chap| (chap, true))) {
                 let account = ["--mode", "account", "--user", &chap.user];
-                // The account may exist from the unit before.
+                // The account may exist from an earlier unit.
                 let _ = admin(control, &[&["--op", "new"], &account[..], &["--password", &chap.secret]].concat());
                 let bind = [&["--op", "bind", "--tid", &tid], &account[..]].concat();
                 admin(control, &if outgoing { [&bind[..], &["--outgoing"]].concat() } else { bind })?;
             }
         }
-        // It takes no digest unless told so.
+        // tgtd accepts digests only if told so.
         for digest in ["HeaderDigest", "DataDigest"] {
             let update = ["--op", "update", "--mode", "target", "--tid", &tid];
             admin(control, &[&update[..], &["--name", digest, "--value", "CRC32C,None"]].concat())?;
@@ -82,6 +82,7 @@ fn admin(control: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+// The control socket may lag behind the portal.
 fn await_socket(control: &str) -> Result<()> {
     let mut answer = Ok(());
     for _ in 0..100 {
@@ -106,7 +107,7 @@ impl Target for Tgt {
 
 impl Drop for Tgt {
     fn drop(&mut self) {
-        // tgtd ignores SIGTERM while a session is open; what it held is of no value.
+        // tgtd ignores SIGTERM while a session is open; its data has no value.
         let _ = self.daemon.kill();
         for file in &self.memory {
             let _ = fs::remove_file(file);

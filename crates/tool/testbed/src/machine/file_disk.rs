@@ -1,4 +1,4 @@
-//! A file of the host as a disk: each operation is done at once and takes virtual time.
+//! File of the host as a disk: each operation is carried out at once and takes virtual time.
 
 use super::Machine;
 use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// A file that is held exclusively on its machine.
+/// File that is open exclusively on its machine.
 pub(crate) struct FileDisk {
     machine: Machine,
     file: File,
@@ -17,7 +17,7 @@ pub(crate) struct FileDisk {
 }
 
 impl FileDisk {
-    /// A disk of `bytes`.
+    /// Creates a disk of `bytes`.
     pub(crate) fn new(machine: Machine, file: File, inode: (u64, u64), bytes: u64, options: DiskOptions) -> Self {
         let block_bytes = options.block_bytes;
         let geometry = Geometry {
@@ -49,7 +49,7 @@ impl Drop for FileDisk {
 }
 
 impl BlockDevice for FileDisk {
-    /// The file may have grown.
+    /// Returns the geometry; the file may have grown.
     fn geometry(&self) -> Geometry {
         let bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
         let blocks = Blocks(bytes / u64::from(self.geometry.block_bytes));

@@ -1,37 +1,37 @@
-//! What a disk does to its users, and a count of what it did.
+//! Injectable disk faults, and counters of those that occurred.
 
 use block::IoErrorKind;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How bad a disk is. Settable at any time; the default is a healthy one.
+/// Fault profile of a disk. Can be changed at any time; the default is a healthy disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskFaults {
-    /// How long an operation takes.
+    /// Latency of an operation.
     pub latency: RangeInclusive<Duration>,
-    /// How often an operation takes long instead (per million),
+    /// Rate of slow operations (per million).
     pub slow_per_million: u32,
-    /// and how long then.
+    /// Latency of a slow operation.
     pub slow: RangeInclusive<Duration>,
-    /// How often a read finds one of its atoms unreadable, from then on until it is written (per million).
+    /// Rate of reads that find one of their atoms unreadable, from then on until it is written (per million).
     pub latent_per_million: u32,
-    /// How often a read fails though the medium is well: the next one may succeed (per million).
+    /// Rate of reads that fail although the medium is healthy: the next one may succeed (per million).
     pub read_error_per_million: u32,
-    /// How often a write fails, with each of its atoms old or new (per million).
+    /// Rate of writes that fail, with each of their atoms old or new (per million).
     pub write_error_per_million: u32,
-    /// What every write is refused with, with nothing written: a full file system below the disk, or one that is read-only.
+    /// Error of every write, without effect: a full or a read-only file system below the disk.
     pub refuses: Option<IoErrorKind>,
-    /// How often a read is preceded by the flip of one bit on the medium (per million).
+    /// Rate of reads that are preceded by a bit flip on the medium (per million).
     pub bit_rot_per_million: u32,
-    /// How often a write is acknowledged and never done (per million).
+    /// Rate of writes that are acknowledged and never done (per million).
     pub lost_write_per_million: u32,
-    /// How often a write lands somewhere else (per million).
+    /// Rate of writes that go to a wrong address (per million).
     pub misdirected_write_per_million: u32,
-    /// How often a read comes from somewhere else (per million).
+    /// Rate of reads that return data of a wrong address (per million).
     pub misdirected_read_per_million: u32,
-    /// How often a flush is acknowledged and makes nothing durable (per million).
+    /// Rate of flushes that are acknowledged and make nothing durable (per million).
     pub lost_flush_per_million: u32,
-    /// How often a flush fails (per million). The disk is gone then, and what was not flushed is old or new.
+    /// Rate of flushes that fail (per million). The disk is gone then, and unflushed atoms are old or new.
     pub flush_error_per_million: u32,
 }
 
@@ -55,30 +55,30 @@ impl Default for DiskFaults {
     }
 }
 
-/// How often each thing happened to one disk.
+/// Counters of one disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounts {
-    /// Reads that were begun.
+    /// Reads that were submitted.
     pub reads: u64,
-    /// Writes that were begun.
+    /// Writes that were submitted.
     pub writes: u64,
-    /// Flushes that were begun.
+    /// Flushes that were submitted.
     pub flushes: u64,
-    /// Discards that were begun.
+    /// Discards that were submitted.
     pub discards: u64,
-    /// Operations that took long.
+    /// Slow operations.
     pub slow: u64,
     /// Reads that failed on an unreadable atom.
     pub read_errors: u64,
     /// Writes that failed.
     pub write_errors: u64,
-    /// Bits that flipped.
+    /// Bit flips.
     pub bits_rotten: u64,
     /// Writes that were acknowledged and not done.
     pub writes_lost: u64,
-    /// Writes that landed elsewhere.
+    /// Writes that went to a wrong address.
     pub writes_misdirected: u64,
-    /// Reads that came from elsewhere.
+    /// Reads of a wrong address.
     pub reads_misdirected: u64,
     /// Flushes that were acknowledged and not done.
     pub flushes_lost: u64,
@@ -86,21 +86,21 @@ pub struct DiskCounts {
     pub flush_errors: u64,
     /// Power cuts.
     pub crashes: u64,
-    /// Atoms that a power cut found with more than one possible version.
+    /// Atoms with more than one possible version at a power cut.
     pub atoms_undecided: u64,
-    /// Atoms that a power cut left with garbage.
+    /// Atoms with garbage after a power cut.
     pub atoms_torn: u64,
 }
 
-/// What a power cut leaves of each atom that was written since it was last durable.
+/// Effect of a power cut on each atom that was written since it was last durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// Any version, each atom for itself, as the seed says.
+    /// Any version, chosen by the seed for each atom independently.
     AnySubset,
-    /// As [`Crash::AnySubset`], and atoms of writes that were not acknowledged may be garbage.
+    /// As [`Crash::AnySubset`], and atoms of unacknowledged writes may contain garbage.
     Torn,
-    /// Everything submitted has landed.
+    /// All submitted writes have taken effect.
     AllLanded,
-    /// Nothing has landed that was not durable.
+    /// Only durable writes have taken effect.
     NoneLanded,
 }

@@ -1,4 +1,4 @@
-//! A disk, as a test handles it.
+//! Handle with which a test controls a disk.
 
 use super::state::DiskState;
 use super::store::Store;
@@ -12,34 +12,34 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What images are looked through in.
+/// Block size of images in bytes.
 const BLOCK_BYTES: usize = 4096;
 
-/// A simulated disk, whoever has it open.
+/// Simulated disk, independent of who has it open.
 #[derive(Clone)]
 pub struct DiskHandle {
     core: Rc<Core>,
     state: Rc<RefCell<DiskState>>,
 }
 
-/// What a disk held at some moment: to put it back later, or onto another disk.
+/// Content of a disk at some instant, to be restored later or onto another disk.
 #[derive(Clone, Debug)]
 pub struct DiskImage(Store);
 
 impl DiskImage {
-    /// Every block of 4 KiB in which something was written: where it begins, and its bytes.
+    /// Returns every written block of 4 KiB: its address in bytes, and its content.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
         self.0.pages().map(|(page, bytes)| (page * BLOCK_BYTES as u64, bytes.concat()))
     }
 
-    /// The block of 4 KiB from `at` on.
+    /// Returns the block of 4 KiB at `at`.
     #[must_use]
     pub fn block(&self, at: u64) -> Vec<u8> {
         let first = at / ATOM_BYTES as u64;
         (first..first + (BLOCK_BYTES / ATOM_BYTES) as u64).flat_map(|atom| self.0.atom(atom).to_vec()).collect()
     }
 
-    /// The image holds `bytes`, whole atoms, from `at` on.
+    /// Writes `bytes`, whole atoms, into the image at `at`.
     pub fn put(&mut self, at: u64, bytes: &[u8]) {
         let first = at / ATOM_BYTES as u64;
         for (atom, bytes) in (first..).zip(bytes.chunks_exact(ATOM_BYTES)) {
@@ -63,6 +63,7 @@ impl DiskHandle {
         assert!(shape.bytes.is_multiple_of(ATOM_BYTES as u64), "a disk has whole atoms");
         let mut disks = core.disks.borrow_mut();
         let id = disks.len() as u64;
+        // A random stream per disk: faults of one disk do not shift those of another.
         let random = Random::new(core.seed, &format!("disk {node} {path}"));
         let state = Rc::new(RefCell::new(DiskState::new(id, shape, random)));
         let before = disks.insert((node, path.to_owned()), state.clone());
@@ -70,35 +71,35 @@ impl DiskHandle {
         Self::new(core, state)
     }
 
-    /// The disk is opened as `path` on the machine `node`, too.
+    /// Attaches the disk to the machine `node` as `path`, in addition.
     pub(crate) fn attach(&self, node: usize, path: &str) {
         let before = self.core.disks.borrow_mut().insert((node, path.to_owned()), self.state.clone());
         assert!(before.is_none(), "there is a disk {path} already");
     }
 
-    /// Which disk this is, of all machines of its world, wherever it is plugged in.
+    /// Number of the disk, unique in its world and independent of its attachments.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.state.borrow().id
     }
 
-    /// From now on the disk is as bad as `faults` say.
+    /// Sets the fault profile.
     pub fn set_faults(&self, faults: DiskFaults) {
         self.state.borrow_mut().faults = faults;
     }
 
-    /// From now on the disk takes as long as one of `medium` does, or as long as its faults say where that is longer.
+    /// Gives the disk the latency of `medium`; the latency of the fault profile applies where it is longer.
     pub fn behave_like(&self, medium: Medium) {
         let mut disk = self.state.borrow_mut();
         disk.timing = Some(Timing::new(medium, disk.shape.bytes));
     }
 
-    /// What is known of the disk from now on, beside its content.
+    /// Sets the identity and location that the disk reports.
     pub fn set_facts(&self, facts: DiskFacts) {
         self.state.borrow_mut().facts = facts;
     }
 
-    /// True while the light of its slot is on.
+    /// True while the locate LED of its slot is on.
     #[must_use]
     pub fn is_lit(&self) -> bool {
         self.state.borrow().is_lit
@@ -112,95 +113,96 @@ impl DiskHandle {
         self.state.borrow_mut().is_lit = on;
     }
 
-    /// What has happened so far.
+    /// Counters so far.
     #[must_use]
     pub fn counts(&self) -> DiskCounts {
         self.state.borrow().counts
     }
 
-    /// The power of this disk is cut and comes back: who has it open loses it, and what was not durable
-    /// is as `crash` says.
+    /// Cuts and restores the power of this disk: openings become invalid, and content that was not durable is as
+    /// `crash` says.
     pub fn crash(&self, crash: Crash) {
         let mut disk = self.state.borrow_mut();
         self.core.record("power cut", disk.id, disk.life);
         disk.crash(crash);
     }
 
-    /// The kernel closes the disk for a process that is gone, whoever still holds its handle.
+    /// Closes the disk for a process that has ended, whether or not its handle still exists.
     pub(crate) fn release(&self, machine: usize) {
         self.state.borrow_mut().release(machine);
     }
 
-    /// The disk is pulled out: operations fail with `Gone`, also those under way.
+    /// Removes the disk: operations fail with `Gone`, including those in flight.
     pub fn fail(&self) {
         self.state.borrow_mut().fail();
     }
 
-    /// The disk is back, with what it held; it must be opened anew.
+    /// Reattaches the disk with its content; it has to be opened again.
     pub fn revive(&self) {
+        // A power cycle: unflushed writes may be lost.
         self.crash(Crash::AnySubset);
         let mut disk = self.state.borrow_mut();
         disk.is_gone = false;
         disk.is_hung = false;
     }
 
-    /// The disk does not answer any more, not even with an error, until it is revived or fails.
+    /// Makes the disk hang: it completes nothing, not even with an error, until it is revived, resumed or fails.
     pub fn hang(&self) {
         self.state.borrow_mut().is_hung = true;
     }
 
-    /// The disk, which hung, does now what it was asked meanwhile, and answers again.
+    /// Ends a hang: the disk performs the operations that were submitted meanwhile, and responds again.
     pub fn resume(&self) {
         super::io::resume(&self.core, &self.state);
     }
 
-    /// True while it does not answer.
+    /// True while the disk hangs.
     #[must_use]
     pub fn is_hung(&self) -> bool {
         self.state.borrow().is_hung
     }
 
-    /// True while it is pulled out.
+    /// True while the disk is removed.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.state.borrow().is_gone
     }
 
-    /// These bytes cannot be read until they are written.
+    /// Makes these bytes unreadable until they are written.
     pub fn make_unreadable(&self, bytes: Range<u64>) {
         self.state.borrow_mut().make_latent(atoms(&bytes));
     }
 
-    /// What could not be read is read again, as if it had been the cable.
+    /// Makes unreadable bytes readable again, as after a cable fault.
     pub fn make_readable(&self) {
         self.state.borrow_mut().make_readable();
     }
 
-    /// One bit in each atom of these bytes flips.
+    /// Flips one bit in each atom of these bytes.
     pub fn rot(&self, bytes: Range<u64>) {
         let mut disk = self.state.borrow_mut();
         atoms(&bytes).for_each(|atom| disk.rot(atom));
     }
 
-    /// What readers see at `bytes`, whole atoms.
+    /// Content at `bytes`, whole atoms, as readers see it.
     #[must_use]
     pub fn content(&self, bytes: Range<u64>) -> Vec<u8> {
         self.state.borrow().read(atoms(&bytes)).to_vec()
     }
 
-    /// What would surely survive a power cut now.
+    /// Content that is certain to survive a power cut now.
     #[must_use]
     pub fn image(&self) -> DiskImage {
         DiskImage(self.state.borrow().durable())
     }
 
-    /// The disk holds what `image` does; it must be opened anew.
+    /// Replaces the content by `image`; the disk has to be opened again.
     pub fn restore(&self, image: &DiskImage) {
         self.state.borrow_mut().restore(image.0.clone());
     }
 }
 
-/// The atoms that `bytes` touch.
+/// Atoms that `bytes` overlap.
 fn atoms(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / ATOM_BYTES as u64..bytes.end.div_ceil(ATOM_BYTES as u64)
 }

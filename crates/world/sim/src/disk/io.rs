@@ -14,11 +14,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A simulated disk, held exclusively on its machine.
+/// Open simulated disk, exclusive on its machine.
 pub struct SimDisk {
     core: Rc<Core>,
     state: Rc<RefCell<DiskState>>,
-    /// The machine that has it open.
+    /// Machine that has it open.
     machine: usize,
     geometry: Geometry,
     is_read_only: bool,
@@ -27,7 +27,7 @@ pub struct SimDisk {
 }
 
 impl SimDisk {
-    /// See [`World::open_disk`](shard::World::open_disk).
+    /// Opens the disk; see [`World::open_disk`](shard::World::open_disk).
     pub(crate) fn open(
         core: &Rc<Core>,
         machine: usize,
@@ -42,12 +42,14 @@ impl SimDisk {
             let said = format!("{path} cannot be used with blocks of {block_bytes} bytes");
             return Err(io::Error::new(ErrorKind::InvalidInput, said));
         }
+        // Exclusive per machine only: two machines may have a shared disk open, as on two ports of one disk.
         if disk.holders.contains_key(&machine) {
             return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} is in use")));
         }
         if disk.is_gone {
             return Err(io::Error::new(ErrorKind::NotFound, format!("{path} is gone")));
         }
+        // Distinguishes the handles of one machine: a closed one must not act for its successor.
         disk.openings += 1;
         let opening = disk.openings;
         disk.holders.insert(machine, opening);
@@ -75,14 +77,15 @@ impl SimDisk {
         if self.is_read_only { Err(IoError::new(IoErrorKind::ReadOnly, extent)) } else { Ok(()) }
     }
 
-    /// True while the handle is good for anything.
+    /// True while the handle is valid: no power cut and no other opening since.
     fn is_held(&self) -> bool {
         let disk = self.state.borrow();
         disk.life == self.life && disk.holders.get(&self.machine) == Some(&self.opening)
     }
 
-    /// Submits `request` and waits for it. It goes on when this future is dropped.
+    /// Submits `request` and waits for its completion. It continues when this future is dropped.
     async fn carry(&self, extent: Extent, request: Request) -> Result<Rope, IoError> {
+        // A handle from before a power cut, or one that has been released.
         if !self.is_held() || self.state.borrow().is_gone {
             return Err(IoError::new(IoErrorKind::Gone, extent));
         }
@@ -92,7 +95,7 @@ impl SimDisk {
     }
 }
 
-/// Somebody waits for an operation.
+/// Caller that waits for an operation.
 struct Waiting<'a> {
     disk: &'a SimDisk,
     id: u64,
@@ -116,6 +119,7 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.disk.is_held() {
+            // A power cut has removed all operations.
             return;
         }
         let mut disk = self.disk.state.borrow_mut();
@@ -123,6 +127,7 @@ impl Drop for Waiting<'_> {
         if flight.has_landed {
             disk.flights.remove(&self.id);
         } else {
+            // The disk executes it all the same.
             flight.is_orphan = true;
         }
     }
@@ -147,10 +152,14 @@ fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> 
         disk.counts.slow += 1;
         latency = disk.random.duration(&faults.slow);
     }
+    // A hung disk never completes it; `resume` schedules it later.
     let mut lands = (!disk.is_hung).then(|| core.now.get() + latency);
     if let Request::Read { atoms, .. } | Request::Write { atoms, .. } = &request {
+        // An operation that overlaps an abandoned write lands after it, as in the real world: nothing overtakes an
+        // orphan.
         let orphans = disk.flights.values().filter(|flight| flight.is_orphan && flight.overlaps(atoms));
         for orphan in orphans {
+            // One nanosecond later, to preserve the order.
             lands = lands.and_then(|lands| Some(lands.max(orphan.lands? + std::time::Duration::from_nanos(1))));
         }
     }
@@ -161,6 +170,7 @@ fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> 
         Request::Flush { .. } => disk.counts.flushes += 1,
     }
     if let Request::Write { atoms, data, .. } = &request {
+        // Its versions are possible results of a power cut from now on, before it completes.
         disk.begin_write(id, atoms.clone(), data.as_ref());
     }
     core.record("submit", disk.id, id);
@@ -176,7 +186,7 @@ fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> 
     id
 }
 
-/// What a disk that hung was asked lands now, late and one after the other.
+/// Completes the operations that were submitted during a hang, late and one after the other.
 pub(super) fn resume(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>) {
     let mut disk = state.borrow_mut();
     disk.is_hung = false;
@@ -189,6 +199,7 @@ pub(super) fn resume(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>) {
         .map(|(id, _)| *id)
         .collect();
     for id in waiting {
+        // In the order of submission: each lands after the preceding one.
         lands = lands + disk.random.duration(&latency) + std::time::Duration::from_nanos(1);
         disk.flights.get_mut(&id).expect("it was found just now").lands = Some(lands);
         let state = state.clone();
@@ -196,18 +207,21 @@ pub(super) fn resume(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>) {
     }
 }
 
-/// The operation ends, as the disk's faults will have it.
+/// Completes the operation, with the faults that the profile prescribes.
 fn complete(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, life: u64, id: u64) {
     let disk = &mut *state.borrow_mut();
+    // A power cut or a removal has ended the operation already.
     if disk.life != life || disk.is_gone {
         return;
     }
+    // It stays submitted; `resume` schedules it again.
     if disk.is_hung {
         if let Some(flight) = disk.flights.get_mut(&id) {
             flight.lands = None;
         }
         return;
     }
+    // The model of the medium has not finished it yet.
     if let Some(then) = still_moves(disk, id, core.now.get()) {
         let state = state.clone();
         core.schedule(then, Box::new(move |core| complete(core, &state, life, id)));
@@ -220,6 +234,7 @@ fn complete(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, life: u64, id: u64)
         Request::Write { atoms, data } => complete_write(disk, id, atoms, data),
         Request::Flush { covers } => complete_flush(disk, &covers),
     };
+    // Looked up again: a failed flush fails the disk, which removes operations.
     let Some(flight) = disk.flights.get_mut(&id) else { return };
     if flight.is_orphan {
         disk.flights.remove(&id);
@@ -228,18 +243,19 @@ fn complete(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, life: u64, id: u64)
     flight.land(result);
 }
 
-/// What the medium has to do for a request.
+/// Returns the data transfer of a request, for the latency model.
 fn moves(request: &Request) -> Option<Motion> {
     let (atoms, write) = match request {
         Request::Read { atoms } => (atoms, false),
         Request::Write { atoms, data: Some(_) } => (atoms, true),
+        // No data is transferred: only the configured latency applies.
         Request::Write { data: None, .. } | Request::Flush { .. } => return None,
     };
     let atom = ATOM_BYTES as u64;
     Some(Motion { offset: atoms.start * atom, bytes: (atoms.end - atoms.start) * atom, write })
 }
 
-/// When to look again whether the medium has done its part; nothing once it has.
+/// Returns when to check the latency model again; `None` once it has finished the transfer.
 fn still_moves(disk: &mut DiskState, id: u64, now: Time) -> Option<Time> {
     let flight = disk.flights.get_mut(&id)?;
     let ticket = flight.ticket?;
@@ -248,7 +264,7 @@ fn still_moves(disk: &mut DiskState, id: u64, now: Time) -> Option<Time> {
         return flight.lands;
     }
     flight.ticket = None;
-    // The medium does what lies near first, and what nobody waits for is overtaken by nothing all the same.
+    // The model reorders its queue, but an abandoned operation must still not be overtaken.
     let (Request::Read { atoms } | Request::Write { atoms, .. }) = flight.request.clone() else { return None };
     let mut before = disk.flights.range(..id).map(|(_, flight)| flight);
     let orphan = before.find(|flight| flight.is_orphan && !flight.has_landed && flight.overlaps(&atoms))?;
@@ -277,6 +293,7 @@ fn complete_read(disk: &mut DiskState, mut atoms: Range<u64>) -> Result<Rope, Io
         disk.counts.read_errors += 1;
         return Err(IoErrorKind::Medium);
     }
+    // A read of the whole disk has no other place to go.
     if disk.random.chance(faults.misdirected_read_per_million) && len < disk.atoms() {
         disk.counts.reads_misdirected += 1;
         atoms = elsewhere(disk, &atoms);
@@ -293,6 +310,7 @@ fn complete_write(disk: &mut DiskState, id: u64, atoms: Range<u64>, data: Option
     }
     if disk.random.chance(faults.write_error_per_million) {
         disk.counts.write_errors += 1;
+        // A failed write may have reached the medium in part.
         disk.fail_write(id, atoms);
         return Err(IoErrorKind::Medium);
     }
@@ -304,6 +322,7 @@ fn complete_write(disk: &mut DiskState, id: u64, atoms: Range<u64>, data: Option
     if disk.random.chance(faults.misdirected_write_per_million) && atoms.end - atoms.start < disk.atoms() {
         disk.counts.writes_misdirected += 1;
         let wrong = elsewhere(disk, &atoms);
+        // The intended atoms keep their old content, and the write is acknowledged all the same.
         disk.lose_write(id, atoms);
         disk.begin_write(id, wrong.clone(), data.as_ref());
         disk.complete_write(id, wrong);
@@ -317,10 +336,12 @@ fn complete_flush(disk: &mut DiskState, covers: &BTreeSet<u64>) -> Result<Rope, 
     let faults = disk.faults.clone();
     if disk.random.chance(faults.flush_error_per_million) {
         disk.counts.flush_errors += 1;
+        // A failed flush takes the whole disk out of service.
         disk.fail();
         return Err(IoErrorKind::Gone);
     }
     if disk.random.chance(faults.lost_flush_per_million) {
+        // Acknowledged, although nothing has become durable.
         disk.counts.flushes_lost += 1;
     } else {
         disk.make_durable(covers);
@@ -328,10 +349,11 @@ fn complete_flush(disk: &mut DiskState, covers: &BTreeSet<u64>) -> Result<Rope, 
     Ok(Rope::new())
 }
 
-/// As many atoms somewhere else.
+/// Returns a range of the same length at another address.
 fn elsewhere(disk: &mut DiskState, atoms: &Range<u64>) -> Range<u64> {
     let len = atoms.end - atoms.start;
     let start = disk.random.below(disk.atoms() - len);
+    // Any start except the right one.
     let start = if start >= atoms.start { start + 1 } else { start };
     start..start + len
 }
@@ -354,6 +376,7 @@ impl BlockDevice for SimDisk {
     }
 
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        // Taken at submission: a write that completes later is not covered by this flush.
         let covers = self.state.borrow().completed.clone();
         self.carry(self.geometry.all(), Request::Flush { covers }).await.map(|_| Stable::attest())
     }

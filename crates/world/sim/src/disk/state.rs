@@ -1,4 +1,4 @@
-//! A disk's content and its history since the last flush.
+//! Content of a disk, with all versions since the last flush.
 
 use super::store::Store;
 use super::{ATOM_BYTES, Crash, DiskCounts, DiskFaults, DiskShape};
@@ -14,61 +14,61 @@ use std::task::Waker;
 pub(crate) struct DiskState {
     pub id: u64,
     pub shape: DiskShape,
-    /// What is printed on it, and where it sits.
+    /// Identity and location that the disk reports.
     pub facts: DiskFacts,
-    /// True while the light of its slot is on.
+    /// True while the locate LED of its slot is on.
     pub is_lit: bool,
     pub faults: DiskFaults,
-    /// What it is made of, where its operations take as long as there.
+    /// Latency model, if there is one.
     pub timing: Option<Timing>,
     pub counts: DiskCounts,
     pub random: Random,
-    /// Does not answer with anything but `Gone`.
+    /// True for a removed disk: every operation fails with `Gone`.
     pub is_gone: bool,
-    /// Does not answer at all.
+    /// True for a hanging disk: no operation completes.
     pub is_hung: bool,
-    /// By machine, which opening of its own holds the disk now, if one does.
+    /// Number of the opening that holds the disk, by machine.
     pub holders: BTreeMap<usize, u64>,
-    /// How often the disk was opened.
+    /// Number of openings so far.
     pub openings: u64,
-    /// Grows with every power cut: what was opened before is of no use after.
+    /// Number of power cuts; an opening of an earlier life is invalid.
     pub life: u64,
     pub flights: BTreeMap<u64, Flight>,
     /// Writes that have completed and are not durable.
     pub completed: BTreeSet<u64>,
     pub next_id: u64,
     durable: Store,
-    /// By atom, in the order in which they would be read: completed ones, then those under way.
+    /// Versions by atom, in the order in which they would be read: completed ones, then those in flight.
     undecided: BTreeMap<u64, Vec<Version>>,
     latent: BTreeSet<u64>,
 }
 
-/// An operation that was submitted and not taken back by its future.
+/// Operation that was submitted and whose future has not taken the result.
 pub(crate) struct Flight {
     pub request: Request,
-    /// What the medium has not done yet.
+    /// Transfer in the latency model that has not finished.
     pub ticket: Option<Ticket>,
-    /// When it completes; never, on a hung disk.
+    /// Time of completion; `None` on a hanging disk.
     pub lands: Option<Time>,
     pub result: Option<Result<Rope, IoErrorKind>>,
     pub waker: Option<Waker>,
     pub has_landed: bool,
-    /// Nobody waits for it any more, so nothing may overtake it.
+    /// True when nobody waits for it, so that no later operation may overtake it.
     pub is_orphan: bool,
 }
 
-/// What was asked of the disk.
+/// Request to the disk.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
     Read {
         atoms: Range<u64>,
     },
-    /// No data means zeros.
+    /// Writes `data`; `None` writes zeros.
     Write {
         atoms: Range<u64>,
         data: Option<View>,
     },
-    /// Covers the writes that had completed when it was submitted.
+    /// Makes those writes durable that had completed when it was submitted.
     Flush {
         covers: BTreeSet<u64>,
     },
@@ -78,7 +78,7 @@ pub(crate) enum Request {
 struct Version {
     write: u64,
     has_completed: bool,
-    /// No bytes mean zeros.
+    /// Content; `None` for zeros.
     bytes: Option<View>,
 }
 
@@ -89,7 +89,7 @@ impl Version {
 }
 
 impl Flight {
-    /// The result is there, and who waits for it is woken.
+    /// Stores the result and wakes the waiting task.
     pub(crate) fn land(&mut self, result: Result<Rope, IoErrorKind>) {
         self.has_landed = true;
         self.result = Some(result);
@@ -128,12 +128,12 @@ impl DiskState {
         }
     }
 
-    /// How many atoms the disk has.
+    /// Capacity in atoms.
     pub(crate) fn atoms(&self) -> u64 {
         self.shape.bytes / ATOM_BYTES as u64
     }
 
-    /// A write begins: its versions are possible after a power cut from now on.
+    /// Starts a write: from now on a power cut may leave its versions.
     pub(crate) fn begin_write(&mut self, write: u64, atoms: Range<u64>, data: Option<&View>) {
         for (at, atom) in atoms.enumerate() {
             let bytes = data.map(|data| data.slice(at * ATOM_BYTES..(at + 1) * ATOM_BYTES));
@@ -141,25 +141,29 @@ impl DiskState {
         }
     }
 
-    /// A write ends well: it is what readers see, until a later one.
+    /// Completes a write: readers see it until a later one completes.
     pub(crate) fn complete_write(&mut self, write: u64, atoms: Range<u64>) {
         for atom in atoms.clone() {
+            // A successful write repairs an unreadable atom.
             self.latent.remove(&atom);
             let Some(versions) = self.undecided.get_mut(&atom) else { continue };
             let Some(at) = versions.iter().position(|version| version.write == write) else { continue };
             let version = Version { has_completed: true, ..versions.remove(at) };
+            // Behind the completed ones: a write that completes last is read, whenever it was submitted.
             let place = versions.iter().filter(|version| version.has_completed).count();
             versions.insert(place, version);
         }
         self.completed.insert(write);
+        // Without a volatile cache, completed means durable.
         if !self.shape.volatile_cache {
             self.make_durable(&BTreeSet::from([write]));
         }
     }
 
-    /// A write ends badly: each of its atoms is old or new, and will not change by itself.
+    /// Completes a write with an error: each of its atoms is old or new, and stays so.
     pub(crate) fn fail_write(&mut self, write: u64, atoms: Range<u64>) {
         for atom in atoms {
+            // Half of the atoms on average.
             if self.random.chance(500_000) {
                 self.complete_write(write, atom..atom + 1);
             } else {
@@ -168,7 +172,7 @@ impl DiskState {
         }
     }
 
-    /// A write that leaves nothing behind.
+    /// Removes a write without effect.
     pub(crate) fn lose_write(&mut self, write: u64, atoms: Range<u64>) {
         atoms.for_each(|atom| self.forget(write, atom));
     }
@@ -182,10 +186,11 @@ impl DiskState {
         }
     }
 
-    /// The writes in `covered` survive a power cut.
+    /// Makes the writes in `covered` durable.
     pub(crate) fn make_durable(&mut self, covered: &BTreeSet<u64>) {
         let Self { undecided, durable, completed, .. } = self;
         undecided.retain(|&atom, versions| {
+            // Older versions become impossible with the last covered one, also those that were not covered themselves.
             let last = versions.iter().rposition(|version| version.has_completed && covered.contains(&version.write));
             if let Some(last) = last {
                 durable.write(atom, versions[last].bytes());
@@ -196,14 +201,15 @@ impl DiskState {
         completed.retain(|write| !covered.contains(write));
     }
 
-    /// What a reader of the atom sees.
+    /// Content of the atom, as readers see it.
     pub(crate) fn atom(&self, atom: u64) -> &[u8] {
+        // Reads see the last completed version; submitted ones are not visible yet.
         let newest =
             self.undecided.get(&atom).and_then(|versions| versions.iter().rfind(|version| version.has_completed));
         newest.map_or_else(|| self.durable.atom(atom), Version::bytes)
     }
 
-    /// The bytes of `atoms`, as readers see them.
+    /// Content of `atoms`, as readers see it.
     pub(crate) fn read(&self, atoms: Range<u64>) -> Buf {
         let count = usize::try_from(atoms.end - atoms.start).expect("a read fits into memory");
         let mut buf = Buf::recycled(count * ATOM_BYTES);
@@ -213,22 +219,22 @@ impl DiskState {
         buf
     }
 
-    /// True when one of the atoms cannot be read.
+    /// True when one of the atoms is unreadable.
     pub(crate) fn is_latent(&self, atoms: Range<u64>) -> bool {
         self.latent.range(atoms).next().is_some()
     }
 
-    /// The atoms cannot be read until they are written.
+    /// Makes the atoms unreadable until they are written.
     pub(crate) fn make_latent(&mut self, atoms: Range<u64>) {
         self.latent.extend(atoms);
     }
 
-    /// Every atom can be read.
+    /// Makes every atom readable.
     pub(crate) fn make_readable(&mut self) {
         self.latent.clear();
     }
 
-    /// One bit of the atom flips: on the medium and in the cache, for the disk knows no better.
+    /// Flips one bit of the atom, on the medium and in the cache: the disk does not notice.
     pub(crate) fn rot(&mut self, atom: u64) {
         self.counts.bits_rotten += 1;
         let (byte, bit) = (self.random.index(ATOM_BYTES), self.random.below(8));
@@ -241,9 +247,10 @@ impl DiskState {
         }
     }
 
-    /// The power is cut: every undecided atom is decided, and everything under way is forgotten.
+    /// Cuts the power: chooses one version of every undecided atom, and drops everything in flight.
     pub(crate) fn crash(&mut self, crash: Crash) {
         self.counts.crashes += 1;
+        // Invalidates all handles and scheduled completions.
         self.life += 1;
         self.holders.clear();
         self.completed.clear();
@@ -252,6 +259,7 @@ impl DiskState {
                 waker.wake();
             }
         }
+        // A physical sector of several atoms is atomic: its atoms share one choice.
         let sector_atoms = u64::from(self.shape.physical_block_bytes) / ATOM_BYTES as u64;
         let mut before = None;
         for (atom, versions) in std::mem::take(&mut self.undecided) {
@@ -259,10 +267,11 @@ impl DiskState {
             let landed = match (crash, before) {
                 (Crash::NoneLanded, _) => 0,
                 (Crash::AllLanded, _) => versions.len(),
-                // A sector that is written whole is old or new.
+                // Same sector, written as a whole: all old or all new.
                 (_, Some((sector, count, landed))) if (sector, count) == (atom / sector_atoms, versions.len()) => {
                     landed
                 }
+                // Independent per atom: 0 keeps the durable content.
                 (Crash::AnySubset | Crash::Torn, _) => self.random.index(versions.len() + 1),
             };
             before = Some((atom / sector_atoms, versions.len(), landed));
@@ -270,9 +279,12 @@ impl DiskState {
         }
     }
 
-    /// The atom is as after the last of the first `landed` writes, or garbage where that was under way and `tears`.
+    /// Makes the version after the first `landed` writes durable, or garbage where the last of them was in flight and
+    /// `tears`.
     fn decide(&mut self, atom: u64, versions: &[Version], landed: usize, tears: bool) {
+        // Nothing landed: the durable content stays.
         let Some(version) = landed.checked_sub(1).map(|last| &versions[last]) else { return };
+        // Only a write in flight can be torn.
         if tears && !version.has_completed && self.random.chance(250_000) {
             self.counts.atoms_torn += 1;
             let mut garbage = [0; ATOM_BYTES];
@@ -281,32 +293,35 @@ impl DiskState {
         } else {
             self.durable.write(atom, version.bytes());
         }
+        // The atom has been rewritten, so it is readable.
         self.latent.remove(&atom);
     }
 
-    /// The content that would survive a power cut now, at least.
+    /// Content that would survive a power cut now, at least.
     pub(crate) fn durable(&self) -> Store {
         self.durable.clone()
     }
 
-    /// The content is `store`, all of it durable.
+    /// Replaces the content by `store`, all of it durable.
     pub(crate) fn restore(&mut self, store: Store) {
         self.crash(Crash::NoneLanded);
         self.latent.clear();
         self.durable = store;
     }
 
-    /// The machine does not hold the disk any more. What was submitted lands, and nobody waits for it.
+    /// Releases the disk for the machine. Operations in flight still land, without a waiting task.
     pub(crate) fn release(&mut self, machine: usize) {
         self.holders.remove(&machine);
+        // Another machine has it open; its operations have to keep their callers.
         if !self.holders.is_empty() {
             return;
         }
+        // Results without a receiver are dropped; the rest lands without one.
         self.flights.retain(|_, flight| !flight.has_landed);
         self.flights.values_mut().for_each(|flight| flight.is_orphan = true);
     }
 
-    /// Every operation fails with `Gone` from now on.
+    /// Removes the disk: every operation fails with `Gone` from now on.
     pub(crate) fn fail(&mut self) {
         self.is_gone = true;
         self.flights.retain(|_, flight| !flight.is_orphan);

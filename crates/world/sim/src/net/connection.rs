@@ -21,7 +21,7 @@ pub(super) struct End {
     pub node: usize,
     pub address: SocketAddr,
     is_open: bool,
-    /// The machine lost its power: it neither answers nor closes.
+    /// True after a power loss of the machine: it neither answers nor closes.
     has_vanished: bool,
     was_reset: bool,
 }
@@ -33,7 +33,7 @@ struct Pipe {
     arrived: VecDeque<u8>,
     arrived_segments: usize,
     stalled_until: Time,
-    /// A segment was answered by a reset: nothing behind it can arrive, for there is no hole in a stream.
+    /// True after a segment was answered by a reset: nothing behind it can arrive, as a stream has no gaps.
     is_broken: bool,
     has_ended: bool,
     end_sent: bool,
@@ -45,7 +45,7 @@ struct Pipe {
 struct Segment {
     arrives: Time,
     bytes: Vec<u8>,
-    /// Nothing comes behind it.
+    /// True for the end of the stream.
     is_end: bool,
 }
 
@@ -71,7 +71,7 @@ impl Connection {
     }
 }
 
-/// Reads what has arrived for `side`.
+/// Reads bytes that have arrived at `side`.
 pub(super) fn poll_read(
     core: &Rc<Core>,
     id: u64,
@@ -94,6 +94,7 @@ pub(super) fn poll_read(
         pipe.reader = Some(cx.waker().clone());
         return Poll::Pending;
     }
+    // A short read although more is there: TCP gives no message boundaries.
     if count > 1 && random.chance(faults.short_per_million) {
         counts.shorts += 1;
         count = 1 + random.index(count - 1);
@@ -113,7 +114,7 @@ pub(super) fn poll_read(
     Poll::Ready(Ok(count))
 }
 
-/// Sends from `side` what fits.
+/// Sends from `side` as much as fits.
 pub(super) fn poll_write(
     core: &Rc<Core>,
     id: u64,
@@ -130,8 +131,10 @@ pub(super) fn poll_write(
     if pipe.end_sent {
         return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
     }
+    // The sender's and the receiver's buffer count as one.
     let held = pipe.flying_bytes + pipe.arrived.len();
     let asked: usize = from.iter().map(|piece| piece.len()).sum();
+    // At least one byte: an empty buffer would never accept data.
     let mut count = asked.min(net.faults.buffer_bytes.max(1).saturating_sub(held));
     if count == 0 && asked > 0 {
         pipe.writer = Some(cx.waker().clone());
@@ -151,16 +154,18 @@ pub(super) fn poll_write(
     Poll::Ready(Ok(count))
 }
 
-/// Puts `bytes` on the way, perhaps in pieces; perhaps the connection breaks or falls silent over it.
+/// Sends `bytes`, possibly split into segments; the profile may reset or stall the connection instead.
 fn send(core: &Rc<Core>, net: &mut Net, id: u64, side: usize, mut bytes: Vec<u8>) {
     let now = core.now.get();
     let Some(connection) = net.connections.get_mut(&id) else { return };
+    // Lost silently, until the reset arrives.
     if connection.pipes[side].is_broken {
         return;
     }
     if net.random.chance(net.faults.reset_per_million) {
         net.counts.resets += 1;
         connection.pipes[side].is_broken = true;
+        // Both ends learn of it, each after a delay of its own.
         for side in [0, 1] {
             let at = now + net.delay();
             core.schedule(at, Box::new(move |core| reset(core, id, side)));
@@ -175,6 +180,7 @@ fn send(core: &Rc<Core>, net: &mut Net, id: u64, side: usize, mut bytes: Vec<u8>
         }
     }
     let mut pieces = Vec::new();
+    // Receivers must not rely on the boundaries of writes.
     while bytes.len() > 1 && net.random.chance(net.faults.split_per_million) {
         let rest = bytes.split_off(1 + net.random.index(bytes.len() - 1));
         pieces.push(std::mem::replace(&mut bytes, rest));
@@ -195,14 +201,14 @@ fn enqueue(core: &Rc<Core>, net: &mut Net, id: u64, side: usize, bytes: Vec<u8>,
     if pipe.is_broken {
         return;
     }
-    // One that overtakes waits behind the others until they are due.
+    // A segment that arrives early waits behind the earlier ones until they are due: a stream is never reordered.
     let arrives = core.now.get() + delay;
     pipe.flying_bytes += bytes.len();
     pipe.flying.push_back(Segment { arrives, bytes, is_end });
     core.schedule(arrives, Box::new(move |core| deliver(core, id, side)));
 }
 
-/// Brings what `side` sent, and is due, to the other side, unless its way is cut or silent.
+/// Delivers the segments of `side` that are due, unless the path is cut or stalled.
 pub(super) fn deliver(core: &Rc<Core>, id: u64, side: usize) {
     let mut net = core.net.borrow_mut();
     let Some(connection) = net.connections.get(&id) else { return };
@@ -212,6 +218,7 @@ pub(super) fn deliver(core: &Rc<Core>, id: u64, side: usize) {
     let receiver_is_down = !core.nodes.borrow()[to.node].is_up.get();
     let (to_vanished, to_open) = (to.has_vanished, to.is_open);
     let stalled_until = connection.pipes[side].stalled_until;
+    // Held back, not lost: `heal` and `boot` attempt the delivery again.
     if is_cut || receiver_is_down || from.has_vanished {
         return;
     }
@@ -228,6 +235,7 @@ pub(super) fn deliver(core: &Rc<Core>, id: u64, side: usize) {
         pipe.flying_bytes -= segment.bytes.len();
         core.record("deliver", id * 2 + side as u64, segment.bytes.len() as u64);
         if to_vanished || !to_open {
+            // Data is answered with a reset; an end of stream alone is not, unless the machine has restarted.
             unheard |= !segment.bytes.is_empty() || to_vanished;
             continue;
         }
@@ -240,13 +248,13 @@ pub(super) fn deliver(core: &Rc<Core>, id: u64, side: usize) {
         }
     }
     if unheard {
-        // Nobody is there who knows the connection: its sender is told so.
+        // The receiver does not know the connection (any more): the sender gets a reset.
         let at = now + net.delay();
         core.schedule(at, Box::new(move |core| reset(core, id, side)));
     }
 }
 
-/// `side` sees the connection as reset.
+/// Resets the connection as seen by `side`.
 pub(super) fn reset(core: &Rc<Core>, id: u64, side: usize) {
     let mut net = core.net.borrow_mut();
     let Some(connection) = net.connections.get_mut(&id) else { return };
@@ -262,18 +270,19 @@ pub(super) fn reset(core: &Rc<Core>, id: u64, side: usize) {
     }
 }
 
-/// `side` sends no more.
+/// Ends the sending direction of `side`.
 pub(super) fn close_write(core: &Rc<Core>, id: u64, side: usize) -> io::Result<()> {
     let mut net = core.net.borrow_mut();
     let connection = net.connections.get_mut(&id).filter(|connection| !connection.ends[side].was_reset);
     let Some(connection) = connection else { return Err(ErrorKind::NotConnected.into()) };
+    // Repeated calls have no effect.
     if !std::mem::replace(&mut connection.pipes[side].end_sent, true) {
         enqueue(core, &mut net, id, side, Vec::new(), true);
     }
     Ok(())
 }
 
-/// `side` is gone: the peer reads the end, or is reset when it sent what was never read.
+/// Closes `side`: the peer reads the end of the stream, or is reset when it sent bytes that were never read.
 pub(super) fn close(core: &Rc<Core>, id: u64, side: usize) {
     let mut net = core.net.borrow_mut();
     let Some(connection) = net.connections.get_mut(&id) else { return };
@@ -285,9 +294,11 @@ pub(super) fn close(core: &Rc<Core>, id: u64, side: usize) {
         net.connections.remove(&id);
         return;
     }
+    // A machine without power and a connection that was reset send nothing.
     if silent {
         return;
     }
+    // Closing with unread data sends a reset instead of an end of stream (RFC 1122 §4.2.2.13).
     if unread {
         let at = core.now.get() + net.delay();
         core.schedule(at, Box::new(move |core| reset(core, id, 1 - side)));

@@ -1,4 +1,4 @@
-//! What the network does to its users, and a count of what it did.
+//! Injectable network faults, and counters of those that occurred.
 
 use super::connection;
 use crate::core::Core;
@@ -7,25 +7,25 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How bad the network is. Settable at any time during a run; the default is a quiet LAN that still
-/// cuts and joins as TCP may.
+/// Fault profile of the network. Can be changed at any time; the default is a quiet LAN that still splits and merges as
+/// TCP may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkFaults {
-    /// How long a segment is under way. Segments of one direction never overtake each other.
+    /// Latency of a segment. Segments of one direction never overtake each other.
     pub delay: RangeInclusive<Duration>,
-    /// Bytes that one direction holds, sent and not yet read; beyond it writing waits.
+    /// Bytes that one direction can hold, sent and not yet read; writing waits beyond that.
     pub buffer_bytes: usize,
-    /// How often a write is cut into segments that arrive at different times (per million).
+    /// Rate of writes that are split into segments with different delays (per million).
     pub split_per_million: u32,
-    /// How often a write takes, or a read gives, less than it could (per million).
+    /// Rate of writes and reads that are shorter than possible (per million).
     pub short_per_million: u32,
-    /// How often a segment is answered by a reset of the connection instead of arriving (per million).
+    /// Rate of segments that are answered by a reset of the connection instead of arriving (per million).
     pub reset_per_million: u32,
-    /// How often a direction falls silent with a segment (per million), though nothing is lost,
+    /// Rate of stalls of a direction (per million); nothing is lost.
     pub stall_per_million: u32,
-    /// and for how long.
+    /// Duration of a stall.
     pub stall: RangeInclusive<Duration>,
-    /// How often a connection attempt is refused though there is a listener (per million).
+    /// Rate of connection attempts that are refused although there is a listener (per million).
     pub refuse_per_million: u32,
 }
 
@@ -44,28 +44,28 @@ impl Default for NetworkFaults {
     }
 }
 
-/// How often each thing happened.
+/// Counters of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkCounts {
-    /// Connections made.
+    /// Connections established.
     pub connections: u64,
-    /// Segments that were delivered.
+    /// Segments delivered.
     pub segments: u64,
-    /// Writes that were cut into several segments.
+    /// Writes that were split into several segments.
     pub splits: u64,
-    /// Reads and writes that were shorter than they could be.
+    /// Reads and writes that were shorter than possible.
     pub shorts: u64,
-    /// Reads that gave bytes of several segments.
+    /// Reads that returned bytes of several segments.
     pub merges: u64,
     /// Connections reset by the profile.
     pub resets: u64,
-    /// Directions that fell silent.
+    /// Directions that stalled.
     pub stalls: u64,
     /// Attempts refused by the profile.
     pub refusals: u64,
 }
 
-/// The network, as a test handles it.
+/// Handle with which a test controls the network.
 #[derive(Clone)]
 pub struct Network(Rc<Core>);
 
@@ -74,24 +74,24 @@ impl Network {
         Self(core)
     }
 
-    /// From now on the network is as bad as `faults` say.
+    /// Sets the fault profile.
     pub fn set_faults(&self, faults: NetworkFaults) {
         self.0.net.borrow_mut().faults = faults;
     }
 
-    /// What has happened so far.
+    /// Counters so far.
     #[must_use]
     pub fn counts(&self) -> NetworkCounts {
         self.0.net.borrow().counts
     }
 
-    /// Nothing passes between the two addresses any more, and nobody is told.
+    /// Cuts the path between two addresses, silently.
     pub fn cut(&self, one: IpAddr, other: IpAddr) {
         self.0.record("cut", 0, 0);
         self.0.net.borrow_mut().cuts.extend([(one, other), (other, one)]);
     }
 
-    /// All cuts are mended; what waited arrives now.
+    /// Repairs all cuts; held segments arrive now.
     pub fn heal(&self) {
         self.0.record("heal", 0, 0);
         let mut net = self.0.net.borrow_mut();
@@ -99,7 +99,7 @@ impl Network {
         net.revive(&self.0);
     }
 
-    /// Every connection is reset, at both ends.
+    /// Resets every connection at both ends.
     pub fn reset_all(&self) {
         let ids: Vec<u64> = self.0.net.borrow().connections.keys().copied().collect();
         for id in ids {

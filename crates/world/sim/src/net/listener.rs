@@ -12,10 +12,10 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// How long a connection attempt waits for an answer that does not come.
+/// Timeout of a connection attempt without an answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where somebody listens.
+/// Address of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub node: usize,
@@ -36,13 +36,13 @@ struct SimStreamParts {
     peer: SocketAddr,
 }
 
-/// A listening socket of a simulated machine.
+/// Listening socket of a simulated machine.
 pub struct SimListener {
     core: Rc<Core>,
     place: Place,
 }
 
-/// See [`World::listen`](shard::World::listen).
+/// Listens on `address`; see [`World::listen`](shard::World::listen).
 pub(crate) fn listen(core: &Rc<Core>, node: &Node, mut address: SocketAddr) -> io::Result<SimListener> {
     let ip = address.ip();
     if !ip.is_unspecified() && !ip.is_loopback() && !node.addresses.borrow().contains(&ip) {
@@ -55,6 +55,7 @@ pub(crate) fn listen(core: &Rc<Core>, node: &Node, mut address: SocketAddr) -> i
     let is_taken = |place: &Place| {
         let other = place.address;
         let same_family = other.is_ipv4() == address.is_ipv4();
+        // A wildcard address conflicts with all addresses of its family.
         let meets = other.ip() == ip || (same_family && (other.ip().is_unspecified() || ip.is_unspecified()));
         place.node == node.id && other.port() == address.port() && meets
     };
@@ -66,12 +67,14 @@ pub(crate) fn listen(core: &Rc<Core>, node: &Node, mut address: SocketAddr) -> i
     Ok(SimListener { core: core.clone(), place })
 }
 
-/// See [`World::connect`](shard::World::connect).
+/// Connects to `address`; see [`World::connect`](shard::World::connect).
 pub(crate) async fn connect(core: &Rc<Core>, node: &Node, address: SocketAddr) -> io::Result<SimStream> {
+    // The attempt and its answer take one network delay each.
     let there = core.net.borrow_mut().delay();
     node.timers.sleep_until(core.now.get() + there).await;
     let target = find_node(core, node, address.ip());
     let local_ip = if address.ip().is_loopback() { address.ip() } else { own_address(node, address)? };
+    // A machine that is down, a cut path and an unknown address look alike: no answer.
     let is_silent = match &target {
         Some(target) => !target.is_up.get() || core.net.borrow().is_cut(local_ip, address.ip()),
         None => true,
@@ -93,6 +96,7 @@ fn establish(core: &Rc<Core>, from: &Node, to: &Node, local_ip: IpAddr, address:
         return Err(ErrorKind::ConnectionRefused.into());
     }
     let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    // The exact address first, then the wildcard of the family, then `[::]`, which accepts IPv4 as well.
     let exact = Place { node: to.id, address };
     let wild = Place { node: to.id, address: SocketAddr::new(any, address.port()) };
     let every = Place { node: to.id, address: SocketAddr::new([0; 16].into(), address.port()) };
@@ -159,7 +163,7 @@ impl Drop for SimListener {
     fn drop(&mut self) {
         let backlog = self.core.net.borrow_mut().listeners.remove(&self.place);
         for parts in backlog.into_iter().flat_map(|backlog| backlog.waiting) {
-            // Nobody will accept it: closed like a stream that was.
+            // Closed like an accepted stream, so that the connecting peer learns of it.
             drop(SimStream::new(&self.core, parts.id, 1, parts.local, parts.peer));
         }
     }

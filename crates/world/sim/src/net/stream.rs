@@ -8,15 +8,15 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// One end of a simulated connection. Dropping it closes it.
+/// One end of a simulated connection. Dropping it closes the connection.
 pub struct SimStream {
     core: Rc<Core>,
     place: Place,
-    /// False once the connection went on to another holder.
+    /// False once the connection has been handed over.
     is_held: bool,
 }
 
-/// What a [`StreamHandle`] of this world carries. One that is never adopted leaves the connection open.
+/// Content of a [`StreamHandle`] of this world. A handle that is never adopted leaves the connection open.
 #[derive(Clone, Copy)]
 struct Place {
     id: u64,
@@ -31,7 +31,7 @@ impl SimStream {
     }
 }
 
-/// See [`World::adopt_stream`](shard::World::adopt_stream).
+/// Takes over a connection; see [`World::adopt_stream`](shard::World::adopt_stream).
 pub(crate) fn adopt(core: &Rc<Core>, handle: StreamHandle) -> io::Result<SimStream> {
     match handle.0.downcast::<Place>() {
         Ok(place) => Ok(SimStream { core: core.clone(), place: *place, is_held: true }),
@@ -61,6 +61,7 @@ impl Stream for SimStream {
     }
 
     fn into_handle(mut self) -> StreamHandle {
+        // The connection stays open for the stream that adopts it.
         self.is_held = false;
         StreamHandle(Box::new(self.place))
     }

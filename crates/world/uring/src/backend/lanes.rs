@@ -1,25 +1,25 @@
-//! How much of one disk may be in a ring at once.
+//! Limits on the operations of one disk in a ring.
 //!
-//! What the kernel cannot do without waiting it gives to a worker of the ring, and every ring of a thread shares them: flushes,
-//! discards and reservations always, reads and writes of files mostly, those of a block device once its queue is full. Without
-//! a bound a disk that does not answer holds all workers, and disks that are well wait for it. So of each open file only so
-//! many operations are in the ring, and there are workers for many such files ([`WORKERS_MAX`]).
+//! The kernel hands operations that may block to a worker of the ring, and all rings of a thread share the workers:
+//! flushes, discards and reservations always, reads and writes of files mostly, those of a block device once its queue
+//! is full. Without a limit, one disk that hangs would occupy all workers and stall the healthy ones. So each open file
+//! has a limited number of operations in the ring, and there are workers for many such files ([`WORKERS_MAX`]).
 
 use crate::operation::{Operation, Token};
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 
-/// Reads and writes of one file in the ring.
+/// Limit on reads and writes of one file in the ring.
 const TRANSFERS_MAX: usize = 128;
-/// Flushes, discards and reservations of one file in the ring.
+/// Limit on flushes, discards and reservations of one file in the ring.
 const ORDERS_MAX: usize = 4;
-/// Workers of a ring, which the kernel starts when it needs them: enough for 30 disks that do not answer.
+/// Limit on workers of a ring, which the kernel starts on demand: enough for 30 disks that hang.
 pub(crate) const WORKERS_MAX: u32 = 4096;
 
-/// The operations of each open file.
+/// Operations of each open file.
 #[derive(Default)]
 pub(super) struct Lanes {
-    /// By number of the descriptor, which stays that of one file as long as an operation holds it.
+    /// By descriptor number. An operation keeps its file open, so the number cannot be reused while one is in flight.
     files: Vec<File>,
 }
 
@@ -29,7 +29,7 @@ struct File {
     orders: Lane,
 }
 
-/// Operations of one kind.
+/// Operations of one class.
 #[derive(Default)]
 struct Lane {
     in_ring: usize,
@@ -37,9 +37,10 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Gives the operation back where it may begin; else it waits for one of its lane to land.
+    /// Returns the operation when it may be submitted; otherwise queues it until one of its class has completed.
     pub(super) fn admit(&mut self, token: Token, operation: Operation) -> Option<Operation> {
         let Some((lane, most)) = self.lane_of(&operation) else { return Some(operation) };
+        // Queued until another operation of the same class and file completes.
         if lane.in_ring == most {
             lane.waiting.push_back((token, operation));
             return None;
@@ -48,16 +49,18 @@ impl Lanes {
         Some(operation)
     }
 
-    /// The operation has landed; gives the one that begins in its place.
+    /// Records a completion; returns the queued operation that takes the slot.
     pub(super) fn land(&mut self, landed: &Operation) -> Option<(Token, Operation)> {
         let (lane, _) = self.lane_of(landed)?;
         let next = lane.waiting.pop_front();
+        // The slot passes to the next operation, so the count changes only when none is queued.
         lane.in_ring -= usize::from(next.is_none());
         next
     }
 
     fn lane_of(&mut self, operation: &Operation) -> Option<(&mut Lane, usize)> {
         let at = usize::try_from(operation.file()?.as_raw_fd()).expect("an open descriptor is not negative");
+        // Indexed by descriptor, so the size is bounded by the limit on open files.
         if self.files.len() <= at {
             self.files.resize_with(at + 1, File::default);
         }

@@ -1,4 +1,4 @@
-//! epoll for sockets, workers for disks: the fallback where io_uring is forbidden.
+//! epoll for sockets, workers for disks: the fallback where io_uring is not allowed.
 
 use super::workers::Workers;
 use crate::operation::{Done, Interest, Landed, Operation, Token, Wait};
@@ -8,32 +8,33 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Events that one turn takes; more come with the next.
+/// Limit on events of one turn; further events arrive with the next.
 const EVENTS_MAX: usize = 256;
 
-/// One epoll instance and the workers of one shard.
+/// epoll instance and workers of one shard.
 pub(crate) struct Poller {
     epoll: OwnedFd,
-    /// By number of the descriptor.
+    /// By descriptor number.
     sources: Vec<Source>,
-    /// The descriptor that a token waits for, by token.
+    /// Descriptor that each token waits for, by token.
     waits: Vec<Option<usize>>,
     workers: Workers,
     events: Vec<epoll::Event>,
     early: Vec<Done>,
 }
 
-/// Who waits for a descriptor. epoll knows each descriptor once, so both directions share an entry.
+/// Waiting tokens of a descriptor. epoll has one entry per descriptor, so both directions share it.
 #[derive(Default)]
 struct Source {
     read: Option<(Token, Arc<OwnedFd>)>,
     write: Option<(Token, Arc<OwnedFd>)>,
-    /// A closed descriptor leaves epoll by itself, so this may be out of date, but only this way round.
+    /// True when epoll has the descriptor. May be out of date in this direction only: closing a descriptor removes it
+    /// from epoll.
     known: bool,
 }
 
 impl Poller {
-    /// An epoll instance without descriptors.
+    /// Returns an epoll instance without descriptors.
     pub fn new(threads_per_disk_max: usize, wake: Arc<OwnedFd>) -> io::Result<Self> {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -45,7 +46,7 @@ impl Poller {
         })
     }
 
-    /// Waits for a socket, or hands disk I/O to a worker.
+    /// Starts waiting for a socket, or hands disk I/O to a worker.
     pub fn start(&mut self, token: Token, operation: Operation) {
         let Operation::Poll { socket, interest } = operation else {
             return self.workers.start(token, operation);
@@ -61,12 +62,13 @@ impl Poller {
         let slot = self.sources[at].slot(interest);
         assert!(slot.is_none(), "one wait per direction of a socket");
         *slot = Some((token, socket));
+        // The error is reported as the result of the wait.
         if let Err(errno) = self.arm(at) {
             self.land(at, interest, Err(errno));
         }
     }
 
-    /// Gives up waiting for a socket.
+    /// Cancels waiting for a socket.
     pub fn cancel_poll(&mut self, token: Token) {
         let Some(at) = self.waits.get(token as usize).copied().flatten() else { return };
         let reads = self.sources[at].read.as_ref().is_some_and(|(reader, _)| *reader == token);
@@ -75,12 +77,12 @@ impl Poller {
         self.land(at, interest, Err(Errno::CANCELED));
         let source = &mut self.sources[at];
         if source.read.is_some() || source.write.is_some() {
-            // What still waits was armed before and may stay armed for more than it asks.
+            // The other direction is still armed, possibly for more events than it needs, which is harmless.
             return;
         }
         if let Some(socket) = socket.filter(|_| source.known) {
             source.known = false;
-            // A failure means that it is not there any more, which is what is wanted.
+            // An error means that the descriptor is gone already, which is the goal.
             let _ = epoll::delete(&self.epoll, &*socket);
         }
     }
@@ -89,10 +91,12 @@ impl Poller {
     pub fn turn(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
         done.append(&mut self.early);
         self.workers.reap(done);
+        // Early completions must reach the reactor now; sleeping would delay them.
         let wait = if done.is_empty() { wait } else { Wait::No };
         let timeout = match wait {
             Wait::No => Some(Timespec::default()),
             Wait::AtMost(duration) => {
+                // A duration that does not fit only costs one extra turn an hour.
                 Some(Timespec::try_from(duration).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 }))
             }
             Wait::Forever => None,
@@ -114,6 +118,7 @@ impl Poller {
     }
 
     fn report(&mut self, at: usize, flags: epoll::EventFlags) {
+        // Errors and hang-ups end the waits of both directions; the socket call then returns the error.
         let broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
         if broken || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP) {
             self.land(at, Interest::Read, Ok(0));
@@ -121,7 +126,7 @@ impl Poller {
         if broken || flags.contains(epoll::EventFlags::OUT) {
             self.land(at, Interest::Write, Ok(0));
         }
-        // One event disarms both directions.
+        // `ONESHOT`: one event disarms both directions, so the other one has to be armed again.
         if let Err(errno) = self.arm(at) {
             self.land(at, Interest::Read, Err(errno));
             self.land(at, Interest::Write, Err(errno));
@@ -135,7 +140,7 @@ impl Poller {
         }
     }
 
-    /// Tells epoll what is waited for at a descriptor, once.
+    /// Arms epoll once for the directions that are waited for.
     fn arm(&mut self, at: usize) -> Result<(), Errno> {
         let source = &mut self.sources[at];
         let mut flags = epoll::EventFlags::ONESHOT;
@@ -149,6 +154,7 @@ impl Poller {
         let data = epoll::EventData::new_u64(at as u64);
         if source.known {
             match epoll::modify(&self.epoll, &**socket, data, flags) {
+                // The descriptor was closed, and its number belongs to a new socket that epoll does not have yet.
                 Err(Errno::NOENT) => {}
                 result => return result,
             }

@@ -1,4 +1,4 @@
-//! Threads that do disk I/O where io_uring is not there.
+//! Worker threads for disk I/O where io_uring is not available.
 
 use crate::operation::{Done, Landed, Operation, Token};
 use rustix::io::Errno;
@@ -7,14 +7,14 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the workers of a shard that ends may take for what they have begun.
+/// Limit on the wait for operations in flight when a shard ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A worker ends that has had nothing to do for so long.
+/// Idle time after which a worker thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Threads, started when there is work and none is idle. Each file has at most so many of them at once: a disk that does not
-/// answer holds its own and no other's.
+/// Thread pool, grown on demand. Each file has a limited number of threads: a disk that hangs blocks its own threads
+/// and no others.
 pub(super) struct Workers {
     shared: Arc<Shared>,
 }
@@ -31,30 +31,31 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     files: BTreeMap<FileKey, FileQueue>,
-    /// A file for each operation that may begin now.
+    /// One entry per operation that may start now, naming its file.
     ready: VecDeque<FileKey>,
     done: Vec<Done>,
     threads: usize,
-    /// Threads that are not at work on an operation, one that has just been started among them.
+    /// Threads without an operation, including those just started.
     idle: usize,
     closing: bool,
 }
 
-/// Where the open file lies; that of no other while an operation holds it.
+/// Address of the open file's `Arc`; unique while an operation holds it.
 type FileKey = usize;
 
-/// What is asked of one open file.
+/// Queue of one open file.
 #[derive(Default)]
 struct FileQueue {
     jobs: VecDeque<(Token, Operation)>,
-    /// How often it stands in `ready`: at most once for each job.
+    /// Number of entries in `ready`: at most one per queued job.
     ready: usize,
-    /// How many threads are at work on it.
+    /// Number of threads that work on the file.
     running: usize,
 }
 
 impl Workers {
-    /// At most `threads_per_file_max` threads for each open file, which write to `wake` when there is something to take.
+    /// Returns a pool with at most `threads_per_file_max` threads for each open file. They write to `wake` when results
+    /// are ready.
     pub fn new(threads_per_file_max: usize, wake: Arc<OwnedFd>) -> Self {
         Self::performing(threads_per_file_max, wake, Operation::perform)
     }
@@ -65,17 +66,20 @@ impl Workers {
         Self { shared: Arc::new(Shared { queue, work, left, wake, threads_per_file_max, perform }) }
     }
 
-    /// Queues an operation.
+    /// Queues an operation, and starts a thread when none is idle.
     pub fn start(&self, token: Token, operation: Operation) {
         let mut queue = self.shared.lock();
         let key = operation.file().map_or(0, |file| Arc::as_ptr(file).addr());
         queue.files.entry(key).or_default().jobs.push_back((token, operation));
         queue.make_ready(key, self.shared.threads_per_file_max);
+        // A thread is started only if no idle one is left for the work.
         if queue.ready.len() > queue.idle {
             let shared = self.shared.clone();
             let thread = std::thread::Builder::new().name("disk".to_owned());
             match thread.spawn(move || shared.work()) {
                 Ok(_) => (queue.threads, queue.idle) = (queue.threads + 1, queue.idle + 1),
+                // Fewer threads only make it slower; without any, the operation has to fail, or its caller would wait
+                // forever.
                 Err(error) if queue.threads > 0 => tracing::debug!("one thread less for disks: {error}"),
                 Err(error) => {
                     tracing::error!("there is no thread for disk I/O: {error}");
@@ -89,23 +93,25 @@ impl Workers {
         self.shared.work.notify_one();
     }
 
-    /// Adds what has landed to `done`.
+    /// Moves all results to `done`.
     pub fn reap(&self, done: &mut Vec<Done>) {
         done.append(&mut self.shared.lock().done);
     }
 }
 
 impl Queue {
-    /// One more operation of the file may begin, if one waits and the file has not its share of threads.
+    /// Marks one more operation of the file as ready, if one is queued and the file has not reached its limit of
+    /// threads.
     fn make_ready(&mut self, key: FileKey, threads_per_file_max: usize) {
         let Some(file) = self.files.get_mut(&key) else { return };
+        // Bounded per file: a disk that does not respond must not occupy more threads.
         if file.jobs.len() > file.ready && file.ready + file.running < threads_per_file_max {
             file.ready += 1;
             self.ready.push_back(key);
         }
     }
 
-    /// The next operation, and its file; it is at work from now on.
+    /// Takes the next ready operation and its file, and counts it as running.
     fn take(&mut self) -> Option<(FileKey, (Token, Operation))> {
         let key = self.ready.pop_front()?;
         let file = self.files.get_mut(&key)?;
@@ -114,11 +120,12 @@ impl Queue {
         Some((key, file.jobs.pop_front()?))
     }
 
-    /// An operation that was taken is over.
+    /// Stores the result of an operation that was taken.
     fn landed(&mut self, key: FileKey, done: Done) {
         self.done.push(done);
         let Some(file) = self.files.get_mut(&key) else { return };
         file.running -= 1;
+        // Removed when idle: the address may be reused by another file afterwards.
         if file.running == 0 && file.jobs.is_empty() {
             self.files.remove(&key);
         }
@@ -133,7 +140,7 @@ impl Drop for Workers {
         let left = self.shared.left.wait_timeout_while(queue, FAREWELL, |queue| queue.threads > 0);
         queue = left.unwrap_or_else(PoisonError::into_inner).0;
         if queue.threads > 0 {
-            // They own what they work on, so it is safe to leave them to it.
+            // The threads own their operations, so leaving them behind is safe.
             tracing::warn!(threads = queue.threads, "a disk did not answer until the end");
         }
     }
@@ -157,6 +164,7 @@ impl Shared {
                 }
                 let waited = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
                 queue = waited.0;
+                // Work that arrived together with the timeout is still done.
                 if waited.1.timed_out() && queue.ready.is_empty() {
                     break;
                 }
@@ -167,6 +175,7 @@ impl Shared {
             let landed = (self.perform)(operation);
             queue = self.lock();
             queue.idle += 1;
+            // Only the first result rings: the shard takes all of them when it wakes.
             let first = queue.done.is_empty();
             queue.landed(key, Done { token, landed });
             queue.make_ready(key, self.threads_per_file_max);
@@ -190,7 +199,7 @@ mod tests {
 
     const HANGS: u64 = 1 << 40;
 
-    /// Held while the disk hangs.
+    /// Held for writing while the disk hangs.
     static HANGING: RwLock<()> = RwLock::new(());
 
     fn perform(operation: Operation) -> Landed {
@@ -216,7 +225,7 @@ mod tests {
         tokens
     }
 
-    /// It took all threads of its shard, and healthy disks were said not to answer.
+    /// A hanging disk once occupied all threads of its shard, and healthy disks were reported as not responding.
     #[test]
     fn disk_that_hangs_holds_its_own_threads_and_no_other() {
         let held = HANGING.write().expect("nobody panics with it");

@@ -1,14 +1,14 @@
-//! What goes wrong with a disk: errors by kind, and what a disk is not believed after.
+//! Errors of a disk: their classification, and the failed state after which the disk is not trusted.
 
 use super::Verb;
 use block::{Extent, IoError, IoErrorKind};
 use rustix::io::Errno;
 use std::cell::Cell;
 
-/// The first errors of a disk are logged each, later ones at every power of two.
+/// Number of errors of a disk that are logged individually; later ones are logged at every power of two.
 const LOGGED_EACH: u64 = 10;
 
-/// The memory of what went wrong with one disk.
+/// Error state of one disk.
 #[derive(Debug)]
 pub(super) struct Faults {
     name: String,
@@ -17,20 +17,20 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// No fault yet, of the disk that the log calls `name`.
+    /// Returns the state without errors; the log calls the disk `name`.
     pub fn none(name: String) -> Self {
         Self { name, gone: Cell::new(false), count: Cell::new(0) }
     }
 
-    /// Admits operations until the disk is gone.
+    /// Admits operations unless the disk has failed.
     pub fn admit(&self, extent: Extent) -> Result<(), IoError> {
         if self.gone.get() { Err(IoError::new(IoErrorKind::Gone, extent)) } else { Ok(()) }
     }
 
-    /// The error that `errno` means. After a failed flush, or when it says so, the disk is gone for good.
+    /// Records `errno` and returns the error. A failed flush, or an error of kind `Gone`, fails the disk permanently.
     pub fn record(&self, verb: Verb, errno: Errno, extent: Extent) -> IoError {
         let kind = match verb {
-            // The kernel may have dropped what it could not write: a second flush would succeed and lie.
+            // The kernel may have dropped the pages that it could not write: a second flush would falsely succeed.
             Verb::Flush => IoErrorKind::Gone,
             Verb::Read | Verb::Write | Verb::Discard | Verb::Reserve => kind_of(errno),
         };
@@ -39,13 +39,14 @@ impl Faults {
         }
         let count = self.count.get() + 1;
         self.count.set(count);
+        // Limits the log: the first ten errors, then only powers of two.
         if count <= LOGGED_EACH || count.is_power_of_two() {
             tracing::error!(disk = %self.name, ?verb, %extent, ?kind, count, "{errno}");
         }
         IoError::new(kind, extent)
     }
 
-    /// A read met the end of the medium: zeros for a sparse file that was cut, a shrunken disk else.
+    /// Handles a read past the end of the medium: zeros for a file that was truncated, `Gone` for a disk that shrank.
     pub fn end_reached(&self, extent: Extent, is_file: bool) -> Result<(), IoError> {
         if is_file { Ok(()) } else { Err(self.record(Verb::Read, Errno::NXIO, extent)) }
     }

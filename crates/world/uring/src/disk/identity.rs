@@ -1,6 +1,6 @@
-//! What Linux knows of a disk beside its content: who made it, which one it is, and where it sits.
+//! Identity and location of disks on Linux: vendor, serial number, enclosure and slot.
 //!
-//! All of it stands in sysfs, and what udev asked the disk for in its database; what is not there is not known.
+//! All of it comes from sysfs and the udev database; what is missing there is unknown.
 
 use rustix::fs::FileType;
 use shard::DiskFacts;
@@ -8,26 +8,26 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Where the kernel and udev say what they know; elsewhere in tests.
+/// Folders of the kernel and udev; others in tests.
 struct Roots {
     sys: PathBuf,
     udev: PathBuf,
     dev: PathBuf,
 }
 
-/// Kinds of links in `/dev/disk/by-id`, the best for people first.
+/// Link names in `/dev/disk/by-id`, the most readable first.
 const LINKS: [&str; 6] = ["ata-", "nvme-", "scsi-", "virtio-", "usb-", "wwn-"];
 
-/// What is known of the disk at `path`; nothing of a regular file.
+/// Returns identity and location of the disk at `path`; empty for a regular file.
 ///
-/// *Errors*: there is nothing at `path`.
+/// *Errors*: nothing exists at `path`.
 pub(crate) fn describe(path: &str) -> io::Result<DiskFacts> {
     Roots::real().describe(path)
 }
 
-/// The light of the slot that the disk at `path` sits in is on, or off.
+/// Switches the locate LED of the slot of the disk at `path` on or off.
 ///
-/// *Errors*: `Unsupported` when its enclosure has none that the kernel knows; what the kernel says.
+/// *Errors*: `Unsupported` when the enclosure has none that the kernel knows; those of the kernel.
 pub fn locate(path: &str, on: bool) -> io::Result<()> {
     let roots = Roots::real();
     let slot = roots.whole_disk(path)?.and_then(|disk| slot_of(&disk));
@@ -51,7 +51,7 @@ impl Roots {
         Ok(self.facts(major, minor, fs::canonicalize(path).ok().as_deref()))
     }
 
-    /// The folder of the whole disk that the device at `path` is, or is a part of.
+    /// Returns the sysfs folder of the whole disk, for a disk or a partition at `path`.
     fn whole_disk(&self, path: &str) -> io::Result<Option<PathBuf>> {
         let stat = rustix::fs::stat(path)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
@@ -60,9 +60,10 @@ impl Roots {
         Ok(self.folder(rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)).map(|(disk, _)| disk))
     }
 
-    /// The folder of the whole disk, and the number of the partition.
+    /// Returns the sysfs folder of the whole disk, and the partition number.
     fn folder(&self, major: u32, minor: u32) -> Option<(PathBuf, Option<u32>)> {
         let here = fs::canonicalize(self.sys.join(format!("dev/block/{major}:{minor}"))).ok()?;
+        // The folder of a partition is inside of that of its disk.
         match text(&here.join("partition")).and_then(|number| number.parse().ok()) {
             Some(number) => Some((here.parent()?.to_path_buf(), Some(number))),
             None => Some((here, None)),
@@ -71,6 +72,7 @@ impl Roots {
 
     fn facts(&self, major: u32, minor: u32, device: Option<&Path>) -> DiskFacts {
         let Some((disk, partition)) = self.folder(major, minor) else { return DiskFacts::default() };
+        // udev keys its database by the numbers of the whole disk, not those of a partition.
         let number = text(&disk.join("dev")).unwrap_or_else(|| format!("{major}:{minor}"));
         let udev = fs::read_to_string(self.udev.join(format!("b{number}"))).unwrap_or_default();
         let asked = |key: &str| {
@@ -80,6 +82,7 @@ impl Roots {
         let own = |attribute: &str| text(&disk.join("device").join(attribute));
         let serial = asked("ID_SERIAL_SHORT").or_else(|| own("serial")).or_else(|| text(&disk.join("serial")));
         let serial = serial.or_else(|| page_80(&disk));
+        // udev replaces blanks by underscores.
         let model = asked("ID_MODEL").map(|model| model.replace('_', " ")).or_else(|| own("model"));
         let slot = slot_of(&disk);
         DiskFacts {
@@ -95,11 +98,12 @@ impl Roots {
         }
     }
 
-    /// The name of the device that stays when others come and go.
+    /// Returns the path of the device that does not depend on discovery order.
     fn link_to(&self, device: &Path) -> Option<String> {
         let links = fs::read_dir(&self.dev).ok()?.filter_map(Result::ok).map(|entry| entry.path());
         let mut links: Vec<PathBuf> =
             links.filter(|link| fs::canonicalize(link).is_ok_and(|to| to == device)).collect();
+        // Preferred kinds of links first, then by name.
         let rank = |link: &PathBuf| {
             let name = name_of(link).unwrap_or_default();
             (LINKS.iter().position(|kind| name.starts_with(kind)).unwrap_or(LINKS.len()), name)
@@ -109,7 +113,7 @@ impl Roots {
     }
 }
 
-/// The folder of the slot that a disk sits in.
+/// Returns the sysfs folder of the slot that holds a disk.
 fn slot_of(disk: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(disk.join("device")).ok()?.filter_map(Result::ok);
     let link = entries
@@ -118,20 +122,22 @@ fn slot_of(disk: &Path) -> Option<PathBuf> {
     fs::canonicalize(link?).ok()
 }
 
-/// What an enclosure is called: its own identity, or the kernel's name for it.
+/// Returns the identifier of an enclosure, or the kernel's name for it.
 fn enclosure_of(slot: &Path) -> Option<String> {
     let enclosure = slot.parent()?;
     text(&enclosure.join("id")).or_else(|| name_of(enclosure))
 }
 
-/// The serial number that a SCSI disk told the kernel. *Source*: SPC-4 §7.8.18 Unit Serial Number VPD page.
+/// Returns the serial number from the kernel's copy of the VPD page. *Source*: SPC-4 §7.8.18 Unit Serial Number VPD
+/// page.
 fn page_80(disk: &Path) -> Option<String> {
     let page = fs::read(disk.join("device/vpd_pg80")).ok()?;
+    // The page header has 4 bytes.
     let serial = std::str::from_utf8(page.get(4..)?).ok()?.trim_matches(|c: char| c == '\0' || c.is_whitespace());
     (!serial.is_empty()).then(|| serial.to_owned())
 }
 
-/// The content of an attribute, when it says something.
+/// Returns the content of a sysfs attribute, unless it is empty.
 fn text(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
@@ -148,7 +154,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
-    /// A machine with an ATA disk `sda` in slot 3 of an enclosure, its partition, and an NVMe disk that udev does not know.
+    /// Simulated machine: an ATA disk `sda` in slot 3 of an enclosure, its partition, and an NVMe disk that udev does
+    /// not know.
     fn machine() -> (TempDir, Roots) {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path();

@@ -1,4 +1,4 @@
-//! Opening a disk: exclusively, past the page cache where possible, and learning its shape.
+//! Opening a disk: exclusive access, direct I/O where possible, and its geometry.
 
 use super::fault::Faults;
 use super::pace::Pace;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Disk {
-    /// See [`World::open_disk`](shard::World::open_disk).
+    /// Opens the disk; see [`World::open_disk`](shard::World::open_disk).
     pub(crate) async fn open(world: Rc<Inner>, path: &str, options: DiskOptions) -> io::Result<Self> {
         if options.block_bytes != 512 && options.block_bytes != 4096 {
             let said = format!("a block has 512 or 4096 bytes, not {}", options.block_bytes);
@@ -35,12 +35,13 @@ impl Disk {
             blocks: Blocks(shape.bytes / u64::from(options.block_bytes)),
             physical_block_bytes: shape.physical_bytes,
             optimal_bytes: shape.optimal_bytes.max(shape.physical_bytes).max(options.block_bytes),
-            // What lies in the page cache is lost with the power too.
+            // Data in the page cache is lost on power loss, too.
             volatile_cache: shape.volatile_cache || !direct,
             discard_zeroes: shape.can_punch,
             prefers_fresh: false,
         };
         let align = match direct {
+            // Direct I/O on a file was tried with `block_bytes` only.
             true if is_file => options.block_bytes as usize,
             true => shape.logical_bytes as usize,
             false => 1,
@@ -53,7 +54,7 @@ impl Disk {
     }
 }
 
-/// A disk that is held by this process, and what the kernel says of it.
+/// Open disk with the properties that the kernel reports.
 struct Opened {
     file: OwnedFd,
     direct: bool,
@@ -62,11 +63,12 @@ struct Opened {
 }
 
 impl Opened {
-    /// Blocks this thread for as long as the disk does not answer.
+    /// Opens `path`. Blocks the calling thread while the disk does not respond.
     fn at(path: &str, options: DiskOptions, privileges: Option<&Privileges>) -> io::Result<Self> {
         let (file, direct) = open_exclusively(privileges, path, options)?;
         let stat = rustix::fs::fstat(&file)?;
         let is_file = file_or_device(&stat, path)?;
+        // `O_EXCL` protects block devices only.
         if is_file {
             lock(&file, path, options.read_only)?;
         }
@@ -86,7 +88,7 @@ fn file_or_device(stat: &Stat, path: &str) -> io::Result<bool> {
     }
 }
 
-/// The file, and whether it goes past the page cache.
+/// Opens the file; the flag is true when it bypasses the page cache.
 fn open_exclusively(privileges: Option<&Privileges>, path: &str, options: DiskOptions) -> io::Result<(OwnedFd, bool)> {
     let open = |direct| match privileges {
         Some(privileges) => privileges.0.open(path, !options.read_only, direct),
@@ -95,26 +97,28 @@ fn open_exclusively(privileges: Option<&Privileges>, path: &str, options: DiskOp
     match open(true) {
         Ok(file) if does_direct(&file, options.block_bytes) => Ok((file, true)),
         Ok(file) => {
-            // A block device is free for the next opening only then.
+            // Closed first: a block device opened with `O_EXCL` cannot be opened a second time.
             drop(file);
             Ok((open(false)?, false))
         }
+        // EINVAL: the file system does not support `O_DIRECT`.
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok((open(false)?, false)),
         Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(busy(path)),
         Err(error) => Err(error),
     }
 }
 
-/// As [`Privileged::open`](crate::Privileged::open), by this process itself.
+/// Opens the file as [`Privileged::open`](crate::Privileged::open) does, in this process.
 fn open_here(path: &str, write: bool, direct: bool) -> io::Result<OwnedFd> {
     let is_file = file_or_device(&rustix::fs::stat(path)?, path)?;
     let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
     flags |= if write { OFlags::RDWR } else { OFlags::RDONLY };
     flags.set(OFlags::DIRECT, direct);
-    // On a block device this needs no O_CREAT and means: nobody else, not mounted, in no array.
+    // On a block device `O_EXCL` without `O_CREAT` fails when the device is mounted, part of an array, or open
+    // exclusively.
     flags.set(OFlags::EXCL, !is_file);
     let file = rustix::fs::open(path, flags, Mode::empty())?;
-    // The path may have come to name something else meanwhile.
+    // The path may have been replaced between `stat` and `open`.
     if file_or_device(&rustix::fs::fstat(&file)?, path)? != is_file {
         return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} changes while it is opened")));
     }
@@ -125,7 +129,7 @@ fn busy(path: &str) -> io::Error {
     io::Error::new(ErrorKind::ResourceBusy, format!("{path} is in use by another process"))
 }
 
-/// No other process has the file locked, and none will.
+/// Locks the file against other processes: shared for reading, otherwise exclusive.
 fn lock(file: &OwnedFd, path: &str, read_only: bool) -> io::Result<()> {
     let lock = match read_only {
         true => FlockOperation::NonBlockingLockShared,
@@ -137,14 +141,14 @@ fn lock(file: &OwnedFd, path: &str, read_only: bool) -> io::Result<()> {
     }
 }
 
-/// True when direct I/O works in units of `block_bytes`. An empty file shows nothing, and holds no block.
+/// True when direct I/O works in units of `block_bytes`. An empty file passes, and holds no block.
 fn does_direct(file: &OwnedFd, block_bytes: u32) -> bool {
     let mut buf = Buf::recycled(block_bytes as usize);
-    // At the second block, because a unit of 4096 would be satisfied by offset 0.
+    // Reads the second block, because offset 0 would satisfy any alignment.
     !matches!(rustix::io::pread(file, &mut buf[..], u64::from(block_bytes)), Err(Errno::INVAL))
 }
 
-/// What the kernel says about a disk.
+/// Size and properties reported by the kernel.
 struct Shape {
     bytes: u64,
     logical_bytes: u32,
@@ -157,7 +161,7 @@ struct Shape {
 impl Shape {
     fn of_file(file: &OwnedFd, stat: &Stat) -> io::Result<Self> {
         let block = u32::try_from(stat.st_blksize).unwrap_or(4096).clamp(512, 4096);
-        // Behind the end, so that nothing is changed: it only tells whether the file system can.
+        // Punches a hole after the end, which changes nothing, to find out whether the file system supports it.
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let bytes = u64::try_from(stat.st_size).expect("a file's size is not negative");
         let can_punch = match rustix::fs::fallocate(file, mode, bytes, 4096) {
@@ -176,22 +180,22 @@ impl Shape {
             logical_bytes: rustix::fs::ioctl_blksszget(file)?,
             physical_bytes: rustix::fs::ioctl_blkpbszget(file)?,
             optimal_bytes: queue.number("optimal_io_size"),
-            // Believe in a cache unless told that there is none.
+            // Assumes a volatile cache unless the kernel says that there is none.
             volatile_cache: queue.text("write_cache").is_none_or(|cache| cache != "write through"),
-            // Only then does punching cost less than writing zeros by hand.
+            // Only then is punching cheaper than writing zeros.
             can_punch: queue.number("write_zeroes_max_bytes") > 0 && queue.number("discard_max_bytes") > 0,
         })
     }
 }
 
-/// The attributes of a device's request queue in sysfs.
+/// Attributes of a device's request queue in sysfs.
 struct Queue(String);
 
 impl Queue {
     fn of(device: u64) -> Self {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let here = format!("/sys/dev/block/{major}:{minor}/queue");
-        // A partition has the queue of the disk that it is on.
+        // A partition uses the queue of its disk.
         let whole = format!("/sys/dev/block/{major}:{minor}/../queue");
         Self(if std::path::Path::new(&here).exists() { here } else { whole })
     }

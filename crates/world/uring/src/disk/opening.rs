@@ -1,8 +1,8 @@
-//! Openings under way, each on a thread of its own.
+//! Opening of disks on threads of their own.
 //!
-//! `open` of a disk that does not answer may never return, nor the first read, which shows whether direct I/O works. So no shard
-//! waits for them: it has its answer or an error within [`DEADLINE`]. An opening that takes longer goes on, is counted, and
-//! keeps its path from others until it has ended.
+//! `open` of a hanging disk may never return, nor the first read, which probes direct I/O. So no shard waits for them:
+//! the caller gets a result or an error within [`DEADLINE`]. An opening that takes longer continues, counts towards the
+//! limit, and blocks its path until it has finished (docs/adr/0024).
 
 use crate::world::Inner;
 use shard::mailbox;
@@ -14,24 +14,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-/// How long a disk may take to be opened.
+/// Timeout for opening a disk.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Openings of this process that may be under way at once, those included for which nobody waits any more.
+/// Limit on openings in progress in this process, including those whose callers have given up.
 const AT_ONCE: usize = 32;
-/// How often is looked whether an earlier opening has ended.
+/// Interval at which a waiting caller checks whether an earlier opening has finished.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The paths that are being opened.
+/// Paths that are being opened.
 static UNDER_WAY: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn under_way() -> MutexGuard<'static, BTreeSet<String>> {
     UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A path is being opened as long as this is there.
+/// Entry of a path in [`UNDER_WAY`]; removed on drop.
 struct Claim(String);
 
 impl Claim {
+    /// Claims `path`.
+    ///
     /// *Errors*: `TimedOut` while the path, or too many others, are being opened.
     fn of(path: &str) -> io::Result<Self> {
         let mut all = under_way();
@@ -56,9 +58,9 @@ fn silent(path: &str, why: &str) -> io::Error {
     io::Error::new(ErrorKind::TimedOut, format!("{path} does not answer: {why}"))
 }
 
-/// What `open` gives, which runs on a thread of its own.
+/// Runs `open` on a thread of its own and returns its result.
 ///
-/// *Errors*: those of `open`; `TimedOut` after [`DEADLINE`]; no thread.
+/// *Errors*: those of `open`; `TimedOut` after [`DEADLINE`]; no thread could be started.
 pub(super) async fn on_a_thread<T: Send + 'static>(
     world: &Inner,
     path: &str,
@@ -68,6 +70,7 @@ pub(super) async fn on_a_thread<T: Send + 'static>(
     let claim = loop {
         match Claim::of(path) {
             Err(error) if crate::clock::now() >= until => return Err(error),
+            // Every error of a claim is temporary: the earlier opening may finish within the deadline.
             Err(_) => world.sleep_until(crate::clock::now() + LOOK_EVERY).await,
             Ok(claim) => break claim,
         }
@@ -75,8 +78,9 @@ pub(super) async fn on_a_thread<T: Send + 'static>(
     let (tell, told) = mailbox::channel();
     std::thread::Builder::new().name("open".to_owned()).spawn(move || {
         let opened = open();
+        // Released before the result is sent, so that the receiver can open the path again immediately.
         drop(claim);
-        // Where nobody waits any more, the disk is closed again.
+        // When the caller has given up, the result is dropped, which closes the disk.
         let _ = tell.send(opened);
     })?;
     let (mut received, mut late) = (pin!(told.receive()), pin!(world.sleep_until(until)));

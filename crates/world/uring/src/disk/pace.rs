@@ -1,4 +1,4 @@
-//! Files that take as long as a disk of some medium would.
+//! Files with the latency of a disk of some medium, for measurements.
 
 use crate::clock;
 use crate::world::Inner;
@@ -9,24 +9,24 @@ use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The model behind a file.
+/// Latency model of a file.
 pub(super) struct Pace(RefCell<Timing>);
 
-/// An operation that the model has to do, too. When it is dropped before, the model does it all the same.
+/// Operation in the latency model. Dropping it does not cancel it there.
 pub(super) struct Passage<'a> {
     pace: &'a Pace,
     ticket: Option<Ticket>,
 }
 
 impl Pace {
-    /// The model of the file at `path` with `bytes`, where one was asked for.
+    /// Returns the model for the file at `path` with `bytes`, if one is configured.
     pub fn of(world: &Rc<Inner>, path: &str, bytes: u64) -> Option<Box<Self>> {
         let like = world.media.iter().find(|like| Path::new(path).starts_with(&like.folder))?;
         let timing = Timing::new(like.medium, like.stroke_bytes.unwrap_or(bytes));
         Some(Box::new(Self(RefCell::new(timing))))
     }
 
-    /// The model begins with it now.
+    /// Submits an operation to the model.
     pub fn begin(&self, bytes: &Range<u64>, write: bool) -> Passage<'_> {
         let motion = Motion { offset: bytes.start, bytes: bytes.end - bytes.start, write };
         let ticket = self.0.borrow_mut().submit(clock::now().0, motion);
@@ -35,7 +35,7 @@ impl Pace {
 }
 
 impl Passage<'_> {
-    /// A disk of the medium would have done it.
+    /// Waits until a disk of the medium would have finished the operation.
     pub async fn end(mut self, world: &Inner) {
         while let Some(ticket) = self.ticket {
             let progress = self.pace.0.borrow_mut().poll(clock::now().0, ticket);
@@ -49,6 +49,7 @@ impl Passage<'_> {
 
 impl Drop for Passage<'_> {
     fn drop(&mut self) {
+        // An operation that was dropped does not wait for the model anymore.
         if let Some(ticket) = self.ticket {
             self.pace.0.borrow_mut().forget(ticket);
         }

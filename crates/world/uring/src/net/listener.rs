@@ -1,4 +1,4 @@
-//! A listening TCP socket.
+//! Listening TCP sockets.
 
 use super::setup::new_socket;
 use super::socket::Socket;
@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// Connections that the kernel keeps for us until we accept them: a login storm of all hosts at once.
+/// Listen backlog, in connections: sized for a login storm of all hosts.
 const BACKLOG: i32 = 4096;
 
-/// A listening TCP socket on one shard.
+/// Listening TCP socket of one shard.
 pub struct TcpListener {
     socket: Socket,
     local: SocketAddr,
@@ -24,7 +24,7 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// See [`World::listen`](shard::World::listen).
+    /// Listens on `address`; see [`World::listen`](shard::World::listen).
     pub(crate) fn bind(world: Rc<Inner>, address: SocketAddr) -> io::Result<Self> {
         let is_any = address.is_ipv6() && address.ip().is_unspecified();
         let open = |takes_ipv4| match &world.privileges {
@@ -32,7 +32,7 @@ impl TcpListener {
             None => open(address, takes_ipv4),
         };
         let (fd, takes_ipv4) = match open(is_any) {
-            // The port is somebody's over IPv4, a portal of ours perhaps.
+            // Another socket owns the IPv4 port, perhaps a portal of ours: listen on IPv6 only.
             Err(error) if is_any && error.kind() == io::ErrorKind::AddrInUse => (open(false)?, false),
             opened => (opened?, is_any || address.is_ipv4()),
         };
@@ -41,17 +41,19 @@ impl TcpListener {
     }
 }
 
-/// A TCP socket that does not block listens at `address`; one for IPv6 may take IPv4 too.
+/// Opens a non-blocking TCP socket that listens on `address`; one for IPv6 can accept IPv4 as well.
 ///
 /// *Errors*: as bind(2).
 pub fn open(address: SocketAddr, takes_ipv4: bool) -> io::Result<OwnedFd> {
     let fd = new_socket(address)?;
-    // A restart must not wait for the connections of the last run to be forgotten.
+    // Without it a restart fails while connections of the last run are in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&fd, true)?;
+    // Set explicitly, because the default depends on the system (`net.ipv6.bindv6only`).
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, !takes_ipv4)?;
     }
-    // Connections inherit it, so that a process without privileges has it as well. What forbids it is told by the first connection.
+    // Inherited by connections, so that an unprivileged process gets it, too. A failure is reported by the first
+    // connection.
     if let Some(congestion) = StreamOptions::default().congestion {
         let _ = sockopt::set_tcp_congestion(&fd, &congestion);
     }
@@ -67,6 +69,8 @@ impl Listener for TcpListener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (fd, peer) = self.socket.ready(Interest::Read, |fd| acceptfrom_with(fd, flags)).await?;
         let peer = peer.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
+        // Descriptors of the reserve are kept for files: a flood of connections must not stop the daemon from opening
+        // them.
         if bounded::descriptors::is_of_the_reserve(&fd) {
             return Err(Errno::MFILE.into());
         }

@@ -1,4 +1,4 @@
-//! Socket options, set on every socket itself and never inherited from the system's defaults.
+//! Socket options, set explicitly on every socket and never inherited from the system's defaults.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
@@ -10,20 +10,20 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A peer that acknowledges nothing for so long is gone; iSCSI's own NOPs notice earlier.
+/// TCP user timeout: time without acknowledgment after which a peer counts as dead. The iSCSI NOP timeout is shorter.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// A TCP socket of the address' family that does not block.
+/// Opens a non-blocking TCP socket of the family of `address`.
 pub(super) fn new_socket(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
 }
 
-/// The address as its own family writes it: a peer that came over IPv4 has an address of IPv4, whatever the socket calls it.
+/// Returns the address in its own family: an IPv4-mapped IPv6 address becomes IPv4.
 pub(super) fn plain(address: SocketAddr) -> SocketAddr {
     if address.ip() == address.ip().to_canonical() {
         return address;
@@ -31,7 +31,7 @@ pub(super) fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The connection is set up as `options` say.
+/// Applies `options` to a connection.
 pub(super) fn configure(socket: &OwnedFd, options: &StreamOptions) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -41,7 +41,7 @@ pub(super) fn configure(socket: &OwnedFd, options: &StreamOptions) -> io::Result
     let silence_ms = u32::try_from(SILENCE_MAX.as_millis()).expect("half a minute fits");
     sockopt::set_tcp_user_timeout(socket, silence_ms)?;
     match options.congestion.as_deref().map(|name| (name, sockopt::set_tcp_congestion(socket, name))) {
-        // ENOENT: no such module; EPERM: the system does not allow it to this process.
+        // ENOENT: no such module. EPERM: the system does not allow it for this process.
         Some((name, Err(errno @ (Errno::NOENT | Errno::PERM)))) => {
             warn_once(name, errno);
             Ok(())

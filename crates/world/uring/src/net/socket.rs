@@ -1,4 +1,4 @@
-//! A non-blocking socket and its waits in the reactor.
+//! Non-blocking sockets and their waits in the reactor.
 
 use crate::operation::{Interest, Operation, Token};
 use crate::world::Inner;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A socket of one shard.
+/// Socket of one shard.
 pub(super) struct Socket {
     world: Rc<Inner>,
     fd: Arc<OwnedFd>,
@@ -22,27 +22,27 @@ pub(super) struct Socket {
 #[derive(Default)]
 struct Direction {
     wait: Cell<Option<Token>>,
-    /// The last call took all there was: trying again before the next event is a call in vain.
+    /// True when the last call took everything: another one before the next event would return EAGAIN.
     exhausted: Cell<bool>,
 }
 
 impl Socket {
-    /// The socket `fd`, which does not block, on the shard of `world`.
+    /// Wraps the non-blocking socket `fd` on the shard of `world`.
     pub fn new(world: Rc<Inner>, fd: OwnedFd) -> Self {
         Self { world, fd: Arc::new(fd), reading: Direction::default(), writing: Direction::default() }
     }
 
-    /// The descriptor, for calls that do not block.
+    /// Descriptor, for calls that do not block.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// The shard that the socket is on.
+    /// Shard of the socket.
     pub fn world(&self) -> &Rc<Inner> {
         &self.world
     }
 
-    /// Does `attempt` when the socket may be ready for it, again when it turns out not to be.
+    /// Calls `attempt` when the socket may be ready, and again after each wait while it returns EAGAIN.
     ///
     /// `attempt` returns its result, and whether it exhausted the socket.
     pub fn poll<T>(
@@ -57,6 +57,8 @@ impl Socket {
         };
         loop {
             if let Some(token) = direction.wait.get() {
+                // The wait belongs to the direction, not to a future: a dropped future leaves it armed for the next
+                // one.
                 let Poll::Ready(landed) = self.world.reactor.borrow_mut().poll(token, cx) else { return Poll::Pending };
                 direction.wait.set(None);
                 direction.exhausted.set(false);
@@ -64,6 +66,7 @@ impl Socket {
                     return Poll::Ready(Err(errno.into()));
                 }
             }
+            // After a partial transfer the next call would only return EAGAIN.
             if !direction.exhausted.get() {
                 match attempt(&self.fd) {
                     Ok((value, exhausted)) => {
@@ -80,7 +83,7 @@ impl Socket {
         }
     }
 
-    /// See [`Socket::poll`].
+    /// As [`Socket::poll`], for calls that never exhaust the socket.
     pub async fn ready<T>(
         &self,
         interest: Interest,
@@ -89,11 +92,11 @@ impl Socket {
         poll_fn(|cx| self.poll(cx, interest, |fd| attempt(fd).map(|value| (value, false)))).await
     }
 
-    /// A descriptor of the same socket that nothing of this shard waits for.
+    /// Returns a descriptor of the same socket without waits on this shard.
     pub fn into_fd(self) -> io::Result<OwnedFd> {
         let fd = self.fd.clone();
         drop(self);
-        // A wait that is being cancelled keeps its descriptor until it has landed.
+        // A wait that is being canceled holds its descriptor until it has landed, so the descriptor is duplicated then.
         Arc::try_unwrap(fd).or_else(|shared| shared.try_clone())
     }
 }

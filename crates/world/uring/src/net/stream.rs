@@ -1,4 +1,4 @@
-//! One TCP connection.
+//! TCP connections.
 
 use super::setup::{configure, new_socket, plain};
 use super::socket::Socket;
@@ -14,20 +14,20 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Pieces that one call takes (UIO_MAXIOV); the rest is a later call.
+/// Limit on buffers of one call (UIO_MAXIOV); the rest is sent by a later call.
 const PIECES_MAX: usize = 1024;
-/// Headers of a packet, without options.
+/// Sizes of the IP and TCP headers without options, in bytes.
 const IPV4_TCP_BYTES: u32 = 40;
 const IPV6_TCP_BYTES: u32 = 60;
 
-/// One TCP connection on one shard.
+/// TCP connection on one shard.
 pub struct TcpStream {
     socket: Socket,
     local: SocketAddr,
     peer: SocketAddr,
 }
 
-/// What a [`StreamHandle`] of this world carries.
+/// Content of a [`StreamHandle`] of this world.
 struct Parts {
     fd: OwnedFd,
     local: SocketAddr,
@@ -35,14 +35,14 @@ struct Parts {
 }
 
 impl TcpStream {
-    /// The connected socket `fd`, set up with `options`.
+    /// Wraps the connected socket `fd` and applies `options`.
     pub(super) fn new(world: Rc<Inner>, fd: OwnedFd, peer: SocketAddr, options: &StreamOptions) -> io::Result<Self> {
         configure(&fd, options)?;
         let local = plain(SocketAddr::try_from(rustix::net::getsockname(&fd)?)?);
         Ok(Self { socket: Socket::new(world, fd), local, peer: plain(peer) })
     }
 
-    /// See [`World::adopt_stream`](shard::World::adopt_stream).
+    /// Takes over a connection; see [`World::adopt_stream`](shard::World::adopt_stream).
     pub(crate) fn adopt(world: Rc<Inner>, handle: StreamHandle) -> io::Result<Self> {
         match handle.0.downcast::<io::Result<Parts>>() {
             Ok(parts) => {
@@ -54,12 +54,13 @@ impl TcpStream {
     }
 }
 
-/// See [`World::connect`](shard::World::connect).
+/// Connects to `address`; see [`World::connect`](shard::World::connect).
 pub(crate) async fn connect(world: Rc<Inner>, address: SocketAddr, options: &StreamOptions) -> io::Result<TcpStream> {
     let socket = Socket::new(world, new_socket(address)?);
     match rustix::net::connect(socket.fd(), &address) {
         Ok(()) => {}
         Err(Errno::INPROGRESS | Errno::INTR) => {
+            // The first attempt is skipped on purpose: writability has to be waited for before the result can be read.
             let mut first = true;
             let attempt = |_: &OwnedFd| if std::mem::take(&mut first) { Err(Errno::AGAIN) } else { Ok(()) };
             socket.ready(Interest::Write, attempt).await?;
@@ -75,16 +76,19 @@ impl Stream for TcpStream {
     fn poll_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         self.socket.poll(cx, Interest::Read, |fd| {
             let (count, _) = rustix::net::recv(fd, &mut *into, RecvFlags::empty())?;
-            // The end (zero) stays readable, and must not be waited for.
+            // End of stream (0) stays readable, and must not be waited for.
             Ok((count, count > 0 && count < into.len()))
         })
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, from: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        // The kernel rejects more pieces than `IOV_MAX`.
         let from = &from[..from.len().min(PIECES_MAX)];
+        // Compared with the bytes sent: a partial write means that the socket buffer is full.
         let asked: usize = from.iter().map(|piece| piece.len()).sum();
         self.socket.poll(cx, Interest::Write, |fd| {
             let mut control = SendAncillaryBuffer::default();
+            // A closed connection is an error here, not a signal.
             let count = rustix::net::sendmsg(fd, from, &mut control, SendFlags::NOSIGNAL)?;
             Ok((count, count < asked))
         })
@@ -103,6 +107,7 @@ impl Stream for TcpStream {
     }
 
     fn path(&self) -> Option<PathFacts> {
+        // The packets of an IPv4 peer on an IPv6 socket have IPv4 headers.
         let is_wide = self.peer.is_ipv6() && self.peer.ip().to_canonical().is_ipv6();
         path_of(self.socket.fd(), if is_wide { IPV6_TCP_BYTES } else { IPV4_TCP_BYTES }).ok()
     }

@@ -1,4 +1,4 @@
-//! The addresses of this machine's network interfaces.
+//! Addresses of this machine's network interfaces.
 
 use model::LocalAddress;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -9,14 +9,14 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What an interface must be to have a link: administratively up, and with its carrier.
+/// Flags of an interface with a link: administratively up, and with a carrier.
 const LINKED: libc::c_int = libc::IFF_UP | libc::IFF_RUNNING;
 
-/// Every address of this machine, in order.
+/// Returns every address of this machine, in order.
 ///
-/// *Errors*: what the operating system says.
+/// *Errors*: those of the operating system.
 pub(crate) fn interface_addresses() -> io::Result<Vec<LocalAddress>> {
-    // Any socket does to ask of an interface.
+    // Any socket will do for queries of interfaces.
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mut mtus: BTreeMap<CString, u32> = BTreeMap::new();
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
@@ -29,9 +29,11 @@ pub(crate) fn interface_addresses() -> io::Result<Vec<LocalAddress>> {
     while !next.is_null() {
         // SAFETY: `next` is a node of the list, which is not freed before the loop has ended.
         let node = unsafe { &*next };
+        // Skips entries without an IP address, such as those of the link layer.
         if let (Some(address), Some(mask)) = (ip_of(node.ifa_addr), ip_of(node.ifa_netmask)) {
             // SAFETY: every node has a name that ends, and is not freed before the loop has ended.
             let name = unsafe { CStr::from_ptr(node.ifa_name) };
+            // Once per interface: an interface may have many addresses.
             let mtu_bytes = *mtus.entry(name.to_owned()).or_insert_with(|| mtu_of(&socket, name).unwrap_or(0));
             found.push(LocalAddress {
                 address,
@@ -48,7 +50,7 @@ pub(crate) fn interface_addresses() -> io::Result<Vec<LocalAddress>> {
     Ok(found)
 }
 
-/// Bytes of the largest packet that the interface sends, while it is there.
+/// MTU of the interface in bytes; `None` when it no longer exists.
 fn mtu_of(socket: &OwnedFd, interface: &CStr) -> Option<u32> {
     let name = interface.to_bytes_with_nul();
     // SAFETY: an interface request is bytes and numbers, for which zeros are values.

@@ -1,4 +1,4 @@
-//! io_uring, made safe by ownership: an operation is moved in, and comes out when the kernel is done.
+//! io_uring, made safe by ownership: an operation is moved in, and moved out when the kernel has completed it.
 
 use crate::backend::WORKERS_MAX;
 use crate::operation::{
@@ -13,18 +13,17 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The completion of a request that was only there to cancel another.
+/// User data of requests that have no operation, such as cancellations.
 const NOBODY: u64 = u64::MAX;
 
-/// How long a ring that is dropped waits for the kernel to let go of our memory.
+/// Limit on the wait for operations in flight when a ring is dropped.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A ring and the operations that are in it.
+/// Ring with the operations in flight.
 ///
-/// The invariant of this module: **from the push of an entry until its completion is reaped, the
-/// operation lies in `flying` and nobody touches it.** Its buffers are heap memory that does not move
-/// with it, its files stay open, and a `View` has no writers. What has not landed when the ring goes
-/// is leaked, never freed.
+/// Invariant of this module: **from the push of an entry until its completion is reaped, the operation stays in
+/// `flying` and is not accessed.** Its buffers are heap memory that does not move with it, its files stay open, and a
+/// `View` has no writers. Operations that have not landed when the ring is dropped are leaked, never freed.
 pub(crate) struct Ring {
     ring: IoUring,
     flying: Vec<Option<Operation>>,
@@ -34,28 +33,30 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring that has shown that it carries a request. A restricted one refuses every operation that is not in [`CARRIED`].
+    /// Creates a ring and proves that it carries a request. A restricted ring refuses every operation that is not in
+    /// [`CARRIED`].
     ///
-    /// *Errors*: what the kernel says where io_uring is forbidden, missing or too old.
+    /// *Errors*: those of the kernel where io_uring is forbidden, missing or too old.
     pub fn new(entries: u32, restricted: bool) -> io::Result<Self> {
         Self::over(build(entries, restricted)?)
     }
 
     fn over(ring: IoUring) -> io::Result<Self> {
+        // `EXT_ARG` gives waits a timeout, and `NODROP` keeps completions when their queue is full.
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is older than Linux 5.11"));
         }
         let mut ring = Self { ring, flying: Vec::new(), flying_count: 0, early: Vec::new() };
-        // A filter may allow the set-up and forbid the rest.
+        // A seccomp filter may allow the setup and forbid the rest.
         ring.push(&opcode::Nop::new().build().user_data(NOBODY));
         ring.ring.submit_and_wait(1)?;
         ring.reap_early();
         Ok(ring)
     }
 
-    /// Hands `operation` to the kernel with the next submission; it comes back once, under `token`.
+    /// Submits `operation` with the next turn; it is returned once, under `token`.
     ///
-    /// *Panics*: when `token` is under way already.
+    /// *Panics*: when `token` is in flight already.
     pub fn start(&mut self, token: Token, operation: Operation) {
         let place = token as usize;
         if self.flying.len() <= place {
@@ -68,16 +69,17 @@ impl Ring {
         self.push(&entry);
     }
 
-    /// Asks the kernel to give up waiting for a socket; the operation lands as always, soon.
+    /// Asks the kernel to cancel waiting for a socket. The operation lands as usual, soon.
     pub fn cancel_poll(&mut self, token: Token) {
-        // Not POLL_REMOVE: that leaves a poll armed for ever whose event comes at the same moment and
-        // is taken by another (seen with a stream that moved to another shard).
+        // Not POLL_REMOVE: it leaves a poll armed forever when its event arrives at the same moment and the bytes are
+        // read elsewhere (seen with a stream that moved to another shard).
         self.push(&opcode::AsyncCancel::new(u64::from(token)).build().user_data(NOBODY));
     }
 
-    /// Submits what was started, waits as told, and adds what has landed to `done`.
+    /// Submits started operations, waits up to `wait`, and appends completions to `done`.
     pub fn turn(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
         done.append(&mut self.early);
+        // Completions that are already known must not wait for the next one.
         let wait = if done.is_empty() { wait } else { Wait::No };
         match self.enter(wait) {
             Ok(_) => {}
@@ -88,7 +90,7 @@ impl Ring {
         Ok(())
     }
 
-    /// True when a turn would find something without waiting. Costs no system call.
+    /// True when a turn would find completions without waiting. Makes no system call.
     pub fn has_news(&mut self) -> bool {
         let submission = self.ring.submission();
         let waiting = submission.taskrun() || submission.cq_overflow();
@@ -100,6 +102,7 @@ impl Ring {
         match wait {
             Wait::No => {
                 let submission = self.ring.submission();
+                // With deferred task work the completion queue is filled only inside a system call, hence the flags.
                 let idle = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
                 drop(submission);
                 if idle { Ok(0) } else { self.ring.submit() }
@@ -123,7 +126,7 @@ impl Ring {
             }
             match self.ring.submit() {
                 Ok(_) => {}
-                // The completion queue is full too: make room there first.
+                // The completion queue is full, too: it is drained first.
                 Err(error) if is_passing(&error) => self.reap_early(),
                 Err(error) => panic!("io_uring takes no submissions any more: {error}"),
             }
@@ -153,6 +156,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        // Polls may never land by themselves; disk operations are only waited for.
         let polls: Vec<Token> =
             (0..).zip(&self.flying).filter(|(_, flying)| is_poll(flying)).map(|(at, _)| at).collect();
         for token in polls {
@@ -171,7 +175,7 @@ impl Drop for Ring {
                 operations = self.flying_count,
                 "a disk did not answer until the end; its buffers are left to it"
             );
-            // The kernel may still write there.
+            // The kernel may still write to this memory.
             std::mem::forget(std::mem::take(&mut self.flying));
         }
     }
@@ -181,26 +185,26 @@ fn is_poll(flying: &Option<Operation>) -> bool {
     flying.as_ref().is_some_and(|operation| !operation.is_disk())
 }
 
-/// How a ring is set up, the best first.
+/// Ring setups, the best first.
 const SHAPES: [fn(&mut Builder); 3] = [
-    // Linux 6.1: completions are worked on when we ask for them.
+    // Linux 6.1: completions are processed only when the shard asks for them.
     |builder| {
         builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
     },
-    // Linux 5.19: at least they do not interrupt us.
+    // Linux 5.19: completions at least do not interrupt the shard.
     |builder| {
         builder.setup_coop_taskrun().setup_taskrun_flag();
     },
     |_| {},
 ];
 
-/// A ring of the best shape that this kernel knows.
+/// Builds a ring with the best setup that this kernel supports.
 fn build(entries: u32, restricted: bool) -> io::Result<IoUring> {
     let mut last = None;
     for shape in SHAPES {
         match build_as(shape, entries, restricted) {
             Ok(ring) => return Ok(ring),
-            // EINVAL is how an older kernel says that it does not know a flag.
+            // EINVAL: an older kernel does not know a flag.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => last = Some(error),
             Err(error) => return Err(error),
         }
@@ -208,7 +212,7 @@ fn build(entries: u32, restricted: bool) -> io::Result<IoUring> {
     Err(last.expect("there are shapes to try"))
 }
 
-/// The operations that [`entry_of`] and the ring itself use.
+/// Operations that [`entry_of`] and the ring itself use.
 const CARRIED: [u8; 7] = [
     opcode::Nop::CODE,
     opcode::PollAdd::CODE,
@@ -221,6 +225,7 @@ const CARRIED: [u8; 7] = [
 
 fn build_as(shape: fn(&mut Builder), entries: u32, restricted: bool) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
+    // Four completions per submission entry: more operations are in flight than fit into one submission.
     builder.setup_clamp().setup_submit_all().setup_cqsize(entries.saturating_mul(4));
     shape(&mut builder);
     if !restricted {
@@ -228,25 +233,26 @@ fn build_as(shape: fn(&mut Builder), entries: u32, restricted: bool) -> io::Resu
         bound_workers(&ring);
         return Ok(ring);
     }
+    // A ring accepts restrictions only while it is disabled.
     let ring = builder.setup_r_disabled().build(entries)?;
     bound_workers(&ring);
-    // No registration is among them, so none is possible from here on, and no flag of an entry.
+    // The list contains no registration and no entry flag, so none is possible from here on.
     ring.submitter().register_restrictions(&mut CARRIED.map(Restriction::sqe_op))?;
     ring.submitter().register_enable_rings()?;
     Ok(ring)
 }
 
-/// The kernel starts so many workers for this ring at most, of each of its two kinds; its own bound is a few for each core, which
-/// one disk that does not answer can hold alone.
+/// Raises the limit on workers of this ring, for each of the two kinds. The kernel's default is a few per core, which
+/// one hanging disk can occupy alone.
 fn bound_workers(ring: &IoUring) {
     let mut most = [WORKERS_MAX; 2];
-    // Linux 5.15; before that the bound of the kernel stands.
+    // Since Linux 5.15; older kernels keep their own limit.
     if let Err(error) = ring.submitter().register_iowq_max_workers(&mut most) {
         tracing::debug!("the workers of io_uring have the kernel's own bound: {error}");
     }
 }
 
-/// The request for `operation`, whose pointers lead into the memory that it owns.
+/// Builds the request for `operation`; its pointers refer to memory that the operation owns.
 fn entry_of(operation: &mut Operation) -> Entry {
     match operation {
         Operation::Poll { socket, interest } => {
@@ -259,6 +265,7 @@ fn entry_of(operation: &mut Operation) -> Entry {
         Operation::Read { file, offset, buf, filled } => {
             let at = *offset + *filled as u64;
             let into = &mut buf[*filled..];
+            // Longer reads are continued by the caller.
             let len = into.len().min(TRANSFER_BYTES_MAX) as u32;
             opcode::Read::new(fd(file), into.as_mut_ptr(), len).offset(at).build()
         }
@@ -284,7 +291,7 @@ fn fd(file: &OwnedFd) -> Fd {
     Fd(file.as_raw_fd())
 }
 
-/// The wait ended early, or the completion queue was full: nothing is lost, the next turn goes on.
+/// True for an error without a loss: the wait ended early, or the completion queue was full. The next turn continues.
 fn is_passing(error: &io::Error) -> bool {
     let passing = [Errno::TIME, Errno::INTR, Errno::BUSY, Errno::AGAIN];
     passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -310,7 +317,7 @@ mod tests {
     fn every_shape_of_ring_carries_operations() {
         let file: Arc<OwnedFd> = Arc::new(std::fs::File::open("/proc/self/exe").expect("this program").into());
         for (shape, restricted) in SHAPES.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
-            // A kernel or a sandbox without it is the business of another test.
+            // Missing support in the kernel or a sandbox is covered by another test.
             let Ok(ring) = build_as(shape, 4, restricted) else { continue };
             let mut ring = Ring::over(ring).expect("what can be built works");
             for _ in 0..20 {
@@ -322,9 +329,10 @@ mod tests {
         }
     }
 
-    /// What the kernel says to an operation that the reactor has no use for.
+    /// Returns the kernel's result for an operation that the reactor does not use.
     fn foreign(ring: &mut IoUring, entry: Entry) -> i32 {
-        // SAFETY: the callers' entries lead to memory that lives for the whole test, and the completion is awaited here.
+        // SAFETY: the callers' entries lead to memory that lives for the whole test, and the completion is awaited
+        // here.
         unsafe { ring.submission().push(&entry) }.expect("there is room");
         ring.submit_and_wait(1).expect("it is submitted");
         ring.completion().next().expect("it has completed").result()

@@ -20,7 +20,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// A folder where direct I/O works, if there is one: a tempfs may be in memory.
+    /// A folder where direct I/O works, if there is one: the default temporary folder may be a tmpfs.
     fn new() -> Self {
         Self { folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") }
     }
@@ -32,7 +32,7 @@ impl Scratch {
     }
 }
 
-/// A block device over a file, where the machine lets us have one.
+/// Loop device over a file, where the machine allows one.
 struct Loop(String);
 
 impl Loop {
@@ -177,7 +177,7 @@ on_both! {
         };
         let path = device.0.clone();
         let disk = open(&world, &path).await;
-        // Detached from now on as soon as it is closed, even if this test dies.
+        // From here on it is detached as soon as it is closed, even if this test dies.
         drop(device);
         let geometry = disk.geometry();
         assert_eq!((geometry.bytes(), geometry.block_bytes), (8 << 20, 512));
@@ -259,12 +259,12 @@ fn shard_that_ends_waits_for_writes_under_way() {
     }
 }
 
-/// The file behaves like a disk.
+/// Latency model for one file.
 fn like(path: &str, medium: Medium) -> FilesLike {
     FilesLike { folder: path.into(), medium, stroke_bytes: None }
 }
 
-/// Forty reads of 4 KiB one by one, scattered over the file.
+/// Returns the duration of forty reads of 4 KiB, one by one, scattered over the file.
 async fn scattered_reads(disk: &Disk) -> Duration {
     let (begun, blocks) = (Instant::now(), disk.geometry().blocks.0 / 8);
     for number in 0..40 {
@@ -284,7 +284,7 @@ fn file_that_stands_for_a_spindle_takes_as_long_and_keeps_what_is_written() {
         write(&slow, 80, pattern(8192, 3)).await;
         let data = slow.read(Extent::new(80, 16)).await.expect("it can be read").into_view();
         assert_eq!(data[..], pattern(8192, 3)[..]);
-        // Forty of 12.5 ms are 500.
+        // Forty at 12.5 ms each take 500 ms.
         let (slow, fast) = (scattered_reads(&slow).await, scattered_reads(&fast).await);
         assert!(slow > Duration::from_millis(350), "{slow:?}");
         assert!(fast < slow / 2, "{fast:?} where nothing is modelled, {slow:?} where something is");

@@ -1,4 +1,4 @@
-//! Where io_uring is forbidden, and where descriptors run out: each in a child process of its own.
+//! Fallback without io_uring, and shortage of descriptors: each in a child process of its own.
 
 use super::net::{receive, send};
 use super::sys::{forbid_io_uring, limit_descriptors};

@@ -1,4 +1,4 @@
-//! The same claims about both backends: io_uring, and epoll with threads.
+//! The same tests for both backends: io_uring, and epoll with threads.
 
 mod disk;
 mod fallback;
@@ -33,7 +33,7 @@ pub(crate) fn run_with<F: Future<Output = ()>>(options: &Options, claim: impl Fn
     uring::run(options, async move |world| claim(world).await).expect("the shard runs");
 }
 
-/// Runs `claim` as the main future of a shard, and fails when it takes longer than a test may.
+/// Runs `claim` as the main future of a shard, and fails when it takes longer than 20 s.
 pub(crate) fn run_on<F: Future<Output = ()>>(io: Io, claim: impl FnOnce(Uring) -> F + Send + 'static) {
     if io == Io::Uring && uring::run(&options(io), async |_| ()).is_err() {
         eprintln!("io_uring is forbidden here; only the fallback is tested");
@@ -51,6 +51,6 @@ pub(crate) fn run_on<F: Future<Output = ()>>(io: Io, claim: impl FnOnce(Uring) -
 }
 
 pub(crate) fn options(io: Io) -> Options {
-    // Few entries, so that the submission queue is full now and then.
+    // Few entries, so that the submission queue is full from time to time.
     Options { io, queue_entries: 8, ..Options::default() }
 }

@@ -1,4 +1,4 @@
-//! Sockets on the loopback.
+//! Sockets on the loopback interface.
 
 use crate::on_both;
 use shard::{Listener, Stream, StreamOptions, World};
@@ -35,7 +35,7 @@ pub(crate) async fn pair(world: &Uring, host: &str) -> (TcpStream, TcpStream) {
     (client, served)
 }
 
-/// How often this thread has written to a file or rung a bell; what sockets send is not counted.
+/// Number of write calls of this thread to files and eventfds; data sent on sockets is not counted.
 fn writes() -> u64 {
     let counted = std::fs::read_to_string("/proc/thread-self/io").expect("the kernel counts");
     let writes = counted.lines().find_map(|line| line.strip_prefix("syscw: ")).expect("writes are counted");

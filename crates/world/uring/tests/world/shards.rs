@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 use uring::{Io, Options, spawn_shard};
 
-/// A search so long finds what comes.
+/// Busy-poll time that is long enough to find any event.
 const POLL: Duration = Duration::from_secs(10);
 
 fn ping_pong(io: Io) {
@@ -20,7 +20,7 @@ fn ping_pong(io: Io) {
     .expect("a shard");
     let near = spawn_shard("near", options(io), async move |world| {
         for round in 0..500 {
-            // Sleep now and then, so that the other must end a real sleep.
+            // Sleeps from time to time, so that the other shard has to end a real sleep.
             if round % 100 == 0 {
                 world.sleep(Duration::from_millis(2)).await;
             }
@@ -45,7 +45,7 @@ fn letters_wake_a_sleeping_shard_on_threads() {
     ping_pong(Io::Threads);
 }
 
-/// The data plane answers a host that waits sooner: a shard that polls has to say that it waited, too.
+/// The data plane uses idle periods to answer a waiting host sooner, so a busy-polling shard has to report them, too.
 #[test]
 fn shard_that_had_nothing_to_do_says_so_whether_it_slept_or_polled() {
     for (io, busy_poll) in
@@ -103,7 +103,7 @@ on_both! {
         .expect("a shard");
         let client = world.connect(address, StreamOptions::default()).await.expect("the listener listens");
         let served = listener.accept(&StreamOptions::default()).await.expect("the client is there");
-        // Wait for it on this shard first, so that there is a wait to give up.
+        // Polled on this shard first, so that there is a wait to cancel.
         let mut byte = [0];
         let early = poll_fn(|cx| std::task::Poll::Ready(served.poll_read(cx, &mut byte).is_ready())).await;
         assert!(!early, "nothing was sent yet");

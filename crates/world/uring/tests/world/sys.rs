@@ -1,6 +1,6 @@
-//! What the tests ask of the kernel that needs `unsafe`.
+//! System calls of the tests that need `unsafe`.
 
-/// No more than `count` descriptors are open at once from now on.
+/// Limits this process to `count` open descriptors.
 pub(crate) fn limit_descriptors(count: u64) {
     let limit = libc::rlimit { rlim_cur: count, rlim_max: count };
     // SAFETY: the pointer is to a live value of the right type.
@@ -8,7 +8,7 @@ pub(crate) fn limit_descriptors(count: u64) {
     assert_eq!(set, 0);
 }
 
-/// The system calls of io_uring answer EPERM from now on, in all threads to come.
+/// Makes the system calls of io_uring fail with EPERM in all threads started from now on.
 pub(crate) fn forbid_io_uring() {
     let numbers = [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -18,7 +18,7 @@ pub(crate) fn forbid_io_uring() {
     let forbidden = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     let mut filter = vec![step(load, 0, 0)];
     for (at, number) in (0u8..).zip(numbers) {
-        // From here past the other comparisons and the "allow", to the "forbid".
+        // Jumps past the other comparisons and the "allow" to the "forbid".
         filter.push(step(jump, 3 - at, number as u32));
     }
     filter.push(step(answer, 0, libc::SECCOMP_RET_ALLOW));

@@ -1,4 +1,5 @@
-//! What the daemon finds, and what only whoever asks can see of it: its version beside ours, and whether its portals can be reached.
+//! Findings of the daemon, and those that only its client can make: different versions, and portals that cannot be
+//! reached from here.
 
 use super::super::Desk;
 use super::names;
@@ -7,10 +8,10 @@ use model::{Finding, PortalReport, PortalState, StatusReport};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long a portal may take to take a connection.
+/// Timeout of a connection to a portal.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What can be asked of the daemon, and seen of it from here.
+/// Returns the findings about the array.
 pub(super) fn look(desk: &Desk, discover: &[String]) -> Result<Vec<Finding>, Failure> {
     let client = &desk.client;
     let status: StatusReport = client.get("/status", "status")?.decode()?;

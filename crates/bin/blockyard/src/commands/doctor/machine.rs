@@ -1,14 +1,15 @@
-//! The machine under the daemon, as far as it can be looked at from here.
+//! Findings about the machine of the daemon, if it is this one.
 
 use crate::serve::OPEN_FILES_WANTED;
 use model::Finding;
 use std::fs;
 use std::path::Path;
 
-/// What the system says of the daemon's process and of itself.
+/// Checks the limits of the daemon's process, and settings of the system.
 pub(super) fn look(pid: Option<u32>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(pid) = pid {
+        // A file that cannot be read gives no finding.
         let of_process = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         findings.extend(open_files(&of_process("limits")));
         findings.extend(killing(&of_process("oom_score_adj")));
@@ -35,6 +36,7 @@ fn open_files(limits: &str) -> Option<Finding> {
 
 fn killing(adjustment: &str) -> Option<Finding> {
     let adjustment: i32 = adjustment.trim().parse().ok()?;
+    // Range of the adjustment: -1000 (never) to 1000 (first), proc(5).
     if adjustment <= -500 {
         return Some(Finding::good("memory", "the kernel takes others first when memory is short"));
     }
@@ -42,7 +44,7 @@ fn killing(adjustment: &str) -> Option<Finding> {
     Some(Finding::warning("memory", sentence, "set OOMScoreAdjust=-900 in the service, as the package does"))
 }
 
-/// Locks of snapshots and hours of scrubs go by the clock.
+/// Checks for a time service: snapshot locks and scrub windows follow the clock.
 fn clock(timesyncd: &Path, chrony: &Path) -> Option<Finding> {
     if timesyncd.exists() || chrony.exists() {
         return Some(Finding::good("clock", "is kept by a time service"));

@@ -1,4 +1,4 @@
-//! Target names that another array has, too: hosts take two targets of one name for one, and their disks for paths to one.
+//! Duplicate target names: hosts take two targets of one name for one, and treat their disks as paths to the same disk.
 
 use super::super::Desk;
 use crate::failure::Failure;
@@ -9,10 +9,10 @@ use model::{Finding, PortalReport};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Who asks: an array that knows its hosts names its targets to those alone.
+/// Initiator name of the check. An array that restricts discovery must allow it.
 const INITIATOR: &str = "iqn.2026-11.io.blockyard:doctor";
 
-/// What discovery at each of `portals` says of our names; `ours` are the portals of this array.
+/// Runs discovery at each of `portals`, and compares the names with those of this array; `ours` are its own portals.
 pub(super) fn look(desk: &Desk, ours: &[PortalReport], portals: &[String]) -> Result<Vec<Finding>, Failure> {
     if portals.is_empty() {
         return Ok(Vec::new());
@@ -24,16 +24,17 @@ pub(super) fn look(desk: &Desk, ours: &[PortalReport], portals: &[String]) -> Re
     Ok(portals.iter().flat_map(|portal| at(portal, &initiator, &names, &own)).collect())
 }
 
-/// The addresses that lead to this array.
+/// Addresses that lead to this array.
 struct Own {
     portals: BTreeSet<String>,
-    /// Of this machine, for portals that listen on every address.
+    /// Addresses of this machine, for portals that listen on every address.
     machine: BTreeSet<(IpAddr, u16)>,
 }
 
 impl Own {
     fn of(portals: &[PortalReport]) -> Self {
         let listens = portals.iter().map(|portal| portal.address.to_string());
+        // An advertised address (NAT) is our own as well.
         let told = portals.iter().map(|portal| portal.policy.for_hosts(portal.address));
         let everywhere = portals.iter().map(|portal| portal.address).filter(|at| at.ip().is_unspecified());
         let local = uring::addresses().unwrap_or_default();
@@ -72,12 +73,13 @@ fn at(portal: &str, initiator: &IscsiName, names: &BTreeSet<&str>, own: &Own) ->
     twice.into_iter().map(finding).collect()
 }
 
-/// Our names that are served elsewhere, and where.
+/// Returns the names of this array that are also served elsewhere, with the address.
 fn duplicates(portal: &str, found: &[Discovered], names: &BTreeSet<&str>, own: &Own) -> Vec<(String, String)> {
+    // iSCSI names are compared in lower case (RFC 3722).
     let is_ours = |target: &&Discovered| names.contains(target.name.to_ascii_lowercase().as_str());
     let elsewhere = |target: &Discovered| {
         let told = target.addresses.iter().find(|address| !own.has(address)).cloned();
-        // A portal that names no address is meant itself (RFC 7143 §13.8).
+        // A target without an address in the answer is at the portal that was asked (RFC 7143 §13.8).
         let asked = (target.addresses.is_empty() && !own.has(portal)).then(|| portal.to_owned());
         told.or(asked).map(|at| (target.name.clone(), at))
     };

@@ -1,4 +1,4 @@
-//! `blockyard pool set`, `pause`, `resume` and `scrub`
+//! Commands `blockyard pool set`, `pause`, `resume` and `scrub`.
 
 use crate::args::{ListOptions, ScrubCommand};
 use crate::commands::operations::follow;
@@ -79,7 +79,7 @@ fn status(desk: &Desk, pool: &Name, options: &ListOptions) -> Result<(), Failure
     desk.out.rows(&answer, &Rows { header, rows: scrubs.iter().map(row).collect() })
 }
 
-/// What there is to say of how the pool is repaired and looked through.
+/// Describes the repair and scrub settings of the pool, and its scrub.
 pub(super) fn told(pool: &PoolReport) -> Vec<String> {
     let defaults = PoolPolicy::default().settings();
     let changed = pool.policy.settings().into_iter().zip(defaults).filter(|(set, default)| set != default);
@@ -99,7 +99,7 @@ pub(super) fn told(pool: &PoolReport) -> Vec<String> {
     told
 }
 
-/// When a member is copied to a spare.
+/// Describes the limits at which a member is copied to a hot spare.
 fn of_errors(policy: &ErrorPolicy) -> String {
     let limits = [
         policy.count.map(|count| format!("{count} failed reads in 24 h")),

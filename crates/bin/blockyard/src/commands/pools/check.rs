@@ -1,4 +1,4 @@
-//! `blockyard pool check|repair|dump`
+//! Commands `blockyard pool check`, `repair` and `dump`.
 
 use crate::client::Answer;
 use crate::commands::{Desk, pool_path};
@@ -8,7 +8,7 @@ use crate::output::put;
 use control::request::RepairPool;
 use model::{CheckFinding, CheckKind, Name, PoolCheck, Refusal, code};
 
-/// What was found is printed; exit code 1 when something is wrong.
+/// Prints the findings; exit code 1 if there are any.
 pub(super) fn check(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let (answer, found) = ask(desk, name)?;
     if desk.out.is_json() {
@@ -27,7 +27,7 @@ pub(super) fn check(desk: &Desk, name: &Name) -> Result<(), Failure> {
     Err(Failure::Said)
 }
 
-/// Tells how volumes whose maps are damaged can be used again.
+/// Prints how volumes with damaged maps can be used again.
 fn say_losses(name: &Name, found: &PoolCheck) {
     if found.findings.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
         eprintln!(
@@ -37,13 +37,14 @@ fn say_losses(name: &Name, found: &PoolCheck) {
     }
 }
 
-/// What can be put right is, after it was said and confirmed; with `accept_loss` also what costs blocks.
+/// Repairs the repairable findings after confirmation; with `accept_loss` also those whose repair loses data.
 pub(super) fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> Result<(), Failure> {
     let (_, found) = ask(desk, name)?;
     let is_wanted = |finding: &&CheckFinding| {
         finding.kind.repair().is_some() || accept_loss && finding.kind.is_repaired_at_a_loss()
     };
     let repairable: Vec<&CheckFinding> = found.findings.iter().filter(is_wanted).collect();
+    // Exit code 0 only if nothing was found at all.
     if repairable.is_empty() {
         tell(desk, name, &found)?;
         return if found.findings.is_empty() {
@@ -68,6 +69,7 @@ pub(super) fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> 
         confirm::repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))?;
     }
     let answer = desk.client.post(&format!("{}/check", pool_path(name)), &RepairPool { accept_loss }, "check")?;
+    // Checked again: the exit code says whether the pool is consistent now.
     let (_, left) = ask(desk, name)?;
     let left_over = match left.findings.len() {
         0 => "no finding is left".to_owned(),
@@ -82,7 +84,7 @@ pub(super) fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> 
     if left.findings.is_empty() { Ok(()) } else { Err(Failure::Said) }
 }
 
-/// The catalog and the maps are printed.
+/// Prints the catalog and the maps.
 pub(super) fn dump(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("{}/dump", pool_path(name)), "dump")?;
     if desk.out.is_json() {

@@ -1,4 +1,4 @@
-//! `blockyard pool add-group`, `add-member` and `grow`
+//! Commands `blockyard pool add-group`, `add-member` and `grow`.
 
 use crate::args::DiskGiven;
 use crate::commands::newcomers::with_disk;
@@ -16,7 +16,7 @@ pub(super) fn add_group(desk: &Desk, name: &Name, request: &AddGroup) -> Result<
     desk.out.done(&answer, &text)
 }
 
-/// One disk more in the group, or in the only one.
+/// Adds a disk to a group, or to the only group.
 pub(super) fn add_member(
     desk: &Desk,
     name: &Name,

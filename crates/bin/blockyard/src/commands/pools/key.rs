@@ -1,4 +1,4 @@
-//! The key of a pool in a file: one line, with what the key is called and the key.
+//! Key file of a pool: one line with the identifier of the key and the key.
 
 use crate::commands::{Desk, pool_path};
 use crate::failure::Failure;
@@ -10,14 +10,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// What the line of a key file begins with.
+/// First word of a key file.
 const MAGIC: &str = "blockyard-pool-key-1";
-/// Hexadecimal digits of a key.
+/// Hexadecimal digits of a key: 256 bits.
 const KEY_DIGITS: usize = 64;
-/// More than a key file has.
+/// Limit in bytes of a key file, which exceeds the length of one.
 const FILE_BYTES_MAX: u64 = 256;
 
-/// The key of the pool is in the file, where none was.
+/// Writes the key of the pool to a new file.
 pub(super) fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/key", pool_path(name)), &(), "pool_key")?;
     let PoolKeyText { id, key } = answer.decode()?;
@@ -26,6 +26,7 @@ pub(super) fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = written.and_then(|mut file| {
         file.write_all(line.as_bytes())?;
+        // The key must be on the disk before the command reports success.
         file.sync_all()
     });
     written.map_err(|error| {
@@ -35,7 +36,7 @@ pub(super) fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure
     desk.out.said(&format!("key {id} of pool {name} is in {}; keep it where this node's disks are not", path.display()))
 }
 
-/// The key that the file holds.
+/// Reads the key from a key file.
 pub(super) fn read(path: &Path) -> Result<SecretText, Failure> {
     let read = bounded::source(path, FILE_BYTES_MAX).and_then(bounded::text_of);
     let text = Zeroizing::new(read.map_err(|error| not_a_key(path, &error.to_string()))?);

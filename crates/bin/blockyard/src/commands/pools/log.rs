@@ -1,4 +1,4 @@
-//! `blockyard pool add-log|remove-log`
+//! Commands `blockyard pool add-log` and `remove-log`.
 
 use super::layout;
 use crate::commands::{Desk, pool_path};
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use control::request::{AddLog, RemoveLog};
 use model::{DiskName, LogReport, LogState, Name, PoolReport, code};
 
-/// The pool has a log device of these disks.
+/// Adds a log device made of these disks.
 pub(super) fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, force: bool) -> Result<(), Failure> {
     let count = disks.len();
     let request = AddLog { disks, force, confirmed: yes };
@@ -18,9 +18,10 @@ pub(super) fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, for
     desk.out.done(&answer, &format!("pool {name} has a log device: {of}{size}"))
 }
 
-/// The pool has no log device any more.
+/// Removes the log device of the pool.
 pub(super) fn remove(desk: &Desk, name: &Name, lost: bool, yes: bool) -> Result<(), Failure> {
     let path = format!("{}/log/removal", pool_path(name));
+    // Only the removal of a lost log destroys data, so only it is bound to the version that was read.
     let seen = if lost && !yes { Some(desk.client.look(&pool_path(name), "pool")?) } else { None };
     let answer = match desk.client.post(&path, &RemoveLog { lost, confirmed: lost && yes }, "pool") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
@@ -32,7 +33,7 @@ pub(super) fn remove(desk: &Desk, name: &Name, lost: bool, yes: bool) -> Result<
     desk.out.done(&answer, &format!("pool {name} has no log device any more; its disks are free"))
 }
 
-/// The log in a few words, for a table.
+/// Describes the log in a few words, for a table.
 pub(super) fn brief(log: &LogReport) -> String {
     match log.state {
         LogState::Ready => format!("{} %", log.percent()),
@@ -40,7 +41,7 @@ pub(super) fn brief(log: &LogReport) -> String {
     }
 }
 
-/// The log in a line, for a drawing.
+/// Describes the log in one line, for the drawing of a pool.
 pub(super) fn drawn(log: &LogReport) -> String {
     let why = log.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     let used = format!("{} of {} used ({} %)", log.used.iec(), log.size.iec(), log.percent());

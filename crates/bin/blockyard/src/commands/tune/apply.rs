@@ -1,4 +1,4 @@
-//! Knobs are set, and set back.
+//! Commands `blockyard tune apply` and `revert`.
 
 use super::{array, chosen};
 use crate::args::TuneApplyOptions;
@@ -22,6 +22,7 @@ pub(super) fn apply(desk: &Desk, options: &TuneApplyOptions) -> Result<(), Failu
     if options.dry_run || entries.is_empty() {
         return tell(desk, &entries.iter().map(undone).collect::<Vec<_>>(), &[], "Nothing is to be changed.");
     }
+    // Checked after the previews, which need no privilege.
     let_root(&root)?;
     if !options.yes {
         let steps: Vec<Step> = entries.iter().map(undone).collect();
@@ -30,6 +31,7 @@ pub(super) fn apply(desk: &Desk, options: &TuneApplyOptions) -> Result<(), Failu
         confirm::agreement("yes", Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))?;
     }
     let (steps, mut files) = tune::apply(&root, &entries).map_err(|error| unwritable(&root, &error))?;
+    // Settings without a file that makes them persistent are listed, so that their loss at a restart is no surprise.
     let passing: Vec<&str> =
         entries.iter().filter(|entry| entry.kept.is_none()).map(|entry| entry.name.as_str()).collect();
     if !passing.is_empty() {
@@ -44,7 +46,7 @@ pub(super) fn revert(desk: &Desk, root: &Root) -> Result<(), Failure> {
     tell(desk, &steps, &files, "Nothing was set by blockyard tune apply.")
 }
 
-/// Only root sets knobs of a real machine.
+/// Requires root for a real machine; a test root needs none.
 fn let_root(root: &Root) -> Result<(), Failure> {
     if !root.is_real() || rustix::process::geteuid().is_root() {
         return Ok(());
@@ -58,7 +60,7 @@ fn unwritable(root: &Root, error: &io::Error) -> Failure {
     Refusal::new(code::IO_FAILED, message, hint).into()
 }
 
-/// The files that would be written, each under its name.
+/// Prints the files that would be written, each under its path.
 fn print(root: &Root, entries: &[Entry]) -> Result<(), Failure> {
     let mut record = Record::load(root).map_err(|error| unwritable(root, &error))?;
     entries.iter().cloned().for_each(|entry| record.add(entry));
@@ -67,7 +69,7 @@ fn print(root: &Root, entries: &[Entry]) -> Result<(), Failure> {
     put(&text.join("\n"))
 }
 
-/// What would be done.
+/// Converts a planned change to a step that is not done yet.
 fn undone(entry: &Entry) -> Step {
     Step { name: entry.name.clone(), setting: entry.setting.clone(), before: entry.before.clone(), refused: None }
 }
@@ -80,7 +82,7 @@ fn rows(steps: &[Step]) -> Rows {
     Rows { header: &["KNOB", "WAS", "IS", "WHERE", ""], rows: steps.iter().map(row).collect() }
 }
 
-/// What was done is printed; a failure when something was refused.
+/// Prints the changes made; fails if one of them was refused.
 fn tell(desk: &Desk, steps: &[Step], files: &[String], nothing: &str) -> Result<(), Failure> {
     let refused = steps.iter().filter(|step| step.refused.is_some()).count();
     if desk.out.is_json() {

@@ -1,4 +1,4 @@
-//! `blockyard volume copy` and `cancel-copy`
+//! Commands `blockyard volume copy` and `cancel-copy`.
 
 use crate::commands::Desk;
 use crate::failure::Failure;
@@ -27,11 +27,12 @@ pub(super) fn cancel(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     desk.out.said(&format!("nothing is being copied to {name} any more, and what there was of it is gone"))
 }
 
-/// Waits for the end; a line for each step of ten percent on stderr.
+/// Waits for the end of the copy; prints a line to stderr for every ten percent.
 fn follow(desk: &Desk, request: &NewCopy, patience: Patience) -> Result<(), Failure> {
     let mut told = None;
     loop {
         let volumes: Vec<VolumeReport> = desk.client.get("/volumes", "volumes")?.decode()?;
+        // A copy that failed is deleted together with its volume.
         let Some(volume) = volumes.into_iter().find(|volume| volume.name == request.name) else {
             eprintln!("blockyard: {} was not copied to {}; see blockyard event list", request.source, request.name);
             return Err(Failure::Said);

@@ -1,4 +1,4 @@
-//! `blockyard volume reservations`
+//! Command `blockyard volume reservations`.
 
 use super::super::Desk;
 use crate::confirm;
@@ -6,14 +6,14 @@ use crate::failure::Failure;
 use crate::output::{Rows, put};
 use model::{Refusal, RegistrationReport, ReservationKind, ReservationReport, VolumeName, VolumeReport, code};
 
-/// Why a host can be kept out by a reservation of its own.
+/// Explanation why a host can be locked out by its own reservation.
 const BOUND_TO_THE_ISID: &str = "
 Reservations and registrations belong to an initiator name, an ISID and a target. A session with another ISID is another
 initiator port to SCSI: it holds nothing. open-iscsi may log in with another ISID after a restart or when sessions are added,
 and then finds its own disk reserved. Compare with the ISIDs of blockyard session list; register the new session, or clear
 what nobody holds any more with --clear.";
 
-/// Who has reserved the volume, and who is registered: a line, and a table.
+/// Prints the reservation as a line, and the registrations as a table.
 pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/volumes/{name}"), "volume")?;
     if desk.out.is_json() {
@@ -32,15 +32,17 @@ pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let header = &["KEY", "HOLDER", "INITIATOR", "ISID", "TARGET"];
     desk.out.rows(&answer, &Rows { header, rows: reservation.registrations.iter().map(row).collect() })?;
     let shown = reservation.registrations.len();
+    // The daemon limits the registrations in a report.
     if let more @ 1.. = usize::try_from(reservation.registered).unwrap_or(usize::MAX) - shown {
         desk.out.said(&format!("and {more} more"))?;
     }
     desk.out.said(BOUND_TO_THE_ISID)
 }
 
-/// Everything that hosts have reserved of the volume is taken back.
+/// Clears all reservations and registrations on the volume.
 pub(super) fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Failure> {
     if !yes {
+        // An unknown volume is refused before the question.
         desk.client.look(&format!("/volumes/{name}"), "volume")?;
         let message = format!("hosts that share volume {name} would not be kept apart any more");
         let hint = "make sure that those who hold it are gone, and repeat with --yes";
@@ -50,7 +52,7 @@ pub(super) fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Fai
     desk.out.said(&format!("volume {name} is not reserved, and nobody is registered"))
 }
 
-/// The reservation in a few words.
+/// Describes the reservation in a few words.
 pub(super) fn sentence(reservation: &ReservationReport) -> String {
     let kind = reservation.kind.map_or("not reserved", ReservationKind::as_str);
     let isid = reservation.holder_isid.as_ref().map_or(String::new(), |isid| format!(" (ISID {isid})"));

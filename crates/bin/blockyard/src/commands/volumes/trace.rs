@@ -1,4 +1,4 @@
-//! `blockyard volume trace`
+//! Command `blockyard volume trace`.
 
 use crate::commands::Desk;
 use crate::commands::new_file::NewFile;
@@ -9,29 +9,30 @@ use control::request::NewTrace;
 use model::{TraceReport, VolumeName};
 use std::path::Path;
 
-/// The volume is traced from now on.
+/// Starts to trace the volume.
 pub(super) fn start(desk: &Desk, name: &VolumeName, commands: Option<u32>) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("/traces/{name}"), &NewTrace { commands }, "trace")?;
     let trace: TraceReport = answer.decode()?;
     desk.out.done(&answer, &format!("volume {name} is traced: its last {} commands are kept", trace.commands_max))
 }
 
-/// What is kept is in the file `to`, and where it `stops`, it is forgotten then.
+/// Writes the recorded commands to the file `to`; with `stops`, ends the trace and discards them.
 pub(super) fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Result<(), Failure> {
     let mut file = NewFile::at(to);
     let saved = desk.client.fetch(&format!("/trace-files/{name}"), |bytes| file.put(bytes))?;
-    // A reader of standard output that is gone has what it wanted.
+    // A reader of standard output that closed the pipe has what it wanted.
     if file.is_saved(saved)? && !file.is_stdout() {
         desk.out.said(&format!("the trace of volume {name} is in {}", to.display()))?;
     }
     if !stops {
         return Ok(());
     }
+    // Ended only after the file was saved: a failure leaves the recording in the daemon.
     let answer = desk.client.delete_for(&format!("/traces/{name}"), "trace")?;
     if file.is_stdout() { Ok(()) } else { desk.out.done(&answer, &format!("volume {name} is not traced any more")) }
 }
 
-/// The volume is not traced any more.
+/// Ends the trace and discards the recorded commands.
 pub(super) fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.delete_for(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;
@@ -39,7 +40,7 @@ pub(super) fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
         .done(&answer, &format!("volume {name} is not traced any more; {} commands were kept and are gone", trace.kept))
 }
 
-/// Whether the volume is traced, and how much is kept.
+/// Prints the state of the trace, and the number of recorded commands.
 pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;

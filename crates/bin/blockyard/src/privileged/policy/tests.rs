@@ -1,4 +1,4 @@
-//! What is opened, created and bound, and what is not.
+//! Tests of what the policy opens, creates and binds, and what it denies.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,7 +7,7 @@ fn policy(own: &Path) -> Policy {
     Policy { own: vec![real(own)], ports: [443, 8443].into() }
 }
 
-/// A file of 1 MiB that a disk could be.
+/// Creates a file of 1 MiB, which may be used as a disk.
 fn disk(path: PathBuf) -> PathBuf {
     let file = fs::File::create(&path).expect("creates");
     file.set_len(FILE_BYTES_MIN).expect("grows");

@@ -1,4 +1,4 @@
-//! ESXi: its software adapter and its switches, by esxcli.
+//! Settings for ESXi: its software iSCSI adapter and virtual switches, with `esxcli`.
 
 use super::{Machine, Terms};
 use crate::connect::Step;

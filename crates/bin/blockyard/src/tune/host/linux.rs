@@ -1,9 +1,9 @@
-//! Linux: open-iscsi, the queues of its disks, TCP and cards.
+//! Settings for Linux: open-iscsi, disk queues, TCP and network cards.
 
 use super::{Machine, Terms};
 use crate::connect::Step;
 
-/// What S0 sets (`blockdev --setra 2048`).
+/// Value in S0 (`blockdev --setra 2048`).
 const READ_AHEAD_KB: u32 = 1024;
 
 pub(super) fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
@@ -16,7 +16,7 @@ fn own(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// What iscsid has for targets that are found from now on.
+/// Settings of iscsid, for targets that are discovered afterwards.
 fn sessions(terms: Terms, machine: Machine) -> Step {
     let Terms { commands, segment_bytes, first_burst_bytes, burst_bytes, .. } = terms;
     let mut lines = own(&[
@@ -46,6 +46,7 @@ fn sessions(terms: Terms, machine: Machine) -> Step {
         "node.conn[0].timeo.noop_out_interval = 10",
         "node.conn[0].timeo.noop_out_timeout = 15",
     ]);
+    // Without a host name it is not known whether there are several paths; the second variant is commented out.
     match machine.paths {
         Some(true) => lines.extend(with),
         Some(false) => lines.extend(without),
@@ -63,6 +64,7 @@ fn sessions(terms: Terms, machine: Machine) -> Step {
 }
 
 fn disks(terms: Terms) -> Step {
+    // A request larger than a burst would need several R2Ts; one beyond the transfer limit would be refused.
     let size_kb = (terms.burst_bytes >> 10).min(terms.transfer_bytes >> 10);
     let head = "ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\", ATTRS{vendor}==\"BLOCKYRD\", ATTRS{model}==\"Volume*\"";
     let rule = |attribute: &str, value: &str| format!("{head}, ATTR{{queue/{attribute}}}=\"{value}\"");
@@ -82,7 +84,7 @@ fn disks(terms: Terms) -> Step {
     Step::new("Let disks of the array be asked without detours, now and at each start", lines)
 }
 
-/// TCP and cards.
+/// Settings of TCP and of network cards.
 pub(super) fn network(machine: Machine) -> Vec<Step> {
     let tcp = [
         "cat > /etc/sysctl.d/90-blockyard-host.conf <<'END'",

@@ -9,7 +9,8 @@ fn text(system: System, machine: Machine) -> String {
 
 #[test]
 fn terms_are_those_that_the_array_negotiates() {
-    // As a login has them, and VPD page B0: 128 commands, segments of 256 KiB, bursts of 256 KiB and 1 MiB, commands of 4 MiB.
+    // As in a login and in VPD page B0: 128 commands, segments of 256 KiB, bursts of 256 KiB and 1 MiB, commands of 4
+    // MiB.
     let terms = Terms {
         commands: 128,
         segment_bytes: 262_144,
@@ -47,7 +48,7 @@ fn windows_ports_have_queues_on_processors_of_their_own() {
     for (line, end) in lines.iter().zip(ends) {
         assert!(line.ends_with(end) && line.contains("-Profile ClosestStatic -NumberOfReceiveQueues 4 "), "{line}");
     }
-    // Without a second thread processors are counted one by one; more queues than processors make no sense.
+    // Without hyper-threads every processor counts; more queues than processors are useless.
     let small = text(System::Windows, Machine { cores: 2, threads: false, ..MACHINE });
     assert!(
         small.contains("-NumberOfReceiveQueues 1 -MaxProcessors 1 -BaseProcessorNumber 1 -MaxProcessorNumber 1\n"),

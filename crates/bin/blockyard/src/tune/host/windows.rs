@@ -1,9 +1,9 @@
-//! Windows: cards, its initiator and MPIO, by PowerShell.
+//! Settings for Windows: network cards, initiator and MPIO, by PowerShell.
 
 use super::{Machine, Terms};
 use crate::connect::Step;
 
-/// What is adapter settings of the initiator, whatever number its instance has.
+/// Finds the adapter settings of the initiator, whose instance number differs between machines.
 const INITIATOR: [&str; 2] = [
     "$class = 'HKLM:\\SYSTEM\\CurrentControlSet\\Control\\Class\\{4D36E97B-E325-11CE-BFC1-08002BE10318}'",
     "$initiator = (Get-ChildItem $class -ErrorAction SilentlyContinue | ? { $_.GetValue('DriverDesc') -eq 'Microsoft iSCSI Initiator' }).PSPath + '\\Parameters'",
@@ -13,13 +13,13 @@ pub(super) fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
     vec![cards(machine), sessions(terms, machine), tcp(), disks()]
 }
 
-/// Each port has cores of its own, all of them near its card.
+/// Gives each port its own cores, all near its card.
 fn cards(machine: Machine) -> Step {
     let mut lines = vec![
         "# PORT1 and so on stand for the ports that carry iSCSI: Get-NetAdapter; Get-NetAdapterRss says which processors are near each.".to_owned(),
         "# ClosestStatic: queues stay on processors of the card's own socket. Each port has a part of them to itself.".to_owned(),
     ];
-    // With two threads to a core, RSS uses the first of each.
+    // With hyper-threads, RSS uses the first processor of each core.
     let step = if machine.threads { 2 } else { 1 };
     let each = (machine.cores / machine.ports.max(1)).max(1);
     for port in 0..machine.ports {

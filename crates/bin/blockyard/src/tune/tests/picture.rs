@@ -1,4 +1,5 @@
-//! A machine of files: two sockets of eight cores, an NVMe disk on the first, SAS disks and an ixgbe card on the second.
+//! Picture of a machine as files: two sockets of eight cores, an NVMe disk on the first, SAS disks and an ixgbe card on
+//! the second.
 
 use crate::tune::{Array, Root};
 use std::fs;
@@ -38,7 +39,7 @@ const MACHINE: &[(&str, &str)] = &[
     ("proc/sys/net/core/netdev_max_backlog", "1000\n"),
     ("proc/sys/net/core/busy_read", "0\n"),
     ("proc/sys/net/core/somaxconn", "128\n"),
-    // Packets, drops, stops: more than one stop in ten thousand, and no drop.
+    // Packets, drops, squeezes: more than one squeeze in ten thousand packets, and no drop.
     ("proc/net/softnet_stat", "0000ffff 00000000 00000100 0\n00001000 00000000 00000010 0\n"),
     ("proc/4711/status", "Name:\tblockyard\nCpus_allowed_list:\t0-15\n"),
     (
@@ -101,7 +102,7 @@ const MACHINE: &[(&str, &str)] = &[
     ("proc/irq/74/eth2-misc/x", ""),
 ];
 
-/// What disks with heads say, both of them.
+/// Attributes that both rotational disks share.
 const TURNING: [(&str, &str); 10] = [
     ("queue/scheduler", "[none] mq-deadline kyber\n"),
     ("queue/nr_requests", "256\n"),
@@ -152,7 +153,7 @@ impl Picture {
         picture
     }
 
-    /// The file holds this.
+    /// Writes a file of the picture.
     pub(super) fn put(&self, path: &str, text: &str) {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("it is made");

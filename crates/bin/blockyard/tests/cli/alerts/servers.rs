@@ -1,4 +1,4 @@
-//! Servers that take what is told: mail over SMTP, and requests over HTTPS. Each connection has a thread.
+//! Servers that receive alerts: mail over SMTP, and requests over HTTPS. Each connection has a thread.
 
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// TLS with a key of its own, and the pin of that.
+/// Returns a TLS configuration with a key of its own, and its pin.
 pub(crate) fn proof() -> (Arc<ServerConfig>, String) {
     let key = rcgen::KeyPair::generate().expect("a key");
     let made = rcgen::CertificateParams::new(vec!["elsewhere".to_owned()]).expect("a name").self_signed(&key);
@@ -27,7 +27,7 @@ pub(crate) fn secured(stream: TcpStream, config: &Arc<ServerConfig>) -> StreamOw
     StreamOwned::new(ServerConnection::new(config.clone()).expect("a connection"), stream)
 }
 
-/// An HTTPS server that answers 500 a few times, and then takes what it gets.
+/// HTTPS server that answers 500 a few times, and then accepts requests.
 pub(crate) struct Webhook {
     pub url: String,
     pub pin: String,
@@ -73,7 +73,7 @@ impl Webhook {
     }
 }
 
-/// The head in small letters, and the body.
+/// Reads a request: its head in lower case, and its body.
 fn request(stream: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -88,7 +88,7 @@ fn request(stream: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
     Some((head, body))
 }
 
-/// A mail server that offers STARTTLS, and takes mail only from whom it lets in.
+/// Mail server that offers STARTTLS, and accepts mail only after authentication.
 pub(crate) struct Mailbox {
     pub address: String,
     pub pin: String,

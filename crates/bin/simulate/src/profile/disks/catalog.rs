@@ -1,5 +1,5 @@
-//! Pools and volumes are made, grown and deleted, and the power goes over it: what was ordered is done or
-//! not begun, nothing else; a new volume holds zeros, and every other what it held.
+//! Part of profile `disks`: creation, growth and deletion of pools and volumes across power failures: an order takes
+//! effect completely or not at all, a new volume holds zeros, and every other volume keeps its content.
 
 use crate::host::traffic::Habits;
 use crate::pool::{Pool, PoolPlan};
@@ -9,7 +9,7 @@ use model::{Label, Level, Order, Refusal, Report, Size, VolumeSpec, code};
 use shard::World;
 use std::time::Duration;
 
-/// A pool, and the volumes that it should have.
+/// Pool, and the volumes that it should have.
 struct Catalog<'a> {
     stage: &'a Stage,
     pool: &'a Pool,
@@ -38,7 +38,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     destroy_pool(stage, &pool).await
 }
 
-/// The pool is made, though the power may go over it: then it is there, or its disks can be wiped.
+/// Creates the pool, possibly across a power failure: afterwards it exists, or its disks can be erased.
 async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     loop {
         match before_dark(stage, pool.creation(), &[]).await {
@@ -54,12 +54,12 @@ async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     }
 }
 
-/// True when no disk bears the pool, or its making or destruction was interrupted.
+/// True when no disk belongs to the pool, or its creation or destruction was interrupted.
 fn is_no_pool(refusal: &Refusal) -> bool {
     refusal.code == code::POOL_INCOMPLETE || refusal.code == code::POOL_UNKNOWN
 }
 
-/// What is left of the pool is wiped, as control does with pools that it was making or destroying.
+/// Erases the remains of the pool, as the control plane does after an interrupted creation or destruction.
 async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
     let Report::Disks(disks) = stage.order(Order::Disks).await? else {
         return Err("Disks was not answered with disks".to_owned());
@@ -73,7 +73,7 @@ async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
     Ok(())
 }
 
-/// The pool is no more, though the power may go over it.
+/// Destroys the pool, possibly across a power failure.
 async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     let order = Order::DestroyPool { pool: pool.name.clone() };
     match before_dark(stage, order, &[]).await {
@@ -88,11 +88,11 @@ async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
             }
         }
     }
-    // Its disks are as good as new.
+    // The disks of a destroyed pool can be used again without force.
     stage.order(pool.creation()).await.map(drop)
 }
 
-/// What the order comes to, unless the power goes first.
+/// Sends an order and returns its outcome, unless the power fails before.
 async fn before_dark(stage: &Stage, order: Order, volumes: &[Presented]) -> Came {
     let came = stage.until_dark(order).await;
     if matches!(came, Came::Dark) {
@@ -109,7 +109,7 @@ impl Catalog<'_> {
         let spec: VolumeSpec = self.stage.volume_spec(Some(&self.pool.name), number, bytes, block_bytes);
         let id = spec.id;
         let mut new = self.stage.presented(&spec, number);
-        // More may be promised here than the pool has.
+        // The volumes of this profile may exceed the size of the pool.
         new.unit.scarce = new.unit.thin;
         match before_dark(self.stage, Order::CreateVolume(spec), &self.volumes).await {
             Came::Answered(Ok(())) => self.volumes.push(new),
@@ -162,6 +162,7 @@ impl Catalog<'_> {
         match before_dark(self.stage, order, &self.volumes).await {
             Came::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}")),
             Came::Dark => {
+                // The volume may be in any state of deletion, so its blocks may hold anything until they are read.
                 volume.unit.oracle.borrow_mut().crash(crate::oracle::Torn::Garbage);
                 let found = self.find_again().await?;
                 if found.iter().any(|(found, _)| *found == volume.id) {
@@ -172,7 +173,7 @@ impl Catalog<'_> {
         }
     }
 
-    /// Hosts use the volumes for a while, perhaps until the power goes.
+    /// Runs hosts on the volumes for a while, possibly until a power failure.
     async fn use_volumes(&mut self) -> Judged<()> {
         if self.volumes.is_empty() {
             return Ok(());
@@ -201,14 +202,14 @@ impl Catalog<'_> {
         self.stage.look_at_all(&units).await
     }
 
-    /// The pool is open after the power came back; the volumes that it has, with their sizes.
+    /// Opens the pool after a power failure; returns its volumes and their sizes.
     async fn find_again(&self) -> Judged<Vec<(model::VolumeId, u64)>> {
         self.stage.come_back(self.pool).await;
         self.pool.open(self.stage).await?;
         Ok(self.stage.volumes().await?.into_iter().map(|volume| (volume.id, volume.size.bytes())).collect())
     }
 
-    /// The volumes that were found are those that should be there, and hosts see them.
+    /// Checks that exactly the expected volumes exist, and maps them to the hosts.
     async fn show(&self, found: Vec<(model::VolumeId, u64)>) -> Judged<()> {
         let bytes = |volume: &Presented| volume.unit.oracle.borrow().blocks() * volume.unit.block_bytes as u64;
         let expected: Vec<_> = self.volumes.iter().map(|volume| (volume.id, bytes(volume))).collect();

@@ -1,5 +1,6 @@
-//! Disks lie: they rot, lose writes and flushes, mix up places, and come back as they were long ago; never more of them
-//! than the level bears. With checksums the hosts notice nothing, and a scrub puts everything right.
+//! Part of profile `disks`: disks lie: they rot, lose writes and flushes, misdirect reads and writes, and return to an
+//! old state; never more disks than the level tolerates. With checksums the hosts notice nothing, and a scrub repairs
+//! everything.
 
 use super::faults::start;
 use crate::pool::{Pool, PoolPlan};
@@ -9,7 +10,7 @@ use shard::World;
 use sim::{DiskFaults, DiskHandle};
 use std::time::Duration;
 
-/// How long a scrub of disks this small may take, with all that is in its way.
+/// Upper bound of the duration of a scrub on disks of this size.
 const SCRUB_TIME_MAX: Duration = Duration::from_secs(3_600);
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
@@ -50,8 +51,9 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.look_at_all(&units).await
 }
 
-/// Members in step that begin to lie: at least one, and as many as the level bears; and whether each may forget writes.
-/// Both copies of a page of sums lie on two neighbours, so of those at most one forgets, and the other is honest then.
+/// Selects in-sync members that begin to lie: at least one, at most as many as the level tolerates; returns whether
+/// each may lose writes. Both copies of a checksum page are on two neighboring members, so at most one of them loses
+/// writes and the other does not lie then.
 async fn liars(stage: &Stage, pool: &Pool) -> Judged<Vec<(DiskHandle, bool)>> {
     let report = stage.pool().await?;
     let members = report.members().count();
@@ -65,7 +67,7 @@ async fn liars(stage: &Stage, pool: &Pool) -> Judged<Vec<(DiskHandle, bool)>> {
     well.iter().map(|(slot, disk)| Ok((pool.handle(stage, disk)?, is_alone(*slot)))).collect()
 }
 
-/// The disk lies in one way or in several, from now on or once.
+/// Makes the disk lie in one or several ways, permanently or once.
 fn corrupt(stage: &Stage, disk: &DiskHandle, forgets: bool) {
     let chance = &stage.chance;
     let often = || if chance.percent(40) { u32::try_from(chance.within(100..=100_000)).unwrap_or(0) } else { 0 };
@@ -89,7 +91,7 @@ fn corrupt(stage: &Stage, disk: &DiskHandle, forgets: bool) {
     }
 }
 
-/// Members that were given up are filled again, and a scrub finds and heals what is left; the next finds nothing.
+/// Rebuilds the members that were given up, and checks that a scrub heals the rest and a second scrub finds nothing.
 async fn mend(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<()> {
     stage.idle_disks().await?;
     for member in stage.pool().await?.members() {
@@ -110,7 +112,7 @@ async fn mend(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<()> {
     if second.mismatches + second.unreadable + second.healed > 0 {
         return Err(format!("a scrub has found what the one before should have put right: {second:?}"));
     }
-    // What the daemon believes is what is on the disks.
+    // The state in memory must equal the state on disk.
     if stage.chance.percent(30) {
         stage.restart(pool, volumes).await?;
         pool.expect_healthy(stage, "after a restart").await?;
@@ -118,7 +120,7 @@ async fn mend(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<()> {
     Ok(())
 }
 
-/// What a scrub has found, which has ended.
+/// Runs a scrub to its end and returns its report.
 pub(in crate::profile) async fn scrub(stage: &Stage, pool: &Pool) -> Judged<ScrubReport> {
     stage.order(Order::StartScrub { pool: pool.name.clone(), repairs: false }).await?;
     let until = stage.world.now() + SCRUB_TIME_MAX;

@@ -1,4 +1,5 @@
-//! As many disks as the level bears fail in every way, under load: the hosts notice nothing but time.
+//! Part of profile `disks`: as many disks as the level tolerates fail in every way, under load: the hosts notice only
+//! latency.
 
 use crate::host::traffic::{Habits, Unit};
 use crate::pool::{Pool, PoolPlan};
@@ -12,16 +13,16 @@ use std::time::Duration;
 
 pub(in crate::profile) const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
 
-/// Why a member cannot be counted on.
+/// Reason for which a member is not reliable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Illness {
-    /// Something was done to it.
+    /// Has an injected fault.
     Afflicted,
-    /// It takes the place of another, and is being filled.
+    /// Replaces another member and is being rebuilt.
     Filling,
 }
 
-/// The members of a pool that cannot be counted on: never more than the level bears.
+/// Unreliable members of a pool; never more than the level tolerates.
 struct Infirmary<'a> {
     stage: &'a Stage,
     pool: &'a Pool,
@@ -46,12 +47,12 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         infirmary.mend().await?;
         stage.look_at_all(&units).await?;
     }
-    // What was rebuilt is as good as what it replaced.
+    // Rebuilt members must hold everything that the replaced ones held.
     pool.pull_all_that_may_be(stage).await?;
     stage.look_at_all(&units).await
 }
 
-/// Hosts at work, in all the ways that notice nothing of disks.
+/// Starts hosts with all kinds of behavior that do not depend on disks.
 pub(super) fn start(stage: &Stage, units: &[Unit]) -> Traffic {
     let habits = Habits {
         depth: 8,
@@ -66,7 +67,7 @@ pub(super) fn start(stage: &Stage, units: &[Unit]) -> Traffic {
 }
 
 impl Infirmary<'_> {
-    /// Things happen to disks until the hosts have nothing left to send.
+    /// Injects faults into disks until the hosts have no commands left.
     async fn afflict(&mut self, traffic: &Traffic) -> Judged<()> {
         for _ in 0..self.stage.chance.within(1..=6) {
             self.stage.world.sleep(self.stage.chance.moment(Duration::from_millis(300))).await;
@@ -82,7 +83,7 @@ impl Infirmary<'_> {
         Ok(())
     }
 
-    /// One more member cannot be counted on, if the level bears it.
+    /// Injects a fault into one more member, if the level tolerates it.
     async fn fall_ill(&mut self) -> Judged<()> {
         let Some(disk) = self.next_victim().await? else { return Ok(()) };
         let handle = self.pool.handle(self.stage, &disk)?;
@@ -114,12 +115,12 @@ impl Infirmary<'_> {
         Ok(())
     }
 
-    /// A member that is well, if one more may fall ill.
+    /// Returns a healthy member, if one more may become unreliable.
     async fn next_victim(&mut self) -> Judged<Option<DiskName>> {
         let report = self.stage.pool().await?;
         let in_step = |member: &&MemberReport| member.state == MemberState::InSync;
         let well: Vec<DiskName> = report.members().filter(in_step).filter_map(|member| member.disk.clone()).collect();
-        // What was filled can be counted on.
+        // Rebuilt members are reliable again.
         self.ill.retain(|disk, illness| *illness == Illness::Afflicted || !well.contains(disk));
         let candidates: Vec<DiskName> = well.into_iter().filter(|disk| !self.ill.contains_key(disk)).collect();
         if self.ill.len() >= self.pool.tolerated() || candidates.is_empty() {
@@ -128,7 +129,7 @@ impl Infirmary<'_> {
         Ok(Some(candidates[self.stage.chance.index(candidates.len())].clone()))
     }
 
-    /// The operator takes a member out.
+    /// Fails a member by an order of the operator.
     async fn take_out(&self, disk: &DiskName) -> Judged<()> {
         match self.stage.ask(Order::FailDisk { disk: disk.clone() }).await {
             Ok(_) => Ok(()),
@@ -137,7 +138,7 @@ impl Infirmary<'_> {
         }
     }
 
-    /// Every disk that is well answers late now and then, yet never so late that the pool may give it up.
+    /// Makes every healthy disk slow occasionally, but never so slow that the pool may give it up.
     async fn slow_all(&self) -> Judged<()> {
         let report = self.stage.pool().await?;
         let slow = Duration::from_millis(10)..=self.stage.chance.moment(FIRST_DEADLINE / 2) + Duration::from_millis(10);
@@ -151,13 +152,13 @@ impl Infirmary<'_> {
         Ok(())
     }
 
-    /// One of the members that something was done to is replaced; false when there is none.
+    /// Replaces one of the members with faults; false when there is none.
     async fn mend_one(&mut self) -> Judged<bool> {
         let afflicted = self.ill.iter().find(|(_, illness)| **illness == Illness::Afflicted);
         let Some(failed) = afflicted.map(|(disk, _)| disk.clone()) else { return Ok(false) };
         self.take_out(&failed).await?;
         let replacement = if self.pool.plan.integrity && self.stage.chance.percent(40) {
-            // It was away, and is plugged in again: it gets what it has missed.
+            // The disk was unplugged and is plugged in again: it receives only what it missed.
             self.pool.put_back(self.stage, &failed).await?
         } else {
             self.pool.replace(self.stage, &failed).await?
@@ -167,7 +168,7 @@ impl Infirmary<'_> {
         Ok(true)
     }
 
-    /// Every member that something was done to is replaced, and its replacement filled.
+    /// Replaces every member with faults, and waits for the rebuilds.
     async fn mend(&mut self) -> Judged<()> {
         while self.mend_one().await? {}
         for disk in self.pool.handles(self.stage) {

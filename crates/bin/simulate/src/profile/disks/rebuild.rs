@@ -1,7 +1,8 @@
-//! The power goes while a replacement is being filled.
+//! Power failures during a rebuild.
 //!
-//! With parity alone nobody writes meanwhile: a stripe that is being written when the power goes has no parity to
-//! trust, and one that lacks a member too cannot be told right from wrong (the write hole). With a log they do.
+//! Without a redo log, parity levels get no writes meanwhile: a stripe that is being written when the power fails has
+//! no reliable parity, and if a member is missing as well, its data cannot be verified (the write hole). With a log
+//! they get writes.
 
 use crate::host::traffic::Habits;
 use crate::pool::PoolPlan;

@@ -1,4 +1,4 @@
-//! The members that cannot be counted on: what ails them, what is done about it, and how all are well again.
+//! Members with faults: injection, treatment, and recovery of all members.
 
 use super::Round;
 use crate::pool::Pool;
@@ -10,28 +10,29 @@ use sim::{DiskFaults, DiskHandle};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// After this every disk was used by its pool, which then knows that it has lost one: see `owners`.
+/// Time after which the pool has used every disk and therefore knows which it lost: see `owners`.
 const NOTICED_AFTER: Duration = Duration::from_secs(5);
-/// How often and how many times is looked whether the pool is healthy; one that was behind may stay out for ten minutes.
+/// Interval and number of the checks whether the pool is healthy; a member that was behind may stay out for ten
+/// minutes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 const LOOKS_MAX: usize = 240;
 
-/// What ails a disk.
+/// Fault of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Illness {
-    /// Nothing is answered.
+    /// No operation is answered.
     Hangs,
     /// Every operation takes long.
     IsSlow,
     /// Some operations take very long.
     Dawdles,
-    /// A part of it cannot be read.
+    /// Part of the disk is unreadable.
     HasBadBlocks,
     /// Some or all reads fail.
     FailsReads,
     /// Some writes fail.
     FailsWrites,
-    /// It is pulled out.
+    /// The disk is removed.
     IsGone,
 }
 
@@ -46,7 +47,7 @@ impl Illness {
         Self::IsGone,
     ];
 
-    /// Those with which a disk answers at once, or not at all.
+    /// Faults with which a disk answers promptly, or not at all.
     pub(super) const PROMPT: [Self; 5] =
         [Self::Hangs, Self::HasBadBlocks, Self::FailsReads, Self::FailsWrites, Self::IsGone];
 
@@ -76,19 +77,19 @@ impl Illness {
     }
 }
 
-/// Where a disk stands that cannot be counted on.
+/// State of an unreliable disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Case {
     Ill,
-    /// Nothing ails it since then. Its pool may not know yet what it has missed.
+    /// Free of faults since this time; the pool may not know yet what the disk missed.
     Cured(Time),
 }
 
-/// The members that cannot be counted on: never more than the round allows.
+/// Unreliable members; never more than the round allows.
 pub(super) struct Ward<'a> {
     stage: &'a Stage,
     pool: &'a Pool,
-    /// By the number of the disk, whatever it is called.
+    /// Cases by the number of the disk, which does not depend on its name.
     cases: BTreeMap<u64, Case>,
 }
 
@@ -97,7 +98,7 @@ impl<'a> Ward<'a> {
         Self { stage, pool, cases: BTreeMap::new() }
     }
 
-    /// One thing happens to the members.
+    /// Injects or removes one fault, or copies or replaces a member.
     pub(super) async fn happen(&mut self, round: &Round) -> Judged<()> {
         match self.stage.chance.below(10) {
             0..=5 => self.fall_ill(round).await,
@@ -108,7 +109,7 @@ impl<'a> Ward<'a> {
         }
     }
 
-    /// One more member is ill, if the round allows it.
+    /// Injects a fault into one more member, if the round allows it.
     async fn fall_ill(&mut self, round: &Round) -> Judged<()> {
         let report = self.stage.pool().await?;
         self.discharge(&report)?;
@@ -124,7 +125,7 @@ impl<'a> Ward<'a> {
         Ok(())
     }
 
-    /// Forgets cases that are over: disks in step, and those that are no members any more.
+    /// Removes closed cases: disks in sync, and disks that are no longer members.
     fn discharge(&mut self, report: &PoolReport) -> Judged<()> {
         let mut in_step = BTreeMap::new();
         for member in report.members() {
@@ -133,7 +134,7 @@ impl<'a> Ward<'a> {
                 in_step.insert(self.pool.handle(self.stage, disk)?.id(), is_in_step);
             }
         }
-        // A member that was not found is lost, whatever it is called.
+        // A member that was not found may still be one of the cases, under any name.
         let is_complete = report.members().all(|member| member.disk.is_some());
         let is_copied = report.members().any(|member| member.copy.is_some());
         let now = self.stage.world.now();
@@ -145,7 +146,7 @@ impl<'a> Ward<'a> {
         Ok(())
     }
 
-    /// The members in step that nothing ails.
+    /// Returns the in-sync members without a case.
     fn well(&self, report: &PoolReport) -> Judged<Vec<DiskName>> {
         let mut well = Vec::new();
         for member in report.members().filter(|member| member.state == MemberState::InSync) {
@@ -154,12 +155,12 @@ impl<'a> Ward<'a> {
                 well.push(disk.clone());
             }
         }
-        // Whoever is being filled protects nothing, be it that nothing ails it any more.
+        // A member that is being rebuilt adds no redundancy, even if it has no fault.
         let unknown = report.members().filter(|member| member.state != MemberState::InSync).count();
         Ok(if unknown > self.cases.len() { Vec::new() } else { well })
     }
 
-    /// Nothing ails one of the disks any more.
+    /// Removes the fault of one disk.
     fn cure_one(&mut self) -> Judged<()> {
         let ill = |(disk, case): (&u64, &Case)| (*case == Case::Ill).then_some(*disk);
         let Some(disk) = self.cases.iter().find_map(ill) else { return Ok(()) };
@@ -175,7 +176,7 @@ impl<'a> Ward<'a> {
         if disk.is_gone() {
             disk.revive();
         } else if disk.is_hung() {
-            // It goes on where it was, or only its power helps.
+            // A hung disk continues, or recovers only by a power cycle.
             if self.stage.chance.percent(70) { disk.resume() } else { disk.revive() }
         }
         if let Some(case) = self.cases.get_mut(&disk.id()) {
@@ -183,7 +184,7 @@ impl<'a> Ward<'a> {
         }
     }
 
-    /// A member in service is copied to a new disk, which may be ill as well.
+    /// Copies an in-sync member to a new disk, which may have a fault as well.
     async fn copy_one(&mut self, round: &Round) -> Judged<()> {
         let report = self.stage.pool().await?;
         self.discharge(&report)?;
@@ -197,7 +198,7 @@ impl<'a> Ward<'a> {
         let order = Order::CopyMember { disk, replacement: replacement.clone(), force: false };
         match self.stage.ask(order).await {
             Ok(_) => {}
-            // The member has failed by now, or did not answer.
+            // The member failed meanwhile, or did not answer.
             Err(refusal) if [code::POOL_BUSY, code::DISK_UNREADABLE, code::DISK_NOT_MEMBER].contains(&refusal.code) => {
                 return Ok(());
             }
@@ -214,7 +215,7 @@ impl<'a> Ward<'a> {
         Ok(())
     }
 
-    /// A member that has failed is replaced by a new disk, under load.
+    /// Replaces a failed member by a new disk under load.
     async fn repair_one(&mut self) -> Judged<()> {
         let report = self.stage.pool().await?;
         let failed = report.members().find(|member| member.state == MemberState::Failed).cloned();
@@ -229,14 +230,15 @@ impl<'a> Ward<'a> {
         let order = Order::ReplaceDisk { failed, member: Some(lost.id), replacement, force: false };
         match self.stage.ask(order).await {
             Ok(_) => drop(self.cases.insert(handle.id(), Case::Cured(self.stage.world.now()))),
-            // Another one is being copied or filled, or it came back by itself.
+            // Another member is being copied or rebuilt, or the member returned on its own.
             Err(refusal) if [code::POOL_BUSY, code::DISK_HEALTHY].contains(&refusal.code) => {}
             Err(refusal) => return Err(format!("a lost member is not replaced: {refusal} ({})", refusal.code)),
         }
         Ok(())
     }
 
-    /// Nothing ails any disk, and the pool is healthy: members come back by themselves, are put back, or are replaced.
+    /// Removes all faults and waits until the pool is healthy: members return on their own, are returned, or are
+    /// replaced.
     pub(super) async fn mend(&mut self) -> Judged<()> {
         for disk in self.pool.handles(self.stage) {
             self.cure(&disk);
@@ -265,7 +267,8 @@ impl<'a> Ward<'a> {
         ))
     }
 
-    /// What members erred in is restored, where checksums tell what is right: of later faults as many are borne as of these.
+    /// Checks with a scrub that damage from faulty members is repaired, if the pool has checksums; later faults can
+    /// then be tolerated again.
     async fn verify(&self) -> Judged<()> {
         if !self.pool.plan.integrity {
             return Ok(());
@@ -277,7 +280,7 @@ impl<'a> Ward<'a> {
         Ok(())
     }
 
-    /// The disk of a member that was not found when the pool was opened is there by now, and gets what it has missed.
+    /// Returns the disk of a member that was missing when the pool was opened; it receives only what it missed.
     async fn put_back(&self, lost: &MemberReport) -> Judged<bool> {
         if self.stage.chance.percent(30) {
             return Ok(false);

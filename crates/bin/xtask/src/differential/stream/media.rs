@@ -3,16 +3,16 @@
 use super::{BLOCK_BYTES, BLOCKS, Changes, Request, allocation, flags};
 use lab::random::Random;
 
-/// An operation in its lengths of 6, 10, 12 and 16 bytes.
+/// Operation with its CDBs of 6, 10, 12 and 16 bytes.
 struct Verb {
     forms: &'static [(&'static str, u8, usize)],
-    /// Bits of byte 1 that it knows, and some that it does not.
+    /// Bits of byte 1 to be set, known and unknown ones.
     flags: &'static [u8],
 }
 
 const DPO: u8 = 0x10;
 const FUA: u8 = 0x08;
-/// RDPROTECT, WRPROTECT, VRPROTECT: on units without protection information.
+/// RDPROTECT, WRPROTECT or VRPROTECT, on units without protection information.
 const PROTECT: u8 = 0x20;
 const BYTCHK_LOW: u8 = 0x02;
 const BYTCHK_HIGH: u8 = 0x04;
@@ -67,7 +67,7 @@ pub(super) fn request(random: &mut Random) -> Request {
     }
 }
 
-/// A CDB of one of the lengths of `verb`, and the blocks that it names.
+/// Builds a CDB of one of the lengths of `verb`, and returns the blocks that it names.
 fn place(random: &mut Random, verb: &Verb, blocks_max: u64) -> (&'static str, Vec<u8>, u64, u64) {
     let (name, code, bytes) = verb.forms[random.below(verb.forms.len() as u64) as usize];
     let (lba, blocks) = (first_block(random), count(random, blocks_max));
@@ -78,6 +78,7 @@ fn place(random: &mut Random, verb: &Verb, blocks_max: u64) -> (&'static str, Ve
             let lba = lba & 0x1F_FFFF;
             cdb[1..4].copy_from_slice(&(lba as u32).to_be_bytes()[1..]);
             cdb[4] = blocks as u8;
+            // In the 6-byte commands a length of zero means 256 blocks (SBC-4 READ (6)).
             return (name, cdb, lba, if blocks == 0 { 256 } else { blocks });
         }
         10 => cdb[7..9].copy_from_slice(&(blocks as u16).to_be_bytes()),
@@ -89,7 +90,7 @@ fn place(random: &mut Random, verb: &Verb, blocks_max: u64) -> (&'static str, Ve
     (name, cdb, lba, blocks)
 }
 
-/// The LBA as far as there is room for it.
+/// Stores the LBA, truncated to the size of the field, and returns it.
 fn put_lba(cdb: &mut [u8], lba: u64) -> u64 {
     if cdb.len() == 16 {
         cdb[2..10].copy_from_slice(&lba.to_be_bytes());
@@ -100,7 +101,7 @@ fn put_lba(cdb: &mut [u8], lba: u64) -> u64 {
     }
 }
 
-/// Mostly among the first blocks, so that commands meet each other; else around the end.
+/// Returns a block that is mostly among the first ones, so that commands overlap, and otherwise near the end.
 fn first_block(random: &mut Random) -> u64 {
     match random.below(32) {
         0..=23 => random.below(192),
@@ -120,7 +121,7 @@ fn count(random: &mut Random, most: u64) -> u64 {
     }
 }
 
-/// What a block may hold: one of four contents, of which two tell which block it is.
+/// Returns one of four contents of a block, two of which depend on its address.
 fn content(random: &mut Random, lba: u64, blocks: u64) -> Vec<u8> {
     let mut data = Vec::with_capacity((blocks * u64::from(BLOCK_BYTES)) as usize);
     let kind = random.below(4);
@@ -130,7 +131,7 @@ fn content(random: &mut Random, lba: u64, blocks: u64) -> Vec<u8> {
         let byte = [0, 0xFF, stamp, stamp.rotate_left(3) | 1][kind as usize];
         data.resize(data.len() + BLOCK_BYTES as usize, byte);
     }
-    // A count that overflows the address is of no block.
+    // Blocks behind the end of the address space.
     data.resize((blocks * u64::from(BLOCK_BYTES)) as usize, 0);
     data
 }
@@ -181,6 +182,7 @@ fn unmap(random: &mut Random) -> Request {
         list.extend((*blocks as u32).to_be_bytes());
         list.extend([0; 4]);
     }
+    // One of the three lengths may be inconsistent with the others.
     let mut lengths = [list.len() - 2, list.len() - 8, list.len()];
     if random.one_in(8) {
         let which = random.below(3) as usize;

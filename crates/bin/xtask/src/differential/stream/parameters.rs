@@ -1,4 +1,4 @@
-//! Commands that ask for what a unit is and how it does, or change it.
+//! Commands that query or change the properties of a unit.
 
 use super::{Changes, Request, allocation, flags};
 use lab::random::Random;
@@ -22,7 +22,7 @@ pub(super) fn request(random: &mut Random) -> Request {
     }
 }
 
-/// One of these, or any byte.
+/// Returns one of the usual bytes, or sometimes any byte.
 fn among(random: &mut Random, usual: &[u8]) -> u8 {
     if random.one_in(8) { random.next() as u8 } else { usual[random.below(usual.len() as u64) as usize] }
 }
@@ -57,7 +57,7 @@ fn mode_sense(random: &mut Random) -> Request {
     let page = among(random, &[0x3F, 0x01, 0x02, 0x03, 0x04, 0x08, 0x0A, 0x1C, 0x00]);
     let control = [0x00, 0x40, 0x80, 0xC0][random.below(4) as usize];
     let subpage = [0, 0, 0, 0x01, 0x02, 0xFF][random.below(6) as usize];
-    // Its header at the least.
+    // At least the header.
     let bytes = allocation(random, 255).max(8);
     let dbd = flags(random, &[0x08]);
     if random.one_in(2) {
@@ -69,7 +69,7 @@ fn mode_sense(random: &mut Random) -> Request {
     Request::new("MODE SENSE (10)", &cdb).reading(bytes)
 }
 
-/// The control page or the caching page with some bit changed, perhaps too short or without PF.
+/// Returns the control page or the caching page with a changed bit, sometimes too short or without PF.
 fn mode_select(random: &mut Random) -> Request {
     let mut page = match random.below(4) {
         0 => vec![0x08, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -139,7 +139,7 @@ fn capacity(random: &mut Random) -> Request {
     Request::new("READ CAPACITY (16)", &cdb).reading(bytes)
 }
 
-/// MAINTENANCE IN and SERVICE ACTION IN with service actions that few have.
+/// Returns MAINTENANCE IN or SERVICE ACTION IN with rarely supported service actions.
 fn maintenance(random: &mut Random) -> Request {
     let bytes = allocation(random, 255);
     let (name, code, action) = match random.below(4) {
@@ -152,7 +152,7 @@ fn maintenance(random: &mut Random) -> Request {
     (cdb[0], cdb[1]) = (code, action);
     let at = if code == 0xA3 { 6 } else { 10 };
     if action & 0x1F == 0x0D {
-        // REPD stands in the byte behind the service action.
+        // REPD is in the byte after the service action.
         (cdb[1], cdb[2]) = (0x0D, action & 0x80);
     }
     cdb[at..at + 4].copy_from_slice(&bytes.to_be_bytes());
@@ -173,7 +173,7 @@ fn start_stop(random: &mut Random) -> Request {
     Request::new("START STOP UNIT", &cdb).changing(Changes::State)
 }
 
-/// What asks the unit about itself.
+/// Returns SEND DIAGNOSTIC or READ DEFECT DATA.
 fn unit_itself(random: &mut Random) -> Request {
     if random.one_in(2) {
         let cdb = [0x1D, flags(random, &[0x04, 0x10, 0x20]), 0, 0, flags(random, &[0x04]), 0];

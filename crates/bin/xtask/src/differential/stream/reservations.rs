@@ -1,4 +1,4 @@
-//! Reservations of both kinds. Keys are few, so that they meet.
+//! Reservations of both kinds, with few keys, so that commands conflict.
 
 use super::{Changes, Request, allocation, flags};
 use lab::random::Random;
@@ -22,7 +22,7 @@ const OUT_NAMES: [&str; 9] = [
     "PERSISTENT RESERVE OUT, REGISTER AND MOVE",
     "PERSISTENT RESERVE OUT, another",
 ];
-/// Service actions in the order in which they are most often met in a life.
+/// Service actions, weighted like their use by hosts.
 const ACTIONS: [u8; 16] = [6, 6, 6, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 7, 8, 0x1F];
 const TYPES: [u8; 10] = [1, 3, 5, 6, 7, 8, 0, 2, 4, 9];
 
@@ -35,7 +35,7 @@ pub(super) fn request(random: &mut Random) -> Request {
 }
 
 fn reserve(random: &mut Random) -> Request {
-    // Releases are three of four, so that commands mostly find the unit free.
+    // Three of four are releases, so that commands mostly find the unit free.
     let which = [1, 3, 1, 3, 1, 3, 0, 2][random.below(8) as usize];
     let mut cdb = vec![0; if which < 2 { 6 } else { 10 }];
     cdb[0] = [0x16, 0x17, 0x56, 0x57][which];
@@ -56,7 +56,7 @@ fn persistent_out(random: &mut Random) -> Request {
     let scope_type = if random.one_in(24) { 0x10 } else { 0 } | TYPES[random.below(TYPES.len() as u64) as usize];
     let mut list = [0; 24];
     (list[7], list[15]) = (key(random), key(random));
-    // SPEC_I_PT, ALL_TG_PT and APTPL, which need more than these lists have or a place to be kept.
+    // SPEC_I_PT, ALL_TG_PT and APTPL, which need longer lists or persistent storage.
     list[20] = if random.one_in(16) { [0x01, 0x04, 0x08][random.below(3) as usize] } else { 0 };
     let mut list = list.to_vec();
     if random.one_in(16) {

@@ -1,4 +1,4 @@
-//! An array in the clean Debian, and a host outside of it.
+//! Array in the clean Debian, and a host outside of it.
 
 use super::done;
 use super::machine::Machine;
@@ -9,15 +9,15 @@ const INITIATOR: &str = "iqn.2026-11.io.blockyard:trial";
 const DISKS: usize = 4;
 const BYTES: &str = "16M";
 
-/// A volume on file disks, and who reads and writes it from outside.
+/// Volume on file-backed disks, accessed by a host outside.
 pub(super) struct Array<'a> {
     machine: &'a Machine,
 }
 
 impl<'a> Array<'a> {
-    /// Four files are a pool with a volume, which a host sees.
+    /// Creates a pool of four files with a volume that is mapped to the host.
     pub(super) fn make(machine: &'a Machine) -> Result<Self> {
-        // The folder that the unit allows is not there until somebody makes it.
+        // The folder that the unit permits exists only after an administrator creates it.
         machine.sh("install -d -o blockyard -g blockyard /srv/blockyard && systemctl restart blockyard")?;
         machine.await_active("blockyard")?;
         let array = Self { machine };
@@ -28,7 +28,7 @@ impl<'a> Array<'a> {
         Ok(array)
     }
 
-    /// The pool of an array that was purged serves again.
+    /// Imports the pool of a purged array and maps its volume again.
     pub(super) fn import(&self) -> Result<()> {
         self.add_disks("")?;
         self.by("pool import tank --force")?;
@@ -48,12 +48,12 @@ impl<'a> Array<'a> {
         self.by("present tank/v outside").map(drop)
     }
 
-    /// The host writes the byte all over the first part of the volume.
+    /// Writes the byte to the first part of the volume.
     pub(super) fn write(&self, byte: u8) -> Result<()> {
         self.ask(&format!("write -P {byte} 0 {BYTES}")).map(drop)
     }
 
-    /// The host reads the byte there, and nothing else.
+    /// Checks that the first part of the volume holds only the byte.
     pub(super) fn read(&self, byte: u8) -> Result<()> {
         let said = self.ask(&format!("read -P {byte} 0 {BYTES}"))?;
         ensure!(!said.contains("verification failed"), "the volume holds something else: {said}");
@@ -71,7 +71,7 @@ impl<'a> Array<'a> {
         done(Command::new("qemu-io").args(["--image-opts", &image, "-c", command]))
     }
 
-    /// What each disk holds, in short.
+    /// Returns a checksum of each disk.
     pub(super) fn sums(&self) -> Result<String> {
         self.machine.sh("sha256sum /srv/blockyard/*.img")
     }

@@ -1,4 +1,4 @@
-//! A Debian that runs its own systemd, in namespaces of its own.
+//! Debian that runs its own systemd in namespaces of its own.
 
 use super::done;
 use crate::workspace;
@@ -14,9 +14,9 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(200);
 
-/// A running Debian; it ends, and its files go, when this is dropped.
+/// Running Debian; it is stopped and its files are deleted on drop.
 pub(super) struct Machine {
-    // Dropped before the files that it runs from.
+    // Dropped before the files from which it runs.
     unshare: Background,
     scratch: TempDir,
     first: String,
@@ -24,7 +24,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A copy of `clean` has booted.
+    /// Boots a copy of `clean`.
     pub(super) fn boot(clean: &Path) -> Result<Self> {
         let begun = Instant::now();
         let parent = clean.parent().context("the clean root lies in a folder")?;
@@ -60,7 +60,7 @@ impl Machine {
         Ok(())
     }
 
-    /// How long it has been there.
+    /// Returns the time since the start of the boot.
     pub(super) fn age(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -69,7 +69,7 @@ impl Machine {
         self.scratch.path().join("root")
     }
 
-    /// Whether a command there ended well, and what it said.
+    /// Runs a command in the machine; returns whether it succeeded, and its output.
     fn run(&self, command: &str) -> Result<(bool, String)> {
         let mut enter = Command::new("nsenter");
         enter
@@ -82,9 +82,9 @@ impl Machine {
         Ok((ended.well(), ended.said))
     }
 
-    /// What a command there said.
+    /// Runs a command in the machine and returns its output.
     ///
-    /// *Errors*: it failed.
+    /// *Errors*: the command failed.
     pub(super) fn sh(&self, command: &str) -> Result<String> {
         match self.run(command)? {
             (true, said) => Ok(said),
@@ -95,35 +95,35 @@ impl Machine {
         }
     }
 
-    /// True when there is something at the path.
+    /// True when the path exists in the machine.
     pub(super) fn has(&self, path: &str) -> bool {
         self.root().join(path.trim_start_matches('/')).exists()
     }
 
-    /// The file lies there, and where.
+    /// Copies a file into the machine and returns its path there.
     pub(super) fn take(&self, file: &Path) -> Result<String> {
         let name = file.file_name().context("a package has a name")?.to_string_lossy().into_owned();
         fs::copy(file, self.root().join("root").join(&name))?;
         Ok(format!("/root/{name}"))
     }
 
-    /// The package there is installed, by apt and without a network.
+    /// Installs a package in the machine, by apt and without network.
     pub(super) fn install(&self, package: &str) -> Result<()> {
         let options = "-y --no-install-recommends --allow-downgrades -o Dpkg::Options::=--force-confold";
         self.sh(&format!("apt-get install {options} {package}")).map(drop)
     }
 
-    /// The process of the daemon; `0` when there is none.
+    /// Returns the process ID of the daemon; `0` when it does not run.
     pub(super) fn main_pid(&self) -> Result<String> {
         Ok(self.sh("systemctl show -p MainPID --value blockyard")?.trim().to_owned())
     }
 
-    /// The unit is active: its program has said that it is ready.
+    /// Waits until the unit is active, that is, until its program has reported readiness.
     pub(super) fn await_active(&self, unit: &str) -> Result<()> {
         self.await_that("the unit to be active", || Ok(self.run(&format!("systemctl is-active {unit}"))?.0))
     }
 
-    /// Waits until something is so there.
+    /// Waits until a condition holds.
     pub(super) fn await_that(&self, what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
         let begun = Instant::now();
         while !is_so()? {
@@ -136,7 +136,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Every file, folder and link of the machine.
+    /// Returns every file, folder and link of the machine.
     pub(super) fn files(&self) -> Result<BTreeSet<String>> {
         let listed = self.sh("find / -xdev -path /root -prune -o -path /tmp -prune -o -print")?;
         Ok(listed.lines().map(str::to_owned).collect())

@@ -1,4 +1,4 @@
-//! What the unit's sandbox forbids, tried: whoever takes the daemon over can do none of it.
+//! Test of the unit's sandbox: an attacker who controls the daemon can do none of the forbidden operations.
 
 use super::machine::Machine;
 use crate::workspace;
@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 const FOLDER: &str = "/etc/systemd/system/blockyard.service.d";
 const SAID: &str = "/var/lib/blockyard/probe-said";
-/// What the probe tries, why the unit is refused it, and whether its user alone would be refused it, too.
+/// Operations of the probe, the error in the unit, and whether the user alone is denied as well.
 const TRIED: [(&str, &str, bool); 11] = [
     ("read-shadow", "EACCES", true),
     ("write-etc", "EROFS", true),
@@ -21,8 +21,9 @@ const TRIED: [(&str, &str, bool); 11] = [
     ("set-user-id", "EPERM", false),
 ];
 
-/// A program that the unit starts is refused everything that it needs not, by the rule that is meant to; the same program does all of
-/// it as root outside of the sandbox, and as the unit's user what the sandbox alone forbids.
+/// Checks that a program started by the unit is denied every unnecessary operation, by the intended rule. The same
+/// program succeeds as root outside of the sandbox, and as the user of the unit it succeeds in the operations that only
+/// the sandbox forbids.
 pub(super) fn holds(machine: &Machine) -> Result<()> {
     let probe = machine.take(&workspace::root().join("tests/package/probe"))?;
     machine.sh(&format!("install -D -m 755 {probe} {FOLDER}/probe"))?;
@@ -41,13 +42,13 @@ pub(super) fn holds(machine: &Machine) -> Result<()> {
     machine.sh("systemctl daemon-reload && systemctl restart blockyard")?;
     machine.await_active("blockyard")?;
     agrees("the unit", &machine.sh(&format!("cat {SAID}"))?, |refused| refused)?;
-    // This start does not count towards the five a minute that the unit may have.
+    // Restores the start limit of the unit, which allows five starts per minute.
     machine
         .sh(&format!("rm -r {FOLDER} {SAID} && systemctl daemon-reload && systemctl reset-failed blockyard"))
         .map(drop)
 }
 
-/// Each of what is tried came out as it should, and so did the one that everybody may.
+/// Checks the result of every operation, including the permitted one.
 fn agrees(who: &str, said: &str, wanted: impl Fn(&'static str) -> &'static str) -> Result<()> {
     let lines = TRIED.map(|(name, refused, _)| format!("{name} {}\n", wanted(refused))).concat();
     ensure!(said == format!("{lines}write-place done\n"), "{who} was to have\n{lines}and had\n{said}");

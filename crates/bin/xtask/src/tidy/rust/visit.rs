@@ -1,4 +1,4 @@
-//! One walk over a file's syntax that collects what the checks ask.
+//! Visitor that collects the facts about a source file in one pass.
 
 use super::{Function, Name, Source};
 use proc_macro2::Span;
@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprLit, Ident, Lit, Meta};
 
-/// What the checks ask of the file at `path`.
+/// Collects the facts about the file at `path`.
 pub(super) fn read(path: &str, text: &str, syntax: &syn::File) -> Source {
     let all_tests = path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests" || part == "benches");
     let mut walk = Walk { source: Source { path: path.to_owned(), ..Source::default() }, test_depth: 0, test_lines: 0 };
@@ -22,7 +22,7 @@ pub(super) fn read(path: &str, text: &str, syntax: &syn::File) -> Source {
 
 struct Walk {
     source: Source,
-    /// How many enclosing items are tests.
+    /// Number of enclosing test items.
     test_depth: usize,
     test_lines: usize,
 }
@@ -37,7 +37,7 @@ impl Walk {
         let line = signature.fn_token.span.start().line;
         let is_test = attributes.iter().any(is_test);
         if !is_test {
-            // A test's name is a sentence, and sentences may use any word.
+            // The name of a test is a sentence, which may use any word.
             self.source.names.push((Name::Function(name.clone()), line));
         }
         if let syn::Safety::Unsafe(token) = &signature.safety {
@@ -81,7 +81,8 @@ fn is_test(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|segment| segment.ident == "test")
 }
 
-/// True for what panics in a release build, too, when an invariant does not hold. `unreachable!` has to give its reason.
+/// True for macros that panic in a release build as well when an invariant does not hold. `unreachable!` must give a
+/// reason.
 fn is_assertion(name: &str, call: &syn::Macro) -> bool {
     match name {
         "assert" | "assert_eq" | "assert_ne" => true,
@@ -195,7 +196,7 @@ impl<'a> Visit<'a> for Walk {
 }
 
 impl Walk {
-    /// Notes each path of a `use`.
+    /// Records each path of a `use` item.
     fn uses(&mut self, tree: &syn::UseTree, before: &mut Vec<String>) {
         match tree {
             syn::UseTree::Path(path) => {
@@ -226,7 +227,7 @@ impl Walk {
         *self.source.methods.entry(name).or_default() += item.items.iter().filter(is_method).count();
     }
 
-    /// Reads the test names of a `proptest!` block, whose argument lists are no Rust syntax.
+    /// Reads the test names of a `proptest!` block, whose argument lists are not Rust syntax.
     fn proptest(&mut self, call: &syn::Macro) {
         let mut after_fn = false;
         for token in call.tokens.clone() {

@@ -147,7 +147,7 @@ fn files_are_bounded_and_the_chain_begins_with_the_first_that_is_left() {
     assert_eq!(check.records, check.last - check.first + 1);
 }
 
-/// Where the state knows the last record, no head can be made to fit a shorter audit.
+/// If the state names the last record, no head can be forged to fit a shorter log.
 #[test]
 fn records_that_are_cut_off_are_missed_whatever_the_head_says() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -199,7 +199,7 @@ fn head_that_is_missing_short_or_empty_is_a_finding() {
     assert!(check(&open(dir.path())).findings[0].contains("missing"));
 }
 
-/// One bit of the last record, its end among them: the chain goes on behind it, and a check names it.
+/// Flips each bit of the last record, including its line end: the chain continues after it, and verification names it.
 #[test]
 fn chain_whose_last_record_is_damaged_goes_on_behind_it() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -223,14 +223,14 @@ fn chain_whose_last_record_is_damaged_goes_on_behind_it() {
     }
 }
 
-/// The hash of the last record of a file.
+/// Hash of the last record of a file.
 fn chain_hash(file: &[u8]) -> String {
     let line = file.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).expect("a line");
     opened(line).expect("is whole").1
 }
 
-/// Each file of the audit in each way that a disk or an operator damages it, one at a time: what is listed was written so, what is not as it
-/// was is told, and no number is given twice.
+/// Damages each file of the log in every way that a disk or an operator can, one at a time: a listed record is as
+/// written, damage is reported, and no number is used twice.
 #[test]
 fn audit_with_any_damaged_file_lists_nothing_else_and_says_what_is_missing() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -257,7 +257,7 @@ fn audit_with_any_damaged_file_lists_nothing_else_and_says_what_is_missing() {
         }
         harms.extend(whole.iter().map(|other| ("the content of another".to_owned(), Some(other.clone()))));
         for (harm, harmed) in harms {
-            // Opening may put right what a power cut left, so it is always another folder.
+            // Opening may repair what a power loss has left, so each case uses another folder.
             let beside = tempfile::tempdir().expect("a folder");
             for (other, content) in paths.iter().zip(&whole) {
                 let content = if other == path { harmed.as_ref() } else { Some(content) };
@@ -269,7 +269,7 @@ fn audit_with_any_damaged_file_lists_nothing_else_and_says_what_is_missing() {
             let listed = all_of(&chain);
             assert!(listed.iter().all(|record| truth.contains(record)), "{what}: a record is another one");
             let found = chain.reader().check(&state).expect("is read");
-            // A start looks at the last file and the head, a check at all.
+            // A start checks the last file and the head, a verification checks everything.
             let is_misplaced = *path != paths[0] && harm.starts_with("the content") && harmed.as_ref() != Some(content);
             assert!(!is_misplaced || !chain.findings().is_empty(), "{what}: the start tells nobody");
             let is_told = found.broken.is_some() || !found.findings.is_empty();

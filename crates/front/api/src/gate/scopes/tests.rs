@@ -1,4 +1,4 @@
-//! Every route is walked with tokens of every scope, and no token gains what its scopes do not say.
+//! Every row is called with tokens of every scope, and no token gains what its scopes do not permit.
 
 use super::{CONSENTS, nouns};
 use crate::gate::tests::{filled, rows, token};
@@ -9,7 +9,8 @@ use model::{Role, Scope};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Booleans of requests that consent to no loss and take nothing from hosts. A new one is put here or into [`CONSENTS`].
+/// Booleans of requests that consent to no loss and remove nothing from hosts. A new one belongs here or into
+/// [`CONSENTS`].
 const HARMLESS: [&str; 15] = [
     "any",
     "digests",
@@ -28,7 +29,7 @@ const HARMLESS: [&str; 15] = [
     "zero_detection",
 ];
 
-/// Rows that decide who may use the array.
+/// Rows that control access to the array.
 const GIVE_ACCESS: [(&Method, &str); 8] = [
     (&Method::POST, "/pools/{name}/key"),
     (&Method::POST, "/users"),
@@ -40,11 +41,11 @@ const GIVE_ACCESS: [(&Method, &str); 8] = [
     (&Method::POST, "/web/links"),
 ];
 
-/// Everything that decides who may use the array, in the words of root at the socket.
+/// Everything that controls access to the array, as root sees it at the socket.
 async fn people(node: &Node) -> Value {
     let of = async |path: &str| {
         let mut page = Browser::expect(node.local(Method::GET, &format!("/api/v1/{path}"), &Value::Null).await, 200);
-        // When a token was used last, and how many tokens there are, is the test's own doing.
+        // The last use of tokens and their number are changed by the test itself.
         page[path]
             .as_array_mut()
             .expect("a list")
@@ -56,7 +57,7 @@ async fn people(node: &Node) -> Value {
     json!([of("users").await, of("logins").await, of("tokens").await, kept["users"].clone()])
 }
 
-/// What a thief of a token would send to become somebody else.
+/// Requests with which the thief of a token would try to gain other rights.
 fn bodies(row: &crate::Row) -> Vec<Value> {
     let user = json!({"schema": 1, "user": {"victim": {"role": "admin"}, "mallory": {"role": "admin"}}});
     match (row.method.as_str(), row.path) {
@@ -70,7 +71,7 @@ fn bodies(row: &crate::Row) -> Vec<Value> {
     }
 }
 
-/// Where `row` is asked: of the user `victim`, where it is about users.
+/// Path at which `row` is called: for the user `victim` if it is about users.
 fn place(row: &crate::Row) -> String {
     if row.path.starts_with("/users/") { format!("{}/users/victim", crate::row::BASE) } else { filled(row) }
 }
@@ -109,7 +110,7 @@ async fn no_row_gives_a_token_more_than_its_scopes_say() {
         }
         assert_eq!(people(&node).await, before, "token {name} changed who may use the array");
     }
-    // Nor does a stranger get in with what the array would have said then.
+    // An unauthenticated client gains nothing from the answers either.
     assert_eq!(Browser::of(&node).log_in("mallory", PASSWORD).await.status, StatusCode::UNAUTHORIZED);
 }
 
@@ -144,7 +145,7 @@ fn rows_that_give_access_are_these() {
     assert_eq!(marked, GIVE_ACCESS);
 }
 
-/// The names of all booleans that a schema has, at its top and below.
+/// Names of all booleans in a schema, at any depth.
 fn booleans(schema: &Value, all: &Value, top: bool, seen: &mut BTreeSet<String>, found: &mut BTreeSet<(String, bool)>) {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
         if seen.insert(format!("{name} {top}")) {

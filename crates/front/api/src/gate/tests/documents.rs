@@ -1,4 +1,4 @@
-//! Who sees users and receivers of alerts in a document, and who may change them with one.
+//! Visibility and changes of users and alert receivers in a document, by role and scope.
 
 use super::token;
 use crate::web::tests::browser::{Browser, Node};
@@ -21,7 +21,7 @@ async fn may(asker: &Browser, path: &str, section: &Value) -> bool {
     page.status == StatusCode::OK
 }
 
-/// A token that is for documents alone would else have made its maker whatever it likes.
+/// Otherwise a token for documents only could have given its creator any right.
 #[tokio::test]
 async fn document_holds_users_and_receivers_for_those_alone_who_may_see_them() {
     let node = Node::new().await;

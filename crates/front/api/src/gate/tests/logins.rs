@@ -1,4 +1,4 @@
-//! Logging in, staying so, and out.
+//! Logging in, staying logged in, and logging out.
 
 use super::*;
 use crate::people::shown_number;
@@ -41,7 +41,7 @@ async fn first_admin_comes_by_a_link_that_is_good_once() {
     Browser::expect(browser.ask(Method::GET, "/api/v1/users", "").await, 200);
     let again = follow(&Browser::of(&node), &secret, Some("mallory"), PASSWORD).await;
     assert!(again.status == StatusCode::FORBIDDEN && again.text.contains("BY-1845"), "{}", again.text);
-    // Who has forgotten her password gets a link, too, and her other logins are over.
+    // A user who forgot her password gets a link, too, and her other logins end.
     let secret = link(&node, json!({"user": "alice"})).await;
     let other = follow(&Browser::of(&node), &secret, Some("bob"), PASSWORD).await;
     assert_eq!(other.status, StatusCode::FORBIDDEN, "it is hers: {}", other.text);
@@ -68,7 +68,8 @@ async fn wrong_password_costs_time_and_says_nothing_about_who_there_is() {
         answers.push(page.text);
     }
     assert_eq!(answers[0], answers[1]);
-    // While a wrong one waits for its answer, its address is not judged; then it is, and the right one is not held back.
+    // While a wrong password is being delayed, other attempts from its address are not judged; after that the right one
+    // is not held back.
     let guess = tokio::spawn({
         let mut guesser = Browser::of(&node);
         async move { guesser.log_in("alice", "another wrong battery").await.status }
@@ -105,7 +106,7 @@ async fn change_takes_the_logins_word_and_our_own_origin() {
     let twice = alice.but("cookie", Some(&format!("{cookie}; {cookie}")));
     assert_eq!(twice.ask(Method::GET, "/api/v1/users", "").await.status, StatusCode::UNAUTHORIZED, "whose is it?");
     Browser::expect(alice.ask(Method::POST, "/api/v1/users", change).await, 201);
-    // A page elsewhere cannot log a browser in, either.
+    // A foreign page cannot log a browser in either.
     let elsewhere = Browser::of(&node).but("origin", Some("https://evil.example"));
     let login = json!({"name": "alice", "password": PASSWORD}).to_string();
     assert_eq!(elsewhere.ask(Method::POST, "/api/v1/session", &login).await.status, StatusCode::FORBIDDEN);
@@ -122,7 +123,7 @@ async fn login_is_never_the_one_that_somebody_else_has_prepared() {
     let page = alice.log_in("alice", PASSWORD).await;
     assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
     assert_ne!(alice.headers[0].1, prepared, "a login has a number of its own");
-    // Who has prepared the cookie is who it was, and no more.
+    // A cookie that was planted in a browser gives no more than the login of its owner.
     assert_eq!(mallory.ask(Method::GET, "/api/v1/users", "").await.status, StatusCode::FORBIDDEN);
 }
 

@@ -1,4 +1,4 @@
-//! Which files and devices an operator may have opened.
+//! Files and devices that an operator may open.
 
 use super::*;
 
@@ -36,7 +36,7 @@ async fn path_that_is_not_offered_takes_an_admin() {
     assert_eq!(std::fs::metadata(&file).expect("is there").modified().expect("a time"), before);
     let page = anna.ask(Method::POST, "/api/v1/disks", &json!({ "path": path }).to_string()).await;
     assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
-    // What needs no path stays the operator's.
+    // Operations without a path stay permitted for the operator.
     let page = olga
         .ask(
             Method::POST,
@@ -47,7 +47,7 @@ async fn path_that_is_not_offered_takes_an_admin() {
     assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
 }
 
-/// A volume on a file of the state would let a host write the users of the array.
+/// A volume on a file of the state would let a host overwrite the users of the array.
 #[tokio::test]
 async fn files_of_the_array_itself_are_nobodys_disk_or_volume() {
     let node = Node::new().await;

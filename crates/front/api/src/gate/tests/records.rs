@@ -1,4 +1,4 @@
-//! What is written down of who has changed what.
+//! Audit records of calls.
 
 use super::*;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ async fn every_row_that_changes_something_or_reads_data_of_hosts_writes_an_inten
         let before = last(&node).await;
         let body = if row.looks() { Value::Null } else { json!({}) };
         let page = node.local(row.method.clone(), &filled(row), &body).await;
-        // A login has no intent: strangers try it.
+        // A login has no intent: unauthenticated clients may attempt it.
         let records = if row.is_open() { 1 } else { 2 };
         let records = if row.is_recorded() { records } else { 0 };
         assert_eq!(last(&node).await - before, records, "{row:?}: {}", page.text);
@@ -78,7 +78,7 @@ async fn record_says_who_from_where_and_what_and_no_secret() {
         (&json!("alice"), &json!("operator"), &json!("session"), &json!("127.0.0.1"), &json!(201))
     );
     assert_eq!((&record["body"]["name"], &record["body"]["chap"]["secret"]), (&json!("web"), &json!("…")));
-    // What she may not do is written down, too.
+    // A refused change is recorded as well.
     let before = last(&node).await;
     let refused = alice.ask(Method::DELETE, "/api/v1/pools/tank", "").await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
@@ -91,7 +91,7 @@ async fn record_says_who_from_where_and_what_and_no_secret() {
     }
 }
 
-/// A link that was sent under a wrong key was refused, stayed valid, and could be read in the audit.
+/// Regression: a link sent under a wrong key was refused, stayed valid, and was readable in the audit log.
 #[tokio::test]
 async fn body_that_is_not_understood_is_told_by_its_length_alone() {
     let node = Node::new().await;
@@ -131,12 +131,12 @@ async fn byte_that_is_changed_in_the_files_is_found_by_whoever_asks() {
     assert_eq!(exported.text.lines().count(), 8, "with the intent and the result of this reading");
 }
 
-/// Strangers fill neither the files nor push out what users have done.
+/// Unauthenticated clients neither fill the files nor displace the records of users.
 #[tokio::test]
 async fn refused_logins_of_strangers_have_records_up_to_a_bound() {
     let node = Node::new().await;
     for _ in 0..3 {
-        // No password is worked out for a body that is none.
+        // No password is hashed for a malformed body.
         let page = Browser::of(&node).ask(Method::POST, "/api/v1/session", "{").await;
         assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", page.text);
     }
@@ -144,7 +144,7 @@ async fn refused_logins_of_strangers_have_records_up_to_a_bound() {
     assert!(latest(&node).await["caller"].is_null());
 }
 
-/// Data of hosts, and the audit itself.
+/// Reads of host data and of the audit log are recorded.
 #[tokio::test]
 async fn who_reads_data_of_hosts_is_written_down() {
     let read: Vec<&str> = table().iter().filter(|row| row.reads_host_data).map(|row| row.path).collect();
@@ -152,7 +152,7 @@ async fn who_reads_data_of_hosts_is_written_down() {
     assert_eq!(read.iter().collect::<std::collections::BTreeSet<_>>(), data.iter().collect());
 }
 
-/// What cannot be written down is not begun.
+/// A call that cannot be recorded is not started.
 #[tokio::test]
 async fn change_whose_intent_cannot_be_written_is_refused_with_nothing_done() {
     let node = Node::new().await;
@@ -180,7 +180,7 @@ async fn change_whose_intent_cannot_be_written_is_refused_with_nothing_done() {
     assert!(node.control.status.conditions().await.expect("told").there.is_empty());
 }
 
-/// A change that the end of the daemon cut short has an intent alone, and it is listed.
+/// A change interrupted by the end of the daemon has only an intent, which is listed.
 #[tokio::test]
 async fn intent_without_a_result_is_listed() {
     let node = Node::new().await;

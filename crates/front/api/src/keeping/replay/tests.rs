@@ -6,7 +6,7 @@ fn key(caller: &str, key: &str) -> Key {
     Key { caller: caller.to_owned(), key: key.to_owned() }
 }
 
-/// A change that counts how often it is made.
+/// Change that counts how often it is made.
 async fn ask(
     replays: &Arc<Replays>,
     key: Key,

@@ -21,12 +21,12 @@ impl Listed for Thing {
     }
 }
 
-/// 100 things whose sizes are each had by ten of them.
+/// 100 items with ten different sizes.
 fn things() -> Vec<Thing> {
     (0..100).rev().map(|n| Thing { name: format!("thing{n:02}"), size: n % 10 }).collect()
 }
 
-/// The names on all pages, each asked for with the cursor of the one before.
+/// Names on all pages, each requested with the cursor of the one before.
 fn walked(mut page: Page) -> Vec<String> {
     let mut names = Vec::new();
     loop {

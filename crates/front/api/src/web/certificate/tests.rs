@@ -72,7 +72,7 @@ fn certificate_of_its_owner_is_read_again_when_it_changes_and_never_replaced_by_
 
 #[test]
 fn certificate_of_a_clock_that_was_wrong_is_made_anew_once_the_clock_is_right() {
-    // A dead battery: the first start is in 1970; or in the future, and the clock is set back.
+    // An empty clock battery: the first start is in 1970, or in the future and the clock is set back later.
     for wrong in [Timestamp::from_unix(60), NOW.plus(20 * 365 * DAY)] {
         let dir = tempfile::tempdir().expect("a folder");
         let source = Source::Generated { folder: dir.path().join("web"), names: names(&["array1"]) };

@@ -1,4 +1,4 @@
-//! A node with a door to the network, and a browser in front of it.
+//! Test fixtures: a node with an HTTPS server, and a browser.
 
 use crate::web::{Source, WebOptions};
 use crate::{Listening, listen, serve};
@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use trust::Trust;
 
-/// The password of every user here.
+/// Password of every user in these tests.
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
 
 /// A node that serves until it is dropped.
@@ -66,7 +66,7 @@ impl Node {
         Self { address: report.addresses[0].address, control, dir, pin, stop: Some(stop) }
     }
 
-    /// What the command line is answered, at the socket.
+    /// Answer to a request over the local socket, as the command line sends it.
     pub(crate) async fn local(&self, method: Method, path: &str, body: &Value) -> Page {
         let stream = UnixStream::connect(self.dir.path().join("socket")).await.expect("connects");
         let (mut sender, connection) =
@@ -78,14 +78,14 @@ impl Node {
         Page::of(sender.send_request(request.expect("a request")).await.expect("an answer")).await
     }
 
-    /// A user, who can log in.
+    /// Adds a user who can log in.
     pub(crate) async fn user(&self, name: &str, role: Role) {
         let body = json!({ "name": name, "role": role, "password": PASSWORD });
         let page = self.local(Method::POST, "/api/v1/users", &body).await;
         assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
     }
 
-    /// A browser that this user has logged in with.
+    /// A browser in which this user has logged in.
     pub(crate) async fn browser_of(&self, name: &str) -> Browser {
         let mut browser = Browser::of(self);
         let page = browser.log_in(name, PASSWORD).await;
@@ -93,7 +93,7 @@ impl Node {
         browser
     }
 
-    /// What `blockyard web show` says of its key.
+    /// Pin of the server's key, as `blockyard web show` prints it.
     pub(crate) fn pin(&self) -> String {
         self.pin.clone()
     }
@@ -105,7 +105,7 @@ impl Drop for Node {
     }
 }
 
-/// What came back.
+/// Received answer.
 pub(crate) struct Page {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -130,12 +130,12 @@ impl Page {
     }
 }
 
-/// A browser, or whatever else speaks HTTPS.
+/// A browser or any other HTTPS client.
 #[derive(Clone)]
 pub(crate) struct Browser {
     address: SocketAddr,
     connector: TlsConnector,
-    /// What is sent with each request.
+    /// Headers sent with each request.
     pub headers: Vec<(&'static str, String)>,
 }
 
@@ -155,14 +155,14 @@ impl Browser {
         self.connector.connect(name, stream).await
     }
 
-    /// Asks, and the answer is this.
+    /// Sends a request and expects this status.
     #[track_caller]
     pub(crate) fn expect(page: Page, status: u16) -> Value {
         assert_eq!(page.status.as_u16(), status, "{}", page.text);
         page.json()
     }
 
-    /// The user has logged in: this browser sends its cookie, its word and its origin from now on.
+    /// Logs the user in: this browser sends its cookie, CSRF token and origin from then on.
     pub(crate) async fn log_in(&mut self, name: &str, password: &str) -> Page {
         let body = json!({ "name": name, "password": password }).to_string();
         let page = self.ask(Method::POST, "/api/v1/session", &body).await;
@@ -172,7 +172,7 @@ impl Browser {
         page
     }
 
-    /// What a login has answered is sent from now on.
+    /// Takes over cookie and CSRF token from the answer to a login.
     pub(crate) fn keep(&mut self, page: &Page) {
         let cookie = page.header("set-cookie").split(';').next().expect("a cookie").to_owned();
         let csrf = page.json()["session"]["csrf"].as_str().expect("a word").to_owned();
@@ -180,7 +180,7 @@ impl Browser {
         self.headers = vec![("cookie", cookie), ("x-csrf-token", csrf), ("origin", origin)];
     }
 
-    /// As this browser, without the header, or with another value of it.
+    /// Copy of this browser without the header, or with another value of it.
     pub(crate) fn but(&self, name: &'static str, value: Option<&str>) -> Self {
         let mut other = self.clone();
         other.headers.retain(|(header, _)| *header != name);
@@ -188,7 +188,7 @@ impl Browser {
         other
     }
 
-    /// A page, as a person's browser asks for one.
+    /// Requests a page like a browser of a person does.
     pub(crate) async fn page(&self, path: &str) -> Page {
         let mut person = self.clone();
         person.headers.push(("accept", "text/html".to_owned()));
@@ -199,7 +199,7 @@ impl Browser {
         Page::of(self.open(method, path, body).await).await
     }
 
-    /// An answer before its body has come.
+    /// Answer whose body has not been received yet.
     pub(crate) async fn open(&self, method: Method, path: &str, body: &str) -> Response<Incoming> {
         let stream = self.connect().await.expect("connects");
         let (mut sender, connection) =

@@ -1,4 +1,4 @@
-//! What keeps a host that sees a volume from using it, and what it has run into lately.
+//! Obstacles for a host with a mapping: portal group states, reservations, and recent denied logins.
 
 use super::{Point, Way};
 use crate::state::{HostRecord, State};
@@ -7,10 +7,11 @@ use model::{
 };
 use std::collections::BTreeSet;
 
-/// Refused logins that are told.
+/// Limit on reported denied logins.
 const REFUSED_TOLD: usize = 3;
 
-/// The portal groups through which the volume is seen and neither read nor written. They stop the host when there are no others.
+/// Reports portal groups that map the volume but do not serve reads and writes. They block access only when
+/// there is no other group.
 pub(super) fn of_groups(state: &State, ways: &[Way<'_>]) -> Vec<Point> {
     let tags: BTreeSet<u16> = ways.iter().flat_map(Way::open).map(|portal| portal.policy.tag).collect();
     let of = |tag: &u16| state.portal_groups.get(tag).copied().unwrap_or_default();
@@ -30,14 +31,15 @@ pub(super) fn of_groups(state: &State, ways: &[Way<'_>]) -> Vec<Point> {
     tags.into_iter().filter_map(stops).collect()
 }
 
-/// The names that the host's initiators have, as far as they are known.
+/// Returns the iSCSI names of the host's initiators, as far as they are known.
 pub(super) fn names_of(host: &Name, record: &HostRecord, sessions: &[SessionReport]) -> Vec<String> {
+    // A host for any initiator lists no names; its sessions tell them.
     let here = sessions.iter().filter(|session| session.host.as_ref() == Some(host));
     let told = here.map(|session| session.initiator.clone());
     record.initiators.iter().map(ToString::to_string).chain(told).collect()
 }
 
-/// What others have reserved of the volume, when that keeps the host out.
+/// Reports a reservation of other hosts that excludes this host.
 pub(super) fn of_reservation(
     volume: &VolumeName,
     report: Option<&ReservationReport>,
@@ -57,14 +59,15 @@ pub(super) fn of_reservation(
     Some(Point::bad(sentence, mend(report, volume)))
 }
 
-/// What lets in who is kept out by a reservation.
+/// Returns the action that ends the exclusion by a reservation.
 fn mend(report: &ReservationReport, volume: &VolumeName) -> String {
     let registers = report.kind.is_some_and(model::ReservationKind::is_shared_by_registrants);
     let there = if registers { "register a key there (PERSISTENT RESERVE OUT)" } else { "let the holder release it" };
     format!("{there}; when nobody is left who could: blockyard volume reservations {volume} --clear --yes")
 }
 
-/// Logins of the host that were refused and have not succeeded since, the last ones first; not those of when it was no host's.
+/// Reports recent denied logins of the host, the latest first; not those from before the initiator belonged to
+/// a host.
 pub(super) fn of_refused(refused: &[RefusedLogin], names: &[String]) -> Vec<Point> {
     let is_own = |login: &&RefusedLogin| {
         login.initiator.as_ref().is_some_and(|who| names.iter().any(|name| name.eq_ignore_ascii_case(who)))

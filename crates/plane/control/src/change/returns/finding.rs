@@ -1,4 +1,4 @@
-//! Where the disks of pools are that wait for them: where they were, or anywhere that is searched.
+//! Search for the disks of closed pools: at their recorded paths, then in all searched folders.
 
 use super::Returns;
 use crate::search;
@@ -8,16 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A disk that took so long to answer is not asked again for a while: nothing else is asked meanwhile.
+/// Response time from which a disk counts as slow, and the time for which it is then skipped, because
+/// inspections are sequential.
 const SLOW: Duration = Duration::from_secs(2);
 const SLOW_INTERVAL: Duration = Duration::from_secs(60);
-/// How often folders are searched.
+/// Interval between two searches of folders.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What earlier searches have found out.
+/// Results of earlier searches.
 #[derive(Default)]
 pub(super) struct Finding {
-    /// Disks that did not answer soon, and when.
+    /// Disks that answered slowly, and when.
     slow: BTreeMap<DiskName, Instant>,
     searched: Option<Instant>,
 }
@@ -29,12 +30,13 @@ impl Finding {
 }
 
 impl Returns {
-    /// The members of the pool that are there. The data plane knows each of them, where it is now.
+    /// Returns the members of the pool that are there. The data plane has each of them open at its current
+    /// path.
     pub(super) async fn find(&self, finding: &mut Finding, pool: &PoolRecord) -> Result<BTreeSet<DiskName>, Refusal> {
         let state = self.core.state();
         let mut wanted = pool.members.clone();
         if wanted.is_empty() {
-            // Of an earlier version's state.
+            // A record written by an earlier version lists no members: use the labels of open disks instead.
             let disks = self.core.engine.disks(Order::Disks).await?;
             let of_pool = disks.iter().filter(|disk| disk.label.pool().is_some_and(|(id, _)| id == pool.id));
             wanted = of_pool.filter_map(|disk| disk.label.disk()).collect();
@@ -47,9 +49,11 @@ impl Returns {
                 found.insert((*name).clone(), record.path.clone());
             }
         }
+        // A remote disk is never found under another path.
         let lost = members.iter().filter(|(name, record, _)| record.remote.is_none() && !found.contains_key(*name));
         let lost: Vec<(&DiskName, &DiskRecord)> = lost.map(|(name, record, _)| (*name, *record)).collect();
         if !lost.is_empty() && finding.searched.is_none_or(|when| when.elapsed() >= SEARCH_INTERVAL) {
+            // A slow disk must not stall the search of its folder either.
             let slow = state.disks.iter().filter(|(name, _)| finding.is_slow(name));
             let slow: BTreeSet<&str> = slow.map(|(_, record)| record.path.as_str()).collect();
             let elsewhere = search::disks_but(&self.core.engine, &self.folders(), &slow).await;
@@ -67,7 +71,7 @@ impl Returns {
         Ok(present)
     }
 
-    /// True when the disk is where it was last.
+    /// Returns true when the disk is at its recorded path.
     async fn is_at(&self, finding: &mut Finding, name: &DiskName, record: &DiskRecord, id: DiskId) -> bool {
         if finding.is_slow(name) {
             return false;
@@ -80,10 +84,11 @@ impl Returns {
         } else {
             finding.slow.remove(name);
         }
+        // Only the label proves that it is the member; the path may lead to another disk by now.
         seen.is_ok_and(|seen| seen.label.disk() == Some(id))
     }
 
-    /// The folders in which disks are searched.
+    /// Returns the folders to search: those of all known disks, and the configured ones.
     fn folders(&self) -> BTreeSet<PathBuf> {
         let state = self.core.state();
         let local = state.disks.values().filter(|record| record.remote.is_none());
@@ -91,15 +96,18 @@ impl Returns {
         was_in.chain(self.core.settings.disk_search.iter().cloned()).collect()
     }
 
-    /// The data plane knows the disk at this path; false where it cannot be opened there.
+    /// Opens the disk at this path in the data plane; returns false where that is impossible.
     async fn make_known(&self, name: &DiskName, path: &str) -> Result<bool, Refusal> {
+        // A change in progress is not waited for; the next round tries again.
         let Some(turn) = self.core.turn_now() else { return Ok(false) };
+        // Read again under the lock: the disk may have been removed since.
         let state = self.core.state();
         let Some(record) = state.disks.get(name) else { return Ok(false) };
         let known = self.disks.opened(name).await?;
         if known.as_ref().is_some_and(|known| known.path == path && known.label.disk() == record.id) {
             return Ok(true);
         }
+        // Open at another path, or with another label: it has to be reopened where it is now.
         if known.is_some() && self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await.is_err() {
             return Ok(false);
         }
@@ -111,6 +119,7 @@ impl Returns {
                 return Ok(false);
             }
         };
+        // The disk was exchanged between inspection and opening.
         if report.label.disk() != record.id {
             return Ok(false);
         }

@@ -1,46 +1,49 @@
-//! When a pool that is not open is tried: a table over the disks that are there and the time, which nothing else decides.
+//! Schedule of attempts to open a closed pool: a pure function of the present disks and the time.
 
 use model::DiskName;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A pool whose disks are all there and which could not be opened all the same is tried again after this.
+/// Retry interval of a pool that could not be opened though all of its disks are there.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How long a pool that has failed again stays closed, at least and at most; twice as long each time within an hour.
+/// Minimum and maximum time that a pool stays closed after repeated failures; it doubles with each failure
+/// within an hour.
 const HOLD_OFF: Duration = Duration::from_secs(5);
 const HOLD_OFF_MAX: Duration = Duration::from_secs(600);
-/// A failure is forgotten after this.
+/// Time after which a failure no longer counts.
 const MEMORY: Duration = Duration::from_secs(3600);
 
-/// How a pool is to be opened.
+/// Mode of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// Only if no member is absent.
+    /// Opens only if no member is absent.
     Whole,
-    /// With the members that are there.
+    /// Opens with the members that are there.
     Degraded,
 }
 
-/// One pool that is not open.
+/// Waiting state of one closed pool.
 #[derive(Debug)]
 pub(super) struct Wait {
     present: BTreeSet<DiskName>,
-    /// When the last disk came.
+    /// Time at which the last disk appeared.
     changed: Duration,
-    /// What was tried with these disks, and when.
+    /// The last attempt with the present disks.
     tried: Option<(Attempt, Duration)>,
     not_before: Duration,
 }
 
 impl Wait {
-    /// Nothing of the pool was found by `now`; it is not tried before `not_before`.
+    /// Starts waiting at `now` without any disk; no attempt is made before `not_before`.
     pub(super) fn since(now: Duration, not_before: Duration) -> Self {
         Self { present: BTreeSet::new(), changed: now, tried: None, not_before }
     }
 
-    /// What is to be tried now that these disks are there, if anything. `patience` is how long others are waited for.
+    /// Decides on the attempt to make with the disks that are present. `patience` is the time to wait for the
+    /// others.
     pub(super) fn judge(&mut self, now: Duration, present: &BTreeSet<DiskName>, patience: Duration) -> Option<Attempt> {
         assert!(now >= self.changed, "time goes on");
+        // Only a new disk restarts the schedule; a disk that vanished does not improve the chances.
         if !present.is_subset(&self.present) {
             (self.changed, self.tried) = (now, None);
         }
@@ -49,6 +52,7 @@ impl Wait {
             return None;
         }
         let attempt = match self.tried {
+            // Whole first: opening degraded makes the absent members stale, and costs a resynchronization.
             None => Attempt::Whole,
             Some((Attempt::Whole, _)) if now - self.changed >= patience => Attempt::Degraded,
             Some((_, when)) if now - when >= AGAIN => Attempt::Whole,
@@ -58,24 +62,25 @@ impl Wait {
         Some(attempt)
     }
 
-    /// How long it is until it is opened degraded; nothing when that was tried, or no disk is there.
+    /// Returns the time left until the degraded attempt; `None` after it, or while no disk is there.
     pub(super) fn degraded_in(&self, now: Duration, patience: Duration) -> Option<Duration> {
         let is_due = !self.present.is_empty() && !matches!(self.tried, Some((Attempt::Degraded, _)));
         is_due.then(|| (self.changed + patience).saturating_sub(now))
     }
 }
 
-/// When a pool has failed lately.
+/// Recent failures of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Failures(Vec<Duration>);
 
 impl Failures {
-    /// It has failed now; when it may be opened again.
+    /// Records a failure at `now`, and returns the earliest time of the next attempt.
     pub(super) fn note(&mut self, now: Duration) -> Duration {
         self.0.retain(|when| now.saturating_sub(*when) < MEMORY);
+        // Bounded, so that the power below cannot overflow.
         let earlier = u32::try_from(self.0.len()).unwrap_or(u32::MAX).min(16);
         self.0.push(now);
-        // The first time a pool is opened as soon as its disks are there.
+        // The first failure causes no delay: the pool opens as soon as its disks are there.
         let hold_off = earlier.checked_sub(1).map_or(Duration::ZERO, |again| HOLD_OFF * 2_u32.pow(again));
         now + hold_off.min(HOLD_OFF_MAX)
     }

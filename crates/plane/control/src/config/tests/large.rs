@@ -1,4 +1,4 @@
-//! A document of thousands of volumes and hosts.
+//! Tests of documents with thousands of volumes and hosts.
 
 use super::apply;
 use crate::config::{ApplyConfig, Document, VolumeEntry};
@@ -13,7 +13,8 @@ use testbed::Testbed;
 const VOLUMES: usize = 4096;
 const HOSTS: usize = 3586;
 
-/// So many hosts, each of which sees a volume of its own; every eighth volume is seen by the first host as well.
+/// State with many hosts, each with a volume of its own; every eighth volume is also presented to the first
+/// host.
 fn large() -> State {
     let id = |n: usize| format!("ffffffff-ffff-4fff-bfff-{n:012x}");
     let volume = |n| {
@@ -37,7 +38,7 @@ fn large() -> State {
     serde_json::from_value(state).expect("a state")
 }
 
-/// Shows how long it takes. What grows with the square of the number took minutes, and is judged as that alone.
+/// Prints the time taken. Quadratic behavior took minutes, and is all that this judges.
 #[tokio::test]
 async fn document_of_thousands_is_planned_and_applied_in_seconds() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -58,7 +59,7 @@ async fn document_of_thousands_is_planned_and_applied_in_seconds() {
     assert!(planned.as_secs() < 20, "{planned:?}");
 }
 
-/// Each of them read all volumes, and wrote the state.
+/// Regression: each volume that grew read all volumes and wrote the state.
 #[tokio::test]
 async fn volumes_that_grow_are_not_read_one_by_one_and_the_state_is_written_once() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -98,7 +99,7 @@ async fn one_volume_is_read_alone() {
     assert_eq!(volumes_read.load(Ordering::Relaxed) - before, 2);
 }
 
-/// So many thin volumes more in the pool, each with a setting of its own.
+/// Adds `count` thin volumes to the pool in the document, each with a setting of its own.
 fn with_volumes(document: &Document, count: u64) -> Document {
     let mut document = document.clone();
     for n in 0..count {
@@ -110,7 +111,7 @@ fn with_volumes(document: &Document, count: u64) -> Document {
     document
 }
 
-/// Each of them wrote the state, when it was set and when it was taken back.
+/// Regression: each volume wrote the state, when it was set and when it was rolled back.
 #[tokio::test]
 async fn settings_of_many_volumes_write_the_state_as_often_as_those_of_one() {
     let mut written = Vec::new();
@@ -129,7 +130,7 @@ async fn settings_of_many_volumes_write_the_state_as_often_as_those_of_one() {
     assert_eq!(written[0], written[1], "versions of the state");
 }
 
-/// What is taken back goes together, too: an initiator that was waited for did not come back.
+/// A rollback is one batch as well: here an awaited initiator does not log in again.
 #[tokio::test]
 async fn many_volumes_that_are_taken_back_write_the_state_as_often_as_one() {
     let mut written = Vec::new();
@@ -153,7 +154,7 @@ async fn many_volumes_that_are_taken_back_write_the_state_as_often_as_one() {
     assert_eq!(written[0], written[1], "versions of the state");
 }
 
-/// The data plane refuses the last of them: it has no log to be written back through.
+/// The data plane refuses the last one, whose pool has no log for write-back.
 #[tokio::test]
 async fn settings_that_are_refused_for_one_volume_hold_for_none() {
     let array = Array::new().await;

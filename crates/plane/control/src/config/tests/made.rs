@@ -1,4 +1,4 @@
-//! What is there and otherwise than a document says, what it says of spares and of all hosts, and room.
+//! Tests of existing objects that differ from a document, of spares, of global settings, and of space limits.
 
 use super::{Array, apply, said};
 use crate::config::{ApplyConfig, Document, SpareEntry, VolumeEntry};
@@ -17,7 +17,7 @@ async fn refused(array: &Array, document: &Document) -> Refusal {
     array.control.config.plan(&apply(document), &()).await.expect_err("it is otherwise")
 }
 
-/// All of them were "so already".
+/// Regression: each of these differences was reported as no change.
 #[tokio::test]
 async fn document_that_says_otherwise_of_what_is_there_is_refused() {
     let (array, document) = furnished().await;
@@ -68,7 +68,7 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
     );
 }
 
-/// A document that says nothing of it leaves the pool as it is.
+/// A document without the flag leaves the pool as it is.
 #[tokio::test]
 async fn document_of_a_pool_that_was_imported_read_only_says_so() {
     let (array, written) = furnished().await;
@@ -129,7 +129,7 @@ async fn document_holds_spares_and_what_is_set_for_all() {
             .steps
             .is_empty()
     );
-    // Discovery that proves something needs a secret, which no document that was exported has.
+    // Discovery with CHAP needs a secret, which no exported document has.
     let mut asks = wanted.clone();
     let proof = crate::config::DiscoveryEntry { chap: Some(crate::config::ChapEntry::default()), mutual_chap: None };
     asks.auth.as_mut().expect("is there").discovery = Some(proof);
@@ -139,7 +139,7 @@ async fn document_holds_spares_and_what_is_set_for_all() {
     );
 }
 
-/// The plan showed the volume, and its application refused.
+/// Regression: the plan accepted the volume, and its application was refused.
 #[tokio::test]
 async fn plan_judges_room_for_thick_volumes_together() {
     let (array, mut document) = furnished().await;
@@ -161,7 +161,7 @@ async fn plan_judges_room_for_thick_volumes_together() {
     assert_eq!(array.control.config.plan(&apply(&document), &()).await.expect("thin ones keep nothing").steps.len(), 3);
 }
 
-/// It was found after a thousand of them were made.
+/// Regression: the limit was found after a thousand volumes had been created.
 #[tokio::test]
 async fn more_volumes_than_a_pool_or_an_array_takes_are_refused_before_one_is_made() {
     let (array, _) = furnished().await;

@@ -1,4 +1,4 @@
-//! What a document does to those who are logged in, and what brings it back.
+//! Tests of the effect of documents on sessions, and of the rollback.
 
 use super::{Array, apply, said};
 use crate::Wanted;
@@ -16,7 +16,7 @@ fn iqn(host: &str) -> Iqn {
     format!("iqn.2001-04.com.example:{host}").parse().expect("an iSCSI name")
 }
 
-/// A session of the host from 10.0.0.5, which sees LUNs 0 and 1 where they are presented.
+/// A session of the host from 10.0.0.5, with LUNs 0 and 1 where they are presented.
 pub fn session(id: u32, host: &str) -> SessionReport {
     let target = "iqn.2026-11.io.blockyard:node1";
     serde_json::from_value(json!({"id": id, "kind": "normal", "initiator": iqn(host), "host": host,
@@ -26,7 +26,7 @@ pub fn session(id: u32, host: &str) -> SessionReport {
     .expect("a session")
 }
 
-/// Hosts web and db, volumes a and b that web sees, and a session of each host.
+/// An array with hosts web and db, volumes a and b presented to web, and a session of each host.
 pub async fn visited() -> Array {
     let mut testbed = Testbed::default();
     testbed.hosts.sessions = vec![session(1, "web"), session(2, "db")];
@@ -49,7 +49,7 @@ async fn plan(array: &Array, document: &Document, prune: bool) -> Plan {
     array.control.config.plan(&ApplyConfig { prune, ..apply(document) }, &()).await.expect("a plan")
 }
 
-/// The plan showed no session, and `apply` asked nobody, while the data path ended the session.
+/// Regression: the plan listed no session and `apply` needed no consent, and the data path ended the session.
 #[tokio::test]
 async fn plan_says_which_sessions_a_network_shuts_out() {
     let array = visited().await;
@@ -100,7 +100,7 @@ async fn plan_says_who_leaves_a_group_and_who_is_asked_to_move() {
     assert_eq!(told.sessions, 2);
 }
 
-/// It took both volumes away and said that all was well, because the session had stayed.
+/// Regression: both volumes were unmapped and the change succeeded, because the session had stayed.
 #[tokio::test(start_paused = true)]
 async fn configuration_goes_back_when_an_initiator_loses_a_volume() {
     let array = visited().await;

@@ -13,7 +13,7 @@ fn ends(initiator: &str, portal: &str) -> WireEnds {
     WireEnds { initiator: initiator.parse().expect("an address"), portal: portal.parse().expect("an address") }
 }
 
-/// The kinds and bodies of blocks.
+/// Splits a file into the types and bodies of its blocks.
 fn cut(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     let word = |at: &[u8]| u32::from_le_bytes(at[..4].try_into().expect("four bytes"));
     let mut blocks = Vec::new();
@@ -27,7 +27,8 @@ fn cut(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     blocks
 }
 
-/// Source port, sequence number, acknowledgement, payload and flags (SYN, FIN, PSH) of a packet whose checksums are right.
+/// Parses a packet with valid checksums: source port, sequence number, acknowledgment, payload and flags (SYN,
+/// FIN, PSH).
 fn packet(body: &[u8]) -> (u16, u32, u32, Vec<u8>, [bool; 3]) {
     let packet = SlicedPacket::from_ethernet(&body[20..]).expect("a packet");
     let Some(TransportSlice::Tcp(tcp)) = &packet.transport else { panic!("it is TCP") };

@@ -1,11 +1,12 @@
-//! Which LUN numbers everybody knows, and whether a state would give one of them to another volume.
+//! Lookup of the LUNs that hosts know, and the check whether a state would assign one of them to another
+//! volume.
 
 use crate::state::owners::Owners;
 use crate::state::{PresentationRecord, State};
 use model::{EVERYONE, Iqn, Name, Refusal, VolumeId, VolumeName, code};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A number that is another volume than somebody knew under it, because an operator has confirmed that.
+/// A known LUN that an operator has confirmed to assign to another volume.
 pub(crate) struct Replaced {
     pub who: Name,
     pub target: Iqn,
@@ -13,20 +14,20 @@ pub(crate) struct Replaced {
     pub volume: VolumeName,
 }
 
-/// A number that another volume had.
+/// A LUN that would change its volume.
 pub(crate) struct Conflict<'a> {
     pub who: &'a Name,
     pub target: &'a Iqn,
     pub lun: u16,
-    /// The volume that would get it.
+    /// The volume that would get the LUN.
     pub volume: &'a VolumeName,
-    /// The volume that had it, and for whom.
+    /// The volume that had it, and the name that it was presented to.
     pub had: (&'a VolumeName, &'a Name),
     /// True when it was presented to a group.
     pub by_group: bool,
 }
 
-/// A volume that somebody has, or had, under a number.
+/// A volume that is or was presented under a LUN.
 #[derive(Clone, Copy)]
 pub(crate) struct Had<'a> {
     pub id: VolumeId,
@@ -35,7 +36,7 @@ pub(crate) struct Had<'a> {
     pub by: &'a Name,
 }
 
-/// What everybody knows in one state: present and former numbers, to be looked up.
+/// Index of the current and former LUNs of one state.
 pub(crate) struct Known<'a> {
     by_lun: BTreeMap<(&'a Name, &'a Iqn, u16), Vec<Had<'a>>>,
     by_volume: BTreeMap<(&'a Name, &'a Iqn, VolumeId), Vec<u16>>,
@@ -54,6 +55,7 @@ impl<'a> Known<'a> {
                 known.learn(&target.iqn, record.lun, had);
             }
         }
+        // Former LUNs count like current ones.
         for (who, numbers) in &state.luns.of {
             for (target, former) in numbers.iter().flat_map(|(target, all)| all.iter().map(move |one| (target, one))) {
                 known.learn(target, former.lun, Had { id: former.volume_id, volume: &former.volume, by: who });
@@ -67,19 +69,20 @@ impl<'a> Known<'a> {
 
     fn learn(&mut self, target: &'a Iqn, lun: u16, had: Had<'a>) {
         let volumes = self.by_lun.entry((had.by, target, lun)).or_default();
+        // The same volume may be both current and former under this LUN.
         if volumes.iter().all(|one| one.id != had.id) {
             volumes.push(had);
         }
         self.by_volume.entry((had.by, target, had.id)).or_default().push(lun);
     }
 
-    /// A volume that `who` knows under the number and that is not this one.
+    /// Returns a volume other than `volume` that `who` knows under the LUN.
     pub(crate) fn other(&self, who: &Name, target: &Iqn, lun: u16, volume: VolumeId) -> Option<Had<'a>> {
         let mut known = self.names_of(who).filter_map(|name| self.by_lun.get(&(name, target, lun))).flatten();
         known.find(|one| one.id != volume).copied()
     }
 
-    /// The numbers under which `who` knows the volume.
+    /// Returns the LUNs under which `who` knows the volume.
     pub(crate) fn numbers_of(&self, who: &Name, target: &Iqn, volume: VolumeId) -> Vec<u16> {
         self.names_of(who)
             .filter_map(move |name| self.by_volume.get(&(name, target, volume)))
@@ -95,20 +98,23 @@ impl<'a> Known<'a> {
 }
 
 impl State {
-    /// Admits a state that follows `before`: nobody finds another volume under a number that it knows.
+    /// Admits a state that follows `before` only if no host would find another volume under a LUN that it
+    /// knows.
     ///
-    /// *Errors*: the first number that somebody knows as another volume.
+    /// *Errors*: the first such LUN.
     pub(crate) fn admit_luns(&self, before: &Self) -> Result<(), Refusal> {
         self.lun_conflict(before).map_or(Ok(()), |conflict| Err(conflict.refusal()))
     }
 
-    /// Numbers that become other volumes are known as these from now on.
+    /// Replaces known LUNs that this state assigns to other volumes, and returns them. Called when the operator
+    /// has confirmed the change.
     pub(crate) fn replace_luns(&mut self, before: &Self) -> Vec<Replaced> {
         let mut luns = std::mem::take(&mut self.luns);
         let mut replaced = Vec::new();
         {
             let known = Known::of(before);
             for (record, target) in self.fresh(before) {
+                // The hosts of a group, and the group itself: each has its own record.
                 let hosts = self.hosts_of(&record.host).filter(|host| **host != record.host);
                 for who in hosts.chain([&record.host]) {
                     if known.other(who, target, record.lun, record.volume_id).is_some() {
@@ -129,6 +135,7 @@ impl State {
         if self.same_views(before) {
             return None;
         }
+        // Judged by what hosts knew before the change.
         let known = Known::of(before);
         let conflict = |who: &'a Name, record: &'a PresentationRecord, target: &'a Iqn| {
             let had = known.other(who, target, record.lun, record.volume_id)?;
@@ -140,6 +147,8 @@ impl State {
         if let Some(found) = self.fresh(before).into_iter().find_map(of_fresh) {
             return Some(found);
         }
+        // No new presentation conflicts; a host may also join a group whose presentations conflict with its own
+        // LUNs.
         for (group, hosts) in &self.groups {
             let was = before.groups.get(group);
             let joined = || hosts.iter().filter(|host| was.is_none_or(|was| !was.contains(*host)));
@@ -166,7 +175,8 @@ impl State {
         Conflict { who, target, lun: *lun, volume, had, by_group: before.groups.contains_key(had.1) }
     }
 
-    /// An initiator that is another host's than before, and would find another volume there under a number that it knows.
+    /// Finds an initiator that has moved to another host, where it would find another volume under a LUN that
+    /// it knows.
     fn initiator_conflict<'a>(&'a self, before: &'a Self, known: &Known<'a>) -> Option<Conflict<'a>> {
         if self.hosts == before.hosts {
             return None;
@@ -177,10 +187,12 @@ impl State {
             let (from, owner) = (was.owner_of(iqn), is.owner_of(iqn));
             let (Some(owner), false) = (owner, from == owner) else { continue };
             let detached = before.luns.detached.get(iqn);
+            // Every LUN that the initiator would find through its new host.
             for record in self.seen_by(owner) {
                 let Some(target) = self.targets.get(&record.target).map(|target| &target.iqn) else { continue };
                 let PresentationRecord { lun, volume_id, .. } = record;
                 let as_host = from.and_then(|from| known.other(from, target, *lun, *volume_id));
+                // Not even a former host: the LUNs that the initiator took along when it was removed.
                 let alone =
                     || detached?.luns.get(target)?.iter().find(|one| one.lun == *lun && one.volume_id != *volume_id);
                 let had = as_host.map(|had| (had.volume, had.by));
@@ -192,7 +204,7 @@ impl State {
         None
     }
 
-    /// Presentations that `before` had not so.
+    /// Returns the presentations that `before` did not have in this form.
     fn fresh(&self, before: &Self) -> Vec<(&PresentationRecord, &Iqn)> {
         let key = |state: &Self, record: &PresentationRecord| {
             let target = state.targets.get(&record.target).map(|target| target.iqn.clone());
@@ -207,7 +219,7 @@ impl State {
 impl Conflict<'_> {
     pub(crate) fn refusal(&self) -> Refusal {
         let Self { who, target, lun, volume, had: (had, by), by_group } = self;
-        // One that was deleted and made again has its old name.
+        // A deleted and recreated volume has its old name, which would read as no change.
         let had = if had == volume { format!("an earlier volume {had}") } else { format!("volume {had}") };
         let noun = if *by_group { "group" } else { "host" };
         Refusal::new(

@@ -1,28 +1,29 @@
-//! Each file of a state folder is damaged in each way that a disk or an operator has, one at a time. What opens is what was written, or an
-//! older version under a hold, or it is refused with the reason: never another state, another key or an empty array.
+//! Damages each file of a state folder in each way that a disk or an operator could, one at a time. The store
+//! then opens what was written, or an older version under a hold, or refuses with the reason: never another
+//! state, another key or an empty array.
 
 use super::*;
 use model::{Event, Raised, event};
 use serde_json::json;
 use std::collections::VecDeque;
 
-/// Documents of which an older version is used without being asked, and those of which none is.
+/// Documents whose older version requires acceptance, and those whose older version is used without it.
 const ASKED: [&str; 2] = ["people", "receivers"];
 
-/// A state folder and all that was ever written to it.
+/// A state folder with everything that was ever written to it.
 struct Array {
     dir: tempfile::TempDir,
-    /// From the first to the latest.
+    /// Committed states, from the first to the latest.
     states: Vec<State>,
     documents: BTreeMap<&'static str, Vec<Value>>,
     events: Vec<Event>,
     pools: Secret,
-    /// What each file holds.
+    /// Content of each file.
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl Array {
-    /// One whose hosts have secrets, or do not: then only its files know which key it has.
+    /// Creates one whose hosts have secrets or not; without secrets only the file headers name the key.
     fn new(has_secrets: bool) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let store = Store::open(dir.path()).expect("opens");
@@ -57,7 +58,7 @@ impl Array {
         Self { dir, states, documents, events: events.into(), pools, files }
     }
 
-    /// Opens the array whose file `path` is damaged so, judges what is found, and puts the file back.
+    /// Opens the array with the damaged file `path`, judges the result, and restores the file.
     fn try_with(&self, path: &Path, harm: &str, content: Option<&[u8]>) {
         match content {
             Some(content) => fs::write(path, content).expect("writes"),
@@ -108,7 +109,7 @@ impl Array {
         Ok(())
     }
 
-    /// A refusal names what is wrong and what to do, and leaves everything as it is.
+    /// Checks that a refusal names the fault and the remedy, and changes nothing on disk.
     fn judge_refusal(&self, path: &Path, refusal: &Refusal) -> Result<(), String> {
         let is_key = path.ends_with(KEY_FILE);
         let allowed: &[model::Code] =
@@ -123,7 +124,7 @@ impl Array {
     }
 }
 
-/// Some of the places of a file of `len` bytes: not too many, and never always the same part of a field.
+/// Some offsets into a file of `len` bytes: not too many, and not always the same part of a field.
 fn places(len: usize, most: usize) -> impl Iterator<Item = usize> {
     (0..len).step_by((len / most).max(1))
 }
@@ -161,7 +162,7 @@ fn state_folder_with_any_damaged_file_is_what_was_written_or_says_that_it_is_not
     assert!(tried > 2000, "{tried}");
 }
 
-/// Users that were removed would be let in again.
+/// Otherwise, users that were removed could log in again.
 #[test]
 fn latest_version_of_a_document_that_is_missing_is_noticed_and_can_be_accepted() {
     for left in [0, 2] {
@@ -183,7 +184,8 @@ fn latest_version_of_a_document_that_is_missing_is_noticed_and_can_be_accepted()
     }
 }
 
-/// The key of a pool is made of the node's, so another one would open no encrypted volume, and nobody would know why.
+/// Pool keys are derived from the node key: another one would open no encrypted volume, without any hint at the
+/// cause.
 #[test]
 fn key_of_which_a_digit_has_changed_is_refused_also_where_no_secret_is_sealed() {
     let array = Array::new(false);
@@ -197,7 +199,7 @@ fn key_of_which_a_digit_has_changed_is_refused_also_where_no_secret_is_sealed() 
     assert!(refusal.message.contains("some of its digits have changed"), "{refusal}");
 }
 
-/// Files that others have put there are none of ours, whatever their numbers are.
+/// Foreign files are ignored, whatever their numbers are.
 #[test]
 fn files_whose_names_are_not_ours_are_passed_over() {
     let array = Array::new(false);

@@ -1,4 +1,4 @@
-//! Copies that were cut short: each continues when its two pools are open.
+//! Continuation of interrupted copies: each continues when both of its pools are open.
 
 use super::{Conductor, CopyEnd, Copying, Ends, VolumeId, VolumeName};
 use crate::pool::{self, CopyState, continued};
@@ -8,13 +8,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often open pools are looked through for copies.
+/// Interval at which open pools are searched for copies.
 const LOOKED_EVERY: Duration = Duration::from_secs(10 * 60);
-/// Pools that were not opened so long after the start are not there.
+/// Time after the start after which pools that were not opened are taken for absent.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
-/// What the open pools know of copies continues, as far as both pools are open. What copies have left that are over is deleted.
+/// Continues the unfinished copies of the open pools, as far as both pools are open, and deletes what finished copies
+/// have left.
 pub(crate) async fn continue_copies<W: World>(conductor: &Rc<Conductor<W>>) {
+    // A search that runs already sees the request and repeats itself: pools that were opened meanwhile are not missed.
     conductor.copies.look_again.set(true);
     if conductor.copies.continuing.replace(true) {
         return;
@@ -25,7 +27,8 @@ pub(crate) async fn continue_copies<W: World>(conductor: &Rc<Conductor<W>>) {
     conductor.copies.continuing.set(false);
 }
 
-/// Copies that did not continue when their pools were opened are tried again, and what copies have left is deleted in time.
+/// Starts the periodic search, for copies that could not continue when their pools were opened and for left-over
+/// snapshots.
 pub(crate) fn look_now_and_then<W: World>(conductor: &Rc<Conductor<W>>) {
     let (weak, world) = (Rc::downgrade(conductor), conductor.shard.world.clone());
     world.clone().spawn(async move {
@@ -38,6 +41,7 @@ pub(crate) fn look_now_and_then<W: World>(conductor: &Rc<Conductor<W>>) {
 }
 
 async fn look_through_pools<W: World>(conductor: &Rc<Conductor<W>>) {
+    // A copy of the table: the borrow must not last across the calls below.
     let open: Vec<(Name, PoolId, usize)> = {
         let pools = conductor.pools.borrow();
         pools
@@ -50,6 +54,7 @@ async fn look_through_pools<W: World>(conductor: &Rc<Conductor<W>>) {
         let (name, home) = (pool.clone(), *home);
         let found = conductor.shard.call(home, move |shard| continued::unfinished(shard, name)).await;
         for unfinished in found.unwrap_or_default() {
+            // A stop must not be delayed by copies that start now.
             if conductor.stopped.get() {
                 return;
             }
@@ -77,14 +82,14 @@ async fn look_through_pools<W: World>(conductor: &Rc<Conductor<W>>) {
     }
 }
 
-/// True unless the copy runs, or somebody begins or ends it.
+/// True unless the copy runs or a task works at its ends.
 fn is_at_rest<W: World>(conductor: &Conductor<W>, unfinished: &continued::Unfinished) -> bool {
     let copies = &conductor.copies;
     let runs = copies.running.borrow().values().any(|copying| copying.id == unfinished.id && copying.runs.is_some());
     !runs && !copies.busy.borrow().contains(&unfinished.id)
 }
 
-/// The copy is listed, and continues when the pool of its source is open.
+/// Lists the copy as waiting; it continues when the pool of its source is open.
 fn wait<W: World>(conductor: &Conductor<W>, unfinished: &continued::Unfinished, why: Option<String>) {
     let state = Arc::<CopyState>::default();
     state.tell(unfinished.progress);
@@ -97,21 +102,24 @@ fn wait<W: World>(conductor: &Conductor<W>, unfinished: &continued::Unfinished, 
         runs: None,
         why,
     };
+    // A copy that is listed already keeps its entry.
     conductor.copies.running.borrow_mut().entry(unfinished.target.clone()).or_insert(copying);
 }
 
-/// The copy continues; its ends are on the shards `from` and `to`, and its source is in `pool`.
+/// Continues the copy. Its ends are on the shards `from` and `to`, and its source is in `pool`.
 async fn start<W: World>(
     conductor: &Rc<Conductor<W>>,
     unfinished: continued::Unfinished,
     (pool, from, to): (Name, usize, usize),
 ) {
     let (target, id) = (unfinished.target.clone(), unfinished.id);
+    // Listed before it starts, so that reports show it at once.
     wait(conductor, &unfinished, None);
     let _busy = conductor.copies.keep_busy(id);
     let (again, name) = (unfinished.clone(), pool.clone());
     let original = match conductor.at(from, move |shard| continued::offer_again(shard, name, again)).await {
         Ok(original) => original,
+        // Without its snapshot the rest can never be copied; all other errors may pass.
         Err(refusal) if refusal.code == code::SNAPSHOT_UNKNOWN => {
             let why = "what was to be copied is not there any more";
             return end(conductor, &target, id, CopyEnd::Failed(why.to_owned())).await;
@@ -135,7 +143,7 @@ async fn start<W: World>(
     };
     let is_wanted = !conductor.stopped.get();
     let copying = conductor.copies.running.borrow_mut().get_mut(&target).filter(|_| is_wanted).map(begin);
-    // The pool was closed meanwhile, or everything ends.
+    // The pool was closed in the meantime, or the engine stops.
     let Some(copying) = copying else {
         let_go(conductor, target.pool(), id, &ends).await;
         return;
@@ -147,7 +155,7 @@ async fn start<W: World>(
     conductor.shard.world.spawn(async move { worker.copy(target, copying, ends).await });
 }
 
-/// The copy has stopped before its end, and what there is of it stays.
+/// Suspends the copy. Its partial target and its snapshot stay.
 pub(super) async fn suspend<W: World>(
     conductor: &Conductor<W>,
     target: &VolumeName,
@@ -161,6 +169,7 @@ pub(super) async fn suspend<W: World>(
     let closed = !conductor.pools.borrow().contains_key(&target_pool);
     let_go(conductor, Some(&target_pool), id, &ends).await;
     let mut running = conductor.copies.running.borrow_mut();
+    // A copy to a closed pool is listed again when that is opened.
     match running.get_mut(target) {
         Some(_) if closed => drop(running.remove(target)),
         Some(copying) => (copying.runs, copying.why) = (None, Some(format!("the copy waits: {why}"))),
@@ -177,13 +186,13 @@ async fn let_go<W: World>(conductor: &Conductor<W>, target_pool: Option<&Name>, 
     }
 }
 
-/// The copy, which waits, is over.
+/// Ends a copy that waits.
 pub(super) async fn give_up<W: World>(conductor: &Rc<Conductor<W>>, target: &VolumeName, id: VolumeId) {
     {
         let _busy = conductor.copies.keep_busy(id);
         end(conductor, target, id, CopyEnd::Cancelled).await;
     }
-    // Its snapshot goes.
+    // Deletes the snapshot that was taken for it.
     let conductor = conductor.clone();
     conductor.shard.world.clone().spawn(async move { continue_copies(&conductor).await });
 }
@@ -200,7 +209,7 @@ async fn end<W: World>(conductor: &Conductor<W>, target: &VolumeName, id: Volume
     super::tell_end(&conductor.shard, target, &source.unwrap_or_default(), how);
 }
 
-/// Copies to the pool, which is closed, are not listed any more.
+/// Removes waiting copies to the pool, which was closed, from the list.
 pub(crate) fn forget<W: World>(conductor: &Conductor<W>, pool: &Name) {
     conductor
         .copies

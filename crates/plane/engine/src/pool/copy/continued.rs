@@ -1,4 +1,4 @@
-//! Copies that were cut short, by the end of the daemon or of a pool, and continue.
+//! Continuation of copies that were interrupted by the end of the daemon or the closing of a pool.
 
 use super::{
     FOR_COPY, OpenPool, Original, begin_to_receive, drop_snapshot, find, is_for_copy, offer, refusal, report, uuid_of,
@@ -9,16 +9,17 @@ use shard::World;
 use std::rc::Rc;
 use volume::{CopyRecord, ThinStatus, Uuid};
 
-/// A snapshot that was made for a copy is kept so long for a pool that is not there. The copy cannot continue afterwards.
+/// Time in seconds that a snapshot taken for a copy is kept for a pool that is not open. The copy cannot continue
+/// afterwards.
 const KEPT_FOR_S: u64 = 7 * 24 * 60 * 60;
 
-/// A copy to a volume of an open pool that has not finished.
+/// An unfinished copy to a volume of an open pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Unfinished {
     pub(crate) target: VolumeName,
     pub(crate) id: VolumeId,
     pub(crate) source: CopySource,
-    /// The pool of the source, by its identity: it may have another name by now.
+    /// Identity of the pool of the source, which may have been renamed.
     pub(crate) source_pool: PoolId,
     pub(crate) size: Size,
     pub(crate) block_bytes: u32,
@@ -26,7 +27,7 @@ pub(crate) struct Unfinished {
     record: CopyRecord,
 }
 
-/// The name of the snapshot that is made for the copy to volume `id` of a pool. No operator can write it, and it fits into a catalog.
+/// Name of the snapshot for the copy to the volume `id`. No operator can use such a name, and it fits the catalog.
 pub(super) fn snapshot_name(id: VolumeId, target_pool: PoolId) -> String {
     format!("{FOR_COPY}{}@{}", simple(id), short(target_pool))
 }
@@ -35,15 +36,15 @@ fn simple(id: VolumeId) -> String {
     Uuid::from_bytes(id.to_bytes()).simple().to_string()
 }
 
-/// Enough of a pool's identity to know it among those of a node.
+/// Shortened pool identity, long enough to be unique among the pools of a node.
 fn short(pool: PoolId) -> String {
     Uuid::from_bytes(pool.to_bytes()).simple().to_string()[..16].to_owned()
 }
 
-/// What the catalog of the open pool knows of copies to it that have not finished. Half a copy of which it knows nothing is deleted.
+/// Unfinished copies recorded in the catalog of the open pool. A partial volume without a record is deleted.
 pub(crate) async fn unfinished<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Vec<Unfinished> {
     let Ok(pool) = find(&shard, &pool) else { return Vec::new() };
-    // What a failed pool says of its catalog may not be on its disks.
+    // The catalog of a failed pool may be ahead of its disks; nothing is decided by it.
     if report::is_reported_failed(&pool) {
         return Vec::new();
     }
@@ -51,7 +52,7 @@ pub(crate) async fn unfinished<W: World>(shard: Rc<ShardContext<W>>, pool: Name)
     let mut found = Vec::new();
     let volumes = status.families.iter().flat_map(|family| &family.volumes);
     for volume in volumes.filter(|volume| volume.is_partial && !volume.is_dying) {
-        // It is being copied to.
+        // A copy to this volume is running.
         if pool.copies.incoming.borrow().contains_key(&VolumeId::from_bytes(volume.id.into_bytes())) {
             continue;
         }
@@ -88,9 +89,10 @@ async fn delete_half<W: World>(pool: &Rc<OpenPool<W>>, volume: &ThinStatus) {
     }
 }
 
-/// What is still to be copied stays as it is until [`super::withdraw_copy`] or [`super::let_go_of_copy`].
+/// Opens the source of an unfinished copy and pins it until [`super::withdraw_copy`] or [`super::let_go_of_copy`].
 ///
-/// *Errors*: `SNAPSHOT_UNKNOWN` when the snapshot is gone, so that the copy cannot continue; others when it cannot now.
+/// *Errors*: `SNAPSHOT_UNKNOWN` if the snapshot is gone and the copy can never continue; any other means that it cannot
+/// continue now.
 pub(crate) async fn offer_again<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -99,7 +101,7 @@ pub(crate) async fn offer_again<W: World>(
     offer(&find(&shard, &pool)?, unfinished.id, unfinished.record).await
 }
 
-/// The half of a copy that there is takes the rest.
+/// Opens the partial target of an unfinished copy for the rest.
 ///
 /// *Errors*: its pool is closed, or the volume cannot be opened now.
 pub(crate) async fn receive_again<W: World>(
@@ -114,8 +116,9 @@ pub(crate) async fn receive_again<W: World>(
     Ok(())
 }
 
-/// Snapshots of the open pool that were made for copies which are over are gone. Those to `kept` volumes continue; those to pools
-/// that are not `open` are kept for some days, and while pools may still be opened after a start.
+/// Deletes snapshots of the open pool that were taken for copies which are over. Those of copies to `kept` volumes
+/// stay. Those of copies to pools that are not `open` stay for [`KEPT_FOR_S`], and while pools may still be opened
+/// after a start.
 pub(crate) async fn delete_left_snapshots<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -127,6 +130,7 @@ pub(crate) async fn delete_left_snapshots<W: World>(
     let is_left = |snapshot: &volume::SnapshotStatus| {
         let is_of = |id: &VolumeId| snapshot.name.contains(&simple(*id));
         let copies = &pool.copies;
+        // A copy that runs or starts right now is not in `kept` yet.
         let is_used = copies.outgoing.borrow().keys().any(is_of) || copies.beginning.borrow().iter().any(is_of);
         let is_kept = is_used || kept.iter().any(is_of);
         let is_open = open.iter().any(|&pool| snapshot.name.ends_with(&short(pool)));

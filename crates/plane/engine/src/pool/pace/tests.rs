@@ -3,16 +3,16 @@ use model::{Size, Span};
 
 const MIB: u64 = 1 << 20;
 
-/// A disk that does 100 MiB in a second, and hosts whose commands take longer the more of it repair takes.
+/// Model of a disk that does 100 MiB/s, and of hosts whose commands take longer the more of the disk a repair uses.
 struct World {
     now: Time,
     host: HostLoad,
     pacer: Pacer,
     policy: RepairPolicy,
     left: u64,
-    /// Commands that hosts send in a second.
+    /// Commands of hosts per second.
     commands: u64,
-    /// What a command takes alone, and what it takes more while repair takes all of the disk.
+    /// Latency of a command without a repair, and what a repair that uses all of the disk adds.
     alone: Duration,
     beside: Duration,
 }
@@ -25,7 +25,7 @@ impl World {
         Self { now, host, pacer, policy, left: 100_000 * MIB, commands, alone, beside }
     }
 
-    /// What is repaired in `seconds`, in MiB per second.
+    /// Runs for `seconds` and returns the rate of the repair in MiB/s.
     fn run(&mut self, seconds: u64) -> u64 {
         let (until, before) = (self.now + Duration::from_secs(seconds), self.left);
         while self.now < until && self.left > 0 {
@@ -40,7 +40,7 @@ impl World {
         (before - self.left) / MIB / seconds
     }
 
-    /// Time passes while repair takes this share of the disk.
+    /// Advances the time while the repair uses this share of the disk.
     fn pass(&mut self, span: Duration, share: f64) {
         let ended = (self.commands * span.as_millis() as u64).div_ceil(1000);
         self.now = self.now + span;
@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// What a command takes in the mean over `seconds`, in milliseconds.
+    /// Runs for `seconds` and returns the mean latency of commands in milliseconds.
     fn latency(&mut self, seconds: u64) -> u128 {
         let before = self.host;
         self.run(seconds);

@@ -1,4 +1,4 @@
-//! The way of a scrub through the groups of a pool, and what it does with what it finds.
+//! Walk of a scrub through the groups of a pool, and the handling of its findings.
 
 use super::super::care::{Care, Gait};
 use super::super::losses::LostList;
@@ -14,28 +14,28 @@ use std::rc::Rc;
 use std::time::Duration;
 use volume::{PoolError, ScrubPosition};
 
-/// How much is looked through between two decisions, in bytes.
+/// Bytes verified between two checks for a pause or a stop.
 const PART_BYTES: u64 = 8 << 20;
 
-/// How often a scrub looks whether the repair that it makes way for has ended.
+/// Interval at which a scrub checks whether the repair that it yields to has ended.
 const MAKE_WAY: Duration = Duration::from_secs(1);
 
-/// How often the catalog says how far a scrub is: so much is read again at most after a crash.
+/// Interval at which the position is recorded in the catalog, the most that is read again after a crash.
 const KEEP_EVERY: Duration = Duration::from_secs(120);
 
-/// A way through all groups, and how far it is.
+/// Walk through all groups, with its position.
 pub(super) struct Walk<W: World> {
     pool: Rc<OpenPool<W>>,
     work: Work,
     gait: Gait,
     done: u64,
     repairs: bool,
-    /// Where it starts; what lies before was read already.
+    /// Start position; everything before it was read already.
     from: ScrubPosition,
     kept: Time,
 }
 
-/// What is wrong in one part, and what was put right.
+/// Errors found in one part, and those repaired.
 #[derive(Default)]
 struct Found {
     mismatches: u64,
@@ -44,7 +44,7 @@ struct Found {
 }
 
 impl Found {
-    /// What a protected array has found: sums tell who is right, so what can be put right was.
+    /// Findings of a protected array: checksums tell which copy is right, so everything that can be repaired was.
     fn of(scrubbed: &Scrubbed) -> Self {
         let wrong = scrubbed.mismatches + scrubbed.unreadable + scrubbed.unknown + scrubbed.parity;
         let healed = scrubbed.healed + scrubbed.parity;
@@ -53,12 +53,12 @@ impl Found {
 }
 
 impl<W: World> Walk<W> {
-    /// From the beginning.
+    /// Starts a walk from the beginning.
     pub(super) fn new(pool: Rc<OpenPool<W>>, repairs: bool) -> Self {
         Self::resumed(pool, repairs, ScrubPosition::default())
     }
 
-    /// From a stripe on; a group that is laid out otherwise since is read whole.
+    /// Continues a walk at a position. A group whose stripe size has changed since is read from its beginning.
     pub(super) fn resumed(pool: Rc<OpenPool<W>>, repairs: bool, from: ScrubPosition) -> Self {
         let bytes = |(group, state): (usize, &GroupState<W>), ranges: Vec<Range<u64>>| {
             assert!(state.stripe_bytes() > 0, "group {group} has stripes");
@@ -73,14 +73,15 @@ impl<W: World> Walk<W> {
         Self { pool, work, gait, done, repairs, from, kept: now }
     }
 
-    /// How much there is to read, and how much was read.
+    /// Work record: bytes in total and bytes read.
     pub(super) fn work(&self) -> Work {
         self.work
     }
 
-    /// Looks through all groups; how it ended.
+    /// Walks through all groups. Returns the final state.
     pub(super) async fn run(&mut self) -> ScrubState {
         let groups: Vec<usize> = self.pool.groups.iter().map(|(group, _)| group).collect();
+        // Metadata was checked before the first position was recorded.
         if self.from == ScrubPosition::default()
             && let Some(ended) = self.metadata(&groups).await
         {
@@ -92,7 +93,7 @@ impl<W: World> Walk<W> {
                 match self.group(group).await {
                     Some(ScrubState::Done) => break,
                     Some(state) => return state,
-                    // The blocks lie in other stripes now.
+                    // The group was reshaped: its blocks are in other stripes now.
                     None => self.go_back(group, before),
                 }
             }
@@ -100,12 +101,13 @@ impl<W: World> Walk<W> {
         ScrubState::Done
     }
 
-    /// Looks through what members and arrays keep beside the data; how the scrub ended, where it cannot go on.
+    /// Verifies the metadata of members and arrays. `Some` if the scrub cannot continue.
     async fn metadata(&mut self, groups: &[usize]) -> Option<ScrubState> {
         if let Err(error) = self.members().await {
             tracing::error!(pool = %self.pool.name, %error, "a scrub cannot go on");
             return Some(ScrubState::Failed);
         }
+        // From here on a commit overwrites no unseen damage, so the scrub may be recorded.
         self.keep_now().await;
         let pool = self.pool.clone();
         for &group in groups.iter().filter(|&&group| pool.groups[group].array.is_protected()) {
@@ -114,6 +116,7 @@ impl<W: World> Walk<W> {
             }
             match self.sums(group).await {
                 Ok(scrubbed) => self.note_part(group, &Found::of(&scrubbed)),
+                // The group was removed in the meantime.
                 Err(_) if self.pool.groups.get(group).is_none() => {}
                 Err(error) => {
                     tracing::error!(pool = %self.pool.name, group, %error, "a scrub cannot go on");
@@ -124,7 +127,7 @@ impl<W: World> Walk<W> {
         None
     }
 
-    /// No more than `done` bytes are looked through: what was seen of a group is to be seen again.
+    /// Resets the position to the beginning of a group, with `done` bytes read.
     fn go_back(&mut self, group: usize, done: u64) {
         self.pass(ScrubPosition { group: number(group), ..ScrubPosition::default() });
         let total = self.work.total_bytes().max(done);
@@ -133,9 +136,10 @@ impl<W: World> Walk<W> {
         self.gait = self.pool.care.gait_from(done);
     }
 
-    /// Looks through one group; how that ended, or none when the group was laid out anew meanwhile.
+    /// Verifies one group. `None` if it was reshaped in the meantime.
     async fn group(&mut self, group: usize) -> Option<ScrubState> {
         let stripe_bytes = self.pool.groups[group].stripe_bytes();
+        // At least one stripe, however large it is.
         let stripes = (PART_BYTES / stripe_bytes).max(1);
         for range in left_of(&self.pool, group, self.from) {
             let mut at = range.start;
@@ -146,13 +150,14 @@ impl<W: World> Walk<W> {
                 if self.pool.groups[group].stripe_bytes() != stripe_bytes {
                     return None;
                 }
+                // The wait above does not count as time of the step.
                 self.pool.care.step(&mut self.gait);
                 let part = at..range.end.min(at + stripes);
                 assert!(part.start < part.end, "a part of a scrub has stripes");
                 at = part.end;
                 let scrubbed = self.part(group, part.clone()).await;
                 if self.pool.groups.get(group).is_none() {
-                    // It was removed meanwhile.
+                    // The group was removed in the meantime.
                     return Some(ScrubState::Done);
                 }
                 if let Err(error) = scrubbed {
@@ -166,6 +171,7 @@ impl<W: World> Walk<W> {
                 self.pass(ScrubPosition { group: number(group), stripe: part.end, stripe_bytes });
                 self.keep().await;
                 let (done, total) = (self.done, self.work.total_bytes());
+                // A stop must not wait until paused repairs are resumed.
                 let may = |care: &Care<W>| care.scrub.stop.get() || care.is_resumed();
                 self.pool.care.keep_pace(&mut self.gait, done, total, may).await;
             }
@@ -173,13 +179,13 @@ impl<W: World> Walk<W> {
         Some(ScrubState::Done)
     }
 
-    /// Everything before this place was read.
+    /// Sets the position: everything before it was read.
     fn pass(&mut self, at: ScrubPosition) {
         self.from = at;
         self.pool.care.scrub.at.set(at);
     }
 
-    /// The catalog says how far it is, every now and then. Where that fails, more is read again after a restart.
+    /// Records the position in the catalog at intervals. If that fails, more is read again after a restart.
     async fn keep(&mut self) {
         let now = self.pool.shard.world.now();
         if now.since(self.kept) >= KEEP_EVERY {
@@ -194,8 +200,9 @@ impl<W: World> Walk<W> {
         }
     }
 
-    /// Ready when nothing more urgent is to be done in the group and the hours are right; false when it is to stop.
+    /// Waits for repairs of the group and for the scrub window. False if the scrub is to stop.
     async fn may_go_on(&self, group: usize) -> bool {
+        // Repairs go first: they restore redundancy.
         while self.pool.groups[group].repairing.get() && !self.pool.care.scrub.stop.get() {
             self.pool.shard.world.sleep(MAKE_WAY).await;
         }
@@ -203,7 +210,7 @@ impl<W: World> Walk<W> {
         !self.pool.care.scrub.stop.get()
     }
 
-    /// Looks at what the members say of themselves.
+    /// Verifies labels and catalogs of the members.
     async fn members(&self) -> Result<(), PoolError> {
         for (disk, decayed) in self.pool.pool.members().scrub(self.pool.shard.world.unix_seconds(), CREATED_BY).await? {
             if self.pool.tell_of_repair(disk, &decayed.to_string()) {
@@ -213,7 +220,7 @@ impl<W: World> Walk<W> {
         Ok(())
     }
 
-    /// Looks through the checksums themselves.
+    /// Verifies the stored checksums themselves.
     async fn sums(&mut self, group: usize) -> Result<Scrubbed, IoError> {
         let (pool, gait) = (&self.pool, &mut self.gait);
         let may = |care: &Care<W>| care.scrub.stop.get() || care.is_resumed();
@@ -223,7 +230,7 @@ impl<W: World> Walk<W> {
         pool.groups[group].array.scrub_sums(pace).await
     }
 
-    /// Looks through some stripes, and puts right what can be.
+    /// Verifies some stripes and repairs what can be repaired.
     async fn part(&self, group: usize, stripes: Range<u64>) -> Result<(), IoError> {
         let array = &self.pool.groups[group].array;
         if array.is_protected() {
@@ -234,6 +241,7 @@ impl<W: World> Walk<W> {
         let check = async || array.scrub_check(stripes.clone(), async |_| ()).await;
         let mut found = Found::default();
         let mut verified = check().await?;
+        // Unreadable blocks are safe to restore from redundancy: reading the stripe does it.
         if verified.unreadable > 0 {
             LostList(&self.pool).look_for(group, stripes.clone()).await;
             let before = verified.unreadable;
@@ -242,6 +250,8 @@ impl<W: World> Walk<W> {
         }
         found.unreadable = verified.unreadable;
         found.mismatches = verified.mismatches;
+        // Without checksums a mismatch does not tell whether data or parity is wrong, so parity is rewritten on request
+        // only.
         if self.repairs && verified.mismatches > 0 {
             let repaired = array.resync(stripes.clone(), async |_| ()).await?;
             found.healed += repaired.mismatches;
@@ -263,7 +273,7 @@ impl<W: World> Walk<W> {
     }
 }
 
-/// The stripes of a group that are in use and not read yet by a scrub that is at `from`.
+/// Stripes of a group that are in use and after the position `from`.
 fn left_of<W: World>(pool: &OpenPool<W>, group: usize, from: ScrubPosition) -> Vec<Range<u64>> {
     let all = pool.stripes_in_use(group);
     let first = match usize::from(from.group).cmp(&group) {

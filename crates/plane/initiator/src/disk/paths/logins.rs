@@ -1,7 +1,7 @@
-//! How a path logs in: identity, reservation key, access state.
+//! Login of a path: identity of the unit, reservation key, access state.
 //!
-//! Called by [`super::Paths`] at open and at every reconnect, and by [`crate::disk`] when the target reports a change. It must never let a path take part that leads to another
-//! unit, or whose unit another initiator has registered with.
+//! Called by [`super::Paths`] at open and at every reconnect, and by [`crate::disk`] when the target reports a change.
+//! It must never admit a path that leads to another unit, or whose unit another initiator has registered with.
 
 use super::{Connected, LOGIN_LIMIT, Paths};
 use crate::disk::config::{OpenError, Use};
@@ -15,7 +15,7 @@ use shard::World;
 use std::rc::Rc;
 
 impl<W: World> Paths<W> {
-    /// The path is logged in, leads to the unit that was opened, and has registered a key of its own.
+    /// Logs in over the path, verifies the unit, and registers a key of the path.
     pub(super) async fn connect(&self, path: usize) -> Result<Connected<W>, OpenError> {
         let login = self.login(path);
         let entered = log_in(&self.world, &login).await.map_err(OpenError::NoPath)?;
@@ -29,13 +29,13 @@ impl<W: World> Paths<W> {
         }
     }
 
-    /// The path leads to the unit that was opened, and its key is registered; else its session is ended.
+    /// Verifies that the path leads to the opened unit and that its key is registered; otherwise ends its session.
     ///
-    /// A registration that went with the mapping of the LUN is made again. One that was preempted is not: another initiator
-    /// may have written and left since, and the disk fails.
+    /// A registration that was lost with the mapping of the LUN is renewed. One that was preempted is not: another
+    /// initiator may have written and left since, so the disk fails.
     pub(in crate::disk) async fn look_again(self: &Rc<Self>, path: usize, session: &Session<W>, is_preempted: bool) {
         if std::mem::replace(&mut self.entries.borrow_mut()[path].is_looking, true) {
-            // Another command does it; this one may not pass before that.
+            // Another command is verifying; this one must not pass before the result is known.
             return self.changed.until(|| !self.entries.borrow()[path].is_looking || session.ended().is_some()).await;
         }
         let looked = match is_preempted {
@@ -45,6 +45,7 @@ impl<W: World> Paths<W> {
         {
             let entry = &mut self.entries.borrow_mut()[path];
             entry.is_looking = false;
+            // Not if the session has ended meanwhile: the entry may belong to its successor.
             if let (Ok((key, access)), None) = (&looked, session.ended()) {
                 (entry.key, entry.access) = (*key, *access);
             }
@@ -59,9 +60,10 @@ impl<W: World> Paths<W> {
         self.changed.raise();
     }
 
-    /// The path's key is registered: another one was preempted, as ours are that fence lost paths.
+    /// Verifies that the key of the path is still registered: a preempted one may be that of a lost path, which we
+    /// fenced ourselves.
     ///
-    /// *Errors*: the session failed. The disk fails where the key is not registered any more.
+    /// *Errors*: the session failed. The disk fails when the key is no longer registered.
     async fn still_registered(&self, path: usize, session: &Session<W>) -> Result<(u64, AccessState), OpenError> {
         let (key, access) = {
             let entry = &self.entries.borrow()[path];
@@ -73,8 +75,8 @@ impl<W: World> Paths<W> {
         Ok((key, access))
     }
 
-    /// The disk has failed where another initiator has taken the unit; else the path is to log in and register again: the
-    /// target has lost its registration, as LIO does a moment before it unmaps a LUN.
+    /// Handles a reservation conflict. Fails the disk when another initiator has taken the unit; otherwise the path
+    /// logs in and registers again, as the target has lost its registration (LIO does so just before it unmaps a LUN).
     pub(in crate::disk) async fn resolve_conflict(self: &Rc<Self>, path: usize, session: &Session<W>) {
         let fence = self.fence();
         let foreign = fence.foreign(session, |key| self.is_own_key(key)).await;
@@ -84,6 +86,7 @@ impl<W: World> Paths<W> {
                     "another initiator has taken the reservation of the unit, with the key {key:#018x}"
                 ));
             }
+            // Without keys the owner of the reservation cannot be identified.
             Ok(None) if matches!(fence, UnitFence::Reset { .. }) => {
                 self.fail("another initiator has reserved the unit");
             }
@@ -97,11 +100,14 @@ impl<W: World> Paths<W> {
     async fn prepare(&self, path: usize, session: &Session<W>) -> Result<(u64, AccessState), OpenError> {
         let facts = UnitFacts::of(session, self.config.lun, self.lun).await?;
         let (portal, lun) = (session.portal(), self.lun);
+        // A unit that does not equal itself has no identity at all.
         if !facts.is_same_unit(&facts) {
             return Err(OpenError::NoIdentity(self.config.lun));
         }
+        // Checked before the registration, which must not happen for an unusable unit.
         facts.factor(self.config.block_bytes)?;
         let port_group = facts.port_group;
+        // The first path sets the identity; every later one, also after a reconnect, has to match it.
         let unit = self.unit.get_or_init(|| facts.clone());
         if !unit.is_same_unit(&facts) || unit.capacity.block_bytes != facts.capacity.block_bytes {
             return Err(OpenError::OtherUnit { portal, found: facts.name(), expected: unit.name() });
@@ -118,6 +124,7 @@ impl<W: World> Paths<W> {
                 self.foreign.set(fence.foreign(session, |key| self.is_own_key(key)).await?);
                 return Ok((0, AccessState::default()));
             }
+            // Only during the open: a later login must not preempt an initiator that took the unit over.
             Use::Own { force } => force && self.keepers.get() == 0,
         };
         let key = self.register(path, session, fence, force).await?;
@@ -128,7 +135,7 @@ impl<W: World> Paths<W> {
         Ok((key, access))
     }
 
-    /// A new key is registered for the path; zero where the unit knows none.
+    /// Registers a new key for the path; returns zero where the unit does not support reservations.
     async fn register(
         &self,
         path: usize,
@@ -145,14 +152,14 @@ impl<W: World> Paths<W> {
         }
         let key = self.new_key(path);
         match fence.enter(session, key).await {
-            // A reservation of another kind has to go first.
+            // A reservation of another type is preempted first.
             Err(FenceError::Foreign { .. }) if force => {
                 fence.preempt(session, key, |other| !self.is_own_key(other)).await?;
                 fence.enter(session, key).await?;
             }
             entered => entered?,
         }
-        // Another array may have registered at the same moment: the one that sees the other steps back.
+        // Another array may have registered at the same moment: the one that sees the other key withdraws.
         if !force && let Some(other) = foreign().await? {
             let _ = fence.leave(session, key).await;
             return Err(FenceError::Foreign { key: other }.into());
@@ -162,18 +169,21 @@ impl<W: World> Paths<W> {
 
     fn login(&self, path: usize) -> Login {
         let config = &self.config;
+        // Derived from owner, target and LUN, so that the ISID is the same after a restart.
         let mut seed = config.owner.to_vec();
         seed.extend_from_slice(config.target.as_str().as_bytes());
         seed.extend_from_slice(&config.lun.to_be_bytes());
         let [_, a, b, c] = simd::crc32c::crc32c(&seed).to_be_bytes();
         let qualifier = match config.usage {
-            // The same one again: a login ends what an earlier session of this path had under way.
+            // Stable ISID: a new login ends the commands in flight of an earlier session of this path (session
+            // reinstatement).
             Use::Own { .. } => path as u16,
+            // A random one, so that an inspection never reinstates the session of an owner.
             Use::Look => 0x8000 | (self.random() as u16 & 0x7fff),
         };
         let [high, low] = qualifier.to_be_bytes();
         let mut login = Login::new(config.portals[path], config.target.clone(), config.initiator.clone());
-        // Type 10b, "random" (RFC 7143 §11.12.5).
+        // ISID type 10b, "random" (RFC 7143 §11.12.5).
         login.isid = Isid([0x80, a, b, c, high, low]);
         login.auth = config.auth.clone();
         login.digests = config.digests;
@@ -182,9 +192,11 @@ impl<W: World> Paths<W> {
         login
     }
 
-    /// A key that says whose it is: 32 bits of the array, 8 of the path, 24 that are new each time.
+    /// Returns a new key: 32 bits identify the array, 8 bits the path, 24 bits are random.
     fn new_key(&self, path: usize) -> u64 {
+        // 32 bits of the owner, 8 bits of the path, 24 random bits.
         let key = u64::from(self.key_prefix()) << 32 | (path as u64) << 24 | u64::from(self.random() & 0x00ff_ffff);
+        // Key 0 means "not registered".
         key.max(1)
     }
 

@@ -1,23 +1,23 @@
-//! The security stage of an initiator's login: what we prove, and what the target must.
+//! Security stage of an initiator's login: authentication of both sides.
 
 use crate::Violation;
 use crate::chap::{Algorithm, Authentication, Challenge, Credential, PolicyError};
 use crate::text::{self, TextWriter};
 
-/// The keys of this stage that a target sends.
+/// Keys of this stage that a target sends.
 const KEYS: [&str; 6] = ["AuthMethod", "CHAP_A", "CHAP_I", "CHAP_C", "CHAP_N", "CHAP_R"];
 
-/// How an initiator authenticates.
+/// Authentication of an initiator.
 #[derive(Clone, Debug, Default)]
 pub enum InitiatorAuth {
-    /// Not at all.
+    /// No authentication.
     #[default]
     None,
-    /// With CHAP; see [`InitiatorAuth::chap`].
+    /// CHAP; see [`InitiatorAuth::chap`].
     Chap(Box<InitiatorChap>),
 }
 
-/// The names and secrets of both directions.
+/// Credentials of both directions.
 #[derive(Clone, Debug)]
 pub struct InitiatorChap {
     own: Credential,
@@ -25,7 +25,7 @@ pub struct InitiatorChap {
     weakest: Algorithm,
 }
 
-/// How far the stage has come.
+/// State of the security stage.
 #[derive(Debug)]
 pub(super) struct Security {
     auth: InitiatorAuth,
@@ -35,36 +35,39 @@ pub(super) struct Security {
 
 #[derive(Debug)]
 enum State {
-    /// The methods are offered.
+    /// AuthMethod was offered.
     Offered,
-    /// CHAP was chosen, and the algorithms are offered.
+    /// CHAP was chosen, and the algorithms were offered.
     Algorithms,
-    /// Our proof is given; the target's is due, when we have challenged it.
+    /// Our response was sent; that of the target is due if we challenged it.
     Proven { algorithm: Algorithm, challenge: Option<Challenge> },
-    /// Nothing is due any more; what was proven, if CHAP was spoken.
+    /// Complete, with the result of CHAP if it was used.
     Done(Option<Authentication>),
 }
 
 impl InitiatorAuth {
-    /// CHAP with `own`; with a `target`, it must prove that, too. Algorithms below `weakest` are not offered.
+    /// CHAP with `own`. With `target`, the target must authenticate as well. Algorithms weaker than `weakest` are not
+    /// offered.
     ///
-    /// Without a `target` the login also goes on when the target asks for no proof.
+    /// Without `target`, the login also continues when the target requires no authentication.
     ///
     /// *Errors*: a sentence for the operator.
     pub fn chap(own: Credential, target: Option<Credential>, weakest: Algorithm) -> Result<Self, PolicyError> {
         if !own.has_name() || target.as_ref().is_some_and(|target| !target.has_name()) {
             return Err(PolicyError::NameMalformed);
         }
+        // RFC 7143 §9.2.1: equal secrets in both directions would permit reflection.
         if target.as_ref().is_some_and(|target| target.secret.equals(&own.secret)) {
             return Err(PolicyError::EqualSecrets);
         }
         Ok(Self::Chap(Box::new(InitiatorChap { own, target, weakest })))
     }
 
-    /// The methods that are offered.
+    /// Returns the offered methods.
     fn methods(&self) -> &'static str {
         match self {
             Self::None => "None",
+            // `None` is offered only where the target need not authenticate.
             Self::Chap(chap) if chap.target.is_none() => "CHAP,None",
             Self::Chap(_) => "CHAP",
         }
@@ -81,26 +84,27 @@ impl Security {
         Self { auth, random, state: State::Offered }
     }
 
-    /// The methods wait in `offers`.
+    /// Queues the offered methods in `offers`.
     pub(super) fn begin(&self, offers: &mut TextWriter) {
         offers.push("AuthMethod", self.auth.methods());
     }
 
-    /// True when we have nothing to say any more in this stage.
+    /// True when we have nothing left to send in this stage.
     pub(super) fn is_told(&self) -> bool {
         match self.state {
+            // Without CHAP there is nothing to wait for; with CHAP the choice of the target comes first.
             State::Offered => matches!(self.auth, InitiatorAuth::None),
             State::Algorithms => false,
             State::Proven { .. } | State::Done(_) => true,
         }
     }
 
-    /// True when everything due is proven.
+    /// True when all required authentication is complete.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.state, State::Done(_))
     }
 
-    /// What CHAP has proven.
+    /// Returns the result of CHAP.
     pub(super) fn authentication(&self) -> Option<Authentication> {
         match &self.state {
             State::Done(proven) => proven.clone(),
@@ -108,7 +112,7 @@ impl Security {
         }
     }
 
-    /// The security keys among `pairs` are acted on; what follows from them waits in `answers`.
+    /// Handles the security keys among `pairs`; resulting keys are queued in `answers`.
     ///
     /// *Errors*: [`Violation::AuthNotOffered`], [`Violation::ChapOutOfTurn`], [`Violation::ChallengeReflected`],
     /// [`Violation::TargetNotProven`].
@@ -118,6 +122,7 @@ impl Security {
             if let Some(slot) = KEYS.iter().zip(&mut said).find_map(|(key, slot)| (*key == name).then_some(slot))
                 && slot.replace(value).is_some()
             {
+                // A repeated key must not replace the value that was checked.
                 return Err(Violation::KeyRepeated);
             }
         }
@@ -130,6 +135,7 @@ impl Security {
                 self.verify(*algorithm, challenge.as_ref(), name, response)?
             }
             (State::Done(_), [None, None, None, None, None, None]) => return Ok(()),
+            // Each step must contain exactly its own keys.
             _ => return Err(Violation::ChapOutOfTurn),
         };
         self.state = next;
@@ -138,7 +144,7 @@ impl Security {
 
     fn take_method(&self, method: Option<&str>, answers: &mut TextWriter) -> Result<State, Violation> {
         match (method, &self.auth) {
-            // A target that has nothing to choose from may say nothing.
+            // A target may omit AuthMethod when there is nothing to choose from.
             (None | Some("None"), InitiatorAuth::None) => Ok(State::Done(None)),
             (Some("None"), InitiatorAuth::Chap(chap)) if chap.target.is_none() => Ok(State::Done(None)),
             (Some("CHAP"), InitiatorAuth::Chap(chap)) => {
@@ -151,7 +157,7 @@ impl Security {
         }
     }
 
-    /// The target's challenge is solved, and ours posed where one is due.
+    /// Answers the target's challenge, and issues our own where mutual CHAP is configured.
     fn prove(
         &self,
         algorithm: &str,
@@ -160,6 +166,7 @@ impl Security {
         answers: &mut TextWriter,
     ) -> Result<State, Violation> {
         let InitiatorAuth::Chap(chap) = &self.auth else { return Err(Violation::ChapOutOfTurn) };
+        // A target must not select an algorithm weaker than those offered.
         let algorithm = text::number(algorithm).and_then(Algorithm::of).filter(|&chosen| chosen >= chap.weakest);
         let algorithm = algorithm.ok_or(Violation::AuthNotOffered)?;
         let identifier = text::number(identifier).and_then(|number| u8::try_from(number).ok());
@@ -169,8 +176,10 @@ impl Security {
         let response = algorithm.respond(identifier, &chap.own.secret, &theirs);
         answers.push("CHAP_N", &chap.own.name);
         answers.push("CHAP_R", text::hexadecimal(&response));
+        // One-way CHAP: the target does not authenticate.
         let Some(_) = chap.target else { return Ok(State::Proven { algorithm, challenge: None }) };
         let ours = Challenge::new(algorithm, &self.random);
+        // RFC 7143 §9.2.1: a target that reflects our challenge would obtain the response from us.
         if ours.is_reflected_by(&theirs) {
             return Err(Violation::ChallengeReflected);
         }
@@ -179,7 +188,7 @@ impl Security {
         Ok(State::Proven { algorithm, challenge: Some(ours) })
     }
 
-    /// The target has proven what it had to.
+    /// Verifies the authentication of the target.
     fn verify(
         &self,
         algorithm: Algorithm,
@@ -189,7 +198,9 @@ impl Security {
     ) -> Result<State, Violation> {
         let InitiatorAuth::Chap(chap) = &self.auth else { return Err(Violation::ChapOutOfTurn) };
         let proven = |mutual| State::Done(Some(Authentication { name: chap.own.name.clone(), algorithm, mutual }));
+        // One-way CHAP ends here; the next stage may start.
         let (Some(challenge), Some(target)) = (challenge, &chap.target) else { return Ok(proven(false)) };
+        // A target that does not answer our challenge has not authenticated.
         let (Some(name), Some(response)) = (name, response.and_then(text::binary)) else {
             return Err(Violation::TargetNotProven);
         };

@@ -1,15 +1,15 @@
-//! The security stage of a target's login: who must prove what, and whether it did.
+//! Security stage of a target's login: authentication of both sides.
 //!
-//! Whatever is missing, wrong, short, empty or repeated fails the authentication; there is no second try.
+//! A missing, wrong, short, empty or repeated value fails the authentication; there is no second attempt.
 
 use crate::chap::{Algorithm, Auth, Authentication, Challenge, ChapPolicy, Mutual};
 use crate::login::Unproven;
 use crate::text::{self, TextWriter};
 
-/// The keys of this stage that an initiator sends.
+/// Keys of this stage that an initiator sends.
 const KEYS: [&str; 6] = ["AuthMethod", "CHAP_A", "CHAP_N", "CHAP_R", "CHAP_I", "CHAP_C"];
 
-/// What has been proven so far.
+/// State of the authentication.
 #[derive(Debug)]
 pub(super) struct Security {
     auth: Auth,
@@ -19,17 +19,17 @@ pub(super) struct Security {
 
 #[derive(Debug)]
 enum State {
-    /// No method is agreed on.
+    /// No method has been negotiated.
     Open,
-    /// CHAP; the initiator names its algorithms next.
+    /// CHAP; the algorithms of the initiator are due.
     Algorithm,
-    /// The initiator solves this next.
+    /// Challenged; the response of the initiator is due.
     Challenged(Challenge),
-    /// Nothing more has to be proven; what was, if CHAP was spoken.
+    /// Complete, with the result of CHAP if it was used.
     Done(Option<Authentication>),
 }
 
-/// The values of the keys in one text.
+/// Values of the security keys in one text.
 #[derive(Clone, Copy, Debug, Default)]
 struct Said<'a>([Option<&'a str>; KEYS.len()]);
 
@@ -39,23 +39,26 @@ pub(super) fn is_key(name: &str) -> bool {
 }
 
 impl Security {
-    /// Nothing is proven.
+    /// Creates the state before any authentication.
     pub(super) fn new(auth: Auth, random: [u8; 32]) -> Self {
         Self { auth, random, state: State::Open }
     }
 
-    /// The security keys among `pairs` are acted on; answers wait in `answers`.
+    /// Handles the security keys among `pairs`; answers are queued in `answers`.
     ///
-    /// *Errors*: what is not proven.
+    /// *Errors*: the failure of the authentication.
     pub(super) fn handle(&mut self, pairs: &[(&str, &str)], answers: &mut TextWriter) -> Result<(), Unproven> {
         let said = Said::parse(pairs)?;
         let next = match (&self.state, said.0) {
+            // A text without security keys neither starts nor advances an authentication.
             (State::Open | State::Done(_), [None, None, None, None, None, None]) => return Ok(()),
+            // Each step must contain exactly its own keys: everything else is an attempt to skip or mix steps.
             (State::Open, [Some(methods), None, None, None, None, None]) => self.choose_method(methods, answers)?,
             (State::Algorithm, [None, Some(algorithms), None, None, None, None]) => {
                 self.challenge(algorithms, answers)?
             }
             (State::Challenged(challenge), [None, None, Some(name), Some(response), identifier, theirs]) => {
+                // Our own response is sent only to an initiator that has authenticated.
                 let name = self.verify(challenge, name, response)?;
                 let mutual = self.prove_ourselves(challenge, identifier, theirs, answers)?;
                 State::Done(Some(Authentication { name, algorithm: challenge.algorithm(), mutual }))
@@ -66,16 +69,17 @@ impl Security {
         Ok(())
     }
 
-    /// True when nothing has to be proven any more.
+    /// True when no authentication is pending.
     pub(super) fn is_done(&self) -> bool {
         match self.state {
             State::Done(_) => true,
+            // Without required authentication, an initiator may leave the stage without a method.
             State::Open => !self.auth.is_required(),
             State::Algorithm | State::Challenged(_) => false,
         }
     }
 
-    /// What CHAP has proven.
+    /// Returns the result of CHAP.
     pub(super) fn authentication(&self) -> Option<Authentication> {
         match &self.state {
             State::Done(proven) => proven.clone(),
@@ -83,27 +87,29 @@ impl Security {
         }
     }
 
-    /// Leaving the stage may be asked for: not before a method is agreed on when a proof is due.
+    /// Checks that the initiator may ask to leave the stage: not before a method was negotiated where authentication is
+    /// required.
     ///
-    /// *Errors*: what is not proven.
+    /// *Errors*: the failure of the authentication.
     pub(super) fn permit_transit(&self) -> Result<(), Unproven> {
-        // In the midst of CHAP the request is only early, and answered without transit.
+        // During CHAP the request is merely early, and is answered without a transition.
         let nothing_said = matches!(self.state, State::Open);
         if nothing_said && !self.is_done() { Err(Unproven::NoMethod) } else { Ok(()) }
     }
 
-    /// The operational stage may be entered: everything due is proven.
+    /// Checks that the operational stage may be entered: all required authentication is complete.
     ///
-    /// *Errors*: what is not proven, for who skipped this stage.
+    /// *Errors*: the failure of an initiator that skipped this stage.
     pub(super) fn permit_operational(&self) -> Result<(), Unproven> {
         if self.is_done() { Ok(()) } else { Err(Unproven::NoMethod) }
     }
 
-    /// The first method of the list that we speak with this initiator. Source: RFC 7143 §6.2.1, §12.1.
+    /// Chooses the first listed method that the policy permits. Source: RFC 7143 §6.2.1, §12.1.
     fn choose_method(&self, methods: &str, answers: &mut TextWriter) -> Result<State, Unproven> {
         for method in text::list(methods) {
             let next = match method {
                 "CHAP" if self.auth.chap().is_some() => State::Algorithm,
+                // `None` is acceptable only where the policy does not require authentication.
                 "None" if !self.auth.is_required() => State::Done(None),
                 _ => continue,
             };
@@ -114,6 +120,7 @@ impl Security {
     }
 
     fn challenge(&self, algorithms: &str, answers: &mut TextWriter) -> Result<State, Unproven> {
+        // Unknown algorithm numbers are skipped: the offer may contain newer ones.
         let offered = text::list(algorithms).filter_map(|number| Algorithm::of(text::number(number)?));
         let algorithm = Algorithm::choose(offered, self.policy()?.weakest()).ok_or(Unproven::NoAlgorithm)?;
         let challenge = Challenge::new(algorithm, &self.random);
@@ -123,15 +130,16 @@ impl Security {
         Ok(State::Challenged(challenge))
     }
 
-    /// The name that the response proves.
+    /// Returns the name that the response authenticates.
     fn verify(&self, challenge: &Challenge, name: &str, response: &str) -> Result<String, Unproven> {
+        // An undecodable response gets the same status as a wrong one.
         let response = text::binary(response).ok_or(Unproven::WrongProof)?;
         let proven = challenge.verify(self.policy()?.accepted(), name, &response);
         proven.map(|credential| credential.name.clone()).ok_or(Unproven::WrongProof)
     }
 
-    /// The initiator's own challenge is solved, if it poses one and we can; one that must pose one does.
-    /// True when there was one.
+    /// Answers the challenge of the initiator, if it issues one and a credential is configured. Where mutual CHAP is
+    /// required, a challenge must be present. Returns true when there was one.
     fn prove_ourselves(
         &self,
         ours: &Challenge,
@@ -148,9 +156,11 @@ impl Security {
             (Some(identifier), Some(challenge)) => (text::number(identifier), text::binary(challenge)),
             _ => return Err(Unproven::KeysMalformed),
         };
+        // The initiator wants mutual authentication, but no credential is configured for it.
         let own = policy.mutual().credential().ok_or(Unproven::MutualUnknown)?;
         let identifier = identifier.and_then(|number| u8::try_from(number).ok());
         let (Some(identifier), Some(challenge)) = (identifier, challenge) else { return Err(Unproven::KeysMalformed) };
+        // RFC 7143 §9.2.1: a reflected challenge would let the initiator obtain our response to its own question.
         if ours.is_reflected_by(&challenge) {
             return Err(Unproven::Reflected);
         }
@@ -166,13 +176,16 @@ impl Security {
 }
 
 impl<'a> Said<'a> {
-    /// *Errors*: a key comes twice.
+    /// Collects the security keys.
+    ///
+    /// *Errors*: a key is repeated.
     fn parse(pairs: &[(&'a str, &'a str)]) -> Result<Self, Unproven> {
         let mut said = Self::default();
         for &(name, value) in pairs {
             let Some(slot) = KEYS.iter().zip(&mut said.0).find_map(|(key, slot)| (*key == name).then_some(slot)) else {
                 continue;
             };
+            // A repeated key must not replace the value that was checked.
             if slot.replace(value).is_some() {
                 return Err(Unproven::KeysMalformed);
             }

@@ -1,4 +1,4 @@
-//! What the hostile list has for the time before and during a login.
+//! Hostile input before and during a login.
 
 use super::rig::*;
 use crate::LoginStatus;
@@ -185,7 +185,7 @@ fn request_that_does_not_wait_for_its_answer_is_refused() {
     assert!(login.poll().is_none(), "a late answer changes nothing");
 }
 
-/// A line of a hostile initiator: true keys with true and false values, in any stage.
+/// A line of a hostile initiator: real keys with valid and invalid values, in any stage.
 fn line() -> impl Strategy<Value = String> {
     let key = prop::sample::select(vec![
         "InitiatorName",

@@ -1,4 +1,4 @@
-//! The initiator's login against scripted targets, and against our own.
+//! Login of the initiator against scripted targets, and against our own target.
 
 use super::rig::*;
 use crate::chap::{Algorithm, Auth, Challenge, Mutual, PolicyError, Secret};
@@ -23,10 +23,10 @@ fn both_ways() -> InitiatorAuth {
     InitiatorAuth::chap(credential("host", "hosts secret"), Some(array()), Algorithm::Md5).unwrap()
 }
 
-/// Something to change in a good response.
+/// Modification of a valid response.
 type Change = fn(&mut LoginResponse);
 
-/// An initiator whose target is a script.
+/// Initiator whose target is a script.
 struct Rig {
     login: InitiatorLogin,
     stat_sn: StatSn,
@@ -38,7 +38,7 @@ impl Rig {
         Self { login: InitiatorLogin::new(config(auth), OWN_RANDOM), stat_sn: StatSn(100), negotiated: None }
     }
 
-    /// Feeds the lines of the target, and compares what comes with the others.
+    /// Feeds the lines of the target, and compares the output with the other lines.
     fn play(&mut self, transcript: &str) {
         let mut actual = self.drain();
         let mut expected = Vec::new();
@@ -238,7 +238,7 @@ fn initiator_takes_no_equal_secrets() {
     assert_eq!(refused.unwrap_err(), PolicyError::EqualSecrets);
 }
 
-/// Carries PDUs between both machines until neither says anything.
+/// Transfers PDUs between both state machines until neither sends any.
 fn carry(
     initiator: &mut InitiatorLogin,
     target: &mut TargetLogin,

@@ -1,11 +1,11 @@
-//! Required means required: {none, one-way, mutual} × {required, offered} × {given, missing, wrong}, for
+//! Enforcement of required authentication: {none, one-way, mutual} × {required, offered} × {given, missing, wrong}, for
 //! discovery and for normal sessions.
 
 use super::rig::*;
 use crate::LoginStatus;
 use crate::chap::{Algorithm, Auth, Mutual, Secret};
 
-/// What the target asks for.
+/// Authentication that the target requires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wanted {
     None,
@@ -13,27 +13,27 @@ enum Wanted {
     Mutual { required: bool },
 }
 
-/// What the initiator does about its own proof.
+/// Behavior of the initiator regarding its own authentication.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Proof {
-    /// Proves the right secret.
+    /// Uses the right secret.
     Given,
-    /// Offers to go without.
+    /// Offers to log in without CHAP.
     Missing,
     /// Skips the security stage.
     Skipped,
-    /// Proves another secret.
+    /// Uses a wrong secret.
     Wrong,
 }
 
-/// What the initiator does about the target's proof.
+/// Behavior of the initiator regarding the authentication of the target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Challenge {
     None,
     Posed,
-    /// The target's own challenge.
+    /// Reflects the challenge of the target.
     Reflected,
-    /// An identifier without a challenge.
+    /// Sends an identifier without a challenge.
     Half,
 }
 
@@ -48,11 +48,11 @@ impl Wanted {
     }
 }
 
-/// True when the initiator gets in; every other cell is refused with 0201.
+/// True when the login succeeds; every other cell is refused with 0201.
 fn gets_in(wanted: Wanted, proof: Proof, challenge: Challenge) -> bool {
     match (wanted, proof, challenge) {
         (Wanted::None, Proof::Missing | Proof::Skipped, _) => true,
-        // CHAP is not spoken, and an initiator that insists on it would not believe us.
+        // CHAP is not offered, and an initiator that insists on it could not authenticate us.
         (Wanted::None, _, _) => false,
         (Wanted::OneWay { required } | Wanted::Mutual { required }, Proof::Missing | Proof::Skipped, _) => !required,
         (_, Proof::Wrong, _) | (_, _, Challenge::Reflected | Challenge::Half) => false,
@@ -61,7 +61,7 @@ fn gets_in(wanted: Wanted, proof: Proof, challenge: Challenge) -> bool {
     }
 }
 
-/// Plays the initiator; true when it got to full feature phase.
+/// Runs the login; true when it reached full feature phase.
 fn play(wanted: Wanted, proof: Proof, challenge: Challenge, names: &str) -> bool {
     let mut rig = Rig::new(wanted.auth());
     let secret = if proof == Proof::Wrong { "hosts secreT" } else { "hosts secret" };

@@ -1,9 +1,9 @@
-//! Transcripts of logins: one line for each PDU.
+//! Login transcripts: one line per PDU.
 //!
-//! `I SEC>OPS InitiatorName=… AuthMethod=None` is a request of the security stage that asks for the
-//! operational one, `I SEC+ …` one whose text goes on. `T …` is the response that must come, `? …` the
-//! question, `= FULL` the beginning of full feature phase and `! 0201` the end with a status. A response that
-//! refuses is written as the status, and what text it has. Blanks part the pairs; `~` stands for a blank in a value.
+//! `I SEC>OPS InitiatorName=… AuthMethod=None` is a request of the security stage that asks for the operational one, `I
+//! SEC+ …` one whose text continues. `T …` is the expected response, `? …` the question to the driver, `= FULL` the
+//! start of full feature phase and `! 0201` the end with a status. A refusing response is written as its status and
+//! text. Blanks separate the pairs; `~` stands for a blank in a value.
 
 use crate::chap::{Algorithm, Auth, Challenge, ChapPolicy, Credential, Mutual, Secret};
 use crate::login::{FailedLogin, Grant, LoginStatus, NoSession, TargetConfig, TargetLogin, TargetStep};
@@ -14,21 +14,21 @@ use crate::{Negotiated, SessionType};
 
 pub(super) const INITIATOR: &str = "iqn.2026-01.com.example:host";
 pub(super) const TARGET: &str = "iqn.2026-01.com.example:array";
-/// The declarations of a normal and of a discovery session.
+/// Declarations of a normal and of a discovery session.
 pub(super) const NORMAL: &str =
     "InitiatorName=iqn.2026-01.com.example:host SessionType=Normal TargetName=iqn.2026-01.com.example:array";
 pub(super) const DISCOVERY: &str = "InitiatorName=iqn.2026-01.com.example:host SessionType=Discovery";
-/// The random bytes of every target in these tests; a challenge begins with them.
+/// Random bytes of every target in these tests; a challenge starts with them.
 pub(super) const RANDOM: [u8; 32] = *b"0123456789abcdefghijklmnopqrstuv";
 
-/// A target's login, and what is granted to whoever asks.
+/// Login of a target, with the grant for every initiator.
 pub(super) struct Rig {
     pub(super) login: TargetLogin,
     pub(super) grant: Result<Grant, LoginStatus>,
     pub(super) session: Result<Tsih, NoSession>,
     pub(super) tsih: Tsih,
     pub(super) negotiated: Option<Negotiated>,
-    /// Bytes of text that went out.
+    /// Bytes of text sent.
     pub(super) answered_bytes: usize,
     ended: Option<LoginStatus>,
     failed: Option<FailedLogin>,
@@ -53,7 +53,7 @@ impl Rig {
         }
     }
 
-    /// Feeds the lines of the initiator, and compares what comes with the others.
+    /// Feeds the lines of the initiator, and compares the output with the other lines.
     pub(super) fn play(&mut self, transcript: &str) {
         let mut actual = Vec::new();
         let mut expected = Vec::new();
@@ -70,13 +70,13 @@ impl Rig {
         assert_eq!(actual, expected, "at the end of the transcript");
     }
 
-    /// The CHAP name and algorithm that full feature phase was entered with, and whether it was mutual.
+    /// Returns CHAP name and algorithm of the session, and whether authentication was mutual.
     pub(super) fn proven(&self) -> Option<(&str, Algorithm, bool)> {
         let proven = self.negotiated.as_ref()?.identity.authentication.as_ref()?;
         Some((&proven.name, proven.algorithm, proven.mutual))
     }
 
-    /// Feeds one request, and gives back the lines that follow from it.
+    /// Feeds one request, and returns the resulting lines.
     pub(super) fn say(&mut self, line: &str) -> Vec<String> {
         let (header, text) = request(line, self.tsih);
         self.feed(&header, &text)
@@ -94,12 +94,12 @@ impl Rig {
         lines
     }
 
-    /// What is known of the login, when it has failed.
+    /// Returns the facts about the login, when it has failed.
     pub(super) fn failed(&self) -> Option<&FailedLogin> {
         self.failed.as_ref()
     }
 
-    /// The status with which the login has ended, when it has.
+    /// Returns the status with which the login ended, if it has.
     pub(super) fn ended(&self) -> Option<LoginStatus> {
         self.ended
     }
@@ -145,7 +145,7 @@ impl Rig {
     }
 }
 
-/// The PDU of a line.
+/// Builds the PDU of a line.
 pub(super) fn request(line: &str, tsih: Tsih) -> (Bhs, Vec<u8>) {
     let (place, pairs) = line.split_once(' ').unwrap_or((line, ""));
     let text: String = pairs.split_whitespace().map(|pair| pair.replace('~', " ") + "\0").collect();
@@ -197,7 +197,7 @@ pub(super) fn credential(name: &str, secret: &str) -> Credential {
     Credential { name: name.to_owned(), secret: Secret::new(secret).unwrap() }
 }
 
-/// "host" and "hosts secret", and for the other direction "array" and "arrays secret".
+/// Credentials "host" with "hosts secret", and for the other direction "array" with "arrays secret".
 pub(super) fn chap(required: bool, mutual: Mutual, weakest: Algorithm) -> Auth {
     let accepted = vec![credential("other", "another secret"), credential("host", "hosts secret")];
     Auth::Chap(Box::new(ChapPolicy::new(required, accepted, mutual, weakest).unwrap()))
@@ -207,14 +207,14 @@ pub(super) fn array() -> Credential {
     credential("array", "arrays secret")
 }
 
-/// What the target poses in these tests, as the pairs that it sends.
+/// Returns the challenge of the target in these tests, as the pairs that it sends.
 pub(super) fn posed(algorithm: Algorithm) -> String {
     let challenge = Challenge::new(algorithm, &RANDOM);
     let bytes = crate::text::hexadecimal(challenge.bytes());
     format!("CHAP_A={} CHAP_I={} CHAP_C={bytes}", algorithm as u8, challenge.identifier())
 }
 
-/// What proves `secret` to the target of these tests.
+/// Returns the response of `secret` to the challenge of these tests.
 pub(super) fn solved(algorithm: Algorithm, secret: &str) -> String {
     let challenge = Challenge::new(algorithm, &RANDOM);
     let secret = Secret::new(secret).unwrap();

@@ -1,4 +1,4 @@
-//! Whole logins, line by line. The first three have the shape of the examples in RFC 7143 Appendix B.
+//! Complete logins, line by line. The first three have the shape of the examples in RFC 7143 Appendix B.
 
 use super::rig::*;
 use crate::chap::{Algorithm, Auth, Mutual, Secret};

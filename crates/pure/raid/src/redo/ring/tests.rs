@@ -15,7 +15,7 @@ fn records(image_blocks: usize) -> Option<Records> {
     Some(records)
 }
 
-/// Writes a batch of `image_blocks` and one block beside, if there is room.
+/// Writes a batch of `image_blocks` blocks and one block of table, if there is room.
 fn commit(ring: &Rc<Ring>, image_blocks: usize) -> Option<(Sealed, Ticket)> {
     let Poll::Ready(number) = ring.poll_join(&mut records(image_blocks), &cx()) else { panic!("it gathers") };
     assert!(matches!(ring.poll_turn(number, &cx()), Poll::Ready(Turn::Lead)));

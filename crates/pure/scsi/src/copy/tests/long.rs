@@ -1,4 +1,4 @@
-//! EXTENDED COPY (LID4), what is received of it, and COPY OPERATION ABORT.
+//! EXTENDED COPY (LID4), its status reports, and COPY OPERATION ABORT.
 
 use super::*;
 

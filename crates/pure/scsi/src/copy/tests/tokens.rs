@@ -48,14 +48,14 @@ fn write_list(bits: u8, offset: u64, token: &[u8], to: &[Range]) -> Vec<u8> {
     list
 }
 
-/// RECEIVE ROD TOKEN INFORMATION.
+/// Issues RECEIVE ROD TOKEN INFORMATION.
 fn received(unit: &Bed, nexus: NexusId, id: u32) -> Outcome {
     let mut cdb = cdb16(0x84, 7, 0, 1024);
     cdb[2..6].copy_from_slice(&id.to_be_bytes());
     run(unit, nexus, &cdb, &[])
 }
 
-/// A token of `of`.
+/// Creates a token for the ranges `of`.
 fn token(unit: &Bed, nexus: NexusId, of: &[Range]) -> Vec<u8> {
     token_lasting(unit, nexus, of, 0)
 }
@@ -78,7 +78,7 @@ fn write_with(unit: &Bed, nexus: NexusId, bits: u8, offset: u64, token: &[u8], t
     run(unit, nexus, &cdb(0x11, 2, &list), &list)
 }
 
-/// The status of the last write by a token, and how many blocks it wrote.
+/// Returns the status of the last WRITE USING TOKEN, and the number of blocks that it wrote.
 fn written(unit: &Bed, nexus: NexusId) -> (u8, u64) {
     let told = good(received(unit, nexus, 2));
     assert_eq!((told[4], told[15]), (0x11, 0xF1), "WRITE USING TOKEN, logical blocks");
@@ -104,7 +104,7 @@ fn token_carries_blocks_to_another_unit_in_the_order_of_its_ranges() {
         [blocks(&two, 100, 3), blocks(&two, 0, 5)].concat().chunks(BLOCK).map(|block| block[0]).collect();
     assert_eq!(found, [10, 11, 12, 13, 30, 31, 32, 33]);
     assert_eq!(blocks(&two, 103, 1), [2; BLOCK]);
-    // From some block on, and within the unit itself.
+    // With an offset into the token, and within the source unit itself.
     good(write_with(&one, HOST, 0, 3, &token, &[(200, 2)]));
     assert_eq!((blocks(&one, 200, 1)[0], blocks(&one, 201, 1)[0]), (13, 30));
 }
@@ -223,7 +223,7 @@ fn token_opens_nothing_that_its_user_does_not_see_or_may_not_read() {
         sense(&write(&two, HOST, &other, &[(0, 4)]))
     };
     assert_eq!((with(3, 2), with(7, 0xF0), with(23, 21)), ((5, 0x23, 1), (5, 0x23, 0x0A), (5, 0x23, 5)));
-    // The source is reserved by another: THIRD PARTY DEVICE FAILURE, as for any copy.
+    // The source is reserved by another nexus: THIRD PARTY DEVICE FAILURE, as for any copy.
     good(run(&one, OTHER, &[0x16, 0, 0, 0, 0, 0], &[]));
     assert_eq!(sense(&write(&two, HOST, &token, &[(0, 4)])), (0xA, 0x0D, 1));
     assert_eq!(blocks(&two, 0, 4), [2; 4 * BLOCK]);
@@ -303,7 +303,7 @@ fn lists_of_ranges_that_lie_are_refused() {
     for bytes in [1, 15, 5000] {
         assert_eq!(populate(&vec![0; bytes]), ((5, 0x1A, 0), None), "{bytes} bytes");
     }
-    // Of a list that is cut short, whole ranges count; no list is nothing at all.
+    // Of a truncated list only whole ranges count; an empty list does nothing.
     let cut = list(&[(0, 1), (1, 1)]);
     good(run(&one, HOST, &cdb(0x10, 1, &cut[..40]), &cut[..40]));
     assert_eq!(good(received(&one, HOST, 1))[23], 1);

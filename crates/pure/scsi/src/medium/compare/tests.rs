@@ -61,7 +61,7 @@ fn compare_and_write_longer_than_announced_is_refused() {
 
 type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
-/// Lets one operation of the device through, and polls whoever is still running, from the `first` on.
+/// Completes one operation of the device, then polls the running commands from index `first` on.
 fn step(unit: &LogicalUnit<Bench>, running: &mut Vec<(usize, Running<'_>)>, first: usize) -> Vec<(usize, Outcome)> {
     unit.device().permits.set(1);
     let mut ended = Vec::new();
@@ -79,7 +79,7 @@ fn step(unit: &LogicalUnit<Bench>, running: &mut Vec<(usize, Running<'_>)>, firs
 
 #[test]
 fn compare_and_write_is_atomic_in_every_interleaving() {
-    // Sixteen nexuses count one block up, each from every value: each value is won exactly once.
+    // Sixteen nexuses increment one block, each from every value: each value is won exactly once.
     const HOSTS: u8 = 16;
     for seed in 0..64_usize {
         let unit = unit();

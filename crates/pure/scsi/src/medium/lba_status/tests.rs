@@ -8,7 +8,7 @@ fn status_of(lba: u64, allocation: u32) -> [u8; 16] {
     cdb16(0x9E, 0x12, lba, allocation)
 }
 
-/// The descriptors of an answer: first block, how many, status.
+/// Parses the descriptors of an answer: first block, count, status.
 fn descriptors(answer: &[u8]) -> Vec<(u64, u32, u8)> {
     let follow = u32::from_be_bytes(answer[..4].try_into().expect("four bytes")) as usize;
     assert_eq!((follow + 4, &answer[4..8]), (answer.len(), &[0; 4][..]), "the answer says its length");
@@ -22,7 +22,7 @@ fn descriptors(answer: &[u8]) -> Vec<(u64, u32, u8)> {
         .collect()
 }
 
-/// A thin unit of 256 blocks in granules of 4, where granules 1, 2 and 60 have a place.
+/// Creates a thin unit of 256 blocks in granules of 4, with granules 1, 2 and 60 mapped.
 fn unit_with_places() -> LogicalUnit<Bench> {
     let unit = thin_unit(4, 64);
     tell(&unit, &cdb10(0x2A, 0, 5, 6), &[1; 6 * BLOCK]);
@@ -34,7 +34,7 @@ fn unit_with_places() -> LogicalUnit<Bench> {
 fn get_lba_status_tells_what_has_a_place_in_runs_without_gaps() {
     let unit = unit_with_places();
     let all = [(0, 4, 1), (4, 8, 0), (12, 228, 1), (240, 4, 0), (244, 12, 1)];
-    // However short the runs of the device, adjacent ones are merged.
+    // Adjacent runs are merged, however short the runs of the device.
     for run_granules in [1, 2, 100] {
         thin_of(&unit).run_granules.set(run_granules);
         assert_eq!(descriptors(&ask(&unit, &status_of(0, 4096))), all);
@@ -56,7 +56,7 @@ fn get_lba_status_follows_write_and_unmap() {
     assert_eq!(status(0), (0, 256, 1));
     tell(&unit, &cdb16(0x8A, 0, 0, 8), &[1; 8 * BLOCK]);
     assert_eq!(status(0), (0, 8, 0));
-    // A part of a granule reads as zeros and keeps its place.
+    // A part of a granule reads as zeros and stays mapped.
     tell(&unit, &cdb16(0x93, 0x09, 0, 3), &[]);
     assert_eq!((status(0), blocks(&unit, 0, 3)), ((0, 8, 0), vec![0; 3 * BLOCK]));
     tell(&unit, &cdb16(0x93, 0x09, 0, 4), &[]);
@@ -71,7 +71,7 @@ fn get_lba_status_is_cut_at_every_allocation_length_and_always_counts_one_descri
         let whole = [0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0];
         assert_eq!(answer, whole[..allocation as usize]);
     }
-    // Longer than the answer: nothing is added. Not a whole descriptor: none of it is begun.
+    // Longer than the list: no padding follows. Shorter than a descriptor: no part of it is returned.
     assert_eq!(ask(&unit, &status_of(0, u32::MAX)).len(), 8 + 5 * 16);
     assert_eq!(descriptors(&ask(&unit, &status_of(0, 39))), [(0, 4, 1)]);
 }
@@ -111,7 +111,7 @@ fn get_lba_status_of_a_run_beyond_32_bits_takes_several_descriptors() {
     let found = descriptors(&ask(&unit, &status_of(1, 8 + 16 * 5)));
     assert_eq!(found[..3], [(1, u32::MAX, 1), (1 << 32, u32::MAX, 1), ((1 << 33) - 1, 1, 1)]);
     assert_eq!(found[3..], [(1 << 33, 1 << 20, 0), ((1 << 33) + (1 << 20), u32::MAX, 1)]);
-    // An address above 2^32, and an allocation length for one descriptor only.
+    // An LBA above 2^32, and an allocation length for one descriptor only.
     assert_eq!(descriptors(&ask(&unit, &status_of((1 << 33) + 5, 24))), [((1 << 33) + 5, (1 << 20) - 5, 0)]);
 }
 
@@ -119,14 +119,14 @@ fn get_lba_status_of_a_run_beyond_32_bits_takes_several_descriptors() {
 fn get_lba_status_does_a_bounded_amount_of_work() {
     let unit = thin_unit(1, 256);
     grow(&unit, 1 << 20);
-    // Every second granule has a place: the worst map for whoever wants descriptors.
+    // Every second granule is mapped: the worst case for descriptors.
     thin_of(&unit).mapped.borrow_mut().extend((0..10_000).map(|nth| 2 * nth));
     assert_eq!(descriptors(&ask(&unit, &status_of(0, u32::MAX))).len(), DESCRIPTORS_MAX);
     assert!(thin_of(&unit).asked.replace(0) <= DESCRIPTORS_MAX + 64);
-    // For one descriptor nobody looks beyond the run behind it.
+    // For one descriptor, no more than the run behind it is read.
     assert_eq!(descriptors(&ask(&unit, &status_of(0, 24))), [(0, 1, 0)]);
     assert_eq!(thin_of(&unit).asked.replace(0), 2);
-    // One long run that the device tells granule by granule: an answer is given before its end.
+    // One long run that the device reports granule by granule: the response ends before the run does.
     thin_of(&unit).run_granules.set(1);
     assert_eq!(descriptors(&ask(&unit, &status_of(30_000, 24))), [(30_000, 65, 1)]);
     assert!(thin_of(&unit).asked.get() <= 65);
@@ -145,7 +145,7 @@ fn get_lba_status_that_was_aborted_stops_asking() {
     assert_eq!(thin_of(&unit).asked.get(), 3, "the one under way is the last");
 }
 
-/// Makes the disk larger in name only: nothing beyond what it has may be read or written.
+/// Enlarges the disk in name only: no block beyond its content may be read or written.
 fn grow(unit: &LogicalUnit<Bench>, blocks: u64) {
     let mut geometry = unit.device().geometry.get();
     geometry.blocks = Blocks(blocks);

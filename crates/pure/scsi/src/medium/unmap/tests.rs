@@ -62,12 +62,12 @@ fn unmap_list_that_lies_about_its_length_is_refused() {
     assert_eq!(sense(&unmap(&unit, &lying)), (5, 0x1A, 0));
     lying[2..4].copy_from_slice(&[0xFF, 0xFF]);
     assert_eq!(sense(&unmap(&unit, &lying)), (5, 0x1A, 0));
-    // An incomplete descriptor at the end is none.
+    // An incomplete descriptor at the end is ignored.
     let mut cut = list(&[(0, 1), (1, 1)]);
     cut[3] = 31;
     good(unmap(&unit, &cut));
     assert_eq!(ops(&unit), [Op::Discard(0, 1), Op::Flush]);
-    // The initiator has less than the CDB says.
+    // The initiator has less data than the CDB says.
     assert_eq!(refused(&unit, &cdb10(0x42, 0, 0, 24), &list(&[])), (5, 0x0E, 3));
 }
 
@@ -88,7 +88,8 @@ fn unmap_is_unknown_where_it_is_not_offered_and_anchors_are_refused() {
     assert_eq!(pointed(&thin(), &cdb10(0x42, 1, 0, 24), &list(&[(0, 1)])), (1, Some(0)));
 }
 
-/// In a release build (`cargo test --release`) that is what the workspace's profile says, docs/adr/0011.
+/// Release builds (`cargo test --release`) check arithmetic as well: the profile of the workspace says so
+/// (`docs/adr/0011`).
 #[test]
 fn arithmetic_never_wraps_in_any_build() {
     let last = std::hint::black_box(u64::MAX);

@@ -30,7 +30,7 @@ fn stop_that_cannot_flush_does_not_stop() {
     unit.device().failure.set(Some(IoErrorKind::Gone));
     assert_eq!(refused(&unit, &STOP, &[]), (4, 0x44, 0));
     tell(&unit, &[0; 6], &[]);
-    // NO_FLUSH asks for none.
+    // NO_FLUSH suppresses the flush.
     tell(&unit, &[0x1B, 0, 0, 0, 4, 0], &[]);
     assert_eq!(refused(&unit, &[0; 6], &[]), (2, 0x04, 2));
 }

@@ -1,4 +1,4 @@
-//! Each service action of PERSISTENT RESERVE OUT, and what PERSISTENT RESERVE IN says of it.
+//! Service actions of PERSISTENT RESERVE OUT, and their effect on PERSISTENT RESERVE IN.
 
 use super::*;
 use crate::{Command, SenseKey, TaskTag};
@@ -27,7 +27,7 @@ fn register_follows_the_table_of_keys() {
     conflicts(&out(&unit, HOST, REGISTER, 0, (5, 0)));
     done(&out(&unit, HOST, REGISTER, 0, (0, 7)));
     assert_eq!(keys(&unit), (1, vec![7]));
-    // One with a registration.
+    // A nexus with a registration.
     conflicts(&out(&unit, HOST, REGISTER, 0, (0, 8)));
     conflicts(&out(&unit, HOST, REGISTER, 0, (6, 0)));
     done(&out(&unit, HOST, REGISTER, 0xFF, (7, 8)));
@@ -184,7 +184,7 @@ fn preempt_of_others_takes_their_registrations_alone() {
     done(&out(&unit, HOST, PREEMPT, 3, (1, 2)));
     assert_eq!((held(&unit), keys(&unit)), (Some((1, 5)), (4, vec![1])), "type and holder stay");
     assert_eq!((told(&unit, OTHER), told(&unit, THIRD)), (vec![UNREGISTERED], vec![UNREGISTERED]));
-    // The own key, without a reservation.
+    // Its own key, without a reservation.
     done(&out(&unit, HOST, RELEASE, 5, (1, 0)));
     done(&out(&unit, HOST, PREEMPT, 0, (1, 1)));
     assert_eq!((keys(&unit), told(&unit, HOST)), ((5, vec![]), vec![]));
@@ -219,7 +219,7 @@ fn preempt_of_all_registrants_names_no_key() {
     assert_eq!((held(&unit), keys(&unit).1), (Some((2, 1)), vec![2]));
     assert_eq!((told(&unit, HOST), told(&unit, THIRD)), (vec![UNREGISTERED], vec![UNREGISTERED]));
     done(&out(&unit, OTHER, CLEAR, 0, (2, 0)));
-    // The last of them.
+    // The last registration.
     register(&unit, HOST, 1);
     done(&out(&unit, HOST, RESERVE, 7, (1, 0)));
     done(&out(&unit, HOST, PREEMPT, 7, (1, 1)));
@@ -363,7 +363,7 @@ fn spec_i_pt_registers_others_too_or_nobody() {
     done(&register_for(&ids, 0));
     assert_eq!(keys(&unit), (1, vec![7; 4]));
     assert_eq!(pointed(&register_for(&ids, 7)), (20, Some(3)), "who is registered does not register others");
-    // They are registered through the port that the command came through, before they ever log in.
+    // They are registered through the port of the command, before they ever log in.
     unit.attach(NexusId(5), initiator(4), port(1));
     assert_eq!(told(&unit, NexusId(5)), [(0x29, 0)]);
     done(&out(&unit, NexusId(5), RESERVE, 3, (7, 0)));
@@ -410,7 +410,7 @@ fn all_tg_pt_means_the_initiator_port_at_every_target_port() {
     unit.attach(NexusId(5), initiator(1), port(2));
     assert_eq!(told(&unit, NexusId(5)), [(0x29, 0)]);
     conflicts(&out(&unit, NexusId(5), REGISTER, 0, (0, 8)));
-    // Each of them is a registration of its own.
+    // Each of them is a separate registration.
     done(&out(&unit, NexusId(5), REGISTER, 0, (7, 8)));
     assert_eq!(keys(&unit).1, [7, 8, 7]);
     conflicts(&out_with(&unit, HOST, REGISTER, 0, &list_of(7, 9, ALL_TG_PT, &[])));
@@ -419,7 +419,7 @@ fn all_tg_pt_means_the_initiator_port_at_every_target_port() {
     assert_eq!(keys(&unit).1, [9; 3]);
     done(&out_with(&unit, HOST, REGISTER, 0, &list_of(9, 0, ALL_TG_PT, &[])));
     assert_eq!(keys(&unit).1, []);
-    // With both bits: others at every port.
+    // With both bits: other initiator ports at every target port.
     let ids = [initiator(2).transport_id()];
     done(&out_with(&unit, HOST, REGISTER, 0, &list_of(0, 7, ALL_TG_PT | SPEC_I_PT, &ids)));
     assert_eq!(keys(&unit).1, [7; 6]);
@@ -486,7 +486,7 @@ fn registration_outlives_its_session_and_waits_for_the_same_ports() {
     done(&out(&unit, HOST, RESERVE, 3, (1, 0)));
     unit.detach(HOST);
     conflicts(&run(&unit, OTHER, &cdb10(0x28, 0, 0, 1), &[]));
-    // Another session of the same initiator, through another port, or with another ISID, is another nexus.
+    // Another session of the same initiator, through another port or with another ISID, is another nexus.
     for (nexus, who, through) in
         [(5, initiator(1), port(2)), (6, InitiatorPort { isid: [1; 6], ..initiator(1) }, port(1))]
     {

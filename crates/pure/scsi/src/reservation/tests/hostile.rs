@@ -1,4 +1,4 @@
-//! Lists that lie in length and content, and more registrations than there is room for.
+//! Lists with false lengths and contents, and more registrations than the limit.
 
 use super::*;
 use crate::reservation::state::REGISTRATIONS_MAX;
@@ -11,7 +11,7 @@ fn list_length_that_no_list_has_is_refused_before_any_of_it_is_asked_for() {
     let lengths = [0, 1, 23, 25, 0x1_0001, 0x00FF_FFFF, 0x8000_0000, u32::MAX];
     for (action, length) in (0..=7).flat_map(|action| lengths.map(|length| (action, length))) {
         let cdb = cdb_of(action, 1, length as usize);
-        // 25 bytes might be those of a list with TransportIDs.
+        // 25 bytes could be a list with TransportIDs.
         if length == 25 && matches!(action, REGISTER | MOVE) {
             continue;
         }
@@ -32,13 +32,13 @@ fn list_that_is_cut_short_or_runs_on_is_refused_whole() {
     let whole = list_of(0, 7, SPEC_I_PT, &ids);
     for len in 24..whole.len() {
         assert_eq!(sense(&out_with(&unit, HOST, REGISTER, 0, &whole[..len])), (5, 0x1A, 0), "{len} bytes");
-        // The initiator has less than its CDB says.
+        // The initiator has less data than its CDB says.
         assert_eq!(sense(&run(&unit, HOST, &cdb_of(REGISTER, 0, whole.len()), &whole[..len])), (5, 0x0E, 3));
     }
     let longer = [&whole[..], &[0; 4]].concat();
     assert_eq!(sense(&out_with(&unit, HOST, REGISTER, 0, &longer)), (5, 0x1A, 0));
     assert_eq!(sense(&out_with(&unit, HOST, REGISTER, 0, &list_of(0, 7, 0, &[]).repeat(2))), (5, 0x1A, 0));
-    // A length of TransportIDs that the list does not have.
+    // A length of TransportIDs that exceeds the list.
     let mut claims = whole.clone();
     claims[24..28].copy_from_slice(&u32::MAX.to_be_bytes());
     assert_eq!(sense(&out_with(&unit, HOST, REGISTER, 0, &claims)), (5, 0x1A, 0));

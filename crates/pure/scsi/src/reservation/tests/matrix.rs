@@ -1,11 +1,11 @@
-//! Who may do what under which reservation: the tables of the standards, once more and by name.
+//! Conflict tables of the standards, written a second time by operation name.
 
 use super::*;
 use crate::operation::{OPERATIONS, Verb};
 
-/// What a nexus that is kept out may do: under write exclusive types, under exclusive access types, under another's
-/// RESERVE. Copied from SPC-4 and SBC-3 ("commands that are allowed in the presence of various reservations") and, for
-/// the last, SPC-2; RESERVE and RELEASE have tests of their own.
+/// Operations permitted to a nexus without access: under write exclusive types, under exclusive access types, and under
+/// a RESERVE of another nexus. Copied from SPC-4 and SBC-3 ("commands that are allowed in the presence of various
+/// reservations") and, for the last column, SPC-2; RESERVE and RELEASE have tests of their own.
 #[rustfmt::skip]
 const TABLE: [(&str, bool, bool, bool); 58] = [
     ("TEST UNIT READY", true, true, false),
@@ -68,11 +68,11 @@ const TABLE: [(&str, bool, bool, bool); 58] = [
     ("VERIFY (12)", true, false, false),
 ];
 
-/// A CDB of the operation that asks for nothing in particular.
+/// Returns a CDB of the operation with default fields.
 fn cdb(row: &crate::operation::Operation) -> [u8; 16] {
     let mut cdb = [0; 16];
     (cdb[0], cdb[1]) = (row.code(), row.action().unwrap_or(0));
-    // What allows is allowed: see below.
+    // PREVENT ALLOW MEDIUM REMOVAL with PREVENT zero is permitted, so it is tested separately below.
     cdb[4] = u8::from(row.verb == Verb::PreventAllow);
     cdb
 }
@@ -105,7 +105,7 @@ fn every_type_lets_in_whom_it_should_for_every_operation() {
             else {
                 continue;
             };
-            // UNMAP is an operation of thin units.
+            // UNMAP exists on thin units only.
             let bench = Bench { thin: Some(Thin::new(8, 32)), ..Bench::new(BLOCK as u32, BLOCKS) };
             let (unit, _) = shared_unit_over(bench);
             register(&unit, HOST, 1);

@@ -1,11 +1,11 @@
-//! Random streams of commands of several nexuses, against an oracle that is written from the standard's text alone. Every
-//! APTPL bit is one, so that all of it survives power loss.
+//! Random command streams of several nexuses against an oracle written from the text of the standard. Every APTPL bit
+//! is one, so that all state survives power loss.
 
 use super::persistence::restarted;
 use super::*;
 use proptest::prelude::*;
 
-/// What the standard says, in the plainest form: who has which key, who holds what.
+/// Oracle: the keys of each nexus and the holder, in the plainest form.
 #[derive(Clone, Debug, Default)]
 struct Oracle {
     keys: [Option<u64>; 3],
@@ -61,7 +61,7 @@ impl Oracle {
         (self.kind, self.holder) = (kind, (kind < 7).then_some(who));
     }
 
-    /// Access of table "commands that are allowed": reading or writing.
+    /// Access according to the table "commands that are allowed": read or write.
     fn may(&self, who: usize, writes: bool) -> bool {
         if !self.is_held() || self.holds(who) || (self.kind >= 5 && self.keys[who].is_some()) {
             return true;
@@ -94,7 +94,7 @@ impl Oracle {
             return Said::Good;
         }
         if own != Some(key) {
-            // SCOPE and TYPE are fields of the CDB, and are looked at first where they count.
+            // SCOPE and TYPE are CDB fields and rank first where they are used.
             let looks = matches!(action, 1 | 2) && ReservationType::of(kind).is_none();
             return if looks { Said::Sense(0x24, 0) } else { Said::Conflict };
         }
@@ -170,7 +170,7 @@ impl Oracle {
 fn step() -> impl Strategy<Value = Step> {
     let out = (0_usize..3, 0_u8..7, 0_u8..10, 0_u64..4, 0_u64..4)
         .prop_map(|(who, action, kind, key, action_key)| Step::Out { who, action, kind, key, action_key });
-    // The key of the nexus is often its number, so that much is let through.
+    // The key of a nexus is often its number, so that many actions succeed.
     let own = (0_usize..3, 0_u8..7, prop::sample::select(vec![1_u8, 3, 5, 6, 7, 8]), 0_u64..4)
         .prop_map(|(who, action, kind, action_key)| Step::Out { who, action, kind, key: who as u64 + 1, action_key });
     let register =
@@ -242,7 +242,7 @@ proptest! {
     }
 }
 
-/// Compares all that can be read, and gives what the first nexus has not been told yet: nothing.
+/// Compares all readable state and returns the pending unit attentions of the first nexus, which must be none.
 fn check_against(unit: &LogicalUnit<Bench>, oracle: &Oracle) -> Result<Vec<(u8, u8)>, TestCaseError> {
     prop_assert_eq!(told(unit, HOST), oracle.pending[0].clone());
     let registered: Vec<u64> = oracle.keys.iter().flatten().copied().collect();

@@ -1,10 +1,10 @@
-//! What survives power loss, and that it does before anybody hears of it.
+//! Reservations across power loss, and their persistence before any nexus observes a change.
 
 use super::*;
 use futures_util::FutureExt;
 use std::pin::pin;
 
-/// The unit after power loss: another one, over what was kept.
+/// Returns the unit after power loss: a new one, restored from the stored state.
 pub(super) fn restarted(shelf: &Rc<Shelf>) -> LogicalUnit<Bench> {
     let unit = LogicalUnit::new(Bench::new(BLOCK as u32, BLOCKS), identity(), Options::default());
     let unit = unit.with_keeper(shelf.clone());
@@ -25,7 +25,7 @@ fn reservation_of_every_type_survives_power_loss_where_aptpl_was_set_last() {
         assert_eq!(again.reservations(), ReservationStatus { generation: 0, ..before }, "PRgeneration begins anew");
         conflicts(&run(&again, THIRD, &cdb10(0x2A, 0, 0, 1), &[0; BLOCK]));
         done(&run(&again, OTHER, &cdb10(0x2A, 0, 0, 1), &[0; BLOCK]));
-        // The last APTPL bit says that nothing survives.
+        // The last APTPL bit is zero, so nothing survives.
         done(&out(&again, THIRD, REGISTER, 0, (0, 3)));
         let once_more = restarted(&shelf);
         assert_eq!((held(&once_more), keys(&once_more).1), (None, vec![]));
@@ -42,7 +42,7 @@ fn status_comes_after_what_is_to_survive_does_and_nothing_holds_before() {
     assert!(reserve.as_mut().now_or_never().is_none());
     assert_eq!(held(&unit), None);
     done(&run(&unit, OTHER, &cdb10(0x28, 0, 0, 1), &[]));
-    // Another change waits its turn.
+    // Another change waits for the serialization slot.
     let list = list_of(0, 2, 0, &[]);
     let mut second = pin!(unit.execute(OTHER, command(&cdb_of(REGISTER, 0, list.len()), &list)));
     assert!(second.as_mut().now_or_never().is_none());

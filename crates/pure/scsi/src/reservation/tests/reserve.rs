@@ -1,4 +1,4 @@
-//! RESERVE and RELEASE of SPC-2, alone and beside persistent reservations.
+//! RESERVE and RELEASE of SPC-2, alone and together with persistent reservations.
 
 use super::*;
 use crate::TaskManagement;

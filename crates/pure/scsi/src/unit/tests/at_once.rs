@@ -1,4 +1,4 @@
-//! The short way comes to what the long way comes to, and begins nothing that it does not end.
+//! Fast path: it has the same results as the slow path, and leaves no task behind.
 
 use crate::rig::*;
 use crate::*;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const RESERVE_10: [u8; 10] = [0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const RELEASE_10: [u8; 10] = [0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// A unit whose disk does at once what it can.
+/// Creates a unit whose disk completes synchronously where possible.
 fn quick(volatile_cache: bool) -> LogicalUnit<Bench> {
     let unit = unit();
     let bench = unit.device();
@@ -21,7 +21,7 @@ fn at_once(unit: &LogicalUnit<Bench>, cdb: &[u8], data: &[u8]) -> Option<Outcome
     unit.execute_at_once(HOST, command(cdb, data).borrowed())
 }
 
-/// What is done to both units; the first number says which.
+/// Executes one step on a unit; `step` selects the operation.
 fn outcome_of(unit: &LogicalUnit<Bench>, nexus: NexusId, step: u8, cdb: &[u8], data: &[u8]) -> Option<Outcome> {
     match step {
         0 => drop(run(unit, nexus, &RESERVE_10, &[])),
@@ -67,7 +67,7 @@ proptest! {
                 outcome.map(|it| (it.status, it.sense.map(|sense| sense.emit().as_slice().to_vec()), it.data_in.into_view().to_vec()))
             };
             prop_assert_eq!(seen(a), seen(b), "{:?}", cdb);
-            // What cannot be read is read again on the long way.
+            // A failed read is repeated on the slow path.
             let [a, b] = [&short, &long].map(|unit| ops(unit).into_iter().filter(|op| !matches!(op, Op::Read(..))).collect::<Vec<_>>());
             prop_assert_eq!(a, b);
             prop_assert_eq!(short.statistics(), long.statistics());
@@ -80,7 +80,7 @@ proptest! {
 fn command_that_others_hold_back_does_not_pass_them() {
     let unit = quick(false);
     unit.device().permits.set(0);
-    // COMPARE AND WRITE is alone on its blocks, and waits for the disk.
+    // COMPARE AND WRITE runs alone on its blocks and waits for the disk.
     let mut alone = Box::pin(unit.execute(
         HOST,
         command(

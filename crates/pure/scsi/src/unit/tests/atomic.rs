@@ -1,10 +1,10 @@
-//! WRITE ATOMIC (16): what is offered, what is refused, and that nobody sees a part.
+//! WRITE ATOMIC (16): limits, refusals, and exclusion of other commands.
 
 use crate::rig::*;
 use crate::*;
 use futures_util::FutureExt;
 
-/// WRITE ATOMIC (16) with an atomic boundary.
+/// Builds WRITE ATOMIC (16) with an atomic boundary.
 fn cdb(flags: u8, lba: u64, boundary: u16, blocks: u16) -> [u8; 16] {
     let mut cdb = cdb16(0x9C, flags, lba, 0);
     cdb[10..12].copy_from_slice(&boundary.to_be_bytes());

@@ -1,32 +1,32 @@
-//! Data-out of another length than the CDB names: judged before anything is read, compared, written or kept.
+//! Data-out with another length than the CDB names: checked before anything is read, compared, written or persisted.
 
 use crate::rig::*;
 use crate::*;
 use std::rc::Rc;
 
-/// What a command makes of data that has another length than it needs.
+/// Expected result of a command with a wrong data length.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
-    /// The sense of data that is too short, and where it points in the CDB; none where the whole blocks of it are taken.
+    /// Sense and field pointer for data that is too short; `None` where its whole blocks are accepted.
     short: Option<Judged>,
-    /// The sense of data that is too long; none where the rest of it is not looked at.
+    /// Sense and field pointer for data that is too long; `None` where the excess is ignored.
     long: Option<Judged>,
 }
 
-/// Key, code and qualifier.
+/// Sense key, code and qualifier.
 type Judged = (u8, u8, u8);
 
 /// INVALID FIELD IN COMMAND INFORMATION UNIT.
 const OTHER_LENGTH: Option<Judged> = Some((5, 0x0E, 3));
 const IN_CDB: Option<Judged> = Some((5, 0x24, 0));
 
-/// WRITE and its like write the whole blocks that came, and tell the rest as a residual.
+/// WRITE and similar commands write the whole blocks that arrived, and report the rest as a residual.
 const BLOCKS_THAT_CAME: Lengths = Lengths { short: None, long: None };
-/// All or nothing; what comes behind is not looked at.
+/// All data is required; the excess is ignored.
 const WHOLE: Lengths = Lengths { short: OTHER_LENGTH, long: None };
 /// Exactly one block.
 const EXACT: Lengths = Lengths { short: OTHER_LENGTH, long: OTHER_LENGTH };
-/// Two lists of one length: of any other, it is not said which byte is of which list.
+/// Two lists of equal length: with any other length, the boundary between them is unknown.
 const PAIRS: Lengths = Lengths { short: IN_CDB, long: IN_CDB };
 
 fn with_count(mut cdb: Vec<u8>, at: usize, count: u8) -> Vec<u8> {
@@ -34,7 +34,7 @@ fn with_count(mut cdb: Vec<u8>, at: usize, count: u8) -> Vec<u8> {
     cdb
 }
 
-/// Every command with data-out, for two blocks or a list that is in order, and the bytes that it needs.
+/// Every command with data-out, for two blocks or a valid list, with the number of bytes that it needs.
 fn commands() -> Vec<(&'static str, Vec<u8>, Vec<u8>, Lengths)> {
     let two = vec![0; 2 * BLOCK];
     let list6 = |code: u8, bits: u8, bytes: usize| vec![code, bits, 0, 0, bytes as u8, 0];
@@ -84,7 +84,7 @@ fn judged(outcome: &Outcome) -> Option<Judged> {
     outcome.sense.is_some().then(|| sense(outcome))
 }
 
-/// All that a command could have changed, but the blocks.
+/// Returns all state that a command could change, except the blocks.
 fn standing(unit: &LogicalUnit<Bench>) -> String {
     format!("{:?} {:?} {}", unit.mode.get(), unit.reservations(), unit.is_being_sanitized())
 }
@@ -99,7 +99,7 @@ fn data_of_another_length_is_judged_before_anything_is_done() {
         let shorter = [data.len() - 1, data.len() - block, 1];
         for bytes in shorter.into_iter().filter(|&bytes| bytes > 0 && bytes < data.len()) {
             let outcome = run(&unit, HOST, &cdb, &data[..bytes]);
-            // Of blocks that are taken one by one, a part of a block is none.
+            // Where blocks are accepted one by one, a part of a block is an error.
             let expected = lengths.short.or(if bytes % BLOCK == 0 { None } else { OTHER_LENGTH });
             assert_eq!(judged(&outcome), expected, "{name}, {bytes} of {} bytes", data.len());
             if expected.is_some() {
@@ -113,7 +113,7 @@ fn data_of_another_length_is_judged_before_anything_is_done() {
             assert_eq!(judged(&run(&unit, HOST, &cdb, &long)), Some(expected), "{name}, {} bytes", long.len());
             assert_eq!((ops(&unit), standing(&unit)), (vec![], before.clone()), "{name}, {} bytes", long.len());
         }
-        // No data at all, where some is needed: nothing is written, and nothing is said to be.
+        // No data where some is required: nothing is written, and no success is reported.
         let outcome = run(&unit, HOST, &cdb, &[]);
         assert_eq!(judged(&outcome), lengths.short, "{name} without data");
         assert_eq!(standing(&unit), before, "{name} without data");
@@ -121,11 +121,11 @@ fn data_of_another_length_is_judged_before_anything_is_done() {
     }
 }
 
-/// A command that takes data is in the table above, so that a new one cannot be forgotten.
+/// Every command with data-out is in the table above, so that a new one cannot be forgotten.
 #[test]
 fn every_operation_with_data_out_has_its_lengths_tried() {
     let tried: Vec<Vec<u8>> = commands().into_iter().map(|(_, cdb, ..)| cdb).collect();
-    // Longer forms of what is tried, and lists that are read by the same function.
+    // Longer CDBs of tested commands, and lists with the same parser.
     let alike = ["WRITE (12)", "WRITE AND VERIFY (12)", "VERIFY (12)", "EXTENDED COPY (LID4)", "WRITE USING TOKEN"];
     for operation in crate::operation::OPERATIONS.iter().filter(|operation| operation.data.goes_out()) {
         let is_tried = tried.iter().any(|cdb| cdb[0] == operation.code());

@@ -1,4 +1,4 @@
-//! Task management, nexus loss, and what others are told of it.
+//! Task management, nexus loss, and the unit attentions that they establish.
 
 use crate::rig::*;
 use crate::*;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 
-/// TAS is so from now on.
+/// Sets TAS.
 fn set_tas(unit: &LogicalUnit<Bench>, task_aborted_status: bool) {
     unit.mode.set(crate::mode::ModeParameters { task_aborted_status, ..unit.mode.get() });
 }
@@ -77,7 +77,7 @@ fn clear_task_set_without_tas_tells_others_whose_tasks_were_cleared() {
     assert_eq!(clear.now_or_never(), Some(ManagementOutcome::Complete));
     good(run(&unit, HOST, &[0; 6], &[]));
     assert_eq!(sense(&run(&unit, OTHER, &[0; 6], &[])), (6, 0x2F, 0));
-    // Nobody's tasks: nobody is told.
+    // No tasks, so no unit attention.
     now(unit.manage(HOST, TaskManagement::ClearTaskSet));
     good(run(&unit, OTHER, &[0; 6], &[]));
 }
@@ -203,7 +203,7 @@ fn command_that_reads_before_it_writes_notices_an_abort_in_between() {
     }
 }
 
-/// Counts how often somebody is woken; without a wake an executor would never poll again.
+/// Counts wakes; without a wake an executor would never poll again.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -244,21 +244,22 @@ fn who_waits_is_woken_when_there_is_something_to_do() {
     assert!(polled(&mut (second.as_mut() as _), &begins));
 }
 
-/// What ends tasks.
+/// Events that end tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clears {
     Function(TaskManagement),
     PreemptAndAbort,
-    /// The session ends.
+    /// Loss of the session.
     NexusLoss,
-    /// The unit is removed from what the session sees.
+    /// Removal of the unit from the view of the session.
     Removal,
 }
 
-/// How a task of another nexus ends, one of the own nexus, and what the other nexus hears next (SAM-5, unit attentions).
+/// Status of a task of another nexus, status of an own task, and the next unit attention of the other nexus (SAM-5,
+/// unit attentions).
 type Ended = (Option<Status>, Option<Status>, Option<(u8, u8, u8)>);
 
-/// Who clears × whose command × TAS: every way in which a command can end by another's doing.
+/// All combinations of event, owner of the command and TAS.
 ///
 /// *Source*: SAM-5, aborting commands, and COMMANDS CLEARED BY ANOTHER INITIATOR; SPC-4, TAS.
 const TABLE: [(Clears, bool, Ended); 18] = {
@@ -282,10 +283,10 @@ const TABLE: [(Clears, bool, Ended); 18] = {
         (Function(TargetReset), false, (SILENT, SILENT, RESET)),
         (PreemptAndAbort, true, (TOLD, None, PREEMPTED)),
         (PreemptAndAbort, false, (SILENT, None, CLEARED)),
-        // Of the other nexus: its session is gone, so nobody could be answered.
+        // Owned by the other nexus: its session is gone, so there is no receiver for a response.
         (NexusLoss, true, (SILENT, None, None)),
         (NexusLoss, false, (SILENT, None, None)),
-        // Of the other nexus: its session goes on, and waits.
+        // Owned by the other nexus: its session continues and awaits a response.
         (Removal, true, (TOLD, None, None)),
         (Removal, false, (TOLD, None, None)),
         (Function(AbortTask(TaskTag(3))), true, (None, None, None)),
@@ -306,7 +307,7 @@ fn every_command_that_others_end_is_answered_as_tas_says() {
             }
         }
         unit.device().permits.set(0);
-        // One that has begun, one that waits for it, and the asking nexus' own.
+        // A running task, one blocked by it, and one of the asking nexus.
         let mut running = pin!(unit.execute(OTHER, write(1, 1, 1)));
         let mut waiting = pin!(unit.execute(OTHER, Command { attribute: TaskAttribute::Ordered, ..write(2, 2, 1) }));
         let mut own = pin!(unit.execute(HOST, write(1, 3, 1)));
@@ -334,7 +335,8 @@ fn every_command_that_others_end_is_answered_as_tas_says() {
             Some(task.now_or_never().expect("it ends").status).filter(|&status| status != Status::Good)
         };
         let others = (status(running.as_mut()), status(waiting.as_mut()));
-        // PREEMPT AND ABORT ends before what waits behind it, everything else behind what it aborted.
+        // PREEMPT AND ABORT ends before the tasks that wait behind it; everything else ends after the tasks that it
+        // aborted.
         let ended = clearing.is_terminated() || clearing.as_mut().now_or_never().is_some();
         assert_eq!((others, status(own.as_mut())), ((theirs, theirs), mine), "{clears:?}, TAS {tas}");
         assert!(ended || clearing.now_or_never().is_some());

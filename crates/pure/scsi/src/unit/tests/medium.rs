@@ -1,4 +1,4 @@
-//! Single blocks that cannot be read: what is said of them, what is sent all the same, and how they heal.
+//! Single unreadable blocks: reported sense, data sent nevertheless, and repair by rewriting.
 
 use crate::rig::*;
 use crate::*;
@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 
 const TWO_BAD: [u64; 2] = [5, 9];
 
-/// A unit whose blocks hold their own number, and cannot be read where `bad` says.
+/// Creates a unit whose blocks hold their own number; the blocks in `bad` are unreadable.
 fn unit_with_bad(bad: &[u64]) -> LogicalUnit<Bench> {
     let unit = unit();
     for (block, bytes) in unit.device().bytes.borrow_mut().chunks_mut(BLOCK).enumerate() {
@@ -82,7 +82,7 @@ fn read_whose_device_is_gone_meanwhile_says_so_and_sends_nothing() {
 #[test]
 fn write_to_exactly_the_bad_blocks_heals_them() {
     let unit = unit_with_bad(&TWO_BAD);
-    // A host goes on as a host does: it writes the block that INFORMATION names, until the read is good.
+    // A host repairs as hosts do: it rewrites the block in INFORMATION until the read succeeds.
     for bad in TWO_BAD {
         let outcome = run(&unit, HOST, &cdb10(0x28, 0, 0, 16), &[]);
         assert_eq!(information(&outcome), Some(bad));

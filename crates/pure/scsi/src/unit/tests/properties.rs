@@ -1,4 +1,4 @@
-//! The whole CDB space: whatever is asked, nothing panics, nothing else changes, nothing old leaves.
+//! Property tests over the whole CDB space: no panic, no change of other blocks, and no leak of old memory.
 
 use crate::operation::{OPERATIONS, Offered};
 use crate::rig::*;
@@ -7,10 +7,10 @@ use block::{Buf, pool};
 use proptest::prelude::*;
 use std::ops::Range;
 
-/// What stands in recycled memory, and nowhere else.
+/// Byte that fills recycled memory and occurs nowhere else.
 const CANARY: u8 = 0xC5;
 
-/// Fills the pages that the next buffers will be made of.
+/// Fills the memory pages from which the next buffers are taken.
 fn poison() {
     let bufs: Vec<Buf> = [1, 5000, 20_000, 70_000, 140_000, 300_000]
         .into_iter()
@@ -29,7 +29,7 @@ fn has_canary(bytes: &[u8]) -> bool {
     bytes.windows(4).any(|four| four == [CANARY; 4])
 }
 
-/// Which blocks a CDB may change, read from the standard's figures and not from the table.
+/// Returns the blocks that a CDB may change, derived from the figures of the standard and not from the table.
 fn may_change(cdb: &[u8; 16], list: &[u8]) -> Vec<Range<u64>> {
     let be = |at: usize, len: usize| cdb[at..at + len].iter().fold(0_u64, |n, &byte| n << 8 | u64::from(byte));
     let run = |lba: u64, count: u64| lba..lba.saturating_add(count);
@@ -60,7 +60,7 @@ fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![16 => Just(0), 4 => 0u8..9, 1 => any::<u8>()]
 }
 
-/// A CDB of any operation; mostly with no bit set that nobody looks at.
+/// A CDB of any operation, mostly without reserved bits set.
 fn cdb() -> impl Strategy<Value = [u8; 16]> {
     let known = (0..OPERATIONS.len(), any::<u8>()).prop_map(|(at, tidy)| {
         let row = &OPERATIONS[at];
@@ -96,11 +96,11 @@ proptest! {
         steps in prop::collection::vec((cdb(), prop::collection::vec(byte(), 0..40), 0usize..6), 1..30),
     ) {
         let mut bench = Bench::new(BLOCK as u32, BLOCKS);
-        // Thin and often full, or of one piece.
+        // Thin and often full, or fully provisioned.
         bench.thin = granules.map(|granules| Thin::new(8, granules));
         let unit = unit_over(bench, options);
         for (cdb, mut data, blocks) in steps {
-            // A list of parameters, or some whole blocks, or neither.
+            // A parameter list, or some whole blocks, or neither.
             if blocks > 0 {
                 data.resize(blocks * BLOCK, 0x11);
             }
@@ -154,7 +154,7 @@ proptest! {
 
 #[test]
 fn properties_reach_most_operations_with_good() {
-    // The strategy above is worth its time only if commands get through.
+    // The strategy is useful only if enough commands pass validation.
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();

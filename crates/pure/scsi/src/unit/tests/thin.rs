@@ -1,5 +1,5 @@
-//! A unit over a thin disk whose space is bounded: what is refused when it is full, what goes on, and that the
-//! blocks hold what was written, whatever has a place.
+//! Unit over a thin disk with limited space: refusals when it is full, operations that continue, and the integrity of
+//! written data.
 
 use crate::operation::{OPERATIONS, Operation, Verb};
 use crate::rig::*;
@@ -12,7 +12,7 @@ const NO_SPACE: (u8, u8, u8) = (7, 0x27, 0x07);
 const UNMAP: u8 = 0x08;
 const NDOB: u8 = 0x01;
 
-/// The list of an UNMAP.
+/// Builds the parameter list of an UNMAP.
 fn list(extents: &[(u64, u32)]) -> Vec<u8> {
     let bytes = extents.len() as u16 * 16;
     let mut list = [(bytes + 6).to_be_bytes(), bytes.to_be_bytes(), [0; 2], [0; 2]].concat();
@@ -29,7 +29,7 @@ fn unmap(unit: &LogicalUnit<Bench>, extents: &[(u64, u32)]) -> Outcome {
     run(unit, HOST, &cdb10(0x42, 0, 0, list.len() as u16), &list)
 }
 
-/// The command of `operation` that changes block 0 from zeros to ones.
+/// Returns the command of `operation` that changes block 0 from zeros to ones.
 fn writing_block_0(operation: &Operation) -> ([u8; 16], Vec<u8>) {
     let mut cdb = [0; 16];
     cdb[0] = operation.code();
@@ -58,10 +58,10 @@ fn every_write_that_needs_space_is_refused_in_a_full_pool_and_changes_nothing() 
         assert_eq!(sense(&refusal), NO_SPACE, "{}", operation.name);
         assert_eq!(refusal.sense.expect("sense").information, None, "the pool is full, not a block");
         assert_eq!(blocks(&unit, 0, 8), vec![0; 8 * BLOCK], "{}", operation.name);
-        // What needs no space goes on: reading, and writing where there is a place already.
+        // Operations that need no space continue: reads, and writes to mapped blocks.
         assert_eq!(ask(&unit, &cdb10(0x28, 0, 0, 16)).len(), 16 * BLOCK);
         tell(&unit, &cdb10(0x2A, 0, 15, 1), &[7; BLOCK]);
-        // The same command is done once there is space again.
+        // The same command succeeds once space is available.
         if seen % 2 == 0 {
             good(unmap(&unit, &[(8, 8)]));
         } else {
@@ -87,14 +87,14 @@ fn unmap_is_never_refused_for_want_of_space() {
     let unit = thin_unit(8, 1);
     tell(&unit, &cdb10(0x2A, 0, 0, 8), &[1; 8 * BLOCK]);
     ops(&unit);
-    // Such as a part of a granule that a snapshot shares.
+    // For example, a part of a granule that a snapshot shares.
     unit.device().failure.set(Some(IoErrorKind::NoSpace));
     good(unmap(&unit, &[(0, 3)]));
     assert_eq!((ops(&unit), unit.statistics().errors), (vec![Op::Discard(0, 3)], 0));
     assert_eq!(blocks(&unit, 0, 8), [1; 8 * BLOCK], "what cannot be unmapped stays as it is");
-    // WRITE SAME promises zeros, so it may not pass over what it could not do.
+    // WRITE SAME promises zeros, so it must not skip what it could not do.
     assert_eq!(refused(&unit, &cdb16(0x93, UNMAP | NDOB, 0, 3), &[]), NO_SPACE);
-    // Other errors are errors of UNMAP too.
+    // Other errors fail UNMAP as well.
     unit.device().failure.set(Some(IoErrorKind::Gone));
     assert_eq!(sense(&unmap(&unit, &[(0, 3)])), (4, 0x44, 0));
 }
@@ -126,15 +126,15 @@ enum Step {
     /// WRITE SAME with flags.
     Same(u64, u64, u8, u8),
     Or(u64, u64, u8),
-    /// COMPARE AND WRITE of one block that is as it should be, or is not.
+    /// COMPARE AND WRITE of one block, with matching or different data.
     Compare(u64, u8, bool),
     Unmap(Vec<(u64, u32)>),
-    /// The pool has another size.
+    /// Resizes the pool.
     Granules(usize),
 }
 
 fn steps() -> impl Strategy<Value = Step> {
-    // Bytes that are zero now and then, runs that are often short, and sometimes whole granules.
+    // Bytes that are sometimes zero, runs that are often short, and sometimes whole granules.
     let lba = 0..BLOCKS;
     let byte = prop_oneof![1 => Just(0), 2 => 1..5u8];
     let run =
@@ -151,7 +151,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a host believes of the unit: one byte for each block, and which granules have a place.
+/// Expected state: one byte per block, and the mapped granules.
 struct Oracle {
     granule_blocks: u64,
     granules: usize,
@@ -160,7 +160,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// Gives the blocks from `lba` on their `values`; false when there is no place for them.
+    /// Writes `values` from `lba` on; false when there is no space.
     fn write(&mut self, lba: u64, values: &[u8]) -> bool {
         let end = lba + values.len() as u64;
         let mut mapped = self.mapped.clone();
@@ -179,7 +179,7 @@ impl Oracle {
         self.mapped.retain(|granule| granule * size < lba || (granule * size + size).min(BLOCKS) > end);
     }
 
-    /// The same step, on paper and on the unit.
+    /// Applies the same step to the model and to the unit.
     fn take(&mut self, unit: &LogicalUnit<Bench>, step: &Step) {
         let repeated = |byte: u8, count: u64| vec![byte; count as usize * BLOCK];
         let (outcome, expected) = match *step {
@@ -231,7 +231,7 @@ impl Oracle {
         }
     }
 
-    /// Reads and GET LBA STATUS tell what was written and what has a place.
+    /// Checks that reads and GET LBA STATUS agree with the model.
     fn agrees_with(&self, unit: &LogicalUnit<Bench>) {
         let read = ask(unit, &cdb16(0x88, 0, 0, BLOCKS as u32));
         let expected: Vec<u8> = self.blocks.iter().flat_map(|&byte| [byte; BLOCK]).collect();
@@ -277,7 +277,7 @@ proptest! {
         let unit = thin_unit(1, 256);
         thin_of(&unit).run_granules.set(run_granules);
         thin_of(&unit).mapped.borrow_mut().extend(&mapped);
-        // A host that goes on from where each answer ends gets to the end, and hears of every block once.
+        // A host that continues where each answer ends reaches the end and sees every block once.
         let mut told = Vec::new();
         while (told.len() as u64) < BLOCKS {
             let answer = ask(&unit, &cdb16(0x9E, 0x12, told.len() as u64, allocation));

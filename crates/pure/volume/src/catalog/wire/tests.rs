@@ -6,7 +6,7 @@ use crate::label::{ENCRYPTED, FAMILIES};
 use block::Extent;
 use proptest::prelude::*;
 
-/// A catalog in which everything occurs.
+/// Catalog in which every kind of record occurs.
 pub(crate) fn rich() -> Catalog {
     let id = Uuid::from_u128;
     let states = [
@@ -101,7 +101,7 @@ fn scrub() -> ScrubRecord {
     }
 }
 
-/// A volume with snapshots, rolled back, and a clone.
+/// Volume with snapshots, a roll-back and a clone.
 fn family() -> FamilyRecord {
     let id = Uuid::from_u128;
     let snapshot = |number: u128, epoch| SnapshotRecord {
@@ -159,7 +159,7 @@ fn catalog_cut_short_anywhere_is_refused() {
     let catalog = rich();
     let bytes = catalog.emit();
     for len in 0..bytes.len() {
-        // Between two records it is whole, and lacks what came after.
+        // Cut between two records, the catalog is valid and lacks what follows.
         let parsed = Catalog::parse(&bytes[..len]);
         assert!(parsed.is_err() || parsed.is_ok_and(|less| less != catalog && len % 8 == 0), "{len} bytes");
     }
@@ -239,7 +239,7 @@ fn catalog_keeps_reservations_of_volumes_that_are_there_alone() {
     let volume = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2];
     let expected = [&[8, 0, 0, 0, 27, 0, 0, 0][..], &volume, &[3, 0, 0, 0, 0, 0, 0, 0, 7, 8, 9, 0, 0, 0, 0, 0]];
     assert_eq!(record, expected.concat(), "type 8 for ever");
-    // What only another program could have written.
+    // Content that only another program can have written.
     let mut twice = whole.emit();
     super::super::reservations::emit(Uuid::from_u128(1001), &[1], &mut twice);
     let reserved = |bytes: &[u8], volume| {
@@ -249,7 +249,7 @@ fn catalog_keeps_reservations_of_volumes_that_are_there_alone() {
     let mut stranger = whole.emit();
     super::super::reservations::emit(Uuid::from_u128(5), &[1], &mut stranger);
     assert_eq!(Catalog::parse(&stranger), Ok(whole.clone()), "kept for nobody");
-    // A length that is wrong, in a record that is as long as it was.
+    // Wrong length inside a record of the right length.
     let mut wrong = Catalog { reservations: Default::default(), ..whole.clone() }.emit();
     let at = wrong.len() + 24;
     super::super::reservations::emit(Uuid::from_u128(1001), &[1; 8], &mut wrong);

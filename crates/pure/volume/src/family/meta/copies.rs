@@ -1,4 +1,4 @@
-//! Reading and writing the copies of a map's blocks. A copy that is not whole is written anew from the other.
+//! Redundant copies of map blocks: reads the best copy, rewrites damaged ones (ADR 0016).
 
 use super::super::error::MapError;
 use super::super::page_space::LOG_START;
@@ -12,13 +12,13 @@ use futures_util::future::join_all;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
-    /// How many copies there are of the block at `address`.
+    /// Number of copies of the block at `address`.
     pub(super) fn copies(&self, address: u64) -> usize {
         if self.locate(address).second.is_some() { 2 } else { 1 }
     }
 
-    /// One copy of the blocks from `address` on, each as far as it can be read. `rank` tells which of the array's own copies
-    /// is the newest that is whole.
+    /// Reads one copy of `blocks` blocks from `address` on, each as far as it is readable. `rank` tells which
+    /// of the array's own copies is the newest intact one.
     pub(super) async fn read_copy(
         &self,
         address: u64,
@@ -37,12 +37,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             };
             let device = self.shared.gate(located.group).device();
             match device.read_best(Extent::new(start, run), rank).await {
+                // The array may have repaired a mirror copy while it chose the best one.
                 Ok(best) => {
                     self.tell_repaired(at, best.repaired);
                     found.extend((0..run as usize).map(|at| Ok(best.content.slice(at * BLOCK..(at + 1) * BLOCK))));
                 }
                 Err(error) if run == 1 => found.push(Err(MapError::Group { group: located.group, error })),
-                // One block that cannot be read does not cost the others.
+                // Blocks are read one by one after a failed read, so that one bad block does not hide the
+                // others.
                 Err(_) => {
                     for at in start..start + run {
                         let read = device.read_best(Extent::new(at, 1), rank).await;
@@ -55,9 +57,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         found
     }
 
-    /// The block at `address` as `parse` takes it, from whichever copy it takes; it says how new it is as well.
+    /// Reads the block at `address` from the first copy that `parse` accepts; `parse` also returns the age of
+    /// the block.
     ///
-    /// *Errors*: `parse`'s, or why the block could not be read, when no copy is whole.
+    /// *Errors*: that of `parse`, or the read error, when no copy is intact.
     pub(crate) async fn read_whole<T>(
         &self,
         address: u64,
@@ -70,6 +73,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             let parsed = read.and_then(|bytes| Ok((parse(bytes.clone())?.0, bytes)));
             match parsed {
                 Ok((whole, bytes)) => {
+                    // The second copy was accepted after the first failed, so the first is rewritten.
                     if failed.is_some() {
                         self.mend(address, 0, bytes).await;
                     }
@@ -79,6 +83,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             }
         }
         match failed.expect("every block has a copy") {
+            // An unreadable block counts as damaged map content, which repair can handle; other I/O errors may
+            // be temporary.
             MapError::Group { error, .. } if error.kind == IoErrorKind::Medium => {
                 Err(Damage("a block of the map cannot be read").into())
             }
@@ -86,7 +92,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         }
     }
 
-    /// As [`Meta::read_whole`], looking at every copy: those that are not whole are written anew.
+    /// Reads as [`Meta::read_whole`], comparing all copies and rewriting those that differ.
     pub(crate) async fn verify<T>(
         &self,
         address: u64,
@@ -97,6 +103,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             let rank = |block: &[u8]| parse(block::Buf::copy_of(block).freeze()).ok().map(|(_, rank)| rank);
             let first = self.read_copy(address, 1, 0, &rank).await.pop().expect("one block was asked for")?;
             let second = self.read_copy(address, 1, 1, &rank).await.pop().expect("one block was asked for");
+            // Copies of an intact block are identical, so any difference is damage.
             if second.is_err() || second.is_ok_and(|second| second[..] != first[..]) {
                 self.mend(address, 1, first).await;
             }
@@ -104,7 +111,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         Ok(whole)
     }
 
-    /// A copy that was not whole holds `bytes` again, if it takes them, and who looks after the pool hears of it.
+    /// Rewrites a damaged copy with `bytes` and, if that succeeds, reports the repair.
     pub(super) async fn mend(&self, address: u64, copy: usize, bytes: View) {
         if self.write_copy(address, copy, bytes).await.is_ok() {
             self.tell_repaired(address, 1);
@@ -118,7 +125,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         }
     }
 
-    /// What the block at `address` is, in words.
+    /// Kind of the block at `address`, for events.
     fn kind_of(&self, address: u64) -> &'static str {
         let log = LOG_START..LOG_START + u64::from(self.log_blocks);
         match address {
@@ -129,7 +136,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         }
     }
 
-    /// One copy of the blocks from `address` on holds `data`; where there is no such copy nothing is done.
+    /// Writes `data` to one copy of the blocks from `address` on; does nothing where that copy does not exist.
     pub(super) async fn write_copy(&self, address: u64, copy: usize, data: View) -> Result<Written, MapError> {
         let mut writes = Vec::new();
         let (mut at, mut done) = (address, 0);
@@ -153,15 +160,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         written.map_err(|error| MapError::Group { group, error })
     }
 
-    /// Both copies of the blocks from `address` on hold `data`, which nothing that counts speaks of yet.
+    /// Writes `data` to both copies of the blocks from `address` on, concurrently; no stable head may refer to
+    /// them yet.
     pub(crate) async fn write(&self, address: u64, data: View) -> Result<Written, MapError> {
         let both = (self.write_copy(address, 0, data.clone()), self.write_copy(address, 1, data));
         let (first, second) = futures_util::future::join(both.0, both.1).await;
         Ok(first?.and(second?))
     }
 
-    /// Both copies of the blocks from `address` on hold `data`, durably, one after the other: what a power cut tears, or a
-    /// member refuses, is one of them.
+    /// Writes `data` to both copies one after the other, each followed by a flush, so that a power loss or a
+    /// failed member damages only one.
     pub(super) async fn write_in_turn(&self, parts: &[(u64, View)]) -> Result<Stable, MapError> {
         let two = parts.iter().any(|(address, _)| self.copies(*address) > 1);
         let mut stable = None;

@@ -1,4 +1,4 @@
-//! The two slots of a map's head, each in as many copies as the map keeps.
+//! The two head slots of a map, each with as many copies as the map keeps.
 
 use super::super::error::MapError;
 use super::super::head::Head;
@@ -9,25 +9,25 @@ use crate::tree::Damage;
 use block::sealed::is_blank;
 use block::{BlockDevice, Buf, Stable, View, Written};
 
-/// What the copies of one slot hold together.
+/// Combined content of the copies of one slot.
 enum Slot {
     Head(Head),
-    /// Nothing was written there yet.
+    /// Never written.
     Blank,
-    /// No copy is whole.
+    /// No intact copy.
     Damaged,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
-    /// The newest head; none where none was ever written.
+    /// Reads the newest head; none where no head was ever written.
     ///
-    /// *Errors*: `Damaged` when a newer one may be lost: no copy of a slot is whole in which there was one.
+    /// *Errors*: `Damaged` when a newer head may be lost: a slot that once had a head has no intact copy.
     pub(crate) async fn read_head(&self) -> Result<Option<Head>, MapError> {
         let lost = Damage("a head of the map is damaged in every copy");
         let newest = match (self.read_slot(0).await, self.read_slot(1).await) {
             (Slot::Head(even), Slot::Head(odd)) if even.generation > odd.generation => even,
             (Slot::Head(_), Slot::Head(odd)) => odd,
-            // The first head is odd, and the other slot is blank until the next.
+            // The first head has generation 1 (odd); slot 0 stays blank until generation 2.
             (Slot::Blank, Slot::Head(first)) if first.generation == 1 => first,
             (Slot::Head(_), _) | (_, Slot::Head(_)) => return Err(lost.into()),
             _ => return Ok(None),
@@ -35,7 +35,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         Ok(Some(newest))
     }
 
-    /// The newest head of which a copy is whole, whatever else is lost.
+    /// Reads the newest head with an intact copy, whatever else is lost; for repair.
     pub(crate) async fn read_any_head(&self) -> Option<Head> {
         let slots = [self.read_slot(0).await, self.read_slot(1).await];
         let heads = slots.into_iter().filter_map(|slot| if let Slot::Head(head) = slot { Some(head) } else { None });
@@ -50,9 +50,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             let read = self.read_copy(slot, 1, copy, &rank).await.pop().expect("one block was asked for").ok();
             found.push((read.as_ref().and_then(|bytes| rank(bytes)), read));
         }
+        // The newest intact copy decides; the others are brought to it below.
         let best = found.iter().max_by_key(|(rank, _)| *rank).and_then(|(_, bytes)| bytes.clone());
         let newest = found.iter().filter_map(|(rank, _)| *rank).max();
         let Some(head) = best.as_ref().and_then(|bytes| Head::parse(identity, bytes)) else {
+            // One blank copy suffices: a power loss may have torn the first write of the slot in the other
+            // copy.
             let blank = found.iter().any(|(_, bytes)| bytes.as_ref().is_some_and(|bytes| is_blank(bytes)));
             return if blank { Slot::Blank } else { Slot::Damaged };
         };
@@ -60,15 +63,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             let Some(bytes) = best.clone() else { continue };
             match rank {
                 None => self.mend(slot, copy, bytes).await,
-                // A checkpoint was interrupted between its copies.
+                // A checkpoint was interrupted between its copies, which is not a disk error and not reported.
                 Some(_) => drop(self.write_copy(slot, copy, bytes).await),
             }
         }
         Slot::Head(head)
     }
 
-    /// The slots of the heads and the beginning of the log hold nothing, durably: what an earlier owner left there
-    /// is not taken for damage.
+    /// Zeroes the head slots and the start of the log, durably, so that content of an earlier owner is not
+    /// taken for damage.
     pub(crate) async fn format(&self) -> Result<(), MapError> {
         let zeros = View::zeroed(2 * BLOCK_BYTES as usize);
         let _: Written = self.write(0, zeros).await?;
@@ -76,12 +79,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         self.prepare_log(0).await
     }
 
-    /// The head is on stable storage, in the slot that the one before it is not in. Its pages are, already.
+    /// Writes the head durably to the slot that its predecessor does not use. `_pages` attests that its pages
+    /// are stable.
     pub(crate) async fn write_head(&self, head: &Head, _pages: Stable) -> Result<Stable, MapError> {
         self.put_head(head, head.generation % 2).await
     }
 
-    /// The slot of the head after `head` holds `head` as well: nothing of that one counts, whatever became of it.
+    /// Writes `head` to the other slot as well, which invalidates the head after it, whether or not that
+    /// reached the disks.
     pub(crate) async fn supersede_head(&self, head: &Head) -> Result<Stable, MapError> {
         self.put_head(head, (head.generation + 1) % 2).await
     }

@@ -1,7 +1,7 @@
-//! The map log on its slabs: a ring of blocks, each in as many copies as the map keeps.
+//! Map log on the metadata slabs: a ring of blocks, each with as many copies as the map keeps.
 //!
-//! In the first lap nothing was ever written where the log goes on, and what lies there is another's. So blocks are zeroed
-//! before the log comes near them: what is neither a block nor zeros is then known to be damaged.
+//! In the first lap the ring ahead of the log holds foreign content. Blocks are therefore zeroed before the log
+//! reaches them: a place that holds neither a log block nor zeros is then known to be damaged.
 
 use super::super::error::MapError;
 use super::super::page_space::LOG_START;
@@ -13,16 +13,16 @@ use block::{BlockDevice, Stable, View};
 use std::ops::Range;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-/// Blocks that are read at once.
+/// Number of blocks read in one request.
 const READ_MAX: u64 = 256;
-/// Blocks that are zeroed at once.
+/// Number of blocks zeroed in one request.
 const BLANK_STEP: u64 = 64;
 
-/// The ring as it was found.
+/// Ring as read at opening.
 pub(crate) struct LogImage {
-    /// What each place of the ring holds, as the best copy has it.
+    /// Content of each place of the ring, from its best copy.
     pub(crate) slots: Vec<LogSlot>,
-    /// Copies that are not like the best one.
+    /// Copies that differ from the best one.
     uneven: Vec<Uneven>,
 }
 
@@ -33,7 +33,7 @@ struct Uneven {
     right: View,
 }
 
-/// What one copy of a place holds.
+/// Content of one copy of a place.
 struct Copy {
     slot: LogSlot,
     content: View,
@@ -43,6 +43,7 @@ impl Copy {
     fn rank(&self) -> Option<(u64, u32)> {
         match &self.slot {
             LogSlot::Whole(block) => Some((block.sequence, block.life)),
+            // A blank copy is older than any block: in the first lap it is the state before the write.
             LogSlot::Blank => Some((0, 0)),
             LogSlot::Damaged => None,
         }
@@ -50,12 +51,13 @@ impl Copy {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
-    /// All blocks of the log, by their places.
+    /// Reads all blocks of the log, by place.
     ///
-    /// *Errors*: none of a block that cannot be read, which is damaged.
+    /// *Errors*: none; an unreadable block counts as damaged.
     pub(crate) async fn read_log(&self) -> LogImage {
         let mut image = LogImage { slots: Vec::with_capacity(self.log_blocks as usize), uneven: Vec::new() };
         let (identity, ring) = (self.identity, u64::from(self.log_blocks));
+        // The whole ring is read: blocks beyond the end may prove that a block before them is lost.
         while image.slots.len() < self.log_blocks as usize {
             let at = image.slots.len() as u64;
             let count = (u64::from(self.log_blocks) - at).min(READ_MAX);
@@ -63,6 +65,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             let rank = |bytes: &[u8]| {
                 let block =
                     parse(identity, bytes).filter(|block| (at..at + count).contains(&(block.sequence % ring)))?;
+                // The array ranks mirror copies by one number: sequence first, then life.
                 Some(block.sequence << 16 | u64::from(block.life & 0xffff))
             };
             let mut first = self.read_copy(address, count, 0, &rank).await.into_iter();
@@ -87,27 +90,29 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         }
     }
 
-    /// Copies that a power cut or a fault left behind the best one are like it. `live` are the sequence numbers of the log.
+    /// Rewrites copies that a power loss or a fault left behind the best one. `live` are the sequence numbers
+    /// of the log.
     pub(crate) async fn mend_log(&self, image: &LogImage, live: Range<u64>) {
         let ring = u64::from(self.log_blocks);
         let is_live = |place: u64| (live.start..live.end).any(|sequence| sequence % ring == place);
         for uneven in &image.uneven {
             let address = LOG_START + uneven.place;
             let mended = self.write_copy(address, uneven.copy, uneven.right.clone()).await;
-            // What a power cut interrupted is no fault of a disk.
+            // A copy that a power loss interrupted is no disk fault and is not reported.
             if mended.is_ok() && uneven.is_damaged && is_live(uneven.place) {
                 self.tell_repaired(address, 1);
             }
         }
         if !image.uneven.is_empty() {
-            // The blocks are whole in one copy in any case.
+            // The result does not matter: each block is intact in the other copy.
             let _ = self.flush().await;
         }
+        // After the first lap every place of the ring holds a block of this log.
         let blank = if live.end >= ring { ring } else { blank_before(live.end) };
         self.blank.set(blank.min(ring));
     }
 
-    /// Where block `sequence` of the log will lie, what is there is known: a block, or zeros.
+    /// Zeroes the log ahead, so that the place of block `sequence` holds a log block or zeros.
     pub(crate) async fn prepare_log(&self, sequence: u64) -> Result<(), MapError> {
         let ring = u64::from(self.log_blocks);
         let (blank, needed) = (self.blank.get(), blank_before(sequence).min(ring));
@@ -119,7 +124,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         Ok(())
     }
 
-    /// The whole ring is zeros, durably. Nothing in it counts any more.
+    /// Zeroes the whole ring, durably; its content no longer counts.
     pub(crate) async fn clear_log(&self) -> Result<(), MapError> {
         let zeros = View::zeroed(self.log_blocks as usize * BLOCK);
         let _: Stable = self.write_in_turn(&[(LOG_START, zeros)]).await?;
@@ -127,16 +132,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         Ok(())
     }
 
-    /// Writes blocks of the log from `sequence` on.
+    /// Writes log blocks from `sequence` on.
     ///
-    /// *Shape*: whole blocks, at most as many as the log has; its places are prepared, and the next. *Durability*: when it
-    /// returns.
+    /// *Shape*: whole blocks, at most the length of the log; their places and the next are prepared.
+    /// *Durability*: when it returns.
     pub(crate) async fn write_log(&self, sequence: u64, data: View) -> Result<(), MapError> {
         let (ring, blocks) = (u64::from(self.log_blocks), (data.len() / BLOCK) as u64);
         assert!(data.len().is_multiple_of(BLOCK) && blocks <= ring, "a commit is of whole blocks, within the ring");
         assert!(self.blank.get() >= (sequence + blocks).min(ring), "blocks of the log go to places that are known");
         let at = sequence % ring;
         let here = ((ring - at) as usize * BLOCK).min(data.len());
+        // A commit that reaches the end of the ring continues at its start.
         let mut parts = vec![(LOG_START + at, data.slice(..here))];
         if here < data.len() {
             parts.push((LOG_START, data.slice(here..)));
@@ -151,7 +157,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     }
 }
 
-/// Places before this are zeroed or written when the log goes on with `sequence`.
+/// Number of places that are zeroed or written before the log continues with `sequence`.
 fn blank_before(sequence: u64) -> u64 {
     (sequence + 1).next_multiple_of(BLANK_STEP)
 }
@@ -160,6 +166,7 @@ impl LogImage {
     fn take_in(&mut self, place: u64, first: Copy, second: Option<Copy>) {
         let Some(second) = second else { return self.slots.push(first.slot) };
         let (one, other) = (first.rank(), second.rank());
+        // With equal ranks the first copy is used and no repair is due.
         let is_second = other > one;
         let (best, behind) = if is_second { (second, first) } else { (first, second) };
         if one != other {

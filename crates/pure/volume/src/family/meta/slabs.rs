@@ -1,47 +1,47 @@
-//! Where the blocks of a map lie in its slabs.
+//! Address layout of map blocks in the metadata slabs.
 //!
-//! Their addresses count through all slabs of the map. Where a group keeps two copies ([`MapShape`]), a slab is cut into
-//! pairs of units: the first copy of a block lies in the first unit of a pair, the second at the same place of
-//! the second unit.
+//! Addresses count through all slabs of the map. Where a group keeps two copies ([`MapShape`]), a slab is cut
+//! into pairs of units: the first copy of a block is in the first unit of a pair, the second at the same place
+//! of the second unit.
 
 use crate::catalog::MapShape;
 
-/// A run of slabs, by the address of its first block.
+/// Run of slabs with the address of its first block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaSlabs {
     pub(super) address: u64,
     pub(super) group: u16,
-    /// The first block in the group.
+    /// First block in the group.
     pub(super) start: u64,
     pub(super) slabs: u64,
     pub(super) shape: MapShape,
 }
 
-/// Where a block lies.
+/// Location of a map block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Located {
     pub(super) group: u16,
     pub(super) first: u64,
-    /// The other copy, where there is one.
+    /// Second copy, where there is one.
     pub(super) second: Option<u64>,
-    /// How many blocks from here on lie beside each other in each copy; none for an address behind all slabs.
+    /// Number of contiguous blocks from here on in each copy; zero for an address beyond all slabs.
     pub(super) run: u64,
 }
 
 impl Located {
-    /// The place of copy 0 or 1.
+    /// Location of copy 0 or 1.
     pub(super) fn copy(self, copy: usize) -> Option<u64> {
         if copy == 0 { Some(self.first) } else { self.second }
     }
 }
 
 impl MetaSlabs {
-    /// How many addresses the run has.
+    /// Number of addresses in the run.
     pub(super) fn addresses(&self) -> u64 {
         self.slabs * self.shape.slab_addresses()
     }
 
-    /// Where the block at `address` lies, which is not before the run.
+    /// Locates the block at `address`, which is not before the run.
     pub(super) fn locate(&self, address: u64) -> Located {
         let inside = address - self.address;
         let left = self.addresses().saturating_sub(inside);
@@ -51,6 +51,7 @@ impl MetaSlabs {
         };
         let of_slab = self.shape.slab_addresses();
         let (slab, inside) = (inside / of_slab, inside % of_slab);
+        // See ADR 0016: the copies are one unit apart, on consecutive chunks and thus on different members.
         let (pair, row) = (inside / unit, inside % unit);
         let first = self.start + slab * self.shape.slab_blocks() + 2 * unit * pair + row;
         Located { group, first, second: Some(first + unit), run: left.min(unit - row) }

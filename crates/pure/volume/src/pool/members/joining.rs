@@ -1,4 +1,4 @@
-//! Disks that join a pool, with a new group or as one more place of a group, and letting them go.
+//! Addition of disks to a pool, with a new group or as one more member of a group, and their removal.
 
 use super::super::create::{admit_disk, admit_size, label_of, made_by_us};
 use super::super::groups::admit_group;
@@ -15,14 +15,14 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 impl<D: BlockDevice + 'static> Members<'_, D> {
-    /// The group has one more place behind the others, and `disk` is in it; which place.
+    /// Adds `disk` as one more member at the end of the group; returns its position.
     ///
-    /// Before its array is told, so that whoever opens the pool gives the array the disk. *Shape*: `state` is in service
-    /// where the array counts on the disk once it has joined, and rebuilding where it is to be filled. *Durability*: when
-    /// it returns; a crash before leaves the group with the place or without it, and then with a disk that the pool does
-    /// not count and that can be added again. *Errors*: `GroupUnknown`, `Plan`, `Regrouping`, `DiskKnown`, `DiskTooSmall`,
-    /// `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`, `CatalogFull` before anything is written; `DiskFails`,
-    /// `NotReached`, `CatalogLost` after that.
+    /// Called before the array learns of the disk, so that the next opening gives the disk to the array. *Shape*: `state`
+    /// is in service where the array uses the disk once it has joined, and rebuilding where it must be filled.
+    /// *Durability*: when it returns; a crash before leaves the group with or without the member, in the latter
+    /// case with a disk that the pool does not list and that can be added again. *Errors*: `GroupUnknown`,
+    /// `Plan`, `Regrouping`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`,
+    /// `CatalogFull` before anything is written; `DiskFails`, `NotReached`, `CatalogLost` after that.
     pub async fn add(
         &self,
         group: u16,
@@ -32,6 +32,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     ) -> Result<u16, PoolError> {
         let _held = self.regroup()?;
         let (id, record) = (disk.id, MemberRecord { disk: disk.id, state, since: SINCE_NEXT });
+        // Everything that can be refused is checked before the disk is written.
         let place = self.store.look(|catalog| admit_place(catalog, group, record))?;
         self.admit_room(group, &disk)?;
         if !labelling.force && !self.is_given_up(&disk.device).await {
@@ -40,7 +41,8 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         let device = Rc::new(disk.device);
         let joined = async {
             self.label_all(&[(id, device.clone())], &labelling).await?;
-            // It has a whole commit before one counts on it: a crash finds it at most one behind.
+            // The disk gets one whole commit before the commit that makes it a member: after a crash it is at
+            // most one commit behind.
             self.store.invite(id, device);
             let ((), change) = self.store.change(|_| Ok(()))?;
             self.store.committed(change).await?;
@@ -53,6 +55,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             })?;
             self.store.end_visit(id);
             self.store.committed(change).await?;
+            // The commit that names the disk may have failed on it; the place is then removed again.
             match self.store.look(|catalog| catalog.member(id).map(|member| member.state.takes_part())) {
                 Some(true) => Ok(place),
                 _ => self.drop_place(id).await.and(Err(PoolError::NotReached(id))),
@@ -65,12 +68,13 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         joined
     }
 
-    /// `disk` has the place of the member `old`, which is in service, and is in service itself: it holds what `old` held.
+    /// Replaces the member `old`, which is in service, by `disk`, which holds the same data and goes into
+    /// service.
     ///
-    /// *Durability*: when it returns; a crash before leaves `old` or `disk` in the place, and `disk` has had every write by then.
-    /// *Errors*: `MemberUnknown`, `MemberState`, `Regrouping`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`,
-    /// `DiskForeign`, `DiskFails`, `NotReached` with `old` in its place; `MemberState` of `disk` when it missed the commit that
-    /// names it; `CatalogLost`.
+    /// *Durability*: when it returns; a crash before leaves `old` or `disk` in the position, and `disk` has had
+    /// every write by then. *Errors*: `MemberUnknown`, `MemberState`, `Regrouping`, `DiskKnown`,
+    /// `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`, `DiskFails`, `NotReached` with `old`
+    /// still in place; `MemberState` of `disk` when it missed the commit that names it; `CatalogLost`.
     pub async fn exchange(&self, old: Uuid, disk: NewDisk<D>, labelling: Labelling) -> Result<(), PoolError> {
         let _held = self.regroup()?;
         let id = disk.id;
@@ -78,8 +82,9 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         let device = Rc::new(disk.device);
         let joined = async {
             self.label_all(&[(id, device.clone())], &labelling).await?;
-            // It has a whole commit before one counts on it: a crash finds it at most one behind, and so the old one, which may
-            // be too sick to take a commit and must not be lost for that now.
+            // The disk gets one whole commit before the commit that makes it a member: after a crash it is at
+            // most one commit behind. The old disk is excluded from both, because it may be unable to take a
+            // commit and must not be marked failed for that now.
             self.store.invite(id, device);
             self.store.let_leave(Some(old));
             let ((), change) = self.store.change(|_| Ok(()))?;
@@ -115,7 +120,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         }
     }
 
-    /// Admits a disk that a member can be copied to, and take its place. Nothing is written.
+    /// Admits a disk as the copy target and replacement of a member. Writes nothing.
     ///
     /// *Errors*: as of [`Members::exchange`].
     pub async fn admit_exchange(&self, old: Uuid, disk: &NewDisk<D>, force: bool) -> Result<(), PoolError> {
@@ -137,10 +142,10 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         Ok(())
     }
 
-    /// The group has the last of its places no more, in which `disk` is, and the disk is blank as far as it can be.
+    /// Removes the last member of a group, which is `disk`, and wipes the disk as far as possible.
     ///
-    /// *Shape*: the array has never counted on it. *Durability*: when it returns. *Errors*: `MemberUnknown` when `disk` is
-    /// not the last of its group; `CatalogLost`.
+    /// *Shape*: the array has never used it. *Durability*: when it returns. *Errors*: `MemberUnknown` when
+    /// `disk` is not the last of its group; `CatalogLost`.
     pub async fn take_back(&self, disk: Uuid) -> Result<(), PoolError> {
         let _held = self.regroup()?;
         self.drop_place(disk).await?;
@@ -158,7 +163,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         self.store.committed(change).await
     }
 
-    /// The catalog has the group, without slabs, and all of its disks take part.
+    /// Adds the group to the catalog, without slabs, with all of its disks participating.
     pub(in super::super) async fn join(
         &self,
         plan: GroupPlan<D>,
@@ -180,7 +185,8 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         let ids: Vec<Uuid> = disks.iter().map(|(id, _)| *id).collect();
         let joined = async {
             self.label_all(&disks, &labelling).await?;
-            // Each has a whole commit before one counts on it: a crash finds it at most one behind.
+            // Each disk gets one whole commit before the commit that makes it a member: after a crash it is at
+            // most one commit behind.
             disks.iter().for_each(|(id, disk)| self.store.invite(*id, disk.clone()));
             let ((), change) = self.store.change(|_| Ok(()))?;
             self.store.committed(change).await?;
@@ -188,6 +194,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
                 return Err(PoolError::NotReached(lost));
             }
             let ((), change) = self.store.change(|catalog| {
+                // Without slabs no volume can be on the group, so it can be taken back.
                 catalog.groups.push(GroupRecord { slabs: 0, ..record });
                 Ok(())
             })?;
@@ -210,7 +217,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         }
     }
 
-    /// Every disk bears a label of the pool.
+    /// Writes labels of the pool to all disks.
     async fn label_all(&self, disks: &[(Uuid, Rc<D>)], labelling: &Labelling) -> Result<(), PoolError> {
         let generation = self.store.generation();
         let created_by = made_by_us(&labelling.created_by);
@@ -228,31 +235,33 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         Ok(())
     }
 
-    /// The group that was just added, and has no slabs, is removed again.
+    /// Removes the group that was just added and has no slabs.
     async fn take_back_group(&self, place: u16) -> Result<(), PoolError> {
         let (_, change) = self.store.change(|catalog| Ok(catalog.groups[usize::from(place)].remove()))?;
         self.store.committed(change).await
     }
 
-    /// The disks are not the pool's any more, and blank as far as they can be.
+    /// Detaches the disks from the pool and wipes them as far as possible.
     pub(in super::super) async fn let_go(&self, ids: &[Uuid]) {
         let disks = self.store.disks();
         let those: Vec<Rc<D>> = disks.into_iter().filter(|(id, _)| ids.contains(id)).map(|(_, disk)| disk).collect();
+        // Detached first, so that no commit writes to a disk that is being wiped.
         ids.iter().for_each(|&id| self.store.detach(id));
         join_all(those.iter().map(|disk| wipe(&**disk))).await;
     }
 
-    /// True when `device` bears a label of this pool that the pool does not count on: there is nothing to lose on it.
+    /// True when `device` has a label of this pool that the pool does not use any more: its data is outdated.
     pub(super) async fn is_given_up(&self, device: &D) -> bool {
         let probed = probe(device).await;
         let Contents::Member(member) = &probed.contents else { return false };
         let counted = |disk| self.store.look(|catalog| catalog.member(disk).map(|member| member.state.takes_part()));
+        // Outdated content of this pool only; foreign data needs force.
         member.label.pool == self.store.look(|catalog| catalog.pool)
             && member.overwritten.is_none()
             && counted(member.label.disk) != Some(true)
     }
 
-    /// Admits a disk that has as much for the array as each member gives.
+    /// Admits a disk with as much data space as each member of the group contributes.
     fn admit_room(&self, group: u16, disk: &NewDisk<D>) -> Result<(), PoolError> {
         let needed = self.store.look(|catalog| catalog.groups[usize::from(group)].member_blocks);
         let blocks = disk.device.geometry().blocks;
@@ -267,7 +276,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     }
 }
 
-/// The place that `member` would have in the group, if the catalog is free of contradictions with it.
+/// Position that `member` would get in the group, if the catalog stays consistent with it.
 fn admit_place(catalog: &Catalog, group: u16, member: MemberRecord) -> Result<u16, PoolError> {
     let data = |group: &&GroupRecord| group.role == GroupRole::Data;
     let record = catalog.groups.get(usize::from(group)).filter(data).ok_or(PoolError::GroupUnknown(group))?;
@@ -276,6 +285,7 @@ fn admit_place(catalog: &Catalog, group: u16, member: MemberRecord) -> Result<u1
     }
     let place = u16::try_from(record.members.len()).expect("bounded by MEMBERS_MAX");
     let mut wider = record.clone();
+    // The check covers limits and the size of the catalog with the member in it.
     wider.members.push(member);
     admit_group(catalog, group, &wider).map(|()| place)
 }

@@ -1,4 +1,4 @@
-//! Looking at what the members say of themselves and of the pool, and writing anew what has decayed.
+//! Scrub of the members' metadata: verifies labels and catalogs of all members and rewrites damaged copies.
 
 use super::super::create::{label_of, made_by_us};
 use super::Members;
@@ -11,7 +11,7 @@ use std::fmt;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What of its metadata a member had not in every copy.
+/// Metadata of a member with damaged copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decayed {
     /// True for its label.
@@ -35,14 +35,16 @@ impl fmt::Display for Decayed {
 }
 
 impl<D: BlockDevice + 'static> Members<'_, D> {
-    /// Every member that takes part has its label, three times, and the newest catalog, twice; those that had not, and what they lacked, are the result.
+    /// Verifies all label copies and both catalog slots of every participating member; returns those that were
+    /// damaged, after rewriting them.
     ///
-    /// Nobody reads these while the pool is open, so that they decay unseen, and the next opening would do without the
-    /// disk. *Durability*: when it returns. *Errors*: `CatalogLost`. A disk that cannot be written fails with the next commit.
+    /// Nothing else reads these while the pool is open, so damage would stay unnoticed until the next opening
+    /// has to do without the disk. *Durability*: when it returns. *Errors*: `CatalogLost`. A disk that cannot
+    /// be written fails with the next commit.
     pub async fn scrub(&self, now: u64, created_by: &str) -> Result<Vec<(Uuid, Decayed)>, PoolError> {
         let store = self.store;
         store.committed(store.latest()).await?;
-        // No commit is under way now, so every member should have this one.
+        // No commit is in flight now, so every member should have this one.
         let generation = store.generation();
         let mut wrong = Vec::new();
         for (id, disk) in store.disks() {
@@ -53,16 +55,17 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             }
         }
         if !wrong.is_empty() {
-            // It goes to both slots of every member.
+            // The commit rewrites both slots of every member.
             let ((), change) = store.change(|_| Ok(()))?;
             store.committed(change).await?;
         }
         Ok(wrong)
     }
 
-    /// There is space for all metadata of every member that takes part, as when it was labelled; those without it are the result.
+    /// Reserves space for the metadata of every participating member; returns the disks without enough space.
     ///
-    /// Their files may have been copied as sparse files since, or made by a version that did not see to it.
+    /// Their files may have been copied as sparse files since they were labeled, or created by a version that
+    /// did not reserve space.
     pub async fn reserve_metadata(&self) -> Vec<(Uuid, IoError)> {
         let store = self.store;
         let takes_part = |id| store.look(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
@@ -81,10 +84,10 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         let store = self.store;
         let pool = store.look(|catalog| catalog.pool);
         match probe(&**disk).await.contents {
-            // What somebody has put there meanwhile is not ours to write over.
+            // Foreign content is left alone: another program may own the disk now.
             Contents::Foreign(_) | Contents::Newer { .. } => Ok(None),
             Contents::Member(member) if member.overwritten.is_some() => Ok(None),
-            // The next beat finds it, and this node stops using the pool.
+            // The next heartbeat detects it, and this node fences itself.
             Contents::Member(member) if member.label.pool != pool => Ok(None),
             Contents::Member(member) if (member.label.pool, member.label.disk) == (pool, id) => {
                 restore_label(&**disk, &member.label, member.copies).await?;

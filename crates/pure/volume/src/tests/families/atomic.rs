@@ -1,4 +1,4 @@
-//! Atomic writes: the blocks of each are old or new all together, whenever the power goes.
+//! Atomic writes: after a power loss at any instant the blocks of each are all old or all new.
 
 use super::crash::Script;
 use super::rig::*;
@@ -9,13 +9,13 @@ use block::{BlockDevice, Extent, IoErrorKind, Lba};
 use std::collections::BTreeMap;
 
 const BLOCKS: u64 = 96;
-/// What one log block of the tuning can tell of, wherever it begins.
+/// Maximum length that one log block of the tuning can record at any alignment.
 const LONGEST: u64 = 2 * GRANULE;
 
 type Content = BTreeMap<u64, Stamp>;
 
-/// Atomic writes of a volume one behind the other, between them flushes, snapshots and checkpoints; what the volume held
-/// after each, and at which event what had to be stable.
+/// Sequence of atomic writes of a volume with flushes, snapshots and checkpoints between them; the content
+/// after each, and the events at which it had to be stable.
 struct Life {
     base: Vec<Image>,
     script: Script,
@@ -51,8 +51,7 @@ fn life(seed: u64) -> Life {
     Life { base, script, held, stable }
 }
 
-/// The power is cut behind every event: what is found is what the volume held after some write, none older than what
-/// was stable.
+/// Cuts the power after every event: the content is that after some write, and no older than what was stable.
 pub(super) fn whole_after_cuts(seed: u64) -> Result<(), String> {
     let Life { base, script, held, stable } = life(seed);
     let events = script.world.journal.borrow().clone();

@@ -1,4 +1,4 @@
-//! Power cuts at every instant of a family's life.
+//! Power loss at every instant of a family's life.
 
 use super::rig::*;
 use crate::tests::disk::{Image, PowerCut, Random, block_on};
@@ -7,13 +7,13 @@ use crate::{PoolError, Provisioning, ThinPlan};
 use block::{BlockDevice, Extent};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the blocks of a volume or a snapshot may hold: what was durable last, and all that was written since.
+/// Permitted content of the blocks of a volume or snapshot: the last durable one, and everything written since.
 type May = BTreeMap<u64, Vec<Stamp>>;
 
-/// What an operator and his hosts know to be so.
+/// Expected state, as an operator and the hosts know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// For each volume its size in blocks and what its blocks may hold; what is not named is zero.
+    /// Size in blocks and permitted block content of each volume; blocks not listed are zero.
     pub(super) volumes: BTreeMap<u64, (u64, May)>,
     pub(super) snapshots: BTreeMap<u64, (u64, May)>,
 }
@@ -24,7 +24,7 @@ impl Known {
         may.entry(block).or_insert_with(|| vec![0]).push(stamp);
     }
 
-    /// What the volume holds now is what it holds after a power cut.
+    /// Records that the present content of the volume is durable.
     fn settle(&mut self, volume: u64) {
         let may = &mut self.volumes.get_mut(&volume).unwrap().1;
         may.values_mut().for_each(|stamps| *stamps = vec![*stamps.last().unwrap()]);
@@ -38,7 +38,7 @@ impl Known {
     }
 }
 
-/// A family's life, with the number of events that had happened when each step was acknowledged.
+/// Life of a family, with the number of events before each acknowledged step.
 pub(super) struct Script {
     pub(super) world: World,
     pub(super) opened: Opened,
@@ -89,10 +89,10 @@ impl Script {
         self.acknowledge();
     }
 
-    /// Snapshots of volumes at one instant, each with its number.
+    /// Takes snapshots of volumes at one instant, each with its number.
     pub(super) fn snapshots(&mut self, of: &[(u64, u64)]) {
         let plans: Vec<_> = of.iter().map(|&(snapshot, volume)| snapshot_plan(snapshot, volume)).collect();
-        // What was written before is durable by then, but need not be before.
+        // Earlier writes are durable after this, but need not be before.
         block_on(self.opened.pool.create_snapshots(&plans)).unwrap();
         for &(snapshot, volume) in of {
             self.known.settle(volume);
@@ -108,7 +108,7 @@ impl Script {
         self.acknowledge();
     }
 
-    /// The volume that a snapshot is of.
+    /// Volume of a snapshot.
     pub(super) fn owner(&self, snapshot: u64) -> u64 {
         let status = self.opened.pool.status();
         let mut volumes = status.families.iter().flat_map(|family| &family.volumes);
@@ -164,7 +164,7 @@ impl Script {
     }
 }
 
-/// How a run of the checker went.
+/// Result of a run of the checker.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) states: u64,
@@ -172,8 +172,8 @@ pub(super) struct Tally {
     pub(super) wrong: Vec<String>,
 }
 
-/// Cuts the power behind one of `cuts` events of `script`, which began with `base`, and judges what the real code
-/// finds then; and in one of `every` states again while it goes on from there.
+/// Cuts the power after one of `cuts` events of `script`, which began with `base`, and checks what the code
+/// under test finds; in one of `every` states also after another cut while it continues from there.
 pub(super) fn check_some(script: &Script, base: &[Image], seed: u64, every: u64, cuts: u64) -> Tally {
     let events = script.world.journal.borrow().clone();
     let mut power = PowerCut::of(base.to_vec());
@@ -202,7 +202,7 @@ pub(super) fn check_some(script: &Script, base: &[Image], seed: u64, every: u64,
     tally
 }
 
-/// What `judge` says, also when the code under test finds by itself that something cannot be.
+/// Runs `judge`; a panic of the code under test counts as a finding.
 pub(super) fn guarded(judge: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge));
     judged.unwrap_or_else(|panic| {
@@ -227,7 +227,7 @@ fn judge_state(
     if random.below(every) != 0 {
         return Ok(());
     }
-    // What is done from here on is cut, too.
+    // The actions from here on are cut as well.
     let first = world.journal.borrow().len();
     go_on(&opened, &known)?;
     let events = world.journal.borrow().clone();
@@ -259,10 +259,10 @@ fn judge_state(
     Ok(())
 }
 
-/// The block of each volume that is written after a recovery, as nothing else is.
+/// Stamp of the block of each volume written after a recovery; no other write uses it.
 const LATER: Stamp = 1_000_000;
 
-/// A host writes to a volume, the background work is done, a snapshot is made.
+/// Continues after a recovery: a host write, background work and a snapshot.
 fn go_on(opened: &Opened, known: &Known) -> Result<(), String> {
     let told = |error: PoolError| error.to_string();
     for &volume in known.volumes.keys() {
@@ -282,7 +282,7 @@ fn go_on(opened: &Opened, known: &Known) -> Result<(), String> {
     Ok(())
 }
 
-/// What is there after a second power cut is what was there after the first, and what was done since.
+/// Checks after a second power loss that everything found after the first is there, and what was done since.
 fn judge_after(opened: &Opened, known: &Known) -> Result<(), String> {
     let mut later = known.clone();
     for (_, may) in later.volumes.values_mut() {
@@ -291,7 +291,8 @@ fn judge_after(opened: &Opened, known: &Known) -> Result<(), String> {
     judge(opened, &later, &later).map(drop)
 }
 
-/// What is found is `old` or `new`; and the check of the pool finds nothing. Returns what was found, as it is now.
+/// Checks that the state found is `old` or `new` and that the pool check finds nothing; returns the present
+/// state.
 fn judge(opened: &Opened, old: &Known, new: &Known) -> Result<Known, String> {
     let status = opened.pool.status();
     let mut volumes = BTreeMap::new();
@@ -334,7 +335,7 @@ fn judge(opened: &Opened, old: &Known, new: &Known) -> Result<Known, String> {
     if report.findings.is_empty() { Ok(found) } else { Err(format!("the check finds {:?}", report.findings)) }
 }
 
-/// The stamps of a device's blocks, each one that it may have; blocks that nobody wrote are zero.
+/// Stamps of a device's blocks, each checked to be permitted; unwritten blocks are zero.
 fn read_all(device: &TestVolume, size: u64, may: &May) -> Result<May, String> {
     let mut seen = May::new();
     let mut places: BTreeSet<u64> = may.keys().copied().collect();
@@ -350,7 +351,7 @@ fn read_all(device: &TestVolume, size: u64, may: &May) -> Result<May, String> {
             let stamps: BTreeSet<Stamp> = stamps_of(block, data)?.into_iter().collect();
             let nothing = vec![0];
             let allowed = may.get(&block).unwrap_or(&nothing);
-            // A power cut may tear a block; it leaves each of its sectors old or new.
+            // A power loss may tear a block; it leaves each of its sectors old or new.
             if let Some(stamp) = stamps.iter().find(|stamp| !allowed.contains(stamp)) {
                 return Err(format!("block {block} holds {stamp}, not {allowed:?}"));
             }
@@ -363,7 +364,7 @@ fn read_all(device: &TestVolume, size: u64, may: &May) -> Result<May, String> {
     Ok(seen)
 }
 
-/// A volume through everything that can happen to it.
+/// Life of a volume with every operation.
 pub(super) fn whole_life(fresh: bool) -> (Vec<Image>, Script) {
     let mut script = Script::begin(fresh);
     let base = script.world.images();
@@ -468,7 +469,7 @@ fn families_that_share_a_pool_survive_a_power_cut_at_any_instant() {
     assert_clean(&check_some(&script, &base, 3, 48, 4), 300);
 }
 
-/// `FAMILY_CRASHES=all` cuts at every event of every life, which takes a few minutes.
+/// With `FAMILY_CRASHES=all` every event of every life is cut, which takes a few minutes.
 #[test]
 fn families_survive_a_power_cut_at_every_instant() {
     if std::env::var("FAMILY_CRASHES").is_err() {

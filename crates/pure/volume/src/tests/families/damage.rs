@@ -1,4 +1,5 @@
-//! Every block of a map is damaged, one copy, and then both: what one copy has is there, and what none has is an error.
+//! Damage of every map block, in one copy and in both: one intact copy suffices, and without one the result is
+//! an error.
 
 use super::rig::*;
 use crate::family::plan::MapRepair;
@@ -11,10 +12,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A disk and one of its blocks.
+/// Disk index and block.
 type At = (usize, u64);
 
-/// What becomes of a block.
+/// Kind of damage to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     Bit,
@@ -26,7 +27,7 @@ enum Harm {
 
 const HARMS: [Harm; 4] = [Harm::Bit, Harm::Zeros, Harm::Unreadable, Harm::Swapped];
 
-/// Two volumes with snapshots; of the first every kind of block is there, and changes in the log.
+/// Two volumes with snapshots; the first has blocks of every kind, and changes in the log.
 fn build(opened: &Opened) -> BTreeMap<u64, BTreeMap<u64, Stamp>> {
     let pool = &opened.pool;
     pool.tune(TUNING);
@@ -47,7 +48,7 @@ fn build(opened: &Opened) -> BTreeMap<u64, BTreeMap<u64, Stamp>> {
     [1, 3].into_iter().map(|number| (number, contents(&open(pool, number)))).collect()
 }
 
-/// The blocks of maps, by what they are: those that begin with `magic`.
+/// Map blocks that begin with `magic`.
 fn blocks_with(world: &World, magic: &[u8]) -> Vec<At> {
     let mut found = Vec::new();
     for (disk, device) in world.disks.iter().enumerate() {
@@ -73,7 +74,7 @@ fn harm(world: &World, (disk, block): At, harm: Harm, other: At) {
     disk.scribble(block * 4096, &bytes);
 }
 
-/// What the volumes of the pool show now, as far as it can be read; no volume that does not open.
+/// Readable content of the volumes of the pool; none of a volume that does not open.
 fn shown(pool: &TestPool, number: u64) -> Result<BTreeMap<u64, Result<Stamp, IoErrorKind>>, PoolError> {
     let volume = block_on(pool.open_thin_volume(volume_id(number)))?;
     let one = |block| match block_on(volume.read(Extent::new(block, 1))) {
@@ -83,7 +84,7 @@ fn shown(pool: &TestPool, number: u64) -> Result<BTreeMap<u64, Result<Stamp, IoE
     Ok((0..volume.geometry().blocks.0).map(|block| (block, one(block))).collect())
 }
 
-/// Nothing is older, or another's: every block is what was written last, or an error. How many are errors.
+/// Checks that every block has the content written last or is an error; returns the number of errors.
 fn errors(pool: &TestPool, number: u64, expected: &BTreeMap<u64, Stamp>) -> Result<usize, String> {
     let shown = match shown(pool, number) {
         Ok(shown) => shown,
@@ -101,7 +102,7 @@ fn errors(pool: &TestPool, number: u64, expected: &BTreeMap<u64, Stamp>) -> Resu
     Ok(errors)
 }
 
-/// Where the blocks lie that are the same as others: a block and its copy.
+/// Locations of identical blocks: a block and its copy.
 fn pairs(world: &World, blocks: &[At]) -> Vec<(At, At)> {
     let content = |(disk, block): At| world.disks[disk].block(block);
     let mut pairs = Vec::new();
@@ -138,7 +139,7 @@ fn one_copy_costs_nothing(disks: usize) {
                     assert_eq!(lost, Ok(0), "{what:?} of {block:?}, {}", String::from_utf8_lossy(magic));
                 }
                 assert_sound(&opened.pool);
-                // What was written anew is whole, and nothing is left to be done.
+                // The rewritten copies are intact, and no repair is left to do.
                 let before = heard.borrow().len();
                 assert_sound(&opened.pool);
                 assert_eq!(heard.borrow().len(), before, "{what:?} of {block:?}: {heard:?}");
@@ -226,7 +227,7 @@ fn last_acknowledged_block_of_the_log_is_there_with_one_copy_and_an_error_with_n
     }
 }
 
-/// The entries of leaves are changed by `change`, and the pages have right checksums.
+/// Modifies the entries of leaves with `change` and recomputes the checksums of the pages.
 fn forge(world: &World, change: impl Fn(&mut [u8])) {
     for (disk, block) in blocks_with(world, b"BLKYDPAG") {
         let mut bytes = world.disks[disk].block(block);
@@ -241,11 +242,11 @@ fn forge(world: &World, change: impl Fn(&mut [u8])) {
     }
 }
 
-/// Memory that was damaged before the checksum was made, or somebody who wants the daemon to end.
+/// Memory corrupted before the checksum was computed, or a deliberate attack on the daemon.
 #[test]
 fn places_that_are_nowhere_are_errors_until_they_are_written_and_end_nothing() {
     let (world, expected) = striped(2);
-    // Of a group that is not there; behind the last granule of a slab; beyond what a place can be.
+    // A group that does not exist; beyond the last granule of a slab; an impossible place.
     for place in [200 << 48, 0xff_ffff, u64::MAX] {
         let again = World::of(world.images());
         forge(&again, |entry| {
@@ -283,8 +284,8 @@ fn place_that_two_versions_have_stops_the_changes_of_its_map_alone() {
     assert!(block_on(opened.pool.create_thin_volume(thin_plan(5, 100))).is_ok(), "the pool does");
 }
 
-/// A host writes and flushes, and from some moment on each disk of `refusing` refuses so many writes of map blocks. How many
-/// flushes fail; what was acknowledged is there at every moment.
+/// Host writes and flushes while each disk of `refusing` rejects `refusals` writes of map blocks; returns the
+/// number of failed flushes. Acknowledged data must be present at every moment.
 fn flushes_that_fail(refusing: &[usize], refusals: u32) -> u32 {
     let world = World::blank(3);
     let opened = world.create_striped().unwrap();
@@ -293,7 +294,7 @@ fn flushes_that_fail(refusing: &[usize], refusals: u32) -> u32 {
     let found = |expected: &BTreeMap<u64, Stamp>| errors(&World::of(world.images()).open().unwrap().pool, 1, expected);
     let mut failed = 0;
     for round in 0..8u64 {
-        // One granule each, so that what is not acknowledged is there or not.
+        // One granule each, so that an unacknowledged write is present or not as a whole.
         let blocks = 300 + round * 4..303 + round * 4;
         let stamp = 100 + round as Stamp;
         write(&volume, blocks.start, 3, stamp).unwrap();
@@ -318,17 +319,18 @@ fn flushes_that_fail(refusing: &[usize], refusals: u32) -> u32 {
 
 #[test]
 fn log_that_could_not_be_written_is_followed_by_a_checkpoint_and_another_log() {
-    // The log alone fails: the flush that finds it makes a checkpoint, and is acknowledged.
+    // When only the log fails, the flush makes a checkpoint and is acknowledged.
     for disk in 0..3 {
         assert_eq!(flushes_that_fail(&[disk], 1), 0);
     }
-    // So does the checkpoint, for a while.
+    // Here the checkpoint fails as well, for a while.
     for refusals in 1..12 {
         assert!(flushes_that_fail(&[0, 1, 2], refusals) > 0);
     }
 }
 
-/// What the volume of `number` shows is `expected`, or an error, or older where `may_be_older` says so; how many are older.
+/// Checks that the volume of `number` has the content `expected`, or an error, or older content where
+/// `may_be_older` permits it; returns the numbers of older blocks and errors.
 fn older(pool: &TestPool, number: u64, expected: &BTreeMap<u64, Stamp>) -> (usize, usize) {
     let (mut older, mut errors) = (0, 0);
     for (block, found) in shown(pool, number).unwrap() {
@@ -365,7 +367,7 @@ fn repair_uses_what_is_left_of_a_lost_map_only_when_the_loss_is_accepted_and_tel
             assert_sound(&opened.pool);
             let (older, errors) = older(&opened.pool, number, &expected[&number]);
             println!("{number}: {older} older, {errors} errors: {}", found[0].what);
-            // A lost log block of these tests has three granules of four blocks.
+            // A lost log block of these tests records three granules of four blocks.
             assert!(older + errors <= 12, "{older} older, {errors} errors: {}", found[0].what);
             lossy += usize::from(older > 0);
             let volume = open(&opened.pool, number);

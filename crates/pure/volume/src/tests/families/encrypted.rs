@@ -1,4 +1,4 @@
-//! Encrypted volumes: what lies on the disks, who can read it, and what is left when the key is replaced.
+//! Encrypted volumes: content of the disks, access with and without the key, and the remains of a replaced key.
 
 use super::rig::*;
 use crate::layout::SLOT_STARTS;
@@ -19,7 +19,7 @@ fn encrypted() -> (World, Opened, Rc<TestVolume>) {
     (world, opened, volume)
 }
 
-/// A sector of block `block` as `stamped` writes it.
+/// Sector of block `block` as `stamped` writes it.
 fn sector(block: u64, stamp: Stamp) -> Vec<u8> {
     stamped(block, 1, stamp)[..512].to_vec()
 }
@@ -28,7 +28,7 @@ fn lies_on(world: &World, bytes: &[u8]) -> bool {
     world.images().iter().any(|image| image.holds(bytes, 8))
 }
 
-/// The blocks of a device that are as somebody wrote them.
+/// Blocks of a device that carry a valid stamp.
 fn readable(device: &TestVolume) -> BTreeMap<u64, Stamp> {
     let data = block_on(device.read(device.geometry().all())).unwrap().into_view();
     let whole = |(block, data): (u64, &[u8])| Some((block, *stamps_of(block, data).ok()?.first()?));
@@ -57,7 +57,7 @@ fn snapshots_and_clones_of_an_encrypted_volume_show_what_they_should_and_are_enc
     let pool = &opened.pool;
     write(&volume, 0, 64, 1).unwrap();
     snapshot(pool, 1, 1).unwrap();
-    // Parts of granules: what is around them is copied.
+    // Partial granules, whose remainder is copied.
     write(&volume, 5, 3, 2).unwrap();
     let clone = block_on(pool.create_clone(clone_plan(3, 1))).unwrap();
     write(&clone, 30, 4, 3).unwrap();
@@ -99,12 +99,12 @@ fn encrypted_volume_without_its_pool_key_says_so_and_leaves_the_others_alone() {
     assert_eq!(contents(&open(&again.pool, 2)).len(), 5);
     tend(&again.pool);
     assert_sound(&again.pool);
-    // With the key it is as it was.
+    // With the key the data is readable again.
     again.pool.set_key(pool_key());
     assert_eq!(contents(&open(&again.pool, 1)).len(), 5);
 }
 
-/// It could not be read any more once the key of the others is back.
+/// Regression: the volume would be lost once the key of the others is set again.
 #[test]
 fn volume_under_a_second_key_is_refused_while_others_need_the_first() {
     let (world, opened, _) = encrypted();
@@ -160,13 +160,13 @@ fn key_is_replaced_only_where_nothing_else_is_lost_with_it() {
     assert!(readable(&volume).is_empty());
 }
 
-/// The key that was replaced is found on no disk.
+/// Checks that the replaced key is on no disk.
 pub(super) fn old_key_is_nowhere() -> Result<(), String> {
     let (world, opened, volume) = encrypted();
     write(&volume, 3, 50, 7).unwrap();
     flush(&volume);
     let old = pool_key().wrap(volume_id(1), &new_key(1));
-    // What a catalog that was longer once has left behind the one of today.
+    // Remains of a longer catalog behind the current one.
     let ends = world.disks.iter().flat_map(|disk| SLOT_STARTS.map(|start| (disk, (start + 9) * 4096)));
     ends.for_each(|(disk, at)| disk.scribble(at, &old.sealed));
     assert!(lies_on(&world, &old.sealed), "the search finds what is there");
@@ -226,7 +226,7 @@ fn power_that_goes_while_a_key_is_replaced_leaves_the_old_one_or_the_new() {
                 }
                 found => panic!("a mixture of keys behind event {at}: {found:?}"),
             }
-            // Whatever was cut off is done again.
+            // An interrupted replacement is repeated.
             block_on(again.pool.replace_key(volume_id(1), &new_key(78))).unwrap();
             assert!(readable(&open(&again.pool, 1)).is_empty());
         });

@@ -1,7 +1,8 @@
-//! A disk with a family as the first version that had them wrote it, kept for ever: today's code opens it.
+//! Golden disk with a family, written by the first version with families and kept forever: today's code must
+//! open it.
 //!
-//! A golden disk is a list of its blocks that somebody wrote: the number of the block (8 bytes, little-endian), then
-//! the block.
+//! A golden disk is a list of its written blocks: the number of the block (8 bytes, little-endian), then the
+//! block.
 
 use super::rig::*;
 use crate::family::Tuning;
@@ -30,7 +31,7 @@ fn golden_world() -> World {
     world
 }
 
-/// A pool made by today's code, with the history that the golden disk has.
+/// Pool made by today's code with the history of the golden disk.
 fn made_today() -> World {
     let world = World::blank(1);
     let Opened { pool, .. } = world.create(&[&[0]]).unwrap();
@@ -60,7 +61,7 @@ fn made_today() -> World {
     world
 }
 
-/// The records of a golden disk: its blocks, but for those that hold nothing of ours.
+/// Records of a golden disk: its blocks, except those without our data.
 fn records(disk: &SimDisk) -> Vec<u8> {
     let mut records = Vec::new();
     for block in 0..DISK_BLOCKS {
@@ -103,7 +104,7 @@ fn golden_disk_with_families_is_opened() {
     assert_sound(&opened.pool);
 }
 
-/// `GOLDEN=write` writes the disk, once for each format.
+/// With `GOLDEN=write` the disk is written, once for each format.
 #[test]
 fn golden_disk_with_families_is_what_the_same_history_leaves_today() {
     let today = records(&made_today().disks[0]);

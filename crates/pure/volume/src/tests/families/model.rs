@@ -1,14 +1,14 @@
-//! Lives of families that nobody has thought of: random operations, judged by the same model and the same cuts.
+//! Random lives of families, checked against the same model and with the same power losses.
 
 use super::crash::{Script, Tally, assert_clean, check_some};
 use super::rig::*;
 use crate::Provisioning;
 use crate::tests::disk::{Image, Random};
 
-/// Volumes and snapshots of a random life have numbers below this.
+/// Limit of the numbers of volumes and snapshots of a random life.
 const NUMBERS: u64 = 9;
 
-/// A life of `steps` steps from a seed.
+/// Life of `steps` random steps from a seed.
 pub(super) fn random_life(seed: u64, steps: usize) -> (Vec<Image>, Script) {
     let mut random = Random(seed);
     let mut script = Script::begin(seed.is_multiple_of(3));
@@ -54,7 +54,7 @@ fn step(script: &mut Script, random: &mut Random) {
             }
         }
         (16, Some(snapshot)) if volumes.len() < 3 => {
-            // The identity of a volume that is being deleted is not free yet.
+            // The UUID of a volume being deleted is not free yet.
             let number = 100 + script.acknowledged.len() as u64;
             script.clone_of(number, snapshot);
         }
@@ -64,7 +64,7 @@ fn step(script: &mut Script, random: &mut Random) {
     }
 }
 
-/// Random lives from `first` on, each cut at a part of its events.
+/// Random lives from `first` on, each cut at some of its events.
 pub(super) fn live(first: u64, lives: u64, steps: usize, cuts: u64) -> Tally {
     let mut all = Tally::default();
     for seed in first..first + lives {
@@ -81,7 +81,7 @@ pub(super) fn live(first: u64, lives: u64, steps: usize, cuts: u64) -> Tally {
     all
 }
 
-/// `FAMILY_LIVES=first..count` chooses other seeds, for as long as one likes.
+/// `FAMILY_LIVES=first..count` selects other seeds.
 #[test]
 fn random_lives_survive_power_cuts() {
     let Ok(chosen) = std::env::var("FAMILY_LIVES") else {

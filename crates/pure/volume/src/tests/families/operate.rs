@@ -291,7 +291,7 @@ fn volume_that_grows_shows_zeros_behind_its_old_end() {
     assert_sound(&opened.pool);
 }
 
-/// Writes granule after granule until the pool is full; how many fit.
+/// Writes granule after granule until the pool is full; returns how many fit.
 fn fill(volume: &TestVolume, from: u64) -> u64 {
     let all = volume.geometry().blocks.0 / GRANULE;
     for granule in from..all {
@@ -330,7 +330,7 @@ fn full_pool_refuses_writes_that_need_space_and_nothing_else() {
     write(&volume, 3, 1, 77_000).unwrap();
     assert!(write(&volume, fitted * GRANULE - 1, 2, 99).is_err(), "a part of it is new");
     assert_eq!(contents(&volume).get(&(fitted * GRANULE - 1)), before.get(&(fitted * GRANULE - 1)), "nothing changed");
-    // A snapshot needs nothing; what it keeps cannot be changed any more, but it can be unmapped.
+    // A snapshot needs no space; afterwards its content cannot be overwritten any more, but it can be unmapped.
     match snapshot(pool, 1, 1) {
         Ok(()) => {
             assert_eq!(write(&volume, 3, 1, 5).unwrap_err().kind, IoErrorKind::NoSpace);
@@ -468,12 +468,12 @@ fn copy_shows_what_the_snapshot_shows_in_another_pool_and_keeps_its_holes() {
     assert_eq!(block_on(source.copy_to(&*small, Blocks(0), async |_| true)).unwrap_err().kind, IoErrorKind::OutOfRange);
 }
 
-/// A device that counts the writes which are under way.
+/// Device that counts the writes in flight.
 struct Busy<D> {
     device: D,
     writes: Cell<usize>,
     most: Cell<usize>,
-    /// How often a write lets others run: of so many that are under way, the one to this block.
+    /// Number of executor turns that a write takes, given the number of writes in flight and its block.
     yields: fn(usize, Lba) -> usize,
 }
 
@@ -513,7 +513,7 @@ fn copy_has_a_few_pieces_under_way_and_ends_with_the_one_that_was_told_last_when
     write(&volume, 0, 3900, 1).unwrap();
     let (_, other) = mirror();
     let busy = |number| {
-        // Later ones overtake earlier ones.
+        // Later writes overtake earlier ones.
         let yields = |writes, _| writes % 3;
         Busy { device: create(&other.pool, number, 4000), writes: Cell::new(0), most: Cell::new(0), yields }
     };

@@ -1,4 +1,4 @@
-//! A pool with families on recording disks, and what a host who wrote to them knows.
+//! Test bed: a pool with families on recording disks, and the content that a host expects.
 
 use crate::family::Tuning;
 use crate::tests::disk::block_on;
@@ -13,14 +13,14 @@ use std::rc::Rc;
 
 pub(crate) type TestVolume = ThinVolume<crate::tests::world::Disk, crate::tests::world::Group>;
 
-/// Small nodes and logs, so that little work goes a long way.
+/// Small nodes and logs, so that few operations exercise every path.
 pub(crate) const TUNING: Tuning =
     Tuning { fanout: 6, changes_due: 24, pending_max: 16, records_max: 3, log_blocks: 16 };
-/// 64 KiB.
+/// Granule size in blocks: 64 KiB.
 pub(crate) const GRANULE: u64 = 16;
 const BLOCK: usize = 4096;
 
-/// What was written to a block: 0 for nothing, else a number that no other write has.
+/// Stamp of a block: 0 when unwritten, otherwise unique per write.
 pub(crate) type Stamp = u32;
 
 pub(crate) fn snapshot_id(number: u64) -> Uuid {
@@ -36,13 +36,13 @@ pub(crate) fn thin_plan(number: u64, blocks: u64) -> ThinPlan {
         granule_bytes: 0,
         provisioning: Provisioning::Thin,
         zero_detection: false,
-        // Every other one, so that whatever is tried is tried with both.
+        // Every other volume is encrypted, so that each test covers both.
         encryption: number.is_multiple_of(2).then(|| new_key(number as u8)),
         created_at: 1,
     }
 }
 
-/// A key for a volume, another one for each `number`.
+/// Data key of a volume, different for each `number`.
 pub(crate) fn new_key(number: u8) -> NewKey {
     NewKey::from_random(&std::array::from_fn(|at| number.wrapping_mul(31) ^ at as u8))
 }
@@ -68,7 +68,7 @@ pub(crate) fn clone_plan(number: u64, snapshot: u64) -> ClonePlan {
     }
 }
 
-/// One pool of one mirror of two disks.
+/// Pool of one mirror of two disks.
 pub(crate) fn mirror() -> (World, Opened) {
     let world = World::blank(2);
     let opened = world.create(&[&[0, 1]]).unwrap();
@@ -76,7 +76,7 @@ pub(crate) fn mirror() -> (World, Opened) {
     (world, opened)
 }
 
-/// The same pool on the disks as they are now, found again.
+/// The same pool, found again on the present content of the disks.
 pub(crate) fn reopen(world: &World) -> (World, Opened) {
     let again = World::of(world.images());
     let opened = again.open().unwrap();
@@ -84,7 +84,7 @@ pub(crate) fn reopen(world: &World) -> (World, Opened) {
     (again, opened)
 }
 
-/// Blocks of `stamp`, for the place where they are written: each sector tells both.
+/// Data with `stamp` for its location: each sector carries both.
 pub(crate) fn stamped(block: u64, blocks: u64, stamp: Stamp) -> View {
     let mut data = Buf::zeroed(blocks as usize * BLOCK);
     for (at, sector) in data.chunks_exact_mut(512).enumerate().filter(|_| stamp != 0) {
@@ -97,7 +97,7 @@ pub(crate) fn stamped(block: u64, blocks: u64, stamp: Stamp) -> View {
     data.freeze()
 }
 
-/// The stamps of the sectors of a block, or what is wrong with it.
+/// Stamps of the sectors of a block, or a description of what is wrong with it.
 pub(crate) fn stamps_of(block: u64, data: &[u8]) -> Result<Vec<Stamp>, String> {
     let one = |sector: &[u8]| {
         let word = |at: usize| u32::from_le_bytes(sector[at..at + 4].try_into().unwrap());
@@ -124,12 +124,12 @@ pub(crate) fn discard(volume: &TestVolume, block: u64, blocks: u64) {
     let _ = block_on(volume.discard(Extent::new(block, blocks))).unwrap();
 }
 
-/// The stamp of every block of a device that has one.
+/// Stamp of every stamped block of a device.
 pub(crate) fn contents(device: &TestVolume) -> BTreeMap<u64, Stamp> {
     let all = device.geometry().all();
     let mut contents = BTreeMap::new();
     for run in block_on(device.mapped(all, usize::MAX)).unwrap() {
-        // Of long holes the ends tell enough.
+        // Only the ends of long holes are read.
         let (first, end) = (run.extent.start.0, run.extent.end().0);
         let parts = if run.mapped || end - first < 64 {
             vec![(first, end)]
@@ -159,7 +159,7 @@ pub(crate) fn open_snapshot(pool: &TestPool, number: u64) -> Rc<TestVolume> {
     block_on(pool.open_snapshot(snapshot_id(number))).unwrap()
 }
 
-/// What the pool tells of its space from now on.
+/// Space events that the pool raises from now on.
 pub(crate) fn hear_of_space(pool: &TestPool, soft: u16, hard: u16) -> Rc<RefCell<Vec<SpaceEvent>>> {
     let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
     let hears = heard.clone();
@@ -171,7 +171,7 @@ pub(crate) fn snapshot(pool: &TestPool, number: u64, volume: u64) -> Result<(), 
     block_on(pool.create_snapshots(&[snapshot_plan(number, volume)]))
 }
 
-/// All background work is done; how many granules and slabs came free.
+/// Runs all background work; returns the numbers of granules and slabs freed.
 pub(crate) fn tend(pool: &TestPool) -> (u64, u64) {
     let (mut granules, mut slabs) = (0, 0);
     for _ in 0..10_000 {
@@ -185,7 +185,7 @@ pub(crate) fn tend(pool: &TestPool) -> (u64, u64) {
     panic!("the background work never ends");
 }
 
-/// The pool's own check finds nothing.
+/// Asserts that the pool check finds nothing.
 pub(crate) fn assert_sound(pool: &TestPool) {
     let report = block_on(pool.check()).unwrap();
     assert!(report.findings.is_empty(), "{:#?}", report.findings);

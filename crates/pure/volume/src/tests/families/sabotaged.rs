@@ -1,4 +1,4 @@
-//! Every mistake that can be made on purpose is found by what is there to find it.
+//! Every deliberate bug must be detected by the check responsible for it.
 
 use super::crash::{Script, check_some, guarded, whole_life};
 use super::rig::*;
@@ -10,7 +10,7 @@ use crate::tests::disk::{PowerCut, block_on};
 use crate::tests::world::{World, volume_id};
 use block::IoErrorKind;
 
-/// Makes the mistakes of a closure end with it.
+/// Guard that ends the deliberate bug when it is dropped.
 struct Chosen;
 
 impl Drop for Chosen {
@@ -21,7 +21,7 @@ impl Drop for Chosen {
 
 type Find = fn() -> Result<(), String>;
 
-/// Who finds a mistake; most are found by cutting the power in the middle of a life.
+/// Check that detects a bug; most are detected by power loss in the middle of a life.
 fn finder(mistake: Sabotage) -> Find {
     match mistake {
         Sabotage::SnapshotPassesWrites => || {
@@ -33,14 +33,15 @@ fn finder(mistake: Sabotage) -> Find {
         Sabotage::KeepOldKey => super::encrypted::old_key_is_nowhere,
         Sabotage::SplitAtomic => || super::atomic::whole_after_cuts(1),
         Sabotage::KeepNoReserve => full_to_the_last_page,
-        // Two copies of each block, written apart, leave it to so few cuts of a life that the state is made by hand.
+        // Both copies are written apart, so that only few cuts show the bug; the state is constructed by hand
+        // instead.
         Sabotage::BelieveOldLives => crate::maplog::tests::interrupted_commit_is_left_behind,
-        // Of these a few states tell, so every event is cut.
+        // Few states show these bugs, so every event is cut.
         Sabotage::CommitBeforeCatalog | Sabotage::RootBeforePages => || {
             let (base, script) = whole_life(false);
             told(check_some(&script, &base, 1, 24, 1).wrong)
         },
-        // Places are freed by moving them.
+        // Moving granules frees places.
         Sabotage::ReuseBeforeCommit | Sabotage::LeakMoved => || {
             let (base, script) = whole_life(true);
             told(check_some(&script, &base, 2, 24, 2).wrong)
@@ -52,14 +53,14 @@ fn finder(mistake: Sabotage) -> Find {
     }
 }
 
-/// What is found when everything makes this mistake.
+/// Finding while all code exhibits this bug.
 fn found(mistake: Sabotage) -> Option<String> {
     let _chosen = Chosen;
     sabotage::choose(Some(mistake));
     guarded(finder(mistake)).err()
 }
 
-/// The power is cut while heads are being written, and leaves garbage of all of them.
+/// Power loss while heads are written, which leaves garbage of all of them.
 fn torn_heads() -> Result<(), String> {
     let mut script = Script::begin(false);
     let base = script.world.images();
@@ -88,7 +89,7 @@ fn told(wrong: Vec<String>) -> Result<(), String> {
     wrong.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// A pool is filled with granules that lie apart, kept by a snapshot, and emptied again.
+/// Pool filled with scattered granules, which a snapshot keeps, and emptied again.
 fn full_to_the_last_page() -> Result<(), String> {
     let (_, opened) = mirror();
     let pool = &opened.pool;
@@ -126,7 +127,7 @@ fn metadata_is_never_what_fills_up() {
     full_to_the_last_page().unwrap();
 }
 
-/// Every one of `mistakes` is found.
+/// Asserts that every one of `mistakes` is detected.
 fn assert_found(mistakes: &[Sabotage]) {
     for &mistake in mistakes {
         let what = found(mistake);
@@ -135,7 +136,7 @@ fn assert_found(mistakes: &[Sabotage]) {
     }
 }
 
-// In two tests, which run at once.
+// Split into two tests, which run concurrently.
 #[test]
 fn every_mistake_on_purpose_is_found() {
     assert_found(&Sabotage::ALL[..8]);

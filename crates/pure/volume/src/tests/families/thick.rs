@@ -1,4 +1,4 @@
-//! Thick volumes that are too large for their pool, by a little or by far.
+//! Thick volumes that are too large for their pool, slightly or by far.
 
 use super::rig::*;
 use crate::tests::disk::block_on;
@@ -21,7 +21,7 @@ fn thick_volume_that_is_a_little_too_large_is_refused_and_leaves_everything_as_i
     }
 }
 
-/// Without the rule that a family which is short does not take from itself, this never ends.
+/// Endless without the rule that a family short of space does not reclaim its own slabs.
 #[test]
 fn thick_volume_that_grows_by_a_little_more_than_there_is_is_refused_and_stays_as_it_was() {
     let (_, opened) = mirror();
@@ -31,7 +31,8 @@ fn thick_volume_that_grows_by_a_little_more_than_there_is_is_refused_and_stays_a
     write(&volume, 0, 7, 1).unwrap();
     tend(pool);
     let (free, bytes) = (pool.status().free_bytes, 100 * GRANULE * 4096);
-    // What does not fit at all takes nothing; what fits but for its map may have enlarged that, once.
+    // A volume that does not fit at all allocates nothing; one that fits without its map may have enlarged the
+    // map once.
     for more in [1 << 20, 40, 30, 20, 1, 2, 3] {
         let refused = block_on(pool.resize_volume(volume_id(1), bytes + free + (more << 16)));
         assert!(matches!(refused, Err(PoolError::Full { .. })), "{more} granules more: {refused:?}");
@@ -49,7 +50,7 @@ fn thick_volume_that_grows_by_a_little_more_than_there_is_is_refused_and_stays_a
     assert_sound(pool);
 }
 
-/// The events used to say that the pool was full, and the refusal that nothing was free, of a volume that was never there.
+/// Regression: events reported a full pool, and the refusal no free space, for a volume that never existed.
 #[test]
 fn thick_volume_that_is_refused_alarms_nobody_and_is_told_what_is_free() {
     let (_, opened) = mirror();
@@ -70,11 +71,11 @@ fn thick_volume_that_is_refused_alarms_nobody_and_is_told_what_is_free() {
     for refused in refused {
         let Err(PoolError::Full { free_bytes, needed_bytes }) = refused else { panic!("{refused:?}") };
         assert_eq!(free_bytes, free);
-        // The map of these tests has small nodes, is large, and is kept twice.
+        // The map of these tests has small nodes, is therefore large, and has two copies.
         assert!((large..large + large / 4).contains(&needed_bytes), "{needed_bytes} of {large}");
     }
     assert_eq!(*heard.borrow(), []);
-    // What is there and crosses a threshold is still told.
+    // A volume that exists and crosses a threshold still raises the event.
     block_on(pool.create_thin_volume(ThinPlan { size_bytes: free / 8192 * 4096, ..plan(2) })).unwrap();
     let status = pool.status();
     assert!(
@@ -90,7 +91,7 @@ fn volume_that_crosses_both_thresholds_in_one_step_is_told_of_once() {
     let (_, opened) = mirror();
     let pool = &opened.pool;
     let heard = hear_of_space(pool, 600, 800);
-    // Thresholds are for volumes that take space later.
+    // Thresholds apply to volumes that allocate on write.
     let _thin = block_on(pool.create_thin_volume(thin_plan(9, 1000))).unwrap();
     let bytes = pool.status().bytes;
     let others = |number: u64, part: u64| VolumePlan {
@@ -111,7 +112,7 @@ fn volume_that_crosses_both_thresholds_in_one_step_is_told_of_once() {
     assert!(matches!(heard.take()[..], [SpaceEvent::Hard { .. }]));
 }
 
-/// It said critically that writes would be refused soon, of volumes that had all their space.
+/// Regression: a critical event announced refused writes although all volumes had their space.
 #[test]
 fn thresholds_are_told_of_only_where_a_volume_takes_space_later() {
     let (_, opened) = mirror();
@@ -122,7 +123,7 @@ fn thresholds_are_told_of_only_where_a_volume_takes_space_later() {
     block_on(pool.create_thin_volume(plan)).unwrap();
     assert!(!pool.space().is_taken_later);
     assert_eq!(heard.take(), []);
-    // A thin volume beside it may find none; when it is gone nobody can.
+    // A thin volume beside it may run out of space; once it is deleted, none can.
     block_on(pool.create_thin_volume(thin_plan(2, 16))).unwrap();
     assert!(matches!(heard.take()[..], [SpaceEvent::Hard { .. }]));
     block_on(pool.delete_volume(volume_id(2))).unwrap();
@@ -144,7 +145,8 @@ fn thick_volume_with_a_snapshot_takes_space_later() {
     assert!(matches!(heard.take()[..], [SpaceEvent::Relieved { .. }]));
 }
 
-/// It said that 16 MiB were free and 8 were needed: slabs are given whole, and the map has its own.
+/// Regression: 16 MiB were reported free and 8 needed, although slabs are allocated whole and the map needs its
+/// own.
 #[test]
 fn what_a_thick_volume_needs_is_what_a_pool_must_have_free_for_it() {
     for granules in [1, 16, 17, 100, 400] {

@@ -1,4 +1,4 @@
-//! Things that happen at once: snapshots while hosts write, readers while granules move.
+//! Concurrent operations: snapshots during host writes, readers while granules move.
 
 use super::rig::*;
 use crate::tests::disk::block_on;
@@ -6,8 +6,8 @@ use crate::tests::world::Opened;
 use block::{BlockDevice, Extent, Lba};
 use futures_util::future::{join, join_all};
 
-/// Hosts write the same stamp to the first volume and then to the second, again and again; every snapshot of
-/// both shows the second at most one behind the first, and never before it.
+/// Hosts write the same stamp to the first volume and then to the second, repeatedly; in every snapshot of both
+/// the second is at most one stamp behind the first, and never ahead of it.
 pub(super) fn snapshots_under_load(opened: &Opened, rounds: u64) -> Result<(), String> {
     let pool = &opened.pool;
     for volume in [1, 2] {

@@ -10,19 +10,19 @@ use crate::pdu::{
 const READ_10: u8 = 0x28;
 const INQUIRY: u8 = 0x12;
 
-/// The Data-In PDUs of a READ (10) are changed.
+/// Changes the Data-In PDUs of a READ (10).
 fn data_in(pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Pdu)) -> Deed {
     let is_data = pdu.opcode() == DATA_IN && seen.is_of(pdu, READ_10);
     only(is_data, || change(pdu))
 }
 
-/// The end of an INQUIRY is changed.
+/// Changes the end of an INQUIRY.
 fn inquiry_end(pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Pdu)) -> Deed {
     let is_end = pdu.ends() && seen.is_of(pdu, INQUIRY);
     only(is_end, || change(pdu))
 }
 
-/// True for a PDU that the connection has had already, but for its window.
+/// True for a PDU that was already sent on the connection, apart from its command window.
 fn is_again(pdu: &Pdu, seen: &mut Seen) -> bool {
     !seen.pdus.insert((pdu.tag(), pdu.word(DATA_SN)))
 }

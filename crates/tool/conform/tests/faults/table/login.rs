@@ -3,12 +3,12 @@
 use crate::fault::{Deed, Fault, Pings, Says, answer, only, open, request};
 use crate::pdu::{COMMAND, LOGIN_REQUEST, LOGIN_RESPONSE, Pdu, TAG};
 
-/// A Login Response that lets the initiator go on.
+/// True for a Login Response that lets the login continue.
 fn is_success(pdu: &Pdu) -> bool {
     pdu.opcode() == LOGIN_RESPONSE && pdu.header[36] == 0
 }
 
-/// In a Login Response one text stands instead of another.
+/// Replaces text in a Login Response.
 fn said(pdu: &mut Pdu, from: &str, to: &str) -> Deed {
     let is_said = pdu.opcode() == LOGIN_RESPONSE;
     only(is_said, || pdu.replace(from, to))
@@ -19,7 +19,7 @@ fn asked(pdu: &mut Pdu, from: &str, to: &str) -> Deed {
     only(is_asked, || pdu.replace(from, to))
 }
 
-/// A login is refused with this status instead of its own.
+/// Replaces the status of a refused login.
 fn refused_with(pdu: &mut Pdu, [class, detail]: [u8; 2]) -> Deed {
     let is_refused = pdu.opcode() == LOGIN_RESPONSE && pdu.header[36] != 0;
     only(is_refused, || (pdu.header[36], pdu.header[37]) = (class, detail))

@@ -1,4 +1,4 @@
-//! Faults of numbers: StatSN, the window, and the order of commands.
+//! Faults of sequence numbers: StatSN, command window, and order of commands.
 
 use super::is_later;
 use crate::fault::{Deed, Fault, Seen, answer, only, request};
@@ -6,12 +6,12 @@ use crate::pdu::{
     CMD_SN, COMMAND, DATA_SN, EXP_CMD_SN, MAX_CMD_SN, NOP_IN, Pdu, RESPONSE, STAT_SN, TAG, TASK_RESPONSE,
 };
 
-/// Commands are carried out in the order in which they come, whatever their CmdSN.
+/// Executes commands in order of arrival, regardless of CmdSN.
 fn in_order_of_arrival(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     if pdu.opcode() != COMMAND {
         return Deed::Pass;
     }
-    // The first one of a session has the right number.
+    // The first command of a session keeps its number.
     let next = seen.kept.as_ref().map_or(pdu.word(CMD_SN), |last| last.word(CMD_SN).wrapping_add(1));
     pdu.put(CMD_SN, next);
     seen.kept = Some(pdu.clone());

@@ -1,4 +1,4 @@
-//! Faults of what is asked beside commands: pings, texts, Reject, logouts.
+//! Faults of requests other than commands: pings, texts, Reject, logouts.
 
 use crate::fault::{Deed, Fault, Seen, answer, only, request};
 use crate::pdu::{
@@ -59,7 +59,7 @@ pub(super) const FAULTS: &[Fault] = &[
         if pdu.opcode() != REJECT {
             return of(TASK_RESPONSE, pdu, |pdu| pdu.header[2] = 0);
         }
-        // The header of the request is in the Reject.
+        // The Reject contains the header of the request.
         let mut response = pdu.clone();
         response.header[0] = TASK_RESPONSE;
         response.header[2] = 0;
@@ -91,7 +91,7 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
 ];
 
-/// Once the unit is ready, a message says that a connection is lost.
+/// Reports a dropped connection once the unit is ready.
 fn connection_dropped(pdu: &Pdu, seen: &mut Seen, cid: u8, reserved: u8) -> Deed {
     let is_ready = pdu.opcode() == RESPONSE && pdu.header[3] == 0;
     if !is_ready || !seen.is_nth(0) {

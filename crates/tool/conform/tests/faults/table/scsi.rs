@@ -1,4 +1,4 @@
-//! Faults of what a unit answers: sense data, parameters, and commands to blocks.
+//! Faults of the unit: sense data, parameter data, and block commands.
 
 use crate::fault::{Deed, Fault, Seen, answer, only, request};
 use crate::pdu::{COMMAND, COUNT, DATA_OUT, Pdu, RESPONSE, UNDERFLOW};
@@ -12,29 +12,29 @@ const COMPARE_AND_WRITE: u8 = 0x89;
 const WRITE_16: u8 = 0x8a;
 const VERIFY_16: u8 = 0x8f;
 const WRITE_SAME_16: u8 = 0x93;
-/// GET LBA STATUS is a service action of it.
+/// Operation code of which GET LBA STATUS is a service action.
 const SERVICE_ACTION_IN_16: u8 = 0x9e;
 const REPORT_LUNS: u8 = 0xa0;
 
-/// The data of a command's answer is changed.
+/// Changes the data that a command returns.
 fn data(operation_code: u8, pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Vec<u8>)) -> Deed {
     let is_it = pdu.opcode() == crate::pdu::DATA_IN && seen.is_of(pdu, operation_code);
     only(is_it, || change(&mut pdu.data))
 }
 
-/// A refusal with this code has the other one.
+/// Replaces the sense of a refusal with this additional sense code.
 fn sense(pdu: &mut Pdu, from: u8, to: (u8, u8, u8)) -> Deed {
     let is_it = pdu.sense().is_some_and(|(_, code, _)| code == from);
     only(is_it, || pdu.set_sense(to.0, to.1, to.2))
 }
 
-/// A command is read as another.
+/// Changes a command with this operation code.
 fn command(operation_code: u8, pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> Deed {
     let is_it = pdu.opcode() == COMMAND && pdu.header[CDB] == operation_code;
     only(is_it, || change(pdu))
 }
 
-/// A command of two blocks is read as one of one.
+/// Reduces a command of two blocks to one block.
 fn one_of_two(operation_code: u8, pdu: &mut Pdu) -> Deed {
     command(operation_code, pdu, |pdu| {
         if pdu.header[CDB + 13] == 2 {
@@ -43,7 +43,7 @@ fn one_of_two(operation_code: u8, pdu: &mut Pdu) -> Deed {
     })
 }
 
-/// The parameter list of an UNMAP, which comes with the command or behind it.
+/// Changes the parameter list of an UNMAP, which comes with the command or after it.
 fn unmap_list(pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Vec<u8>)) -> Deed {
     let is_it = matches!(pdu.opcode(), COMMAND | DATA_OUT) && seen.is_of(pdu, UNMAP) && pdu.data.len() >= 24;
     only(is_it, || change(&mut pdu.data))
@@ -172,7 +172,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })
     }),
     request("an unmapped block is not zeros", "blocks.unmap", "reads neither", |pdu, seen| {
-        // The blocks are written over instead.
+        // Writes zeros over the blocks instead of unmapping them.
         let is_unmapped = pdu.opcode() == COMMAND && pdu.header[CDB] == UNMAP && !pdu.data.is_empty();
         seen.count += u32::from(is_unmapped);
         only(is_unmapped, || {

@@ -11,34 +11,34 @@ const WRITE_10: u8 = 0x2a;
 const GOOD: u8 = 0;
 const CONFLICT: u8 = 0x18;
 const TASK_ABORTED: u8 = 0x40;
-/// Bytes of a write that waits for task management.
+/// Length of the write that waits for its data.
 const WAITING_BYTES: u32 = 4096;
-/// TAS in the control mode page.
+/// Bit TAS of the control mode page.
 const TAS: u8 = 0x40;
 
-/// A RESERVATION CONFLICT of these commands is GOOD.
+/// Turns a RESERVATION CONFLICT of these commands into GOOD.
 fn no_conflict(pdu: &mut Pdu, seen: &Seen, operation_code: u8) -> Deed {
     let is_conflict = pdu.opcode() == RESPONSE && pdu.header[3] == CONFLICT && seen.is_of(pdu, operation_code);
     only(is_conflict, || pdu.set_status(GOOD))
 }
 
-/// Others may write.
+/// Lets every nexus write.
 fn all_may_write(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     no_conflict(pdu, seen, WRITE_10)
 }
 
-/// Others may read.
+/// Lets every nexus read.
 fn all_may_read(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     no_conflict(pdu, seen, READ_10)
 }
 
-/// A unit attention with this code and qualifier is not told.
+/// Suppresses a unit attention with this code and qualifier.
 fn not_told(pdu: &mut Pdu, code: u8, qualifier: u8) -> Deed {
     let is_told = pdu.sense() == Some((6, code, qualifier));
     only(is_told, || pdu.set_status(GOOD))
 }
 
-/// A write that waits for its data is kept in mind; when task management has ended it, it is answered all the same.
+/// Answers a write that task management aborted while it waited for its data.
 fn answered_all_the_same(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     if pdu.opcode() == R2T {
         seen.kept = Some(pdu.clone());
@@ -54,12 +54,12 @@ fn answered_all_the_same(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     Deed::More(vec![response])
 }
 
-/// Commands that another host ends have no answer.
+/// Suppresses the answer to commands that another nexus aborts.
 fn unanswered(pdu: &mut Pdu, _: &mut Seen) -> Deed {
     if pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED { Deed::Drop } else { Deed::Pass }
 }
 
-/// The same, and the next command is told that they were cleared.
+/// Suppresses the answer, and reports by a unit attention that the commands were cleared.
 fn unanswered_and_told(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     if pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED {
         return Deed::Drop;
@@ -67,7 +67,7 @@ fn unanswered_and_told(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     if pdu.opcode() == R2T && seen.is_of(pdu, WRITE_10) && pdu.word(COUNT) == WAITING_BYTES {
         seen.count = 1;
     }
-    // The first command behind the write that waits.
+    // The first command after the write that waits for its data.
     let is_next = pdu.opcode() == RESPONSE && seen.is_of(pdu, TEST_UNIT_READY) && seen.count == 1;
     only(is_next, || {
         seen.count = 2;
@@ -76,7 +76,7 @@ fn unanswered_and_told(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     })
 }
 
-/// A target whose TAS is zero.
+/// Emulates a target whose TAS is zero.
 pub(super) fn without_tas(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     if pdu.opcode() == DATA_IN && seen.is_of(pdu, MODE_SENSE) {
         tas(pdu, |byte| byte & !TAS);
@@ -85,7 +85,7 @@ pub(super) fn without_tas(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     unanswered_and_told(pdu, seen)
 }
 
-/// TAS in the control mode page is changed, behind the header and its block descriptors.
+/// Changes TAS in the control mode page, which follows the header and its block descriptors.
 fn tas(pdu: &mut Pdu, change: impl FnOnce(u8) -> u8) {
     let at = 4 + usize::from(pdu.data[3]) + 5;
     pdu.data[at] = change(pdu.data[at]);

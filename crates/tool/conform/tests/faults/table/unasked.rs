@@ -1,4 +1,4 @@
-//! Faults of what a target does by itself: pings, requests to log out, logins that it sends elsewhere.
+//! Faults of what a target does on its own: pings, logout requests, redirected logins.
 
 use crate::fault::{Deed, Fault, Pings, Says, Seen, answer, only, unasked};
 use crate::pdu::{FINAL, LOGIN_RESPONSE, LOGOUT_RESPONSE, Pdu};
@@ -7,20 +7,20 @@ use std::net::SocketAddr;
 
 const ASKS_TO_LEAVE: Says = Says::AsksToLeave { within_s: 9, ends_after_ms: None };
 
-/// A login is sent there.
+/// Redirects a login to `to`.
 fn elsewhere(pdu: &mut Pdu, to: SocketAddr) -> Deed {
     let is_login = pdu.opcode() == LOGIN_RESPONSE;
     only(is_login, || {
-        // Neither transit nor continue, and a session that there is not.
+        // Neither transit nor continue, and TSIH zero.
         pdu.header[1] &= !(FINAL | 0x43);
         pdu.header[14..16].fill(0);
-        // TARGET MOVED TEMPORARILY.
+        // Status TARGET MOVED TEMPORARILY.
         (pdu.header[36], pdu.header[37]) = (1, 1);
         pdu.data = format!("TargetAddress={to},1\0").into_bytes();
     })
 }
 
-/// What is no fault, and the check that must not report it.
+/// Behavior that no rule forbids, and the check that must not report it.
 pub(crate) const SOUND: &[Fault] = &[
     unasked("pings", "messages.ping", "", Says::Pings(Pings::Answerable)),
     unasked("a logout that is asked for", "messages.logout-asked", "", ASKS_TO_LEAVE),

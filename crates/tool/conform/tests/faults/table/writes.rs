@@ -1,4 +1,4 @@
-//! Faults of data that is written: R2T, residuals, and what becomes of the data.
+//! Faults of data that is written: R2T, residuals, and the data itself.
 
 use crate::fault::{Deed, Fault, Seen, answer, only, request};
 use crate::pdu::{
@@ -12,7 +12,7 @@ fn r2t(pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> Deed {
     only(is_r2t, || change(pdu))
 }
 
-/// The end of a WRITE (10) is changed.
+/// Changes the end of a WRITE (10).
 fn end(pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Pdu)) -> Deed {
     let is_end = pdu.opcode() == RESPONSE && seen.is_of(pdu, WRITE_10);
     only(is_end, || change(pdu))
@@ -23,7 +23,7 @@ fn no_residual(pdu: &mut Pdu) {
     pdu.put(COUNT, 0);
 }
 
-/// Data-Out that was lost is made up of zeros.
+/// Replaces lost Data-Out by zeros.
 fn made_up(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     if pdu.opcode() != DATA_OUT {
         return Deed::Pass;
@@ -39,7 +39,7 @@ fn made_up(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     Deed::Instead(vec![lost, pdu.clone()])
 }
 
-/// An R2T comes before the one ahead of it was answered.
+/// Sends an R2T before the previous one was answered.
 fn ahead(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     if pdu.opcode() != R2T || !seen.is_nth(0) {
         return Deed::Pass;

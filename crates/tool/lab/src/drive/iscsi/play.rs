@@ -1,4 +1,4 @@
-//! A session that sends what was recorded.
+//! Replay of recorded commands over a session.
 
 use super::{GOOD, READ_16, Session, Speaker, WRITE_16, transfer};
 use crate::drive::wire::turn;
@@ -18,7 +18,7 @@ const FUA: u8 = 0x08;
 const UNMAP: u8 = 0x08;
 
 impl<W: World> Session<W> {
-    /// Sends the steps of `script` when they are due; how each went, when the last has ended.
+    /// Sends the steps of `script` when they are due; returns their results after the last one.
     pub(crate) async fn play(&mut self, world: &W, mut script: Script) -> Result<Vec<Score>> {
         let mut under_way = BTreeMap::new();
         let mut now = world.now();
@@ -66,6 +66,7 @@ impl Speaker {
         }
         let (data_out, data_in) = match step.kind {
             Kind::Read => (None, DataIn::Discard(u32::try_from(step.bytes)?)),
+            // Written data carries stamps that identify its location.
             Kind::Write => (Some(Rope::from(script.data(index))), DataIn::None),
             Kind::WriteSame => (Some(Rope::from(Buf::zeroed(self.block_bytes as usize))), DataIn::None),
             Kind::Sync => (None, DataIn::None),

@@ -1,4 +1,4 @@
-//! Groups of bars: one for each series above each label.
+//! Bar charts: a group at each label, with a bar for each series.
 
 use super::super::chart::{Chart, Panel};
 use super::super::markup::Markup;
@@ -23,6 +23,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slot
                 &[("class", &class), ("x", &at), ("y", &round(floor - high)), ("width", &wide), ("height", &high)],
             );
             let (least, most) = (frame.y(spread.low), frame.y(spread.high));
+            // A whisker shorter than its caps, or wider than its bar, would be unreadable.
             if least - most > 2.0 && thick > 7.0 {
                 body.empty("path", &[("class", &"whisker"), ("d", &whisker(x + thick / 2.0, least, most))]);
             }
@@ -34,7 +35,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slot
     }
 }
 
-/// The bar as the legend shows it.
+/// Draws the bar of the legend.
 pub(super) fn sample(body: &mut Markup, index: usize, x: f64, y: f64) {
     body.empty(
         "rect",
@@ -42,12 +43,13 @@ pub(super) fn sample(body: &mut Markup, index: usize, x: f64, y: f64) {
     );
 }
 
+// Beyond the colors, fainter variants distinguish series.
 fn class(index: usize) -> String {
     let turn = ["", " pale", " faint"][index / COLOURS % 3];
     format!("bar s{}{turn}", index % COLOURS)
 }
 
-/// A value to three digits.
+/// Rounds a value to three digits.
 fn three_digits(value: f64) -> f64 {
     if value <= 0.0 {
         return value;

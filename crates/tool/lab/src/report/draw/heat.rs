@@ -1,4 +1,4 @@
-//! Latencies as cells: along the bottom the axis, upwards the logarithm of the latency, and the darker the more commands.
+//! Heat maps: latencies as cells over the axis, on a logarithmic scale; darker cells have more commands.
 
 use super::super::chart::Chart;
 use super::super::markup::Markup;
@@ -6,10 +6,10 @@ use super::super::scale::Scale;
 use super::{BETWEEN, Frame, Slots, round};
 use crate::run::Latency;
 
-/// Cells of a factor of two in latency.
+/// Cells per factor of two in latency.
 const CELLS_OF_AN_OCTAVE: f64 = 4.0;
 
-/// Draws a panel for each series; where they end.
+/// Draws a panel for each series, and returns their lower end.
 pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, slots: &Slots, mut y: f64) -> f64 {
     for series in &chart.series {
         let columns: Vec<Option<Latency>> = (0..slots.middles.len()).map(|label| series.latency(label)).collect();
@@ -43,7 +43,7 @@ fn column(body: &mut Markup, latency: &Latency, middle: f64, room: f64, frame: &
     for (cell, count) in cells.into_iter().filter(|(_, count)| *count > 0) {
         let edge = |cell: f64| frame.y((cell / CELLS_OF_AN_OCTAVE).exp2()).clamp(frame.top, frame.bottom());
         let (top, floor) = (round(edge(cell + 1.0)), round(edge(cell)));
-        // The root lets a cell of one command in a thousand be seen beside the fullest one.
+        // The square root keeps a cell with one command in a thousand visible beside the fullest one.
         let share = round((count as f64 / most as f64).sqrt() * 0.92 * 100.0 + 8.0) / 100.0;
         let high = round(floor - top).max(0.5);
         body.empty(

@@ -1,4 +1,4 @@
-//! Lines: a mark for the median of each point's rounds, a bar from the least to the greatest.
+//! Line charts: a marker for the median of each point's rounds, and a whisker for their range.
 
 use super::super::chart::{Chart, Panel};
 use super::super::markup::Markup;
@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
     let count = chart.series.len() as f64;
-    // Where the bottom has no numbers, marks of one label stand beside each other.
+    // Without a numeric axis, markers at one label are side by side.
     let apart = if slots.scale.is_some() { 0.0 } else { (slots.room * 0.7 / count).min(12.0) };
     for (index, (series, values)) in chart.series.iter().zip(&panel.values).enumerate() {
         let aside = (index as f64 - (count - 1.0) / 2.0) * apart;
@@ -17,7 +17,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slot
             let verb = if line.is_empty() { 'M' } else { 'L' };
             write!(line, "{verb}{} {}", round(x), round(frame.y(spread.middle))).expect("a String takes everything");
         }
-        // Between things that are no numbers there is nothing.
+        // Points of a non-numeric axis are not connected.
         if slots.scale.is_some() || series.baseline {
             body.empty("path", &[("class", &class(index, series.baseline, "line")), ("d", &line)]);
         }
@@ -35,7 +35,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slot
     }
 }
 
-/// The line as the legend shows it.
+/// Draws the line of the legend.
 pub(super) fn sample(body: &mut Markup, index: usize, baseline: bool, x: f64, y: f64) {
     body.empty("path", &[("class", &class(index, baseline, "line")), ("d", &format!("M{x} {y}h26"))]);
     if !baseline {
@@ -43,7 +43,7 @@ pub(super) fn sample(body: &mut Markup, index: usize, baseline: bool, x: f64, y:
     }
 }
 
-/// From the least to the greatest.
+/// Returns a whisker from minimum to maximum.
 pub(super) fn whisker(x: f64, low: f64, high: f64) -> String {
     let (x, low, high) = (round(x), round(low), round(high));
     format!("M{x} {low}V{high}M{} {low}h6M{} {high}h6", x - 3.0, x - 3.0)
@@ -54,7 +54,7 @@ fn class(index: usize, baseline: bool, what: &str) -> String {
     if baseline { format!("{what} baseline") } else { format!("{what} s{}{turn}", index % COLOURS) }
 }
 
-/// A shape that tells series apart without their colours.
+/// Returns a marker shape that distinguishes series without color.
 fn marker(index: usize, x: f64, y: f64) -> String {
     let (x, y) = (round(x), round(y));
     match index % 6 {

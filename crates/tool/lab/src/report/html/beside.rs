@@ -1,4 +1,4 @@
-//! The paper's numbers beside ours, and what is to be known of the paper.
+//! Published values beside ours, and contradictions of the papers.
 
 use super::super::chart::Chart;
 use super::super::markup::Markup;
@@ -28,7 +28,7 @@ pub(super) fn draw(body: &mut Markup, run: &Run, chart: &Chart<'_>) {
     }
 }
 
-/// What the papers say that no figure here stands beside.
+/// Lists published values without a figure here.
 pub(super) fn others(body: &mut Markup) {
     body.leaf("h2", &[], "What the papers have, and this page does not");
     body.leaf("p", &[], DISTANCE);

@@ -1,11 +1,11 @@
-//! What limits each point.
+//! Bottleneck of each point.
 
 use super::super::markup::Markup;
 use super::{folded, row, table, told};
 use crate::explain::explain;
 use crate::run::Run;
 
-/// A row for each point that was measured; nothing of a run that was kept without what the meters saw.
+/// Draws a row for each measured point; nothing for a run without meter readings.
 pub(super) fn draw(body: &mut Markup, run: &Run) {
     let metered = |point: &crate::run::Measured| point.samples.iter().any(|sample| sample.seen.is_some());
     if !run.points.iter().any(metered) {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-/// A program that keeps what it was told in `arguments` and lives until it is ended.
+/// Creates a program that writes its arguments to `arguments`, and runs until it is ended.
 fn program(folder: &Path) -> PathBuf {
     let path = folder.join("iscsi_tgt");
     let kept = folder.join("arguments");
@@ -16,8 +16,8 @@ fn program(folder: &Path) -> PathBuf {
     path
 }
 
-/// Answers on the socket that the program in `folder` was told; gives the methods and parameters that came. The method `refuses`
-/// is refused, and a portal group listens.
+/// Answers on the socket of the program in `folder`, and returns the received methods and parameters. The method
+/// `refuses` is refused, and a portal group listens.
 fn stand_in(folder: &Path, refuses: &'static str) -> JoinHandle<Vec<(String, Value)>> {
     let kept = folder.join("arguments");
     std::thread::spawn(move || {
@@ -49,7 +49,7 @@ fn stand_in(folder: &Path, refuses: &'static str) -> JoinHandle<Vec<(String, Val
                 json!({ "jsonrpc": "2.0", "id": id, "result": true })
             };
             asked.push((method, question["params"].take()));
-            // In pieces, as sockets may.
+            // In pieces, as sockets may deliver it.
             let answer = answer.to_string();
             let (one, other) = answer.split_at(7);
             stream.write_all(one.as_bytes()).and_then(|()| stream.flush()).expect("it listens");
@@ -125,6 +125,6 @@ fn huge_pages_are_taken_where_they_are_free() {
     let meminfo = "MemTotal: 1 kB\nHugePages_Total: 600\nHugePages_Free:      512\nHugepagesize:       2048 kB\n";
     let mounts = "proc /proc proc rw 0 0\nnodev /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n";
     assert_eq!((free_huge_bytes(meminfo, mounts), free_huge_bytes("", mounts)), (1 << 30, 0));
-    // DPDK ends at once where pages are free, and nothing is mounted that gives them away.
+    // DPDK exits immediately if pages are free but no hugetlbfs is mounted.
     assert_eq!(free_huge_bytes(meminfo, "proc /proc proc rw 0 0\n"), 0);
 }
