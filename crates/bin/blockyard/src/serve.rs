@@ -102,7 +102,6 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     let looking_below = tokio::spawn(control.room.clone().watch());
     let counting = tokio::spawn(control.descriptors.clone().watch());
     // `READY=1` is sent only now, so that units ordered after this one find the array serving.
-    // in.
     systemd::ready();
     let stop = async move {
         asked.next().await;

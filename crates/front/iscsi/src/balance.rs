@@ -102,6 +102,7 @@ impl Balancer {
 
     /// Handles the login of a nexus. Returns true when it had been redirected to this portal.
     pub(crate) fn arrived(&mut self, nexus: &NexusName, portal: SocketAddr) -> bool {
+        // The redirection is consumed: from now on the session itself is counted.
         let at = self.promises.iter().position(|promise| promise.nexus == *nexus);
         at.is_some_and(|at| self.promises.swap_remove(at).portal == portal)
     }
@@ -149,6 +150,7 @@ pub(crate) fn surplus(
             from != to && (counts[&from] - 1) * weight(to) >= (counts[&to] + 1) * weight(from)
         };
         let target = counts.keys().copied().min_by_key(|&address| (counts[&address] << 20) / weight(address));
+        // Each round moves one session to the least loaded portal, until no move improves the distribution.
         let Some(to) = target else { return asked };
         let next = left.iter().position(|one| {
             counts[&one.portal] > 0 && fits(one.portal, to, &counts) && !busy.contains(&one.nexus.initiator)
@@ -157,6 +159,7 @@ pub(crate) fn surplus(
         let one = left.swap_remove(at);
         *counts.get_mut(&one.portal).expect("it is a candidate") -= 1;
         *counts.get_mut(&to).expect("it is a candidate") += 1;
+        // One session per initiator at a time, so that its other paths continue.
         busy.insert(one.nexus.initiator.clone());
         asked.push(one.nexus.clone());
     }

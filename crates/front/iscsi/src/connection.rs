@@ -107,6 +107,7 @@ where
         let (back, returns) = mailbox::channel();
         let (manage_back, managed) = mailbox::channel();
         let (tell, notices) = mailbox::channel();
+        // Source of CHAP challenges and identifiers, so it must be unpredictable.
         let mut seed = [0; 32];
         shard.world.random(&mut seed);
         let machine = target::Session::new(shard.target_config.clone(), seed, shard.world.now());
@@ -184,12 +185,14 @@ where
     /// True when all connections are closed and everything that was started has completed: a write is never abandoned
     /// halfway.
     fn is_over(&self) -> bool {
+        // A delayed negative answer is still to be sent.
         let is_closed = self.machine.is_over() && self.penalty.is_none();
         is_closed && self.running.is_empty() && self.errands == 0 && self.managing == 0
     }
 
     fn handle_events(&mut self) -> Progress {
         let mut progress = false;
+        // A batch of commands starts here, so the clock is read again.
         self.moment = None;
         while self.predecessors.is_empty()
             && let Some(event) = self.machine.poll_event()
@@ -226,6 +229,7 @@ where
     /// Logs the end of a connection, and raises an event if the host caused it: an operator who searches for the cause
     /// of a "connection error" finds it there.
     fn tell_end(&self, reason: CloseReason) {
+        // An orderly logout or a closed TCP connection is no fault of the host.
         let is_cut_off = matches!(
             reason,
             CloseReason::Violation(_) | CloseReason::PeerSilent | CloseReason::OutputStuck | CloseReason::LogoutOverdue
@@ -257,6 +261,7 @@ where
 
     fn take_notices(&mut self, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
+        // The login was evicted in favor of others.
         if self.place.as_ref().is_some_and(|place| place.ends.poll_receive(cx).is_ready()) {
             tracing::info!(peer = %self.ends.peer, "a login that was not going on made room for another");
             self.place = None;
@@ -280,6 +285,7 @@ where
                     }
                 }
                 Notice::Cut { cid, .. } => self.cut(cid),
+                // The filter of the capture is evaluated for each connection.
                 Notice::Record(tape) => self.record(&tape),
                 Notice::TellWindow { tell } => {
                     // The requester may have timed out.
@@ -321,6 +327,7 @@ where
             return false;
         }
         self.timer = None;
+        // The time is read again: the timer may fire late.
         self.machine.handle_timeout(self.shard.world.now());
         // A timeout may have dropped a connection, and the interval is also used to check the path MTU.
         self.note_connections();

@@ -78,6 +78,7 @@ fn face<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
 
 /// Creates the SCSI unit of `unit` without its persistent state.
 fn logical<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
+    // Memory-backed volumes report thin provisioning; pool volumes report their space themselves.
     let options = scsi::Options {
         provisioning: match unit.backend {
             Backend::Ram | Backend::Null => scsi::Provisioning::Thin,

@@ -136,6 +136,7 @@ impl<W: World> IscsiFront<W> {
 
     /// Applies a new access table to all shards and sessions.
     async fn set_access(self: &Rc<Self>, access: Access) -> Report {
+        // Published first: portals are rebalanced by the new policies.
         *self.access.borrow_mut() = access;
         self.publish_access().await;
         self.share_out();
@@ -144,6 +145,7 @@ impl<W: World> IscsiFront<W> {
 
     /// Publishes a snapshot of the access table and the volume homes to every shard and session.
     async fn publish_access(&self) {
+        // Held until all sessions have applied the snapshot.
         let _one = self.publishing.exclusive(0..1).await;
         let homes = self.volumes.borrow().values().filter(|it| it.serves).map(|it| (it.id, it.home)).collect();
         let held = self.volumes.borrow().values().filter(|it| !it.serves).map(|it| it.id).collect();

@@ -182,6 +182,7 @@ impl<W: World> IscsiShard<W> {
 
     /// Replaces the access snapshot. Sessions of this shard notice it in their next quantum.
     pub fn set_access(&self, access: Arc<AccessView>) {
+        // Sessions compare the epoch, so it changes with every snapshot.
         let before = self.access.replace(access);
         self.access_epoch.set(self.access_epoch.get() + 1);
         // The maps were derived from the previous snapshot.
@@ -210,6 +211,7 @@ impl<W: World> IscsiShard<W> {
     /// drain, which is not awaited.
     pub fn set_port_groups(&self, unit: Rc<ScsiUnit<W>>) {
         let groups = self.access.borrow().port_groups();
+        // Not awaited: a group that loses access drains its commands first.
         begin(&self.world, async move { unit.set_port_groups(&groups).await });
     }
 

@@ -39,6 +39,7 @@ impl Links {
     #[must_use]
     pub fn at(&self, address: IpAddr) -> Option<&LocalAddress> {
         let ours = || self.0.iter().filter(|local| local.address == address.to_canonical());
+        // A redundant address on a second interface keeps the portal reachable.
         ours().find(|local| local.is_up).or_else(|| ours().next())
     }
 

@@ -52,6 +52,7 @@ impl Logins {
     /// evicted. `None` when the bounds are reached and no login may be evicted.
     pub(crate) fn begin(&mut self, address: IpAddr, now: Time) -> Option<(u64, Receiver<()>)> {
         let here = self.counts.get(&address).copied().unwrap_or(0);
+        // At the bound of one address, only logins of that address are evicted.
         if here >= self.bounds.per_address {
             self.make_room(|login| login.address == address, now)?;
         } else if self.under_way.len() >= self.bounds.all {

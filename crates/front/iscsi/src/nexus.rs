@@ -23,6 +23,7 @@ impl NexusName {
     /// Returns the nexus of a session with these login parameters. The target is ignored for a discovery session.
     #[must_use]
     pub fn of(initiator: &IscsiName, isid: Isid, kind: SessionType, target: Option<&IscsiName>) -> Self {
+        // A discovery session has no target, even if the initiator names one.
         let target = target.filter(|_| kind == SessionType::Normal).map(IscsiName::as_str).unwrap_or_default();
         Self { initiator: initiator.as_str().to_owned(), isid: isid.0, target: target.to_owned() }
     }

@@ -35,6 +35,7 @@ impl OpenPortal {
     ) -> std::io::Result<Self> {
         let listener = shard.world.listen(address)?;
         let address = listener.local_address();
+        // Reported to administrators, who may want to open a separate IPv4 portal.
         let also_ipv4 = address.is_ipv6() && listener.takes_ipv4();
         // No message is ever sent on this channel: dropping the sender ends the accept loop.
         let (open, closed) = mailbox::channel();
@@ -74,6 +75,7 @@ async fn accept_until_closed<W: World>(
 }
 
 fn deal<W: World>(shard: &Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace, next: &Cell<usize>) {
+    // Round-robin over all portals together, so that the sessions spread evenly.
     let home = next.get() % shard.limits.shards;
     next.set(next.get().wrapping_add(1));
     if home == shard.index {

@@ -51,6 +51,7 @@ impl Recordings {
     /// Adds a capture and returns its number. `None` when the bound is reached.
     pub fn begin(&self, tape: Tape) -> Option<u64> {
         let mut running = self.running();
+        // Ended captures count until they are fetched, because they hold memory.
         if running.tapes.len() == running.tapes_max {
             return None;
         }

@@ -246,6 +246,7 @@ impl Registry {
     #[must_use]
     pub fn admit(&self) -> Option<(SessionId, u16)> {
         let mut table = self.lock();
+        // Checked at admission; the session itself is registered at the end of the login.
         if table.sessions.len() >= table.limits.sessions_max {
             return None;
         }
@@ -313,7 +314,9 @@ impl Registry {
             (&known.initiator, known.address, &known.target, &known.why)
                 == (&login.initiator, login.address, &login.target, &login.why)
         };
+        // A repeated cause moves to the end of the list with its count.
         let known = table.refused.iter().position(is_it).map(|at| table.refused.remove(at));
+        // The list is bounded, because anyone can cause denied logins.
         if table.refused.len() >= REFUSED_MAX {
             table.refused.remove(0);
         }
@@ -354,6 +357,7 @@ impl Registry {
 
     /// Updates the connections of a session.
     pub fn note_connections(&self, id: SessionId, connections: Vec<ConnectionReport>) {
+        // Copies the entry only while a query holds a reference to it.
         if let Some(entry) = self.lock().sessions.get_mut(&id).map(Arc::make_mut) {
             if let Some(first) = connections.iter().find(|connection| connection.state == ConnectionState::Open) {
                 (entry.peer, entry.portal) = (first.address, first.portal);
@@ -396,6 +400,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
+        // No operation leaves the table inconsistent, so a panic of another thread does not invalidate it.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

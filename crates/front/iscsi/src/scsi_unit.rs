@@ -122,6 +122,7 @@ impl Way {
 /// based on its data-in.
 fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: Way) -> Option<u64> {
     match (way, scsi::judge(cdb, shape)) {
+        // The residual of a read is computed from the data returned.
         (Way::In, _) => None,
         (Way::Neither, Ok(need)) if need.data_in > 0 => None,
         (_, Ok(need)) => Some(need.data_out),
@@ -132,6 +133,7 @@ fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: Way) -> Option<u64> {
 /// Executes a command on its unit.
 pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: Ran) -> Done {
     let Ran { task, nexus, command, way, clock } = ran;
+    // The meter counts the command as in flight until it is ended or dropped.
     let metered = unit.unit.meter.begin(&unit.world, &unit.unit.latencies, clock);
     let written = command.data_out.len() as u64;
     // Evaluated before the execution, because the capacity can change while the command waits.
@@ -161,6 +163,7 @@ pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: Brief<'_>) -> Opt
     let outcome = unit.logical_unit.execute_at_once(nexus, command)?;
     let written = command.data_out.len() as u64;
     let needed = match outcome.status {
+        // The residual of a read is computed from the data returned.
         _ if way == Way::In => None,
         // A command with status GOOD has transferred either all data that it brought, or none of it.
         Status::Good if written > 0 => Some(if outcome.data_in.is_empty() { written } else { 0 }),

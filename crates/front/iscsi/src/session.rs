@@ -61,9 +61,9 @@ pub(crate) struct Ends {
 }
 
 impl<W: World> Session<W> {
-    /// Registers the session. Existing sessions of the same nexus are told to close (session reinstatement, RFC 7143
-    /// §6.3.5); this session must not execute anything until every returned receiver is closed, which means that its
-    /// predecessor has ended.
+    /// Registers the session. Existing sessions of the same nexus are requested to close (session reinstatement, RFC
+    /// 7143 §6.3.5); this session must not execute anything until every returned receiver is closed, which means that
+    /// its predecessor has ended.
     pub(crate) fn enter(
         shard: &Rc<IscsiShard<W>>,
         id: SessionId,
@@ -71,18 +71,21 @@ impl<W: World> Session<W> {
         ends: Ends,
         notices: Sender<Notice>,
     ) -> (Self, Vec<Receiver<()>>) {
+        // Shared with the registry, which reads the counters without asking the session.
         let counters = Arc::new(Counters::default());
         let identity = &facts.identity;
         let discovery = identity.session_type == SessionType::Discovery;
         let (named, kind) = (identity.target_name.as_ref(), identity.session_type);
         let nexus = NexusName::of(&identity.initiator_name, identity.isid, kind, named);
         let (initiator, target) = (nexus.initiator.clone(), nexus.target.clone());
+        // The host may have been removed from the access table since the login was granted; its sessions then end soon.
         let host = shard.access.borrow().host_of(&initiator, ends.peer.ip()).map(|host| host.name.to_string());
         let entry = Entry {
             nexus,
             host: host.unwrap_or_default(),
             peer: ends.peer,
             portal: ends.portal,
+            // Set by the registry, which knows the pending redirections.
             was_sent: false,
             connections: Vec::new(),
             shard: shard.index,
@@ -115,6 +118,7 @@ impl<W: World> Session<W> {
             attached: Vec::new(),
             replaced: Replaced::default(),
         };
+        // The LUN map must exist before the first command.
         session.see_access();
         (session, predecessors)
     }
@@ -193,6 +197,7 @@ impl<W: World> Session<W> {
     /// Raises a coalesced event for a command to an unmapped LUN. Commands of a device scan are not reported.
     #[cold]
     fn asked_of_hidden(&self, lun: u64, cdb: scsi::Cdb) {
+        // A LUN that is not a number of one level cannot be mapped, so it is not reported either.
         let Some(number) = scsi::Lun(lun).number().filter(|_| !PROBES.contains(&cdb.operation_name())) else { return };
         let view = self.shard.access.borrow().clone();
         let found = view.host_of(&self.initiator, self.peer.ip()).zip(view.target_of(&self.target));
@@ -220,6 +225,7 @@ impl<W: World> Session<W> {
     /// Executes REPORT LUNS. After it, LUNs that address another volume than before become accessible.
     pub(crate) fn report_luns(&mut self, cdb: scsi::Cdb) -> Outcome {
         let outcome = scsi::absent::report_luns(cdb, &self.lun_numbers());
+        // Only a successful REPORT LUNS tells the initiator what the LUNs address now.
         if outcome.status == Status::Good {
             self.inventory_reported();
         }
@@ -258,7 +264,9 @@ impl<W: World> Session<W> {
             return true;
         }
         let Some(target) = view.target_of(&self.target) else { return false };
+        // Shared by all sessions of the host, so thousands of sessions hold one copy.
         let luns = self.shard.luns(target, host, self.tag);
+        // The first map of a session is no change of the inventory.
         let changed = self.access_epoch != 0 && luns != self.luns;
         self.access_epoch = self.shard.access_epoch.get();
         let before = std::mem::replace(&mut self.luns, luns);
@@ -290,8 +298,10 @@ impl<W: World> Session<W> {
         let initiator = InitiatorPort { name: self.initiator.clone(), isid: self.isid };
         let port = target_port(&self.target, self.tag);
         let reach = Reach::new(entry);
+        // The unit clears commands that still wait for data through this counter.
         let incoming = reach.incoming.clone();
         self.attached.insert(at, (number, reach));
+        // Evaluated before the unit is attached: it answers true once.
         let replaces = self.replaced.is_taken_up(number);
         self.at_home(entry, move |unit| {
             unit.attach(nexus, initiator, port, incoming, entry.read_only);
@@ -306,6 +316,7 @@ impl<W: World> Session<W> {
     /// The same applies when a stand-in and its unit replace each other: the host continues to see one unit.
     fn follow_units(&mut self, inventory_changed: bool) {
         let nexus = self.nexus();
+        // By volume, because a volume may have moved to another LUN.
         let seen: BTreeMap<VolumeId, (u16, LunEntry)> =
             self.luns.iter().map(|(&number, &entry)| (entry.unit, (number, entry))).collect();
         for (was, mut reach) in std::mem::take(&mut self.attached) {
@@ -326,6 +337,7 @@ impl<W: World> Session<W> {
 
     /// Runs `work` with the unit on its home shard. Does not wait for it.
     fn at_home(&self, entry: LunEntry, work: impl FnOnce(&crate::scsi_unit::ScsiUnit<W>) + Send + 'static) {
+        // Units of this shard are called directly; the state of a unit is never touched from another shard.
         if entry.home == self.shard.index {
             if let Some(unit) = self.shard.unit_at(&entry) {
                 work(&unit);

@@ -264,7 +264,7 @@ impl Receive {
         self.stage = Stage::Skipping { left: data_bytes, crc: 0, data_bytes };
     }
 
-    /// Takes back the destination of a payload that is being received, when the connection ends.
+    /// Returns the destination of a payload that is being received, when the connection ends.
     pub(crate) fn take_place(&mut self) -> Option<Buf> {
         match std::mem::replace(&mut self.stage, Stage::Header) {
             Stage::Placing(placing) => Some(placing.buf),

@@ -91,7 +91,7 @@ pub enum Violation {
     /// A PDU that promises more text carries some (§6.2).
     #[error("a PDU without text promises more")]
     ContinuesWithoutText,
-    /// While the peer's text goes on, the answer is empty (§6.2).
+    /// While the text of the peer continues over several PDUs, the response is empty (§6.2).
     #[error("text came where an empty PDU was due")]
     TextWhileContinuing,
 
@@ -105,7 +105,7 @@ pub enum Violation {
     /// FirstBurstLength is at most MaxBurstLength (§13.14).
     #[error("FirstBurstLength is greater than MaxBurstLength")]
     FirstBurstBeyondMaxBurst,
-    /// A side that cannot go on with what a key has come to ends the login (§6.2.2).
+    /// A side that cannot accept the negotiated value of a key ends the login (§6.2.2).
     #[error("no value of a key suits both sides")]
     NothingInCommon,
 
@@ -196,7 +196,7 @@ pub enum Violation {
     /// Data comes in the order of its offsets, without holes (§11.7.6, §13.18, §13.19).
     #[error("a buffer offset is out of order")]
     BufferOffsetWrong,
-    /// The data of a sequence fits what was asked for (§11.8.4).
+    /// The data of a sequence does not exceed the length that the R2T requested (§11.8.4).
     #[error("a data sequence is longer than was asked for")]
     SequenceTooLong,
     /// The F bit is set in the last PDU of a sequence and in no other (§11.7.1).

@@ -36,6 +36,8 @@ const NO_SHAPE: Shape = Shape {
 pub fn execute(cdb: Cdb, luns: &[Lun]) -> Outcome {
     let unsupported = Sense::illegal(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED);
     let answer = match Operation::find(cdb, Offered::ALL) {
+        // Quiet operations are those that are executed despite a unit attention: INQUIRY, REPORT LUNS and REQUEST
+        // SENSE.
         Ok(operation) if operation.is_quiet() => answer(operation, cdb, luns, unsupported),
         _ => Err(unsupported),
     };
@@ -72,6 +74,7 @@ fn answer(operation: &'static Operation, cdb: Cdb, luns: &[Lun], unsupported: Se
         Verb::ReportLuns => luns_of(cdb, luns),
         Verb::RequestSense => {
             let mut reply = Reply::new();
+            // REQUEST SENSE returns the condition as data, with status GOOD (SPC-4).
             reply.bytes(&Sense { descriptor_format: cdb.bit(1, 0), ..unsupported }.emit());
             Ok(reply.cut(allocation))
         }

@@ -14,8 +14,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Maps NOT READY to a hardware error for a unit whose acknowledged writes may be lost with its device: an initiator
-    /// that retried until GOOD would rely on them.
+    /// Maps NOT READY to a hardware error for a unit whose acknowledged writes may be lost with its device: an
+    /// initiator that retried until GOOD would rely on them.
     pub(crate) fn with_writes_lost(self) -> Self {
         match self {
             Self::Check(sense) if sense.is_device_away() => {

@@ -37,6 +37,7 @@ impl Described<'_> {
     pub(crate) fn inquire(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
         let page = cdb.u8_at(2);
         let reply = match (cdb.bit(1, 0), page) {
+            // EVPD selects a vital product data page.
             (true, page) => self.vital_page(page)?,
             (false, 0) => self.standard_inquiry(),
             // PAGE CODE must be zero without EVPD.

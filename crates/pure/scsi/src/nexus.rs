@@ -50,7 +50,9 @@ impl Nexuses {
     }
 
     pub(crate) fn detach(&self, nexus: NexusId) {
+        // Clears the counter of write-protected nexuses as well.
         self.set_read_only(nexus, false);
+        // The counter of nexuses with pending attentions must not outlive the nexus.
         if self.known.borrow_mut().remove(&nexus).is_some_and(|known| !known.pending.is_empty()) {
             self.untold.set(self.untold.get() - 1);
         }
@@ -84,6 +86,7 @@ impl Nexuses {
 
     /// True when `nexus` is write protected.
     pub(crate) fn is_read_only(&self, nexus: NexusId) -> bool {
+        // Common case: no nexus is write protected.
         self.readers.get() > 0 && self.known.borrow().get(&nexus).is_some_and(|known| known.read_only)
     }
 
@@ -108,6 +111,7 @@ impl Nexuses {
     pub(crate) fn called<T: Copy>(&self, named: &[(Rc<ItNexus>, T)]) -> Vec<(NexusId, T)> {
         let count = named.len();
         let named: BTreeMap<&ItNexus, T> = named.iter().map(|(name, beside)| (&**name, *beside)).collect();
+        // A nexus receives at most one unit attention from one change.
         assert_eq!(named.len(), count, "no nexus is told two things");
         let known = self.known.borrow();
         known.iter().filter_map(|(&nexus, known)| Some((nexus, *named.get(&*known.name)?))).collect()
@@ -120,6 +124,7 @@ impl Nexuses {
 
     /// Returns the role of `nexus` with regard to the persistent reservation.
     pub(crate) fn standing(&self, nexus: NexusId) -> Standing {
+        // An unknown nexus is treated as unregistered.
         self.known.borrow().get(&nexus).map_or(Standing::Stranger, |known| known.standing)
     }
 
@@ -153,6 +158,7 @@ impl Nexuses {
 
     /// Establishes `attention` for all nexuses except `one`.
     pub(crate) fn establish_for_others(&self, one: Option<NexusId>, attention: UnitAttention) {
+        // Collected first, because `establish` borrows the map mutably.
         let nexuses: Vec<_> = self.known.borrow().keys().copied().filter(|&nexus| Some(nexus) != one).collect();
         nexuses.into_iter().for_each(|nexus| self.establish(nexus, attention));
     }

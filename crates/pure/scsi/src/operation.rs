@@ -107,6 +107,7 @@ impl Offered {
     /// Returns the flags of operations that the unit does not offer.
     fn missing(self) -> u16 {
         let Self { unmap, atomic, sanitize, key, removable } = self;
+        // A flag that is set for a missing feature excludes every row with this flag.
         let conditions =
             [(unmap, UNMAPS), (atomic, ATOMIC), (sanitize, SANITIZES), (key, KEYED), (removable, REMOVABLE)];
         conditions.into_iter().fold(0, |missing, (is_there, flag)| if is_there { missing } else { missing | flag })
@@ -262,6 +263,7 @@ const fn row(
     used: &'static [u8],
     ignored: &'static [(usize, u8)],
 ) -> Operation {
+    // Evaluated at compile time, as all assertions of this function: a wrong row does not compile.
     assert!(matches!(used.len(), 6 | 10 | 12 | 16), "a CDB has the length of its group");
     let mut usage = [0; CDB_BYTES_MAX];
     let mut free = [0; CDB_BYTES_MAX];
@@ -283,6 +285,7 @@ const fn row(
     }
     let mut at = 0;
     while at < ignored.len() {
+        // A bit cannot be both evaluated and ignored.
         assert!(usage[ignored[at].0] & ignored[at].1 == 0, "a bit is looked at or ignored");
         free[ignored[at].0] |= ignored[at].1;
         at += 1;
@@ -318,6 +321,7 @@ impl Operation {
 
     fn find_among(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
         let mut rows = Self::of_code(cdb.operation_code(), offered).peekable();
+        // An unknown code and an unknown service action have different sense codes.
         if rows.peek().is_none() {
             return Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
         }
@@ -329,6 +333,7 @@ impl Operation {
     pub(crate) fn of_code(code: u8, offered: Offered) -> impl Iterator<Item = &'static Self> {
         let first = usize::from(FIRST_ROW[usize::from(code)]);
         let rows = OPERATIONS.get(first..).unwrap_or_default().iter();
+        // The rows of one code are adjacent, because the table is sorted.
         rows.take_while(move |row| row.code() == code).filter(move |row| row.is_known(offered))
     }
 
@@ -399,12 +404,14 @@ impl Operation {
 
     /// True when a unit with these features supports the operation.
     pub(crate) fn is_known(&self, offered: Offered) -> bool {
+        // Unconditional rows are known to every unit.
         !self.has(CONDITIONAL) || !self.has(offered.missing())
     }
 
     /// Refuses a CDB with a reserved bit set; the field pointer names the first such bit.
     #[inline]
     pub(crate) fn check_reserved(&self, cdb: Cdb) -> Result<(), Sense> {
+        // One AND over the whole CDB instead of a loop over its bytes.
         let reserved = cdb.word() & !self.free;
         if reserved == 0 { Ok(()) } else { Err(first_bit(reserved)) }
     }

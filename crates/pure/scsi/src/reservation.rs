@@ -136,6 +136,7 @@ impl Reservations {
     /// True when a reservation conflicts with `access` of a nexus in this role.
     pub(crate) fn is_kept_out(&self, nexus: NexusId, access: Access, standing: impl Fn() -> Standing) -> bool {
         let is_allowed = match self.reserved_by() {
+            // A RESERVE reservation excludes persistent ones, so only one of the two is in effect.
             Some(holder) => access.is_allowed_under_reserve(holder == nexus),
             None => self
                 .state()

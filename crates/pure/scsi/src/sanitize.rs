@@ -40,8 +40,8 @@ pub trait Sanitizer {
     /// True when the unit is encrypted and its key can be replaced.
     fn has_key(&self) -> bool;
 
-    /// Replaces the encryption key: data written so far becomes unreadable for good. Reads return undefined data until
-    /// blocks are discarded.
+    /// Replaces the encryption key: data written so far becomes permanently unreadable. Reads return undefined data
+    /// until blocks are discarded.
     ///
     /// *Durability*: durable when the future completes.
     fn replace_key(&self) -> Replacing<'_>;

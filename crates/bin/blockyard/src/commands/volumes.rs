@@ -203,7 +203,8 @@ fn backend_of(file: Option<PathBuf>, ram: bool, null: bool) -> Result<Option<New
     })
 }
 
-/// Describes a volume, one line per fact.
+/// Describes a volume, one line per fact. An incomplete copy reports its progress in place of space and cache; cache
+/// settings appear only where they differ from the defaults.
 fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
     let mut told = vec![("blocks", format!("{} bytes", volume.block_bytes))];
     match &volume.backend {
@@ -216,7 +217,6 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         Backend::File { path } => told.push(("file", path.clone())),
         other => told.push(("space", other.as_str().to_owned())),
     }
-    // A copy that is not complete has no space or cache of its own to report.
     if let Some(copy) = &volume.copy {
         let progress = sentence(&copy.source.to_string(), &copy.progress);
         told.push(("copy of", progress));
@@ -236,7 +236,6 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         told.extend(space.cleaning.map(|cleaning| ("cleaning", format!("{} % done", cleaning.percent()))));
     }
     if let (Some(policy), Some(cache)) = (&volume.policy, &volume.cache) {
-        // Only settings that differ from the defaults are shown.
         let defaults = VolumePolicy::default().settings();
         let changed = policy.settings().into_iter().zip(defaults).filter(|(set, default)| set != default);
         let changed: Vec<String> = changed.map(|((key, value), _)| format!("{key}={value}")).collect();

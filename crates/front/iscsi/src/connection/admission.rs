@@ -27,6 +27,7 @@ where
         if let Some(place) = &self.place {
             place.asked();
         }
+        // The identity is kept in any case: a denied login is reported with it.
         let judged = self.judge_login(&question);
         self.asker = Some(question);
         match judged {
@@ -43,6 +44,7 @@ where
             attempt.succeeded();
         }
         let session = match question.tsih {
+            // TSIH 0 requests a new session, any other one joins an existing session (RFC 7143 §6.3.1).
             Tsih(0) => self.place(&question),
             tsih => self.find(&question, tsih).map_err(NoSession::from),
         };
@@ -122,6 +124,7 @@ where
         if question.session_type != SessionType::Normal {
             return self.admit();
         }
+        // A front portal redirects logins to the data portals, a drained one to those that remain.
         let candidates = match view.place_for(self.ends.portal, self.ends.peer.ip()) {
             Place::Here => return self.admit(),
             Place::Nowhere => return Err(LoginStatus::ServiceUnavailable.into()),
@@ -129,6 +132,7 @@ where
         };
         let nexus = nexus_of(question);
         let chosen = self.shard.registry.choose(&nexus, &candidates, view.access.balance, self.shard.world.now());
+        // Without a better portal the session stays here.
         let Some(portal) = chosen else { return self.admit() };
         tracing::info!(peer = %self.ends.peer, initiator = nexus.initiator, %portal, "sent to another portal");
         Err(NoSession::Elsewhere(view.policy_at(portal).for_hosts(portal)))
@@ -149,6 +153,7 @@ where
         }
         let id = self.admitted.expect("nobody enters full feature phase without our grant");
         let (session, predecessors) = Session::enter(&self.shard, id, facts, self.ends, self.tell.clone());
+        // At info level: an administrator has to see which hosts are connected.
         tracing::info!(peer = %self.ends.peer, initiator = facts.identity.initiator_name.as_str(), "logged in");
         self.session = Some(session);
         self.note_connections();
@@ -161,6 +166,7 @@ where
         let Some(session) = &self.session else { return Vec::new() };
         let view = self.shard.access.borrow().clone();
         let Some(host) = view.host_of(session.initiator(), self.ends.peer.ip()) else { return Vec::new() };
+        // Only portals that this host can reach: an unreachable address costs an initiator a timeout at boot.
         let portals = view.portals_for(self.ends.portal, self.ends.peer.ip());
         let asked = |name: &str| match which {
             SendTargets::All => true,

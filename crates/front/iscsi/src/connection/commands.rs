@@ -25,6 +25,7 @@ where
 {
     /// Executes a command. One that completes synchronously is answered immediately.
     pub(super) fn start(&mut self, command: Command) {
+        // Without a session the connection is ending.
         let Some(session) = self.session.as_mut() else { return };
         let task = command.task;
         let waiting = command.enrolment.as_ref().and_then(|enrolment| enrolment.downcast_ref::<Waiting>());
@@ -58,12 +59,14 @@ where
             self.respond(Done { task, clock, end: End { outcome, written, needed: way.of_nothing(), ended: began } });
             return;
         };
+        // The gate has tried the fast path for this command already.
         let declined = command.declined;
         let command = scsi_command(command);
         // A unit belongs to one shard, so commands from sessions elsewhere are sent there as messages.
         if entry.home != self.shard.index {
             let ran = Ran { task, nexus, command, way, clock };
             let errand = Errand { entry, ran, back: self.back.clone() };
+            // Counted, so that the connection stays until the result has arrived.
             self.errands += 1;
             self.shard.post(entry.home, Message::Execute(errand));
             return;
@@ -119,6 +122,7 @@ where
 pub(super) fn counted<W: World>(session: Option<&Session<W>>, clock: Clock, end: End) -> Response {
     if let Some(session) = session {
         session.counters.count(end.outcome.data_in.len() as u64, end.written);
+        // Measured from the arrival of all data to the completion, without the transmission.
         session.counters.latencies.record(clock.operation_code, end.ended.since_us(clock.began));
     }
     response(end.outcome, end.needed)

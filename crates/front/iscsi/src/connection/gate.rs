@@ -25,6 +25,7 @@ impl<W: World> Gate for UnitGate<'_, W> {
             return Verdict::TAKE_ALL;
         }
         let cdb = scsi::Cdb::new(cdb);
+        // Without a session the command is answered by the connection; see `start`.
         let Some(session) = self.session.as_mut() else { return Verdict::TAKE_ALL };
         let Some(reach) = session.find(lun.0) else {
             return refuse(response(session.answer_absent(lun.0, cdb), None));
@@ -37,6 +38,7 @@ impl<W: World> Gate for UnitGate<'_, W> {
             // The unit of another shard validates the command itself; an upper bound of its data is sufficient here.
             None => scsi::data_out_bytes_max(cdb, reach.incoming.block_bytes().unwrap_or(u32::MAX)),
         };
+        // The unit executes the command without data, so that a pending unit attention is reported first.
         if takes == 0 {
             return Verdict::Forgo;
         }
@@ -56,15 +58,18 @@ impl<W: World> Gate for UnitGate<'_, W> {
     }
 
     fn answer(&mut self, command: &CommandAtOnce<'_>) -> Option<Response> {
+        // Any `None` below means that the command takes the slow path.
         let session = self.session.as_mut()?;
         let nexus = session.nexus();
         let unit = session.find(command.lun.0)?.unit(self.shard)?;
         let clock = Clock { operation_code: command.cdb[0], began: self.moment };
         let CommandAtOnce { cdb, data_out, expected_data_in_bytes, .. } = *command;
         let command = scsi::CommandRef { attribute: TaskAttribute::Simple, cdb: scsi::Cdb::new(cdb), data_out };
+        // The fast path handles only commands whose data is complete.
         let way = Way::of(u32::try_from(data_out.len()).unwrap_or(u32::MAX), expected_data_in_bytes);
         let brief = Brief { nexus, command, way, clock };
         let end = scsi_unit::run_at_once(&unit, brief)?;
+        // Start time of the next command of the batch.
         self.moment = end.ended;
         Some(counted(Some(session), clock, end))
     }

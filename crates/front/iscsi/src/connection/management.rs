@@ -35,12 +35,14 @@ where
     pub(super) fn manage(&mut self, request: TaskManagement) {
         let Some(session) = self.session.as_mut() else { return };
         let nexus = session.nexus();
+        // Attaches the nexus if necessary, so that the function finds the unit.
         let one = session.find(request.lun.0).map(|reach| vec![reach.entry]);
         let found = match request.function {
             TaskFunction::AbortTask => {
                 request.referenced.ok_or(TaskFunctionOutcome::TaskDoesNotExist).and_then(|task| {
                     let units = one.ok_or(TaskFunctionOutcome::LunDoesNotExist)?;
-                    // Units know a task by the identifier that the state machine assigned, not by its initiator task tag.
+                    // Units know a task by the identifier that the state machine assigned, not by its initiator task
+                    // tag.
                     Ok((units, scsi::TaskManagement::AbortTask(TaskTag(task.bits()))))
                 })
             }
@@ -48,6 +50,7 @@ where
             TaskFunction::ClearTaskSet => about(one, scsi::TaskManagement::ClearTaskSet),
             TaskFunction::LogicalUnitReset => about(one, scsi::TaskManagement::LogicalUnitReset),
             TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset => {
+                // A target reset affects every unit that the session can see.
                 Ok((session.units(), scsi::TaskManagement::TargetReset))
             }
             // The state machine handles task reassignment itself, so it never reaches the units.
@@ -61,9 +64,11 @@ where
                 // The connection stays open until all of its functions have completed.
                 self.managing += 1;
                 let world = shard.world.clone();
+                // Captured before the future starts, because the session may end while the function runs.
                 let ends = (request.function == TaskFunction::TargetColdReset)
                     .then(|| (session.id, session.initiator().to_owned(), session.target().to_owned()));
                 begin(&world, async move {
+                    // The list of units is consumed by the function below.
                     let reset: BTreeSet<VolumeId> = units.iter().map(|entry| entry.unit).collect();
                     let outcome = manage_all(&shard, units, nexus, function).await;
                     if let (Some((id, initiator, target)), TaskFunctionOutcome::Complete) = (ends, outcome) {
@@ -128,6 +133,7 @@ async fn manage_all<W: World>(
         match managed {
             Some(ManagementOutcome::Complete) => {}
             Some(ManagementOutcome::TaskDoesNotExist) => outcome = TaskFunctionOutcome::TaskDoesNotExist,
+            // The shard of the unit has stopped.
             None => outcome = TaskFunctionOutcome::Rejected,
         }
     }

@@ -25,8 +25,10 @@ where
         let host = self.session.as_ref().map(|session| session.initiator().to_owned()).unwrap_or_default();
         for path in self.paths.iter_mut().flatten() {
             let (portal, peer) = (canonical(path.ends.portal), canonical(path.ends.peer));
+            // Without facts about the link or the path there is nothing to compare.
             let Some((local, way)) = view.links.at(portal.ip()).zip(path.stream.path()) else { continue };
             let Some((bytes, why)) = narrower(local, way) else { continue };
+            // One event per size: the path MTU is checked at every timeout.
             if path.told_mtu_bytes.replace(bytes) != Some(bytes) {
                 let sentence = sentence(&host, peer, portal, local, bytes, why);
                 self.shard.engine.raise(event::PATH_MTU, Subject::new(SubjectKind::Portal, &portal), sentence);

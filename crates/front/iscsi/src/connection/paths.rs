@@ -37,6 +37,7 @@ impl<W: World> Path<W> {
     /// Creates a connection that was just accepted. Captures record it from its first byte on.
     pub(super) fn new(stream: W::Stream, shard: &IscsiShard<W>) -> Self {
         let mut path = Self::of(stream, Vec::new());
+        // Before the login the session is unknown, so only captures by address match.
         let tapes = shard.recordings.of(path.ends.peer.ip(), None).into_iter();
         path.recorders =
             tapes.map(|tape| Recorder::from_the_start(tape, path.wire_ends(), shard.world.now())).collect();
@@ -113,6 +114,7 @@ where
             progress |= self.send_on(slot, turn.bytes(), cx);
             if self.paths[slot].is_some() && self.machine.is_closed(slot) {
                 let now = self.shard.world.now();
+                // Dropping the stream closes the socket.
                 let path = self.paths[slot].take();
                 path.into_iter().flat_map(|path| path.recorders).for_each(|mut recorder| recorder.end_at(now));
                 self.note_connections();
@@ -129,6 +131,7 @@ where
         path.recorders.iter_mut().for_each(|recorder| recorder.find_said(unsent_bytes));
         let mut slices = Gathered::new();
         self.machine.gather(slot, &mut slices);
+        // Truncated to the byte limit of the round; the rest is sent in a later one.
         if unsent_bytes > bytes_max {
             shorten(&mut slices, bytes_max);
         }
@@ -166,6 +169,7 @@ where
     /// Transfers a connection whose login joins an existing session to the task of that session. If the session no
     /// longer exists, the connection is closed.
     pub(super) fn hand_over(&mut self, facts: &Negotiated) {
+        // `None` if bytes arrived behind the login, which the protocol does not permit.
         let joining = self.machine.take_joining();
         let path = self.paths[0].take().map(|path| (path.stream.into_handle(), path.recorders));
         let (Some(joining), Some((stream, recorders)), Some(id)) = (joining, path, self.admitted) else { return };
@@ -179,6 +183,7 @@ where
             Ok(stream) => stream,
             Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
         };
+        // The negotiated MaxConnections may be reached by now.
         let Some(slot) = self.machine.join(&joiner.joining, self.shard.world.now()) else {
             return tracing::warn!(peer = %stream.peer_address(), "a session has all the connections that it may; connection closed");
         };
@@ -191,6 +196,7 @@ where
         self.paths[slot] = Some(path);
         self.look_at_ways();
         let session = self.session.as_ref().map(|session| session.id);
+        // Captures of this session start here; those by address have recorded the connection since it was accepted.
         for tape in self.shard.recordings.of(peer.ip(), session) {
             self.record_on(slot, &tape);
         }

@@ -23,6 +23,7 @@ where
         // A redirection is not a failure: the initiator logs in at the other portal.
         let failed = self.machine.failed_login().filter(|failed| failed.status != LoginStatus::TargetMovedTemporarily);
         let Some(failed) = failed.cloned() else { return };
+        // The reason found by admission is more specific than the status of the protocol.
         let why = match (self.why.take(), reason, failed.rule) {
             (Some(why), _, _) => why,
             (None, CloseReason::Unproven(why), _) => self.unproven(why),
@@ -78,6 +79,7 @@ where
         let (Some(attempt), Some(asker)) = (&self.attempt, &self.asker) else { return Duration::ZERO };
         let penalty = attempt.failed(now.since(Time::default()));
         let (initiator, address) = (asker.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
+        // At 5, 10, 20 and so on, so that a long attack does not flood the event log.
         if penalty.failures >= GUESSING_FROM
             && (penalty.failures / GUESSING_FROM).is_power_of_two()
             && penalty.failures % GUESSING_FROM == 0
@@ -90,6 +92,7 @@ where
         }
         if !penalty.hold.is_zero() {
             self.penalty = Some(Box::pin(self.shard.world.sleep_until(now + penalty.hold)));
+            // A held slot cannot be evicted: reconnecting must not shorten the delay.
             if let Some(place) = &self.place {
                 place.hold();
             }

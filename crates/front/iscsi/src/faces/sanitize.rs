@@ -80,6 +80,7 @@ async fn carry_out<W: World>(shard: Rc<IscsiShard<W>>, unit: Rc<ScsiUnit<W>>) {
     if let Err(error) = unit.unit.write_through().await {
         tracing::warn!(volume = %unit.unit.name, %error, "what a volume has acknowledged cannot be written");
     }
+    // Runs until complete, failed or stopped; the commands of hosts get NOT READY with the progress.
     unit.logical_unit.carry_out_sanitize().await;
     if unit.logical_unit.is_being_sanitized() || shard.unit(unit.unit.id).is_none() {
         // Interrupted, or the unit was closed: the operation resumes when the volume is opened again.

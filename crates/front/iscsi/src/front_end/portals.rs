@@ -31,6 +31,7 @@ impl<W: World> IscsiFront<W> {
                 "choose another address or port",
             ));
         }
+        // Port 0 selects a free port, so the actual address is taken from the open portal below.
         let portal = OpenPortal::open(&self.shard, address, self.next_connection.clone()).map_err(|error| {
             Refusal::new(
                 code::PORTAL_UNUSABLE,
@@ -66,6 +67,7 @@ impl<W: World> IscsiFront<W> {
         let turn = self.sharing.get() + 1;
         self.sharing.set(turn);
         let mut asked = BTreeSet::new();
+        // In most cases no session has to move, and no task is started.
         if !self.ask_to_move(&mut asked) {
             return;
         }
@@ -92,6 +94,7 @@ impl<W: World> IscsiFront<W> {
         let groups = view.data_portals();
         let surplus: BTreeSet<_> = groups.values().flat_map(|portals| self.shard.registry.surplus(portals)).collect();
         let moves = |(id, entry): &&(SessionId, Arc<Entry>)| {
+            // A session that was asked and still exists keeps its initiator busy.
             asked.contains(id) || entry.is_reached() && (may_not_stay(entry) || surplus.contains(&entry.nexus))
         };
         let moving: Vec<&(SessionId, Arc<Entry>)> = sessions.iter().filter(moves).collect();

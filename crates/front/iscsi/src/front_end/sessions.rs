@@ -47,6 +47,7 @@ impl<W: World> IscsiFront<W> {
         let (key, entry) = self.session(id)?;
         // An orderly logout lets the initiator complete its commands, so it is tried first.
         if !now {
+            // Ends before the connection's own deadline, so that a forced close is known to be ours.
             let until = self.shard.world.now() + (LOGOUT_TIME - SOONER);
             let _ = entry.notices.send(Notice::MoveAway { within: LOGOUT_TIME });
             while self.shard.world.now() < until {
@@ -101,6 +102,7 @@ impl<W: World> IscsiFront<W> {
     pub(super) async fn next_recorded(&self, number: u64) -> Recordings {
         match self.shard.recordings.find(number) {
             Some(tape) => {
+                // The capture ends by time here; nothing else watches its duration.
                 let until = self.shard.world.sleep_until(tape.until());
                 if let Either::Left((told, _)) = select(pin!(tape.next()), pin!(until)).await {
                     return told;

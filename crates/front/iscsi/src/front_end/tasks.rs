@@ -44,6 +44,7 @@ impl<W: World> IscsiFront<W> {
                 report(entry, one, (lun, volume), place, now)
             }));
         }
+        // The longest wait first, because that is the one to investigate.
         reports.sort_by_key(|task| (Reverse(task.waited_ms), task.session, task.cmd_sn));
         reports
     }
@@ -52,6 +53,7 @@ impl<W: World> IscsiFront<W> {
         let (tell, told) = mailbox::channel();
         // A session that is ending does not report.
         let _ = entry.notices.send(Notice::TellTasks { tell });
+        // A busy or stuck session must not block the report of all others.
         match select(pin!(told.receive()), pin!(self.shard.world.sleep(ANSWER_TIME))).await {
             Either::Left((standing, _)) => standing.unwrap_or_default(),
             Either::Right(_) => Vec::new(),

@@ -73,6 +73,7 @@ impl Recorder {
 
     /// Resynchronizes the receive direction before a receive. `heard` is the received part of the PDU in progress.
     pub fn find_heard(&mut self, heard: UnderWay<'_>, now: Time) {
+        // Only a direction that lost its position has to find one.
         if !matches!(self.hears.place, Place::Seeks) {
             return;
         }
@@ -117,6 +118,7 @@ impl Recorder {
 
 impl Way {
     fn take(&mut self, tape: &Tape, ends: WireEnds, slices: &[IoSlice<'_>], len: usize, now: Time) {
+        // The captured part starts at a PDU boundary within these bytes.
         let skipped = match self.place {
             Place::Records => 0,
             Place::Skips(left) => left.min(len),
@@ -186,7 +188,7 @@ mod tests {
         WireEnds { initiator: address("10.0.0.7:40000"), portal: address("10.0.0.1:3260") }
     }
 
-    /// Returns what was recorded of the receive direction since the previous call: bytes lost before, and bytes.
+    /// Returns the records of the receive direction since the previous call: bytes lost before, and bytes.
     fn heard(tape: &Tape) -> Vec<(u64, usize)> {
         let pieces = tape.next().now_or_never().map(|told| told.pieces).unwrap_or_default().into_iter();
         let moved = |what| match what {

@@ -107,6 +107,7 @@ impl Tape {
                 reel.asking = Some(cx.waker().clone());
                 return Poll::Pending;
             }
+            // The reader takes everything at once, which frees the whole buffer.
             reel.waiting_bytes = 0;
             let pieces = std::mem::take(&mut reel.waiting);
             Poll::Ready(Recordings { pieces, lost: reel.lost, is_over: reel.is_over })

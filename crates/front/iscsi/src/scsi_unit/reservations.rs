@@ -14,6 +14,7 @@ impl<W: World> ScsiUnit<W> {
     /// The event names the holder that caused the conflict: a conflict ends its command at once, so the reservations
     /// are read here before any other task of this shard runs, and only tasks of this shard change them.
     pub(super) fn tell_of_conflict(&self, nexus: NexusId, cdb: Cdb) {
+        // The nexus may have been detached while its command was in progress.
         let port = self.logical_unit.initiator(nexus);
         let who = port.map_or("a session that is gone".to_owned(), |port| port.name);
         self.conflicts.happened(&who, || {
@@ -47,6 +48,7 @@ impl<W: World> ScsiUnit<W> {
         let holder = registrations.iter().find(|registration| registration.is_holder);
         // With an all-registrants type every registrant is a holder, so none is named.
         let holder = holder.filter(|_| !kind.is_some_and(ReservationType::is_held_by_all));
+        // Several sessions of one host differ only in their ISID.
         let holder_isid = holder.map(|registration| isid_of(&registration.initiator));
         let holder_isid = holder_isid.or(reserved_by.as_ref().map(|(initiator, _)| isid_of(initiator)));
         let holder =

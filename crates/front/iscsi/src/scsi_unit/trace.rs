@@ -200,6 +200,7 @@ impl Sessions {
         if let Some(&number) = self.numbers.get(&nexus) {
             return number;
         }
+        // Further sessions share the last number, so that the table stays bounded.
         if self.names.len() == SESSIONS_MAX {
             return SESSIONS_MAX as u32 - 1;
         }
@@ -234,6 +235,7 @@ impl<W: World> ScsiUnit<W> {
             return Err(Refusal::new(code::TRACED_ALREADY, message, hint));
         }
         let ring = Ring {
+            // Reserved before any memory is allocated.
             taken: room.take(commands)?,
             since: self.world.now(),
             begun_unix_ns: u64::try_from(self.world.unix_time().as_nanos()).unwrap_or(u64::MAX),
@@ -252,6 +254,7 @@ impl<W: World> ScsiUnit<W> {
     ///
     /// *Errors*: no trace is running.
     pub fn take_trace(&self) -> Result<Traced, Refusal> {
+        // The trace continues: taking it out copies the commands recorded so far.
         let ring = self.tracer.ring.borrow();
         let ring = ring.as_ref().ok_or_else(|| self.untraced())?;
         let geometry = self.unit.store().geometry();

@@ -26,7 +26,7 @@ impl FullFeature {
         }
         // The answer does not wait for its turn, but its CmdSN is consumed in order.
         self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
-        // The echo is cut to what the initiator accepts in one PDU.
+        // The echo is truncated to the initiator's MaxRecvDataSegmentLength.
         let echoed = data.len().min(link.peer_data_segment_bytes_max as usize);
         let data = data.get(..echoed).unwrap_or_default();
         let stat_sn = link.take_stat_sn();

@@ -85,7 +85,7 @@ impl Sent {
     /// Takes the response to the command with this tag, which another connection will send.
     pub(crate) fn take_answer(&mut self, tag: InitiatorTaskTag) -> Option<Responding> {
         let (_, status) = self.take(self.stat_sn_of(tag)?)?;
-        // The response is removed for good, so its bytes no longer count.
+        // The response is not put back, so its bytes no longer count.
         self.bytes -= status.bytes();
         match status.what {
             What::Answer(answer) => Some(*answer),

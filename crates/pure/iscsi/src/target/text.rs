@@ -125,7 +125,7 @@ impl FullFeature {
                     Some(bytes @ 512..=0x00ff_ffff) => text.declared_segment_bytes_max = Some(bytes),
                     _ => answer.push(key, "Reject"),
                 },
-                // An alias is a declaration as well; nobody evaluates it.
+                // An alias is a declaration as well; it is not evaluated.
                 "InitiatorAlias" => {}
                 // A login-only key in full feature phase is rejected; an unknown key is answered with NotUnderstood
                 // (RFC 7143 §6.2).

@@ -68,10 +68,12 @@ impl Populate {
         if inactivity_s > INACTIVITY_MAX_S {
             return Err(Sense::parameter(4, None));
         }
+        // RTV zero lets the copy manager choose the type.
         if bits & RTV != 0 && !POINT_IN_TIME.contains(&kind) {
             return Err(Sense::parameter(8, None));
         }
         let extents = ranges(list, POPULATE_HEADER_BYTES, u16::from_be_bytes([high, low]), geometry)?;
+        // Zero selects the default inactivity timeout.
         let inactivity_s = if inactivity_s == 0 { INACTIVITY_DEFAULT_S } else { inactivity_s };
         let inactivity = Duration::from_secs(inactivity_s.into());
         Ok(Self { immediate: bits & IMMED != 0, inactivity, extents })
@@ -104,6 +106,7 @@ fn ranges(list: &[u8], header_bytes: usize, bytes: u16, geometry: Geometry) -> R
     let length_at = at(header_bytes.saturating_sub(LENGTH_BYTES));
     let data_length = list.first_chunk().copied().map_or(0, u16::from_be_bytes);
     let bytes = usize::from(bytes);
+    // The list must contain at least one range descriptor.
     if usize::from(data_length) < header_bytes.saturating_sub(LENGTH_BYTES).saturating_add(RANGE_BYTES) {
         return Err(Sense::parameter(0, None));
     }
@@ -122,6 +125,7 @@ fn ranges(list: &[u8], header_bytes: usize, bytes: u16, geometry: Geometry) -> R
         let [l1, l2, l3, l4, l5, l6, l7, l8, n1, n2, n3, n4, ..] = *descriptor;
         let (lba, blocks) =
             (u64::from_be_bytes([l1, l2, l3, l4, l5, l6, l7, l8]), u32::from_be_bytes([n1, n2, n3, n4]));
+        // Ranges of zero blocks are valid and skipped below.
         let extent = Extent::checked(lba, blocks.into()).filter(|&extent| geometry.admit(extent).is_ok());
         let extent = extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
         // SBC-3: ranges of one list must not overlap.

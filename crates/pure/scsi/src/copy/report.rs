@@ -84,6 +84,7 @@ fn emit_status(body: &mut Reply, known: &Known, units: u8, unit_bytes: u64) {
         (State::Done, _) => DONE,
         (State::DoneInPart, _) => DONE_IN_PART,
         (State::Failed, Some(_)) => FAILED,
+        // A failure without sense data was an abort.
         (State::Failed, None) => ABORTED,
     };
     let (is_under_way, sense) = (known.state == State::Running, known.sense.map(|sense| sense.emit()));

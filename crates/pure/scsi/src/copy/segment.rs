@@ -72,11 +72,13 @@ pub(super) fn segments_of(mut bytes: &[u8], mut at: usize) -> Result<Vec<Segment
 fn segment_of(code: u8, descriptor: &[u8], at: usize) -> Result<Segment, Sense> {
     let number = |at: usize| field(descriptor, at).map(u16::from_be_bytes);
     let lba = |at: usize| field(descriptor, at).map(u64::from_be_bytes);
+    // DESCRIPTOR LENGTH must match the type, so that the next descriptor is found.
     if usize::from(number(2)?) != descriptor.len().saturating_sub(UNCOUNTED_BYTES) {
         return Err(TOO_SHORT);
     }
     let [_, bits] = field(descriptor, 0)?;
     let (length, offsets) = match code {
+        // DC selects the unit whose block size counts the length.
         BLOCK_TO_BLOCK if bits & 0x02 != 0 => (Length::DestinationBlocks(number(10)?), [0; 2]),
         BLOCK_TO_BLOCK => (Length::SourceBlocks(number(10)?), [0; 2]),
         _ => (Length::Bytes(field(descriptor, 8).map(u32::from_be_bytes)?), [number(28)?, number(30)?]),

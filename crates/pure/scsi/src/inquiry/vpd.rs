@@ -64,11 +64,13 @@ impl Described<'_> {
         let mut vendor_based = Reply::new();
         vendor_based.text(&identity.vendor, 8).text(&identity.product, 16);
         vendor_based.text(&identity.serial, identity.serial.len().min(SERIAL_CHARACTERS_MAX));
+        // The name format of iSCSI for an NAA identifier (RFC 7143 §4.2.7).
         let naa_name = format!("naa.{}", hex(&identity.naa));
         emit_designator(reply, Association::LogicalUnit, CodeSet::Binary, 0x3, &identity.naa);
         emit_designator(reply, Association::LogicalUnit, CodeSet::Ascii, 0x1, vendor_based.as_bytes());
         emit_designator(reply, Association::LogicalUnit, CodeSet::Utf8, 0x8, &padded_name(&naa_name));
         emit_designator(reply, Association::LogicalUnit, CodeSet::Binary, 0xA, &uuid_designator(identity));
+        // The port through which the nexus is logged in; other ports are reported by other paths.
         if let Some(port) = &self.port {
             emit_port(reply, port);
         }

@@ -23,6 +23,7 @@ pub(crate) async fn compare_and_write<D: BlockDevice>(
     if job.data_out_expected != job.request.need.data_out {
         return Err(Sense::cdb_byte(BLOCKS_AT).into());
     }
+    // A transfer of zero blocks is not an error (SBC-4).
     if extent.is_empty() {
         return Ok(Rope::new());
     }
@@ -47,6 +48,7 @@ pub(crate) async fn or_write<D: BlockDevice>(
     ticket: &Ticket<'_>,
 ) -> Result<Rope, Failure> {
     let (request, geometry) = (&job.request, job.geometry);
+    // A short data-out merges only the blocks that arrived.
     let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
     let blocks = Blocks(data.len() as u64 / u64::from(geometry.block_bytes));
     let extent = Extent { len: blocks, ..request.extent };

@@ -21,6 +21,7 @@ pub(crate) async fn send_diagnostic<D: BlockDevice>(medium: &Medium<D>, cdb: Cdb
     if cdb.bit(1, 2) {
         let blocks = medium.geometry().blocks;
         for start in [Lba(0), Lba(blocks.0.saturating_sub(1))] {
+            // The counters are not updated: a self-test is no host I/O.
             let read = medium.device().read(Extent { start, len: Blocks(1) }).await;
             read.map_err(|_| Sense::new(SenseKey::HardwareError, AdditionalSense::SELF_TEST_FAILED))?;
         }

@@ -28,6 +28,7 @@ pub(crate) async fn lba_status<D: BlockDevice>(
 ) -> Result<Rope, Failure> {
     let allocation = job.request.need.data_in;
     let fit = allocation.saturating_sub(HEADER_BYTES) / DESCRIPTOR_BYTES;
+    // At least one descriptor, even if the allocation length truncates it.
     let wanted = usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, DESCRIPTORS_MAX);
     let runs = if medium.provisioning() == Provisioning::Thin {
         runs_from(medium, job.request.extent, wanted, ticket).await?
@@ -53,6 +54,7 @@ async fn runs_from<D: BlockDevice>(
         }
         ticket.check_live()?;
         let run = medium.run(rest).await?;
+        // With the last descriptor complete, only runs that extend it are still of interest.
         let full = runs.len() == wanted;
         match runs.last_mut() {
             Some(last) if last.mapped == run.mapped => last.extent = joined(last.extent, run.extent),

@@ -20,6 +20,7 @@ pub(crate) async fn unmap<D: BlockDevice>(medium: &Medium<D>, job: &Job, ticket:
     if list.is_empty() {
         return Ok(Rope::new());
     }
+    // Validated as a whole, so that an invalid descriptor has no effect on the others.
     let extents = extents_of(&list, job.geometry)?;
     let mut all: Option<Written> = None;
     for extent in extents {
@@ -31,6 +32,7 @@ pub(crate) async fn unmap<D: BlockDevice>(medium: &Medium<D>, job: &Job, ticket:
             Some(earlier) => written.and(earlier),
         });
     }
+    // One flush for all extents.
     if let Some(written) = all {
         medium.make_stable(written).await?;
     }
@@ -45,6 +47,7 @@ fn extents_of(list: &[u8], geometry: Geometry) -> Result<Vec<Extent>, Sense> {
     let length = usize::try_from(length).map_err(|_| too_short)?;
     // Bytes behind the last whole descriptor are ignored (SBC-4).
     let (descriptors, _) = rest.get(..length).ok_or(too_short)?.as_chunks::<DESCRIPTOR_BYTES>();
+    // Limits of the Block Limits VPD page.
     if descriptors.len() > UNMAP_DESCRIPTORS_MAX as usize {
         return Err(Sense::parameter(LENGTH_AT, None));
     }

@@ -14,6 +14,7 @@ pub(crate) async fn verify<D: BlockDevice>(medium: &Medium<D>, job: &Job) -> Res
     // GOOD states that all blocks are equal, so all data must have arrived.
     let data = job.whole_data()?;
     let stored = medium.read_blocks(request.extent).await?;
+    // BYTCHK zero only checks that the blocks can be read.
     if request.byte_check() != 0 {
         compare(&stored, &data, request.extent, block_bytes(job))?;
     }
@@ -61,6 +62,7 @@ pub(crate) fn first_difference(stored: &Rope, data: &[u8]) -> Option<usize> {
     for part in stored.parts() {
         let mut rest: &[u8] = part;
         while !rest.is_empty() {
+            // The data repeats where it is shorter than the stored blocks.
             let expected = &data[at % data.len()..];
             let len = rest.len().min(expected.len());
             let (here, behind) = rest.split_at(len);

@@ -64,6 +64,7 @@ async fn write_repeated<D: BlockDevice>(
         });
         rest = Extent { start: rest.start + Blocks(here), len: rest.len - Blocks(here) };
     }
+    // One flush for all pieces.
     if let Some(written) = all {
         medium.make_stable(written).await?;
     }
@@ -73,6 +74,7 @@ async fn write_repeated<D: BlockDevice>(
 /// Returns `pattern`, repeated `times` times.
 pub(crate) fn repeated(pattern: &[u8], times: u64) -> View {
     assert!(!pattern.is_empty(), "a block has bytes");
+    // Every byte of the recycled buffer is overwritten.
     let mut piece = Buf::recycled(pattern.len() * times as usize);
     for block in piece.chunks_exact_mut(pattern.len()) {
         block.copy_from_slice(pattern);

@@ -136,6 +136,7 @@ impl Page {
         match control {
             PageControl::Default => {}
             PageControl::Changeable => {
+                // The page header is never changeable.
                 for (at, value) in values.iter_mut().enumerate().skip(self.header_bytes()) {
                     *value = self.changeable.get(at).copied().unwrap_or(0);
                 }
@@ -181,11 +182,13 @@ impl Page {
     /// *Errors*: byte and bit of the first change to a bit that is not changeable.
     pub(super) fn apply(&self, new: &[u8], parameters: ModeParameters) -> Result<ModeParameters, (usize, u8)> {
         assert_eq!(new.len(), self.len(), "a page is selected as a whole");
+        // A page may repeat values that are not changeable, as hosts write back what they have read.
         let current = self.values(PageControl::Current, parameters);
         for (at, (new, current)) in new.iter().zip(&current).enumerate().skip(self.header_bytes()) {
             let fixed = !self.changeable.get(at).copied().unwrap_or(0);
             let changed = (new ^ current) & fixed;
             if changed != 0 {
+                // The bit number of the most significant difference.
                 return Err((at, 7 - changed.leading_zeros() as u8));
             }
         }

@@ -107,6 +107,7 @@ impl Pending {
     }
 
     pub(super) fn establish(&mut self, attention: UnitAttention) {
+        // An attention that is already pending is reported once (SAM-5).
         self.0 |= attention.bit();
     }
 

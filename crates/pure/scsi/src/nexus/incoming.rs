@@ -31,6 +31,7 @@ impl Incoming {
     /// Counts one more waiting command.
     #[must_use]
     pub fn enter(self: &Arc<Self>) -> Waiting {
+        // Counted before the clear count is read: a clear in between is then either visible here or sees this command.
         self.waiting.fetch_add(1, Ordering::AcqRel);
         Waiting { incoming: self.clone(), cleared_before: self.cleared.load(Ordering::Acquire) }
     }
@@ -64,6 +65,7 @@ impl Waiting {
     /// Returns the status of the command if it was cleared while it waited: TASK ABORTED, or no response.
     #[must_use]
     pub fn cleared(&self) -> Option<Status> {
+        // Compared with the count at the start of the wait: only later clears concern this command.
         let is_cleared = self.incoming.cleared.load(Ordering::Acquire) != self.cleared_before;
         is_cleared.then(|| match self.incoming.is_told.load(Ordering::Acquire) {
             true => Status::TaskAborted,

@@ -52,6 +52,7 @@ impl InitiatorPort {
     /// Returns the length of the TransportID of the port in bytes.
     pub(crate) fn transport_id_bytes(&self) -> usize {
         let name = self.name.len() + SEPARATOR.len() + ISID_DIGITS + 1;
+        // A TransportID has at least 24 bytes and a multiple of four (SPC-4).
         (HEADER_BYTES + name).next_multiple_of(4).max(BYTES_MIN)
     }
 
@@ -83,6 +84,7 @@ impl TransportId {
         let cut = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
         let rest = list.get(at..).ok_or(cut)?;
         let &[format, _, high, low, ..] = rest else { return Err(cut) };
+        // Any other format belongs to another transport protocol.
         if !matches!(format, DEVICE_FORMAT | PORT_FORMAT) {
             return Err(pointer(at));
         }
@@ -120,6 +122,7 @@ fn isid_of(digits: &str) -> Option<[u8; 6]> {
     if digits.is_empty() || digits.len() > ISID_DIGITS || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
+    // The ISID is the low six bytes of the number.
     let [_, _, isid @ ..] = u64::from_str_radix(digits, 16).ok()?.to_be_bytes();
     Some(isid)
 }

@@ -65,6 +65,7 @@ impl Action {
 ///
 /// *Errors*: 1A/00.
 pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
+    // Only REGISTER and REGISTER AND MOVE have TransportIDs behind the basic list.
     let possible = match Action::of(cdb) {
         Action::Register { ignores_key: false } | Action::RegisterAndMove => LIST_BYTES..=LIST_BYTES_MAX,
         _ => LIST_BYTES..=LIST_BYTES,
@@ -93,6 +94,7 @@ impl List<'_> {
     fn transport_ids(&self, at: usize) -> Result<Vec<(TransportId, usize)>, Sense> {
         let bytes = usize::try_from(self.array(at).map(u32::from_be_bytes)?).map_err(|_| TOO_SHORT)?;
         let mut next = at.saturating_add(LENGTH_BYTES);
+        // The length field must cover exactly the rest of the list.
         if bytes != self.0.len().saturating_sub(next) {
             return Err(TOO_SHORT);
         }
@@ -127,6 +129,7 @@ impl Reservations {
     pub(crate) fn change_of(&self, cdb: Cdb, list: &[u8], asking: &Asking<'_>) -> Result<Change, Failure> {
         let (list, action) = (&List(list), Action::of(cdb));
         let (key, action_key) = list.keys()?;
+        // Parsed here, but evaluated only by the actions that use the type.
         let kind = ReservationType::of_cdb(cdb.u8_at(2));
         // SPEC_I_PT is defined for REGISTER only.
         if !matches!(action, Action::Register { ignores_key: false } | Action::RegisterAndMove)
@@ -156,11 +159,13 @@ impl Reservations {
         let (key, new_key) = list.keys()?;
         let bits = list.u8(REGISTER_BITS_AT)?;
         let persists = admit_persistence(asking.persistence, bits, REGISTER_BITS_AT)?;
+        // ALL_TG_PT registers the initiator port at every target port of the unit.
         let other_ports = if bits & ALL_TG_PT == 0 { Vec::new() } else { asking.persistence.other_ports(port) };
         let at = |initiator: &InitiatorPort, port: &TargetPort| {
             (Rc::new(ItNexus::new(initiator.clone(), port)), port.relative_port)
         };
         let others = if bits & SPEC_I_PT == 0 {
+            // Without SPEC_I_PT nothing may follow the basic list.
             if list.0.len() as u64 != LIST_BYTES {
                 return Err(TOO_SHORT.into());
             }
@@ -169,6 +174,7 @@ impl Reservations {
             let mut others = Vec::new();
             for (id, id_at) in list.transport_ids(REGISTER_IDS_AT)? {
                 let initiator = self.initiator_of(id, id_at, asking.nexuses)?;
+                // Each named initiator port is registered at all affected target ports.
                 others.extend(std::iter::once(port).chain(&other_ports).map(|port| at(&initiator, port)));
             }
             Some(others)
@@ -184,6 +190,7 @@ impl Reservations {
         let persists = admit_persistence(asking.persistence, bits, MOVE_BITS_AT)?;
         let relative_port = list.array(MOVE_PORT_AT).map(u16::from_be_bytes)?;
         let mut ids = list.transport_ids(MOVE_ID_AT)?.into_iter();
+        // Exactly one TransportID names the new holder.
         let (Some((id, id_at)), None) = (ids.next(), ids.next()) else {
             return Err(pointer(MOVE_ID_AT).into());
         };
@@ -204,6 +211,7 @@ impl Reservations {
         match id {
             TransportId::Port(port) => Ok(port),
             TransportId::Device(name) => {
+                // An initiator that has logged out may still be registered, so both sources are searched.
                 let mut known = nexuses.initiators();
                 known.extend(self.state().registrations.keys().map(|nexus| nexus.initiator.clone()));
                 let mut ports = known.into_iter().filter(|port| port.name == name);

@@ -324,7 +324,7 @@ impl Held {
 
 impl Change {
     fn tell_registrants(&mut self, asker: &Rc<ItNexus>, attention: UnitAttention) {
-        // The issuing nexus knows what it has done.
+        // The issuing nexus receives no unit attention for its own command.
         let registered = self.after.registrations.keys().filter(|nexus| *nexus != asker);
         self.told.extend(registered.map(|nexus| (nexus.clone(), attention)));
     }

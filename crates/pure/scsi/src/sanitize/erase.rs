@@ -45,11 +45,13 @@ impl Sanitize {
         medium: &Medium<D>,
         keep: impl AsyncFn(Option<State>) -> Result<(), NotKept>,
     ) {
+        // Nothing is pending, for example after a stop that came too late.
         let State::Running(order) = self.state() else { return };
         let _at_work = self.begin_work();
         let failed = State::Failed { exits: order.exits };
         let end = match (Work { sanitize: self, medium, keep: &keep }).erase(order).await {
             Ok(()) => State::Idle,
+            // The state stays Running, so that a restart or the owner resumes the operation.
             Err(Halt::Stopped) => return,
             // A device that is gone has not failed to sanitize: the stored order resumes when it is back.
             Err(Halt::Failed(error)) if error.kind == IoErrorKind::Gone => return self.install(failed),
@@ -79,6 +81,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
                 Method::CryptographicErase => self.lose_key().await?,
                 Method::Overwrite { .. } | Method::BlockErase => self.pass(&mut order).await?,
             }
+            // A pass counts as complete only after its last block.
             (order.pass, order.at) = (order.pass + 1, Lba(0));
             self.note(&order).await?;
         }
@@ -101,6 +104,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
         let block_bytes = self.device().geometry().block_bytes;
         let keeps_holes = keeps_holes(&order.method, self.medium);
         let piece_blocks = PIECE_BYTES / u64::from(block_bytes);
+        // Computed once per pass; the pieces of one pass are identical.
         let pattern = order.method.block(order.pass, block_bytes as usize);
         assert!(piece_blocks > 0, "a block is shorter than a piece");
         let piece = repeated(&pattern, piece_blocks);
@@ -118,6 +122,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
             }
             let rest = Extent { start: order.at, len: rest };
             let run =
+                // Without holes to keep, the device is not queried.
                 if keeps_holes { self.device().run(rest).await? } else { block::Run { extent: rest, mapped: true } };
             let begins = run.extent.start == order.at && !run.extent.is_empty();
             assert!(begins && rest.contains(run.extent), "a device tells a run from the first block on");
@@ -157,6 +162,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
         let mut at = Lba(0);
         while at.0 < geometry.blocks.0 {
             let extent = Extent { start: at, len: Blocks(most.min(geometry.blocks.0 - at.0)) };
+            // Discarded in pieces, so that one request does not occupy the device for the whole unit.
             let _: Written = self.device().discard(extent).await?;
             at = extent.end();
         }

@@ -29,6 +29,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// establishes 2A/01 for every nexus. SYNCHRONIZE CACHE, and every other command that promises stability, makes all
     /// of it stable.
     pub fn set_write_cache(&self, enabled: bool) {
+        // No unit attention without a change.
         if self.mode.set_write_cache(enabled) {
             self.nexuses.establish_for_all(UnitAttention::ModeParametersChanged);
         }
@@ -39,6 +40,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     ///
     /// Hosts do not drop their caches because of it. The caller must ensure that no host uses the unit.
     pub fn medium_may_have_changed(&self) {
+        // The content behind a token is no longer what it represents.
         self.medium.tokens().cancel(EVERYTHING);
         self.nexuses.establish_for_all(UnitAttention::MediumMayHaveChanged);
     }
@@ -99,13 +101,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// A group that loses access answers 04/0A until the tasks that began through it have ended. Then 2A/06 is
     /// established for every nexus.
     pub async fn set_port_groups(&self, wanted: &[PortGroup]) {
+        // Serialized with SET TARGET PORT GROUPS.
         let _turn = self.tasks.owner_turn(ACCESS_TURN).await;
         if self.port_groups.set_by_owner(wanted, &self.using()).await {
             self.nexuses.establish_for_all(UnitAttention::AccessStateChanged);
         }
     }
 
-    /// Collects what a change of access states has to wait for: nexuses, tasks and blocks.
+    /// Collects the context of a change of access states: nexuses, tasks and blocks.
     pub(super) fn using(&self) -> Using<'_> {
         Using { nexuses: &self.nexuses, tasks: &self.tasks, blocks: self.medium.geometry().all() }
     }

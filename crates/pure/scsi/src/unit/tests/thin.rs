@@ -92,7 +92,7 @@ fn unmap_is_never_refused_for_want_of_space() {
     good(unmap(&unit, &[(0, 3)]));
     assert_eq!((ops(&unit), unit.statistics().errors), (vec![Op::Discard(0, 3)], 0));
     assert_eq!(blocks(&unit, 0, 8), [1; 8 * BLOCK], "what cannot be unmapped stays as it is");
-    // WRITE SAME promises zeros, so it must not skip what it could not do.
+    // WRITE SAME promises zeros, so it must not skip blocks that it could not write.
     assert_eq!(refused(&unit, &cdb16(0x93, UNMAP | NDOB, 0, 3), &[]), NO_SPACE);
     // Other errors fail UNMAP as well.
     unit.device().failure.set(Some(IoErrorKind::Gone));
