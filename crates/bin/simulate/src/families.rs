@@ -132,6 +132,7 @@ impl<'a> Families<'a> {
         let provision = self.stage.chance.pick(&[Provision::Thick, Provision::Thin]);
         if let Backend::Pool { provision: of_backend, zero_detection, .. } = &mut spec.backend {
             *of_backend = provision;
+            // Zero detection exists only for thin volumes.
             *zero_detection &= provision == Provision::Thin;
         }
         self.create(spec).await
@@ -271,6 +272,7 @@ impl<'a> Families<'a> {
             return Err(format!("volume {} is gone", lost.name));
         }
         let is_known = |id: &VolumeId| self.volumes.iter().any(|(volume, _)| volume.id == *id);
+        // An interrupted creation must not leave a volume behind.
         if let Some(id) = found.iter().find(|id| !is_known(id) && Some(**id) != doubtful) {
             return Err(format!("nobody has made the volume {id}"));
         }

@@ -191,6 +191,7 @@ impl Oracle {
     pub(crate) fn end_compare_missed(&mut self, op: OpId, compared: Value) -> Result<(), String> {
         if let Some(Op { begun, writes: Some((value, extents)) }) = self.open.get(&op) {
             let mut all = extents.iter().cloned().flatten();
+            // A miscompare is a fault only if every block certainly held the compared value.
             let surely = all.all(|lba| {
                 self.known.get(&lba).map_or(compared.is_zero(), |block| block.is_surely(compared, *value, *begun))
             });
@@ -206,6 +207,7 @@ impl Oracle {
     /// Records a power failure: no operation is outstanding, and every value that was not stable is possible again.
     pub(crate) fn crash(&mut self, torn: Torn) {
         let now = self.tick();
+        // Answers that still arrive for these operations have no effect.
         self.open.clear();
         self.known.values_mut().for_each(|block| block.crash(torn, now));
     }
@@ -216,6 +218,7 @@ impl Oracle {
     }
 
     fn enter(&mut self, op: Op) -> OpId {
+        // Unique, because every submission advances the clock; and in order of submission, which `oldest` relies on.
         let id = OpId(op.begun);
         self.open.insert(id, op);
         id

@@ -81,6 +81,7 @@ pub(crate) fn read(block: &[u8], lba: u64) -> Content {
         (0..).zip(block.chunks_exact(ATOM_BYTES)).map(|(index, atom)| read_atom(atom, lba, index)).collect();
     match atoms.first() {
         Some(&Some(first)) if atoms.iter().all(|atom| *atom == Some(first)) => Content::Pure(first),
+        // The digest gives equal bytes the same value, so that a later read can be compared.
         _ => Content::Mixed(Value(Value::MIXED | digest(block) >> 1), atoms),
     }
 }

@@ -55,6 +55,7 @@ impl Stage {
     }
 
     fn forget_what_was_under_way(&self, volumes: &[Presented], torn: Torn) -> Torn {
+        // Commands that were sent before are exempt from the limit on response times.
         self.lives.set(self.lives.get() + 1);
         self.is_dead.set(true);
         tracing::info!(at = self.world.now().0, ?torn, "the plug is pulled");

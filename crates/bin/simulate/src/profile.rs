@@ -68,6 +68,7 @@ impl Profile {
             Self::Refusing => refusing::play(stage).await,
             Self::Misbehaving => misbehaving::play(stage).await,
         }?;
+        // A run also fails if the data plane cannot stop cleanly at its end.
         stage.order(Order::Stop).await.map(drop)
     }
 }

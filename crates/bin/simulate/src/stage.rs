@@ -357,6 +357,7 @@ impl Stage {
     fn offer(&self) -> Offer {
         let chance = &self.chance;
         let bytes = |all: &[u32]| chance.pick(all);
+        // Digests would reveal the altered PDUs of a wire bug before the oracle can.
         let digests: &[DigestOffer] = if self.plant.bends_wire() { &[DigestOffer::Never] } else { &DIGESTS };
         let burst_bytes_max = bytes(&[512, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20]);
         Offer {
@@ -366,6 +367,7 @@ impl Stage {
             immediate_data: chance.percent(50),
             data_segment_bytes_max: bytes(&[512, 1000, 4096, 8 << 10, 64 << 10, 256 << 10]),
             burst_bytes_max,
+            // FirstBurstLength must not exceed MaxBurstLength (RFC 7143 §13.14).
             first_burst_bytes_max: bytes(&[512, 4096, 64 << 10, 256 << 10]).min(burst_bytes_max),
             outstanding_r2t_max: u16::try_from(chance.within(1..=8)).expect("few"),
             ..Offer::default()
@@ -422,6 +424,7 @@ impl Traffic {
 /// and after a write of one block and a flush it reads three labels and four marks, and these again one by one if they
 /// are unreadable.
 fn are_idle(before: &[(Option<DiskName>, DiskCounters)], now: &[(Option<DiskName>, DiskCounters)]) -> bool {
+    // Renewals in the interval between two checks, with a margin of two.
     let beats = 2 * DISK_PATIENCE.as_secs() / 2 + 2;
     let at_most = |before: u64, now: u64, most: u64| now.checked_sub(before).is_some_and(|done| done <= most);
     let is_idle = |before: &DiskCounters, now: &DiskCounters| {

@@ -107,6 +107,7 @@ impl Stage {
             let Some(session) = host.log_in().await else { return Err("the run has failed".to_owned()) };
             let mut whole = true;
             for unit in units {
+                // If the session is lost, the check starts again with a new one.
                 whole = whole && self.look_at(&host, &session, unit).await?;
             }
             if let Some(why) = session.wrong() {
@@ -130,6 +131,7 @@ impl Stage {
             return Err(format!("the volume has {blocks} blocks, but READ CAPACITY says {said:?}"));
         }
         let mut wanted: Vec<u64> = unit.oracle.borrow().touched();
+        // A few more blocks, most of which were never written and must be zeros.
         wanted.extend((0..4).map(|_| self.chance.below(blocks)));
         wanted.sort_unstable();
         wanted.dedup();

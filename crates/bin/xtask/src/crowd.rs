@@ -88,6 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut steady: Vec<Client> =
         steady.map(|number| Client::log_in(hall.unit(number)?, number)).collect::<Result<_>>()?;
     let alone = steady::measure(&mut steady, span)?;
+    // Measured before the crowd logs in, so that the difference is the cost of its sessions.
     let before = resident_kib(pid)?;
     let guests = welcome(&hall, &guests, &mut steady)?;
     let each = (resident_kib(pid)? - before) as f64 / f64::from(options.guests());
@@ -113,6 +114,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     let peak = resident_kib(pid)?;
     let begin = Instant::now();
+    // A legitimate login must succeed during the attack.
     let late = Client::log_in(hall.unit(LATE)?, LATE);
     let welcome = begin.elapsed();
     let harm = attack.end()?;

@@ -2,6 +2,7 @@
 
 mod assertions;
 mod edges;
+mod language;
 mod locks;
 mod modules;
 mod overflow;
@@ -47,7 +48,8 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         println!("{name}: {circle}");
     }
     println!("assertions: {}", assertions::summary(&sources));
-    findings.extend(ratchet.check(&sources));
+    println!("language: {}", language::summary(&sources));
+    findings.extend(ratchet.check(&sources, &tree));
     findings.extend(rust::check_paths(&tree));
     findings.extend(tree::check_marks(&tree));
     findings.extend(rows::check(&tree, &rust::test_names(&sources)));

@@ -29,8 +29,9 @@ pub(crate) fn document(table: &'static [Row]) -> Value {
         "info": {
             "title": "Blockyard",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "The array, asked over HTTP. Answers are objects with `schema` and one more key, the noun; refusals are problem documents. \
-                Sizes are integers of bytes, times are RFC 3339 in UTC. A name with a slash is written with %2F, or as it is.",
+            "description": "Management API of a Blockyard array. A successful response is an object with `schema` and one more key, the noun; \
+                errors are problem documents (RFC 9457). Sizes are integers in bytes, times are RFC 3339 in UTC. \
+                A slash in a name may be sent as it is or as %2F.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "paths": paths,
@@ -52,7 +53,7 @@ fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
     let good = good(row, (row.tells)(schemas));
     let mut responses = json!({ row.status.as_str(): good });
     if row.is_tagged {
-        responses["304"] = json!({ "description": "It has a tag that is known." });
+        responses["304"] = json!({ "description": "Not modified: the entity tag still matches." });
     }
     for (status, name) in refusals(row, &taken, is_conditional) {
         responses[status.as_str()] = json!({ "$ref": format!("#/components/responses/{name}") });
@@ -77,7 +78,7 @@ fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
 }
 
 fn good(row: &Row, told: Told) -> Value {
-    let description = row.summary;
+    let description = "Success";
     // Every JSON answer has the schema version and one noun.
     let whole = |value: Value, page: Option<Value>| {
         let mut properties = json!({ "schema": { "const": SCHEMA }, row.noun: value });
@@ -95,14 +96,14 @@ fn good(row: &Row, told: Told) -> Value {
         Told::List(items) => {
             let page = json!({
                 "total": { "type": "integer", "minimum": 0, "description": "How many there are, on all pages." },
-                "next": { "type": ["string", "null"], "description": "The cursor of the next page; null on the last." },
+                "next": { "type": ["string", "null"], "description": "Cursor of the next page; null on the last page." },
             });
             whole(json!({ "type": "array", "items": items }), Some(page))
         }
     };
     let mut good = json!({ "description": description, "content": { row.media: { "schema": schema } } });
     if has_tag(row) {
-        let what = "The tag of what an operator has set; counters do not change it.";
+        let what = "Entity tag of the settings of the object; counters do not change it.";
         good["headers"] = json!({ "ETag": { "description": what, "schema": { "type": "string" } } });
     }
     good
@@ -140,14 +141,14 @@ fn parameters(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<Value> {
 fn headers(row: &Row, is_conditional: bool) -> Vec<(&'static str, &'static str)> {
     let mut headers = Vec::new();
     if row.is_tagged {
-        headers.push(("If-None-Match", "Tags that are known: 304 when it has one of them."));
+        headers.push(("If-None-Match", "Entity tags of cached responses: 304 if one of them still matches."));
     } else if is_conditional {
-        headers.push(("If-Match", "Tags of it, as it was seen: 412 when it has none of them any more."));
+        headers.push(("If-Match", "Entity tags of the object as it was read: 412 if none of them matches any more."));
     }
     if row.method == Method::POST && !row.is_secret {
         headers.push((
             "Idempotency-Key",
-            "The same request with the same key is done once, and answered the same for a day.",
+            "Requests with the same key are executed once; the response is repeated for 24 hours.",
         ));
     }
     headers
@@ -185,17 +186,17 @@ fn refusals(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<(StatusCode, 
 
 /// Status, name and description of the refusals.
 const REFUSALS: [(u16, &str, &str); 11] = [
-    (401, "Unproven", "Nobody knows who asks, or a password or token is wrong."),
-    (403, "Forbidden", "Whoever asks may not ask this."),
-    (404, "NotFound", "What it names is not there."),
-    (409, "Refused", "It makes sense, but not in the present state. Nothing was changed."),
-    (412, "ChangedSince", "It is not as it was seen. Nothing was changed."),
-    (413, "TooLarge", "The request is too long."),
-    (415, "NotJson", "The body is not application/json."),
-    (422, "Invalid", "The request makes no sense. Nothing was changed."),
-    (429, "TooOften", "Whoever asks has asked too often, and may try again in a while."),
-    (500, "Bug", "Blockyard has a bug."),
-    (503, "Unavailable", "The part that should answer is not there, or the machine is out of something."),
+    (401, "Unauthenticated", "Not authenticated: credentials are missing or wrong."),
+    (403, "Forbidden", "Forbidden: the role or the scopes of the caller do not allow this."),
+    (404, "NotFound", "Not found: the named object does not exist."),
+    (409, "Refused", "Conflict: not possible in the present state. Nothing was changed."),
+    (412, "ChangedSince", "Precondition failed: the object has changed since it was read. Nothing was changed."),
+    (413, "TooLarge", "The request is too large."),
+    (415, "NotJson", "Unsupported media type: the body is not application/json."),
+    (422, "Invalid", "Invalid request. Nothing was changed."),
+    (429, "TooOften", "Too many requests: try again later."),
+    (500, "Bug", "Internal error."),
+    (503, "Unavailable", "Unavailable: a part of the daemon does not respond, or the machine is out of a resource."),
 ];
 
 fn responses(problem: &Value) -> Value {

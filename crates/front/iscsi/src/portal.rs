@@ -35,7 +35,7 @@ impl OpenPortal {
     ) -> std::io::Result<Self> {
         let listener = shard.world.listen(address)?;
         let address = listener.local_address();
-        // Reported to administrators, who may want to open a separate IPv4 portal.
+        // An IPv6 wildcard socket may accept IPv4 connections as well, which reports have to show.
         let also_ipv4 = address.is_ipv6() && listener.takes_ipv4();
         // No message is ever sent on this channel: dropping the sender ends the accept loop.
         let (open, closed) = mailbox::channel();

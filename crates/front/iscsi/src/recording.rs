@@ -51,7 +51,7 @@ impl Recordings {
     /// Adds a capture and returns its number. `None` when the bound is reached.
     pub fn begin(&self, tape: Tape) -> Option<u64> {
         let mut running = self.running();
-        // Ended captures count until they are fetched, because they hold memory.
+        // Ended captures count until they are stopped, because they hold memory.
         if running.tapes.len() == running.tapes_max {
             return None;
         }
@@ -80,11 +80,11 @@ impl Recordings {
     /// Ends the captures of a session that has ended.
     pub fn end_of(&self, session: SessionId) {
         let running = self.running();
+        // The entry stays until the reader has fetched the remaining records and stops the capture.
         running
             .tapes
             .iter()
             .filter(|(_, tape)| *tape.scope() == Scope::Session(session))
-            // The entry stays until the reader has fetched the remaining records and stops the capture.
             .for_each(|(_, tape)| tape.end());
     }
 

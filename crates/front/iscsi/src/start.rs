@@ -61,7 +61,7 @@ pub fn target_config(limits: &Limits) -> iscsi::target::Config {
     // DefaultTime2Wait is 0: a reinstated session waits at the target until the commands of its predecessor have ended.
     login.offer.time2wait_s = 0;
     login.offer.connections_max = limits.connections_per_session;
-    // Hosts choose the level; most request 0.
+    // Highest level that is offered; an initiator can negotiate a lower one.
     login.offer.error_recovery_level = 2;
     iscsi::target::Config {
         login,

@@ -253,6 +253,8 @@ impl Receive {
         let mut placing = Placing { buf, at: offset, end: offset + data_bytes, crc: 0, data_bytes };
         placing.advance(here, self.limits.digests.data);
         self.stage = Stage::Placing(placing);
+        // Large payloads usually come in a row: with a small offer, the next header arrives alone and its payload can
+        // be placed.
         if data_bytes >= BULK_BYTES_MIN {
             self.offer_bytes = OFFER_BYTES_MIN;
         }
@@ -320,6 +322,7 @@ impl Receive {
     /// Grows the offer when a receive has filled it: more bytes are waiting than it takes.
     fn adapt(&mut self, full: bool) {
         if full {
+            // Geometric growth reaches the maximum after a few full receives.
             self.offer_bytes = (self.offer_bytes * 4).min(self.limits.buffer_bytes_max);
         }
     }

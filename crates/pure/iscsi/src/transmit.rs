@@ -185,6 +185,7 @@ impl Transmit {
         while len > 0
             && let Some(front) = self.pieces.get_mut(self.first)
         {
+            // Copied bytes of a piece precede its reference.
             let flat_bytes = len.min(front.flat_bytes);
             front.flat_bytes -= flat_bytes;
             self.start += flat_bytes;
@@ -196,6 +197,7 @@ impl Transmit {
                 *front = Piece::default();
                 self.first += 1;
             } else if view_bytes > 0 {
+                // Partly sent: the rest of the reference stays at the front of the queue.
                 front.view = front.view.slice(view_bytes..);
             }
         }

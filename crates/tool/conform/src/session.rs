@@ -128,6 +128,7 @@ impl Session {
                     return Err(Finding::Wrong(format!("its login breaks a rule: {violation}")));
                 }
                 None => {
+                    // Silence counts like a closed connection: the login has no outcome.
                     let Heard::Pdu(pdu) = wire.listen(aim.patience)? else { return Ok(Ok(Entered::Closed)) };
                     if let TargetPdu::Login(response) = pdu.parse()? {
                         stat_sn = response.stat_sn.next();
@@ -169,6 +170,7 @@ impl Session {
     /// Builds a command that writes `bytes`; `unasked` announces unsolicited Data-Out, otherwise R2Ts ask for the data.
     pub(crate) fn write_command(&mut self, cdb: &[u8], bytes: u32, unasked: bool) -> ScsiCommand {
         let command = self.read_command(cdb, 0);
+        // F is 0 while unsolicited Data-Out follows the command (RFC 7143 §11.3.1).
         ScsiCommand { is_final: !unasked, write: true, expected_data_transfer_bytes: bytes, ..command }
     }
 
@@ -305,6 +307,8 @@ impl Session {
                 TargetPdu::DataIn(data_in) if data_in.initiator_task_tag.0 == tag => {
                     done.data.extend_from_slice(&pdu.data);
                     done.pieces.push((data_in, pdu.data.len()));
+                    // Phase collapse: the last Data-In carries the status, and no SCSI Response follows (RFC 7143
+                    // §11.7.1).
                     if let Some(status) = data_in.status {
                         return Ok(Done { status: status.status, residual: status.residual, ..done });
                     }

@@ -152,6 +152,7 @@ impl Plan {
         let (structure, places) = &there[chance.index(there.len())];
         let (disk, at) = places[chance.index(places.len())];
         let kind = chance.pick(&Kind::ALL);
+        // A swap exchanges two disks, so it cannot apply to all of them.
         let everywhere = kind != Kind::Swapped && chance.percent(25);
         Some(Self { structure: *structure, kind, everywhere, disk, at })
     }

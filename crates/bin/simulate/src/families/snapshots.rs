@@ -124,6 +124,7 @@ impl Families<'_> {
     async fn look_at_snapshot(&mut self, at: usize) -> Judged<()> {
         let (order, _, new) = self.clone_of(at);
         match self.stage.ask(order).await {
+            // The clone needs space; in a full pool the check is omitted.
             Err(refusal) if refusal.code == code::POOL_FULL => return Ok(()),
             made => drop(made.map_err(|refusal| format!("no clone to look at: {refusal}"))?),
         }

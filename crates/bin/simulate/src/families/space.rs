@@ -54,6 +54,7 @@ impl Families<'_> {
         if left > 0 {
             return Err(format!("volume {} was discarded, and {left} bytes of it take space", volume.name));
         }
+        // Only as much as was given back is guaranteed to fit again.
         let hot = within(&volume.unit, granule, given_back);
         if hot.is_empty() {
             return Ok(());

@@ -168,6 +168,7 @@ impl Host {
     async fn is_ready(&self, session: &Session) -> bool {
         for unit in &self.units {
             loop {
+                // A command may remain unanswered only if another host aborted commands meanwhile.
                 let clearings = unit.clearings.get();
                 let mut answer = pin!(session.command(command::test_unit_ready(unit.lun), |_| ()));
                 let answered = select(answer.as_mut(), self.shared.world.sleep(PATIENCE)).await;
@@ -201,6 +202,7 @@ impl Host {
         let worker = Worker { host: self, session, running: &running, orphans, lives: self.shared.lives.get() };
         let work = pin!(join_all((0..self.habits.depth).map(|_| worker.work())));
         let chance = &self.shared.chance;
+        // A fickle host leaves half of its sessions at a random time.
         let stays = !(self.habits.fickle && chance.percent(50));
         let patience = if stays { Duration::from_secs(1 << 30) } else { chance.moment(Duration::from_secs(5)) };
         match select(work, self.shared.world.sleep(patience)).await {

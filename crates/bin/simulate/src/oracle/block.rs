@@ -85,11 +85,13 @@ impl Block {
         };
         match ending {
             Ending::Never => {
+                // A refused write never took effect, so its value can never be read.
                 self.entries.remove(at);
             }
             Ending::Maybe | Ending::Partly => {
                 self.entries[at].ended = Some(now);
                 if ending == Ending::Partly {
+                    // After an error each atom may be the old or the new one.
                     self.torn = self.torn.max(Torn::Mixed);
                 }
             }
@@ -118,6 +120,7 @@ impl Block {
                 if !self.may_be_mixed_of(atoms) {
                     return Err(self.complain(&format!("is mixed of {}", list(atoms)), Value::ZERO));
                 }
+                // The mixture becomes a value of its own: later reads must return exactly these bytes.
                 let ended = Some(begun.saturating_sub(1));
                 let entry = Entry { atoms: atoms.clone(), ended, stable: true, ..Entry::new(*value, 0) };
                 self.entries.push(entry);
@@ -154,9 +157,11 @@ impl Block {
         if !self.is_readable(compared, begun) {
             return Err(self.complain("cannot hold it", compared));
         }
+        // Zeros are not unique to one write, so they may be replaced any number of times.
         if compared.is_zero() {
             return Ok(());
         }
+        // A value is unique to one write: replacing it twice means that an update was lost.
         if self.consumed.contains(&compared) {
             return Err("another had replaced it before".to_owned());
         }
@@ -179,6 +184,8 @@ impl Block {
         }
         for entry in &mut self.entries {
             entry.ended.get_or_insert(now);
+            // Every value that is left may be on the disk, until a read decides; a later crash restores no more than
+            // these.
             entry.outdone = None;
             entry.stable = true;
         }
@@ -237,6 +244,7 @@ impl Block {
 
     fn may_be_mixed_of(&self, atoms: &[Option<Value>]) -> bool {
         let may_be = |(at, atom): (usize, &Option<Value>)| {
+            // Only a torn atom holds bytes that no write produced.
             let is_garbage = atom.is_none() && self.torn == Torn::Garbage;
             is_garbage || self.entries.iter().any(|entry| !entry.gone && entry.atom(at) == *atom)
         };

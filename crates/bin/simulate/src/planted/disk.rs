@@ -79,6 +79,7 @@ impl BentDisk {
                 plant.logs.borrow().contains(&self.path) && self.strikes_data(Planted::LogWriteLost, 2, start)
             }
             Some(Planted::NewRoomLost) => {
+                // Blocks beyond the original size of the members.
                 start.0 >= plant.member_mib.get() * MIB_BLOCKS && self.strikes_data(Planted::NewRoomLost, 1, start)
             }
             Some(Planted::CatalogLost) => self.area(start) == Area::Catalog && plant.strikes(Planted::CatalogLost, 1),
@@ -206,6 +207,7 @@ impl BlockDevice for BentDisk {
         let work = async move { inner.write(start, data).await };
         let written = self.unless_silent(work, Written::attest).await;
         match written {
+            // The caller waits forever, as if it were never woken.
             Err(_) if self.strikes_data(Planted::RefusalNotTold, 4, start) => std::future::pending().await,
             Err(_) if self.strikes_data(Planted::WriteErrorHidden, 1, start) => Ok(Written::attest()),
             written => written,

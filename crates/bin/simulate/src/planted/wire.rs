@@ -128,6 +128,7 @@ impl Bend {
                 self.bend_data(&mut pdu);
                 vec![pdu]
             }
+            // The host did not send this function, so it must not see the response.
             TASK_MANAGEMENT_RESPONSE if u32::from_be_bytes(pdu.tag()) >= OWN_TAG => vec![unnoticed(pdu)],
             _ => vec![pdu],
         }
@@ -152,11 +153,13 @@ impl Bend {
         const ABORT_TASK_SET: u8 = 2;
         let function = pdu.0[1] & 0x7F;
         if function == ABORT_TASK && self.plant.strikes(Planted::AbortEndsMore, 2) {
+            // ABORT TASK SET has no Referenced Task Tag (RFC 7143 §11.5).
             pdu.0[1] = 0x80 | ABORT_TASK_SET;
             pdu.0[20..24].fill(0xFF);
         }
         if function != ABORT_TASK && self.again.is_none() && self.plant.strikes(Planted::AbortEndsLater, 1) {
             let mut again = pdu.clone();
+            // Immediate, so that it consumes no CmdSN of the host.
             again.0[0] |= 0x40;
             again.0[1] = 0x80 | ABORT_TASK_SET;
             again.0[20..24].fill(0xFF);
@@ -199,6 +202,7 @@ impl Bend {
         let task = self.tasks.get(&pdu.tag()).cloned().unwrap_or_default();
         let is_read = matches!(task.get(8), Some(0x28 | 0x88));
         if task.get(8..10) == Some(&[0x9E, 0x10]) && self.plant.strikes(Planted::CapacityWrong, 1) {
+            // Low half of the last LBA in the data of READ CAPACITY (16).
             pdu.add(BHS_BYTES + 4, 1);
         }
         if !is_read {

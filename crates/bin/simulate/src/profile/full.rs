@@ -56,6 +56,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 async fn over_commit(stage: &Stage, families: &mut Families<'_>) -> Judged<()> {
     let chance = &stage.chance;
     let (volumes, block_bytes) = (chance.within(1..=2), chance.pick(&[512, 4096, 4096]));
+    // Space for the maps and some data of the thin volumes: less than their size, so that the pool fills up.
     let kept = (2 * volumes + chance.below(2)) * SLAB_BYTES;
     let ballast = stage.pool().await?.free().bytes().saturating_sub(kept) >> 20 << 20;
     if ballast > 0 {
@@ -95,6 +96,7 @@ fn habits(stage: &Stage, block_bytes: u64) -> Habits {
 /// Sets the thresholds of the pool just above its current usage, so that hosts receive warnings.
 async fn tell_of_space(stage: &Stage, pool: &Pool) -> Judged<()> {
     let report = stage.pool().await?;
+    // Leaves room for both thresholds below 100 percent.
     let used = (report.used.bytes() * 100 / report.size.bytes().max(1)).min(96);
     let soft = u8::try_from(used + stage.chance.within(1..=2)).expect("at most 98");
     let policy = SpacePolicy { soft, hard: soft + 1 };

@@ -126,6 +126,7 @@ impl Growth<'_> {
             self.pool.expect_healthy(self.stage, "after a larger disk was filled").await?;
         }
         let before = self.stage.pool().await?.size.bytes();
+        // The pool reports its gain in advance, and the report must be exact.
         let foretold = self.group(number).await?.growth.ok_or("larger disks bring no room")?.bytes();
         let order =
             Order::GrowPool { pool: self.pool.name.clone(), group: Some(number), member_size: MemberSize::default() };

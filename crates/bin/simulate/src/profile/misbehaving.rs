@@ -75,6 +75,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     let mut ward = Ward::new(stage, &pool);
     for _ in 0..stage.chance.within(1..=3) {
         let round = Round::of_chance(stage, pool.tolerated());
+        // Slow members delay every operation of an order, so its time limit is higher.
         let is_prompt = round.illnesses.len() <= Illness::PROMPT.len();
         stage.bound_orders(if is_prompt { ORDER_TIME_MAX } else { SLOW_ORDER_TIME_MAX });
         for _ in 0..stage.chance.within(1..=3) {

@@ -100,6 +100,7 @@ async fn lose_power(stage: &Stage) -> Judged<()> {
 async fn lose_log(stage: &Stage, log: &[DiskHandle], volumes: &[Presented]) -> Judged<()> {
     log.iter().for_each(DiskHandle::fail);
     stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
+    // No volume may depend on the log device when it is removed.
     stage.write_as(volumes, WritePolicy::Through).await?;
     let pool = stage.pool().await?.name;
     stage.order(Order::RemoveLog { pool, lost: false }).await.map(drop)

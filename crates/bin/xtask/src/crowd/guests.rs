@@ -40,6 +40,7 @@ impl Guests {
                 let seats: Vec<(u16, Unit)> = seats.collect::<Result<_>>()?;
                 Ok(thread::spawn(move || {
                     let clients = log_in(thread, &seats);
+                    // A thread that failed arrives as well; otherwise the others would wait forever.
                     ready.arrive();
                     let served = clients.and_then(|mut clients| {
                         Client::attend(&mut clients, LOOK, || Ok(ready.is_open()))?;

@@ -90,6 +90,7 @@ impl Oracle {
             0 => lba,
             1 => sequence,
             2 => self.seed,
+            // Every word depends on all three numbers, so that a block mixed from two writes is detected.
             _ => mix(lba ^ sequence.rotate_left(20) ^ self.seed.rotate_left(40) ^ ((word as u64) << 56)),
         }
     }

@@ -10,11 +10,11 @@ type C = Arc<Control>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        one("/auth", "auth", "What holds for the logins of all hosts", |c: C| async move { Ok(c.auth.report()) }),
+        one("/auth", "auth", "Show the authentication settings of the array", |c: C| async move { Ok(c.auth.report()) }),
         set(
             "/auth",
             "auth",
-            "Something else holds for the logins of all hosts",
+            "Change the authentication settings of the array",
             |c: C, Body(how): Body<SetAuth>| async move { c.auth.set(how).await },
         )
         .only(Role::Admin),

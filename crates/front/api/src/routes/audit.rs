@@ -18,7 +18,7 @@ pub(crate) fn rows() -> Vec<Row> {
         get(
             "/audit",
             "audit",
-            "Who has changed what, the latest first",
+            "List audit records, latest first",
             |_: C, Behind(door): Behind, Asked(asked): Asked<AuditAsked>| async move {
                 let AuditAsked { before, limit, search } = asked;
                 let limit = limit.map_or(LIMIT, |limit| usize::from(limit.get()));
@@ -29,28 +29,28 @@ pub(crate) fn rows() -> Vec<Row> {
         get(
             "/audit/check",
             "check",
-            "Whether every record is as it was written",
+            "Verify the integrity of the audit log",
             |_: C, Behind(door): Behind| async move { door.audit.check().await },
         )
         .only(Role::Admin),
         one(
             "/audit/forward",
             "forward",
-            "Where the audit goes as well, and how far that is",
+            "Show audit forwarding and its progress",
             |_: C, Behind(door): Behind| async move { Ok(door.forward.report()) },
         )
         .only(Role::Admin),
         put(
             "/audit/forward",
             "forward",
-            "The audit goes there as well, or nowhere",
+            "Set or remove the audit forwarding target",
             |_: C, Behind(door): Behind, Body(asked): Body<SetForward>| async move { door.forward.set(asked) },
         )
         .only(Role::Admin),
         file(
             "/audit/records",
             "application/jsonl",
-            "All records as they are written, the oldest first",
+            "Download all audit records, oldest first",
             |_: C, Behind(door): Behind| async move {
                 let files = stream::iter(door.audit.files());
                 // File by file on blocking threads: the whole log may be large.

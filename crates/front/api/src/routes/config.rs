@@ -16,13 +16,13 @@ pub(crate) fn rows() -> Vec<Row> {
         get(
             "/config",
             "config",
-            "The array as a document, without secrets",
+            "Export the configuration as a document, without secrets",
             |c: C, Behind(door): Behind, Who(caller): Who| async move { c.config.export(&Beside::of(&door, caller)).await },
         ),
         act(
             "/config/plan",
             "plan",
-            "What a document would change, and for whom",
+            "Preview the changes of a configuration document and the hosts they affect",
             |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ApplyConfig>| async move {
                 let plan: Plan = c.config.plan(&asked, &Beside::of(&door, caller)).await?;
                 Ok(plan)
@@ -34,7 +34,7 @@ pub(crate) fn rows() -> Vec<Row> {
         act(
             "/config/apply",
             "applied",
-            "The array is what the document says, or as it was",
+            "Apply a configuration document as a whole or not at all",
             |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ApplyConfig>| async move {
                 c.config.apply(asked, &Beside::of(&door, caller)).await
             },
@@ -44,7 +44,7 @@ pub(crate) fn rows() -> Vec<Row> {
         act(
             "/setup",
             "applied",
-            "There are a pool of these disks, this volume and this host, which sees the volume; or nothing has changed",
+            "Create a pool, a volume and a host and present the volume, as a whole or not at all",
             |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<NewSetup>| async move {
                 for disk in &asked.disks {
                     // A known disk was admitted when it was added; only new paths need the right.
@@ -56,13 +56,13 @@ pub(crate) fn rows() -> Vec<Row> {
                 c.config.set_up(asked, &Beside::of(&door, caller)).await
             },
         ),
-        get("/config/versions", "configs", "Who saw what before, the present first", |c: C| async move {
+        get("/config/versions", "configs", "List restore points of the access configuration, current first", |c: C| async move {
             c.config.past().await
         }),
         act(
             "/config/versions/{version}/restore",
             "applied",
-            "Everybody sees what they saw then",
+            "Restore the access configuration of a restore point",
             |c: C, Named(version): Named<ConfigVersion>, Body(how): Body<RestoreConfig>| async move {
                 c.config.restore(version.0, how).await
             },

@@ -12,17 +12,17 @@ type One = Named<DiskName>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/disks", "disks", "All disks that are known, also those that were not found", |c: C| async move {
+        list("/disks", "disks", "List all disks, missing ones included", |c: C| async move {
             c.disks.list().await
         }),
         list(
             "/block-devices",
             "block_devices",
-            "Block devices of the machine that the array does not know, what is on them, and which are free to take",
+            "List block devices that are not part of the array, with their content",
             |c: C| async move { c.devices.list().await },
         )
         .only(Role::Operator),
-        add("/disks", "disk", "A disk is known", |c: C, Who(caller), Body(new): Body<NewDisk>| async move {
+        add("/disks", "disk", "Add a disk", |c: C, Who(caller), Body(new): Body<NewDisk>| async move {
             // Creating a file names a path that need not exist, so it cannot be one of the offered devices.
             if new.create.is_some() && !caller.may_name_any_path() {
                 let message = format!("only an admin creates files that stand for disks, and {caller} is none");
@@ -31,34 +31,34 @@ pub(crate) fn rows() -> Vec<Row> {
             admit_path(&c, &caller, &new.path).await?;
             c.disks.add(new).await
         }),
-        one("/disks/{name}", "disk", "One disk", |c: C, Named(name): One| async move { c.disks.report(&name).await }),
-        remove("/disks/{name}", "The disk is forgotten; what is on it stays", |c: C, Named(name): One| async move {
+        one("/disks/{name}", "disk", "Show a disk", |c: C, Named(name): One| async move { c.disks.report(&name).await }),
+        remove("/disks/{name}", "Remove a disk; its content is kept", |c: C, Named(name): One| async move {
             c.disks.remove(&name).await
         })
         .destroys(),
-        act("/disks/{name}/fail", "pool", "The disk is out of its pool", |c: C, Named(name): One| async move {
+        act("/disks/{name}/fail", "pool", "Fail a disk: remove it from its pool", |c: C, Named(name): One| async move {
             c.pools.fail_disk(&name).await
         })
         .destroys(),
         act(
             "/disks/{name}/locate",
             "disk",
-            "A light shows which disk it is, or does no more",
+            "Switch the locate light of a disk on or off",
             |c: C, Named(name): One, Body(how): Body<Locate>| async move { c.disks.locate(&name, how).await },
         ),
         act(
             "/disks/{name}/replace",
             "pool",
-            "Another disk takes its place and is being filled",
+            "Replace a disk and start the rebuild",
             |c: C, Named(name): One, Body(by): Body<Replace>| async move { c.pools.replace_disk(&name, by).await },
         ),
         act(
             "/disks/{name}/spare",
             "disk",
-            "It waits to take the place of a lost member",
+            "Make a disk a hot spare",
             |c: C, Named(name): One, Body(new): Body<NewSpare>| async move { c.spares.add(&name, new).await },
         ),
-        remove("/disks/{name}/spare", "It is no spare any more", |c: C, Named(name): One| async move {
+        remove("/disks/{name}/spare", "Remove the hot spare role from a disk", |c: C, Named(name): One| async move {
             c.spares.remove(&name).await
         }),
     ]

@@ -11,65 +11,65 @@ type One = Named<Name>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/hosts", "hosts", "All hosts", |c: C| async move { Ok(c.hosts.list()) }),
+        list("/hosts", "hosts", "List hosts", |c: C| async move { Ok(c.hosts.list()) }),
         add(
             "/hosts",
             "host",
-            "A host is known",
+            "Add a host",
             |c: C, Body(new): Body<NewHost>| async move { c.hosts.add(new).await },
         ),
-        one("/hosts/{name}", "host", "One host", |c: C, Named(name): One| async move { c.hosts.report(&name) }),
+        one("/hosts/{name}", "host", "Show a host", |c: C, Named(name): One| async move { c.hosts.report(&name) }),
         set(
             "/hosts/{name}",
             "host",
-            "Its initiators, addresses or secrets are others",
+            "Change the initiators, allowed addresses or credentials of a host",
             |c: C, Named(name): One, Body(how): Body<HostChange>| async move { c.hosts.change(&name, how).await },
         ),
         remove(
             "/hosts/{name}",
-            "The host is forgotten",
+            "Remove a host",
             |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.hosts.remove(&name, how).await },
         ),
         end(
             "/hosts/{name}/luns",
             "former_luns",
-            "The LUN numbers that the host, or `everyone`, had are forgotten: other volumes may get them",
+            "Release the remembered LUN numbers of a host, or of `everyone`, for reuse",
             |c: C, Named(name): One| async move { c.hosts.forget_luns(&name).await },
         )
         .destroys(),
         get(
             "/hosts/{name}/explain",
             "explanation",
-            "Whether the host sees the volume, and every reason for it or against it",
+            "Explain whether a host can access a volume, with every check",
             |c: C, Named(name): One, Asked(what): Asked<Explain>| async move {
                 c.presentations.explain(&name, &what.volume).await
             },
         ),
-        list("/refused", "refused", "Who was not let in lately, and what would let it in", |c: C| async move {
+        list("/refused", "refused", "List denied logins with the reason and the fix", |c: C| async move {
             c.refused_logins.list().await
         }),
-        list("/groups", "groups", "All groups of hosts", |c: C| async move { Ok(c.host_groups.list()) }),
-        add("/groups", "group", "There is a group of these hosts", |c: C, Body(new): Body<NewHostGroup>| async move {
+        list("/groups", "groups", "List host groups", |c: C| async move { Ok(c.host_groups.list()) }),
+        add("/groups", "group", "Create a host group", |c: C, Body(new): Body<NewHostGroup>| async move {
             c.host_groups.add(new).await
         }),
-        one("/groups/{name}", "group", "One group of hosts", |c: C, Named(name): One| async move {
+        one("/groups/{name}", "group", "Show a host group", |c: C, Named(name): One| async move {
             c.host_groups.report(&name)
         }),
         set(
             "/groups/{name}",
             "group",
-            "Hosts have come to the group, or left it",
+            "Add hosts to a host group or remove them",
             |c: C, Named(name): One, Body(how): Body<GroupChange>| async move { c.host_groups.change(&name, how).await },
         ),
         remove(
             "/groups/{name}",
-            "The group is forgotten; its hosts stay",
+            "Delete a host group; its hosts are kept",
             |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.host_groups.remove(&name, how).await },
         ),
         end(
             "/groups/{name}/luns",
             "former_luns",
-            "The LUN numbers that the group had are forgotten: other volumes may get them",
+            "Release the remembered LUN numbers of a host group for reuse",
             |c: C, Named(name): One| async move { c.host_groups.forget_luns(&name).await },
         )
         .destroys(),

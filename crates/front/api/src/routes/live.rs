@@ -14,22 +14,22 @@ pub(crate) fn rows() -> Vec<Row> {
         get(
             "/activity",
             "moment",
-            "What happens in one second: volumes, hosts, sessions, portals, disks",
+            "List the activity of one second by volume, host, session, portal and disk",
             |c: C, Asked(look): Asked<Look>| stream::moment(c, look),
         ),
-        get("/tasks", "tasks", "Commands that have no answer yet, and where they stand", |c: C| async move {
+        get("/tasks", "tasks", "List commands in flight and what they wait on", |c: C| async move {
             c.sessions.tasks().await
         }),
         file(
             "/stream",
             stream::MEDIA,
-            "What happens, second by second, and events as they come; it ends with the reader",
+            "Stream activity every second and events as they occur, until the reader disconnects",
             |c: C, Asked(look): Asked<Look>| async move { Ok(stream::stream(c, look).await) },
         ),
         file(
             "/metrics",
             metrics::MEDIA,
-            "Everything that has a number, for a Prometheus server",
+            "Export all metrics in Prometheus format",
             |c: C, Behind(door): Behind| async move { Ok(Body::from(metrics::metrics(c, &door.alerts).await?)) },
         ),
     ]

@@ -10,16 +10,16 @@ type One = Named<OperationId>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/operations", "operations", "Long work that is under way, whoever began it", |c: C| async move {
+        list("/operations", "operations", "List running operations", |c: C| async move {
             c.operations.list().await
         }),
         get(
             "/operations/{*id}",
             "operation",
-            "One operation, as long as it is under way",
+            "Show a running operation",
             |c: C, Named(id): One| async move { c.operations.report(&id).await },
         ),
-        remove("/operations/{*id}", "The operation has ended before its end", |c: C, Named(id): One| async move {
+        remove("/operations/{*id}", "Cancel an operation", |c: C, Named(id): One| async move {
             c.operations.cancel(&id).await
         }),
     ]

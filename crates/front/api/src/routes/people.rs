@@ -23,13 +23,13 @@ fn own() -> Vec<Row> {
         get(
             "/session",
             "session",
-            "Who asks this, and what it may do",
+            "Show the current login and its permissions",
             |_: C, Who(caller): Who, Behind(door): Behind| async move { Ok(caller.report(&door.people)) },
         ),
         add_headed(
             "/session",
             "session",
-            "A user has logged in; its cookie is in the answer's head",
+            "Log in; the session cookie is in the response headers",
             |_: C, Behind(door): Behind, from: From, Body(asked): Body<LogIn>| async move {
                 let LogIn { name, password, code } = asked;
                 let code = code.map(String::from);
@@ -42,7 +42,7 @@ fn own() -> Vec<Row> {
         add_headed(
             "/session/link",
             "session",
-            "A one-time link is used: its user has a password and has logged in",
+            "Use a one-time link: set the password and log in",
             |_: C, Behind(door): Behind, from: From, Body(asked): Body<UseLink>| async move {
                 let UseLink { token, name, password } = asked;
                 let token = String::from(token);
@@ -55,7 +55,7 @@ fn own() -> Vec<Row> {
         end_headed(
             "/session",
             "session",
-            "Whoever asks has logged out",
+            "Log out",
             |_: C, Behind(door): Behind, Who(caller): Who| async move {
                 let login = caller.login()?;
                 door.people.end_login(&login.id, None)?;
@@ -73,7 +73,7 @@ fn own_proof() -> Vec<Row> {
         act(
             "/session/password",
             "user",
-            "Whoever asks has another password, and its other logins are over",
+            "Change your password and end your other logins",
             |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ChangePassword>| async move {
                 door.people.change_own_password(caller.login()?, asked.old_password, asked.password).await
             },
@@ -83,7 +83,7 @@ fn own_proof() -> Vec<Row> {
         act(
             "/session/second-factor",
             "second_factor",
-            "A second factor is offered, and holds once it is confirmed",
+            "Start the enrollment of a second factor",
             |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<Prove>| async move {
                 door.people.offer_second_factor(caller.login()?, asked.password).await
             },
@@ -93,7 +93,7 @@ fn own_proof() -> Vec<Row> {
         act(
             "/session/second-factor/confirm",
             "user",
-            "The second factor that was offered holds",
+            "Confirm the enrollment of a second factor",
             |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<Confirm>| async move {
                 door.people.confirm_second_factor(caller.login()?, &String::from(asked.code))
             },
@@ -102,7 +102,7 @@ fn own_proof() -> Vec<Row> {
         act(
             "/session/second-factor/removal",
             "user",
-            "Whoever asks logs in without a second factor from now on",
+            "Remove your second factor",
             |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<Prove>| async move {
                 door.people.drop_second_factor(caller.login()?, asked.password).await
             },
@@ -113,20 +113,20 @@ fn own_proof() -> Vec<Row> {
 
 fn users() -> Vec<Row> {
     vec![
-        list("/users", "users", "Who may log in", |_: C, Behind(door): Behind| async move { Ok(door.people.users()) })
+        list("/users", "users", "List users", |_: C, Behind(door): Behind| async move { Ok(door.people.users()) })
             .only(Role::Admin),
-        one("/users/{name}", "user", "One user", |_: C, Behind(door): Behind, Named(name): Named<Name>| async move {
+        one("/users/{name}", "user", "Show a user", |_: C, Behind(door): Behind, Named(name): Named<Name>| async move {
             door.people.user(&name)
         })
         .only(Role::Admin),
-        add("/users", "user", "Somebody may log in", |_: C, Behind(door): Behind, Body(asked): Body<NewUser>| async move {
+        add("/users", "user", "Add a user", |_: C, Behind(door): Behind, Body(asked): Body<NewUser>| async move {
             door.people.add_user(asked).await
         }).gives_access()
         .only(Role::Admin),
         set(
             "/users/{name}",
             "user",
-            "A user has another role or password, or no second factor; its logins are over",
+            "Change the role or password of a user or remove the second factor; ends the user's logins",
             |_: C, Behind(door): Behind, who: Who, (Named(name), Body(asked)): (Named<Name>, Body<SetUser>)| async move {
                 // Callers who change themselves keep their session.
                 let own = who.0.login().ok().map(|login| login.id.clone());
@@ -134,11 +134,11 @@ fn users() -> Vec<Row> {
             },
         ).gives_access()
         .only(Role::Admin),
-        remove("/users/{name}", "A user may not log in any more", |_: C, Behind(door): Behind, Named(name): Named<Name>| async move {
+        remove("/users/{name}", "Remove a user", |_: C, Behind(door): Behind, Named(name): Named<Name>| async move {
             door.people.remove_user(&name)
         }).gives_access()
         .only(Role::Admin),
-        list("/logins", "logins", "Logins that are open: one's own, or all of them for an admin", |_: C, Behind(door): Behind, Who(caller): Who| async move {
+        list("/logins", "logins", "List open logins: your own, or all of them as an admin", |_: C, Behind(door): Behind, Who(caller): Who| async move {
             let own = caller.login().ok().map(|login| login.id.clone());
             // A caller without a user, such as a token, has no logins of its own.
             let of = if caller.role == Role::Admin { None } else { caller.user().cloned() };
@@ -147,7 +147,7 @@ fn users() -> Vec<Row> {
                 (of, _) => Ok(door.people.logins(of.as_ref(), own.as_deref())),
             }
         }),
-        remove("/logins/{id}", "A login is over: one's own, or any for an admin", |_: C, Behind(door): Behind, Who(caller): Who, Named(id): Named<Name>| async move {
+        remove("/logins/{id}", "End a login: your own, or any as an admin", |_: C, Behind(door): Behind, Who(caller): Who, Named(id): Named<Name>| async move {
             let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
             door.people.end_login(id.as_str(), of.as_ref())
         }).gives_access()
@@ -160,7 +160,7 @@ fn tokens() -> Vec<Row> {
         list(
             "/tokens",
             "tokens",
-            "What programs prove themselves with: one's own, or all for an admin",
+            "List API tokens: your own, or all of them as an admin",
             |_: C, Behind(door): Behind, Who(caller): Who| async move {
                 let mut tokens = door.people.tokens();
                 // Tokens created by root have no creator and are listed for admins only.
@@ -173,7 +173,7 @@ fn tokens() -> Vec<Row> {
         add(
             "/tokens",
             "token",
-            "A program has something to prove itself with; it is shown this once",
+            "Create an API token; its value is shown only once",
             |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<NewToken>| async move {
                 make_token(&door, &caller, asked)
             },
@@ -183,7 +183,7 @@ fn tokens() -> Vec<Row> {
         .secret(),
         remove(
             "/tokens/{name}",
-            "A token is good for nothing any more: one's own, or any for an admin",
+            "Revoke an API token: your own, or any as an admin",
             |_: C, Behind(door): Behind, Who(caller): Who, Named(name): Named<Name>| async move {
                 let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
                 door.people.revoke_token(&name, of.as_ref())
@@ -199,7 +199,7 @@ fn web() -> Vec<Row> {
         get(
             "/web",
             "web",
-            "Where the console is, and what the node proves itself with",
+            "Show the address of the console and its certificate",
             |c: C, Behind(door): Behind| async move {
                 // Without an HTTPS server the report is empty.
                 let none = WebReport { url: None, addresses: Vec::new(), certificate: None };
@@ -209,7 +209,7 @@ fn web() -> Vec<Row> {
         add(
             "/web/links",
             "link",
-            "A link lets one person choose a password, once",
+            "Create a one-time link to set a password",
             |_: C, Behind(door): Behind, Body(asked): Body<NewLink>| async move { make_link(&door, asked) },
         )
         .gives_access()

@@ -14,20 +14,20 @@ type One = Named<Name>;
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = vec![
-        list("/pools", "pools", "All pools that are known, also those that are not open", |c: C| async move {
+        list("/pools", "pools", "List all pools, closed ones included", |c: C| async move {
             c.pools.list().await
         }),
-        add("/pools", "pool", "There is a pool of these disks", |c: C, Body(new): Body<NewPool>| async move {
+        add("/pools", "pool", "Create a pool", |c: C, Body(new): Body<NewPool>| async move {
             c.pools.create(new).await
         }),
-        one("/pools/{name}", "pool", "One pool", |c: C, Named(name): One| async move { c.pools.report(&name).await }),
+        one("/pools/{name}", "pool", "Show a pool", |c: C, Named(name): One| async move { c.pools.report(&name).await }),
         set(
             "/pools/{name}",
             "pool",
-            "The settings hold, also for what is being repaired already",
+            "Change the settings of a pool, for running repairs as well",
             |c: C, Named(name): One, Body(settings): Body<PoolSettings>| async move { c.pools.set(&name, settings).await },
         ),
-        remove("/pools/{name}", "The pool is gone; its disks are free", |c: C, Named(name): One| async move {
+        remove("/pools/{name}", "Destroy a pool and free its disks", |c: C, Named(name): One| async move {
             c.pools.destroy(&name).await
         })
         .destroys()
@@ -44,21 +44,21 @@ fn moving() -> [Row; 3] {
     [
         quietly(
             "/pools/{name}/export",
-            "The pool is let go of; another node may have it",
+            "Export a pool for import on another node",
             |c: C, Named(name): One, Body(how): Body<Removal>| async move { c.pools.export(&name, how).await },
         )
         .only(Role::Admin),
         act(
             "/pools/{name}/import",
             "pool",
-            "A pool that was found on its disks is open",
+            "Import a pool from its disks",
             |c: C, Named(name): One, Body(how): Body<ImportPool>| async move { c.pools.import(&name, how).await },
         )
         .only(Role::Admin),
         act(
             "/pools/{name}/key",
             "pool_key",
-            "The key of its encrypted volumes, for who is to keep it",
+            "Export the key of the encrypted volumes of a pool for escrow",
             |c: C, Named(name): One| async move { c.pools.key(&name).await },
         )
         .gives_access()
@@ -73,31 +73,31 @@ fn growing() -> [Row; 5] {
         act(
             "/pools/{name}/groups",
             "pool",
-            "It has one more disk group",
+            "Add a disk group to a pool",
             |c: C, Named(name): One, Body(group): Body<AddGroup>| async move { c.pools.add_group(&name, group).await },
         ),
         act(
             "/pools/{name}/members",
             "pool",
-            "A disk becomes one more member of a group",
+            "Expand a disk group by one member (reshape)",
             |c: C, Named(name): One, Body(member): Body<AddMember>| async move { c.pools.add_member(&name, member).await },
         ),
         act(
             "/pools/{name}/grow",
             "pool",
-            "It uses all of its disks",
+            "Expand a pool to the full size of its disks",
             |c: C, Named(name): One, Body(how): Body<GrowPool>| async move { c.pools.grow(&name, how).await },
         ),
         act(
             "/pools/{name}/log",
             "pool",
-            "It has a log device",
+            "Add a log device to a pool",
             |c: C, Named(name): One, Body(log): Body<AddLog>| async move { c.pools.add_log(&name, log).await },
         ),
         act(
             "/pools/{name}/log/removal",
             "pool",
-            "It has no log device any more",
+            "Remove the log device of a pool",
             |c: C, Named(name): One, Body(how): Body<RemoveLog>| async move { c.pools.remove_log(&name, how).await },
         ),
     ]
@@ -109,45 +109,45 @@ fn caring() -> [Row; 8] {
         act(
             "/pools/{name}/pause",
             "pool",
-            "Nothing of it is repaired until it is resumed",
+            "Pause the repairs of a pool",
             |c: C, Named(name): One| async move { c.pools.pause(&name, true).await },
         ),
         act(
             "/pools/{name}/resume",
             "pool",
-            "It is repaired again where it must be",
+            "Resume the repairs of a pool",
             |c: C, Named(name): One| async move { c.pools.pause(&name, false).await },
         ),
         list(
             "/pools/{name}/scrubs",
             "scrubs",
-            "Its scrubs that are remembered, oldest first",
+            "List past scrubs of a pool, oldest first",
             |c: C, Named(name): One| async move { c.scrubs.list(&name).await },
         ),
         act(
             "/pools/{name}/scrubs",
             "pool",
-            "Everything that its volumes hold is being read and compared",
+            "Start a scrub of a pool",
             |c: C, Named(name): One, Body(how): Body<StartScrub>| async move { c.scrubs.start(&name, how).await },
         ),
         remove(
             "/pools/{name}/scrubs",
-            "Its scrub ends",
+            "Stop the running scrub of a pool",
             |c: C, Named(name): One| async move { c.scrubs.stop(&name).await },
         ),
         get(
             "/pools/{name}/check",
             "check",
-            "What is wrong with the maps of its volumes; nothing is written",
+            "Check the volume maps of a pool without writing",
             |c: C, Named(name): One| async move { c.pools.check(&name, false).await },
         ),
         act(
             "/pools/{name}/check",
             "check",
-            "Repair what a check of the maps of its volumes finds; returns what was found",
+            "Repair errors in the volume maps of a pool; returns the findings",
             |c: C, Named(name): One, Body(how): Body<RepairPool>| async move { c.pools.repair(&name, how).await },
         ),
-        get("/pools/{name}/dump", "dump", "Its catalog and its maps as text", |c: C, Named(name): One| async move {
+        get("/pools/{name}/dump", "dump", "Dump the catalog and the volume maps of a pool as text", |c: C, Named(name): One| async move {
             c.pools.dump(&name).await
         })
         .of_host_data(),

@@ -12,53 +12,53 @@ type Group = Named<PortalGroupTag>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/portals", "portals", "Where we listen, and where we should but cannot", |c: C| async move {
+        list("/portals", "portals", "List portals with their listen state", |c: C| async move {
             c.portals.list().await
         }),
-        add("/portals", "portal", "We listen on another address", |c: C, Body(new): Body<NewPortal>| async move {
+        add("/portals", "portal", "Add a portal", |c: C, Body(new): Body<NewPortal>| async move {
             c.portals.add(new).await
         })
         .only(Role::Admin),
-        one("/portals/{address}", "portal", "One portal", |c: C, Named(address): One| async move {
+        one("/portals/{address}", "portal", "Show a portal", |c: C, Named(address): One| async move {
             c.portals.report(address).await
         }),
         set(
             "/portals/{address}",
             "portal",
-            "Its settings hold",
+            "Change the settings of a portal",
             |c: C, Named(address): One, Body(how): Body<PortalSettings>| async move { c.portals.set(address, how).await },
         )
         .only(Role::Admin),
         remove(
             "/portals/{address}",
-            "We listen there no more",
+            "Remove a portal",
             |c: C, Named(address): One, Asked(how): Asked<Removal>| async move { c.portals.remove(address, how).await },
         )
         .only(Role::Admin),
-        act("/portals/{address}/drain", "portal", "It takes no new sessions, and sends away those that it has", |c: C, Named(address): One| async move {
+        act("/portals/{address}/drain", "portal", "Drain a portal: accept no new sessions and redirect existing ones", |c: C, Named(address): One| async move {
             c.portals.drain(address, true).await
         }),
-        act("/portals/{address}/resume", "portal", "It takes sessions again", |c: C, Named(address): One| async move {
+        act("/portals/{address}/resume", "portal", "Resume a drained portal", |c: C, Named(address): One| async move {
             c.portals.drain(address, false).await
         }),
-        list("/portal-groups", "portal_groups", "All portal groups", |c: C| async move { c.portal_groups.list().await }),
-        one("/portal-groups/{tag}", "portal_group", "One portal group", |c: C, Named(tag): Group| async move {
+        list("/portal-groups", "portal_groups", "List portal groups", |c: C| async move { c.portal_groups.list().await }),
+        one("/portal-groups/{tag}", "portal_group", "Show a portal group", |c: C, Named(tag): Group| async move {
             c.portal_groups.report(tag).await
         }),
         set(
             "/portal-groups/{tag}",
             "portal_group",
-            "Its settings hold",
+            "Change the settings of a portal group",
             |c: C, Named(tag): Group, Body(how): Body<PortalGroupSettings>| async move { c.portal_groups.set(tag, how).await },
         )
         .only(Role::Admin),
-        one("/balance", "balance", "By what sessions are shared out over data portals", |c: C| async move { Ok(c.portals.balance()) }),
-        set("/balance", "balance", "Sessions are shared out by something else", |c: C, Body(how): Body<SetBalance>| async move {
+        one("/balance", "balance", "Show the policy that balances sessions over data portals", |c: C| async move { Ok(c.portals.balance()) }),
+        set("/balance", "balance", "Change the policy that balances sessions over data portals", |c: C, Body(how): Body<SetBalance>| async move {
             c.portals.set_balance(how).await
         })
         .only(Role::Admin),
-        one("/isns", "isns", "How targets are registered with an iSNS server", |c: C| async move { Ok(c.isns.report()) }),
-        put("/isns", "isns", "Targets are registered with this iSNS server, or with none", |c: C, Body(how): Body<SetIsns>| async move {
+        one("/isns", "isns", "Show the iSNS registration of targets", |c: C| async move { Ok(c.isns.report()) }),
+        put("/isns", "isns", "Set or remove the iSNS server that targets are registered with", |c: C, Body(how): Body<SetIsns>| async move {
             c.isns.set(how).await
         })
         .only(Role::Admin),

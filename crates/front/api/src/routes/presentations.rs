@@ -11,32 +11,32 @@ type One = Named<Name>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/targets", "targets", "All targets", |c: C| async move { Ok(c.targets.list()) }),
-        add("/targets", "target", "There is another target", |c: C, Body(new): Body<NewTarget>| async move {
+        list("/targets", "targets", "List targets", |c: C| async move { Ok(c.targets.list()) }),
+        add("/targets", "target", "Create a target", |c: C, Body(new): Body<NewTarget>| async move {
             c.targets.add(new).await
         }),
-        one("/targets/{name}", "target", "One target", |c: C, Named(name): One| async move { c.targets.report(&name) }),
+        one("/targets/{name}", "target", "Show a target", |c: C, Named(name): One| async move { c.targets.report(&name) }),
         remove(
             "/targets/{name}",
-            "The target is gone",
+            "Delete a target",
             |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.targets.remove(&name, how).await },
         ),
-        list("/presentations", "presentations", "Who sees what", |c: C| async move { Ok(c.presentations.list()) }),
+        list("/presentations", "presentations", "List presentations (LUN mappings)", |c: C| async move { Ok(c.presentations.list()) }),
         add(
             "/presentations",
             "presentation",
-            "A host sees a volume",
+            "Present a volume to a host",
             |c: C, Body(new): Body<NewPresentation>| async move { c.presentations.present(new).await },
         ),
         add(
             "/presentations/spread",
             "presentations",
-            "A host sees volumes through several targets",
+            "Present volumes to a host through several targets",
             |c: C, Body(new): Body<Spread>| async move { c.presentations.spread(new).await },
         ),
         remove(
             "/presentations",
-            "The host sees the volume no more",
+            "Unpresent a volume from a host",
             |c: C, Asked(which): Asked<Unpresent>| async move { c.presentations.unpresent(&which).await },
         ),
     ]

@@ -13,14 +13,14 @@ type One = Named<SessionNumber>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/sessions", "sessions", "Who is logged in", |c: C| async move { c.sessions.list().await }),
-        get("/sessions/{id}", "session", "One session in all detail", |c: C, Named(id): One| async move {
+        list("/sessions", "sessions", "List iSCSI sessions", |c: C| async move { c.sessions.list().await }),
+        get("/sessions/{id}", "session", "Show an iSCSI session in detail", |c: C, Named(id): One| async move {
             c.sessions.detail(id.0).await
         }),
         end(
             "/sessions/{id}",
             "ended",
-            "The session is over, or one connection of it",
+            "Close an iSCSI session or one of its connections",
             |c: C, Named(id): One, Asked(how): Asked<EndSession>| async move {
                 match how.cid {
                     Some(cid) => c.sessions.end_connection(id.0, cid).await,
@@ -31,7 +31,7 @@ pub(crate) fn rows() -> Vec<Row> {
         file(
             "/recording",
             "application/vnd.tcpdump.pcap",
-            "What goes over the wire, until the recording ends; a reader that goes away ends it",
+            "Record iSCSI traffic as a pcapng stream until the recording ends or the reader disconnects",
             |c: C, Asked(what): Asked<Record>| async move {
                 let recording = c.sessions.record(what).await?;
                 // Dropping the stream drops the recording, so a client that disconnects ends it.

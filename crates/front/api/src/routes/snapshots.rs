@@ -14,27 +14,27 @@ pub(crate) fn rows() -> Vec<Row> {
         list(
             "/snapshots",
             "snapshots",
-            "All snapshots, or those of one volume",
+            "List snapshots, of all volumes or of one",
             |c: C, Asked(asked): Asked<SnapshotsOf>| async move { c.snapshots.list_of(asked).await },
         ),
         add(
             "/snapshots",
             "snapshots",
-            "There are snapshots of these volumes, all of one instant",
+            "Create a consistent snapshot of one or more volumes",
             |c: C, Body(new): Body<NewSnapshots>| async move { c.snapshots.create(new).await },
         ),
-        one("/snapshots/{*name}", "snapshot", "One snapshot", |c: C, Named(name): One| async move {
+        one("/snapshots/{*name}", "snapshot", "Show a snapshot", |c: C, Named(name): One| async move {
             c.snapshots.report(&name).await
         }),
         set(
             "/snapshots/{*name}",
             "snapshot",
-            "It cannot be deleted before this time",
+            "Lock a snapshot until a time",
             |c: C, Named(name): One, Body(lock): Body<LockSnapshot>| async move { c.snapshots.lock(&name, lock).await },
         ),
         remove(
             "/snapshots/{*name}",
-            "It is gone; its space is given back in the background",
+            "Delete a snapshot; its space is freed in the background",
             |c: C, Named(name): One| async move { c.snapshots.delete(&name).await },
         )
         .destroys(),

@@ -11,22 +11,22 @@ type One = Named<VolumeName>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        get("/traces/{*name}", "trace", "How the trace of the volume is", |c: C, Named(name): One| async move {
+        get("/traces/{*name}", "trace", "Show the trace of a volume", |c: C, Named(name): One| async move {
             c.traces.report(&name).await
         }),
         add(
             "/traces/{*name}",
             "trace",
-            "The volume keeps which commands it has",
+            "Start a trace of a volume",
             |c: C, Named(name): One, Body(how): Body<NewTrace>| async move { c.traces.start(&name, &how).await },
         ),
-        end("/traces/{*name}", "trace", "The volume is not traced any more", |c: C, Named(name): One| async move {
+        end("/traces/{*name}", "trace", "Stop the trace of a volume", |c: C, Named(name): One| async move {
             c.traces.stop(&name).await
         }),
         file(
             "/trace-files/{*name}",
             "application/octet-stream",
-            "The file of the trace as it is now",
+            "Download the trace file of a volume",
             |c: C, Named(name): One| async move {
                 let traced = c.traces.take(&name).await?;
                 // Sorting a million commands takes a while and must not block other requests.

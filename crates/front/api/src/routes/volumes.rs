@@ -14,13 +14,13 @@ type One = Named<VolumeName>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/volumes", "volumes", "All volumes that are known, also those that were not found", |c: C| async move {
+        list("/volumes", "volumes", "List all volumes, missing ones included", |c: C| async move {
             c.volumes.list().await
         }),
         add(
             "/volumes",
             "volume",
-            "There is a new volume",
+            "Create a volume",
             |c: C, Who(caller), Body(new): Body<NewVolume>| async move {
                 // A file or device as back end lets a host write to it, so the caller must be allowed to name the path.
                 if let Some(NewBackend::File { path }) = &new.backend {
@@ -29,55 +29,55 @@ pub(crate) fn rows() -> Vec<Row> {
                 c.volumes.create(new).await
             },
         ),
-        one("/volumes/{*name}", "volume", "One volume", |c: C, Named(name): One| async move {
+        one("/volumes/{*name}", "volume", "Show a volume", |c: C, Named(name): One| async move {
             c.volumes.report(&name).await
         }),
         set(
             "/volumes/{*name}",
             "volume",
-            "It is larger, or its settings hold",
+            "Resize a volume or change its settings",
             |c: C, Named(name): One, Body(how): Body<VolumeChange>| async move { change(&c, &name, how).await },
         ),
         remove(
             "/volumes/{*name}",
-            "The volume is gone, and what it held",
+            "Delete a volume and its data",
             |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.volumes.delete(&name, how).await },
         )
         .destroys(),
         add(
             "/clones",
             "volume",
-            "There is a new volume that shows a snapshot",
+            "Create a clone of a snapshot",
             |c: C, Body(new): Body<NewClone>| async move { c.snapshots.create_clone(new).await },
         ),
         add(
             "/copies",
             "volume",
-            "A new volume is being filled with another one or with a snapshot",
+            "Start a copy of a volume or snapshot to a new volume",
             |c: C, Body(new): Body<NewCopy>| async move { c.copies.start(new).await },
         ),
         remove(
             "/copies/{*name}",
-            "The copy to this volume has ended, and what it has made is gone",
+            "Cancel a copy and delete its volume",
             |c: C, Named(name): One| async move { c.copies.cancel(&name).await },
         ),
         act(
             "/rollbacks",
             "volume",
-            "A volume shows what it was at a snapshot",
+            "Roll a volume back to a snapshot",
             |c: C, Body(how): Body<RollBack>| async move { c.snapshots.roll_back(how).await },
         )
         .destroys(),
         remove(
             "/reservations/{*name}",
-            "Nobody has reserved the volume, and nobody is registered",
+            "Clear the reservation and all registrations of a volume",
             |c: C, Named(name): One| async move { c.volumes.clear_reservations(&name).await.map(|_| ()) },
         )
         .destroys(),
         list(
             "/latencies/{*name}",
             "latencies",
-            "How long commands of the volume took since it was opened",
+            "Show the latency histograms of a volume since it was opened",
             |c: C, Named(name): One| async move { c.volumes.latencies(&name).await },
         ),
     ]

@@ -153,7 +153,6 @@ where
         }
         let id = self.admitted.expect("nobody enters full feature phase without our grant");
         let (session, predecessors) = Session::enter(&self.shard, id, facts, self.ends, self.tell.clone());
-        // At info level: an administrator has to see which hosts are connected.
         tracing::info!(peer = %self.ends.peer, initiator = facts.identity.initiator_name.as_str(), "logged in");
         self.session = Some(session);
         self.note_connections();

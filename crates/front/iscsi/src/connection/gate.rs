@@ -25,7 +25,7 @@ impl<W: World> Gate for UnitGate<'_, W> {
             return Verdict::TAKE_ALL;
         }
         let cdb = scsi::Cdb::new(cdb);
-        // Without a session the command is answered by the connection; see `start`.
+        // Without a session the connection is ending.
         let Some(session) = self.session.as_mut() else { return Verdict::TAKE_ALL };
         let Some(reach) = session.find(lun.0) else {
             return refuse(response(session.answer_absent(lun.0, cdb), None));

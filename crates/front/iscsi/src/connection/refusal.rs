@@ -92,7 +92,7 @@ where
         }
         if !penalty.hold.is_zero() {
             self.penalty = Some(Box::pin(self.shard.world.sleep_until(now + penalty.hold)));
-            // A held slot cannot be evicted: reconnecting must not shorten the delay.
+            // A held slot cannot be evicted by an ordinary login: reconnecting must not shorten the delay.
             if let Some(place) = &self.place {
                 place.hold();
             }

@@ -23,6 +23,7 @@ impl Challenge {
     pub fn new(algorithm: Algorithm, random: &[u8; CHALLENGE_RANDOM_BYTES]) -> Self {
         let bytes: Digest = random.iter().take(algorithm.digest_bytes()).copied().collect();
         assert_eq!(bytes.len(), algorithm.digest_bytes(), "a challenge is as long as what answers it");
+        // The last byte is not part of the challenge unless the digest has 32 bytes; both are public anyway.
         let [.., identifier] = *random;
         Self { algorithm, identifier, bytes }
     }

@@ -277,6 +277,7 @@ impl Connection {
         if self.is_closed() {
             return;
         }
+        // Taken before the timers run: they compare the progress of the output.
         let pulse = self.core.pulse();
         match self.core.timers.handle_timeout(now, pulse) {
             Due::Nothing => {}
@@ -321,6 +322,7 @@ impl Connection {
         if self.is_closed() {
             return;
         }
+        // The first reason for the end is the one that is reported.
         self.core.phase = Phase::Closed;
         self.core.incoming = Incoming::Nothing;
         self.core.link.transmit.clear();
@@ -408,6 +410,7 @@ impl Core {
                 // Bounded by the MaxRecvDataSegmentLength that this side declared.
                 Some((Buf::recycled(data_bytes), 0))
             }
+            // The payload of a refused PDU must be consumed all the same.
             Err(violation) => {
                 self.judge(Err(violation));
                 None

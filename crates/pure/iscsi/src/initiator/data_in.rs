@@ -15,6 +15,7 @@ impl FullFeaturePhase {
     /// *Errors*: the violated rule.
     pub(crate) fn begin_data_in(&mut self, header: &DataIn, data_bytes: usize) -> Result<Placement, Violation> {
         self.handle_window(header.exp_cmd_sn, header.max_cmd_sn);
+        // Phase collapse: the last Data-In carries the status, so no SCSI Response follows.
         if let Some(status) = header.status {
             self.handle_status(status.stat_sn)?;
         }
@@ -33,6 +34,7 @@ impl FullFeaturePhase {
         let end = header.buffer_offset_bytes.checked_add(len).filter(|&end| end <= task.expected_in_bytes);
         task.received_bytes = end.ok_or(Violation::DataTooLong)?;
         task.data_sn += 1;
+        // Kept until the payload is complete.
         task.status = header.status;
         if task.buf.is_some() && data_bytes > 0 {
             return Ok(Placement::Command { task: id, offset: header.buffer_offset_bytes as usize });

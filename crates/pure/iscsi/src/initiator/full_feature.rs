@@ -49,6 +49,7 @@ impl FullFeaturePhase {
 
     /// Creates the state of a connection that joins a session with other connections.
     pub(crate) fn joining(joins: Joins, negotiated: Negotiated, exp_stat_sn: StatSn) -> Self {
+        // The numbering of commands is shared by all connections of the session.
         let (tasks, waiting, Joins { order, tags_from }) = (Slab::new(), VecDeque::new(), joins);
         Self { negotiated, tasks, waiting, order, tags_from, exp_stat_sn }
     }
@@ -67,6 +68,7 @@ impl FullFeaturePhase {
     pub(crate) fn begin(&mut self, head: Head<'_>, data_bytes: usize) -> Result<Placement, Violation> {
         match TargetPdu::parse(head.basic)? {
             TargetPdu::DataIn(data_in) => self.begin_data_in(&data_in, data_bytes),
+            // All other PDUs have short payloads.
             _ => Ok(Placement::Whole),
         }
     }

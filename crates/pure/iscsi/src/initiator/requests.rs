@@ -147,6 +147,7 @@ impl FullFeaturePhase {
         if answer.len() + data.len() > TEXT_BYTES_MAX {
             return Err(Violation::TextTooLong);
         }
+        // The text is parsed once complete, because a pair may be split over two PDUs.
         answer.extend_from_slice(data);
         if !response.is_final {
             return self.ask_on(link, task, response);
@@ -205,6 +206,7 @@ fn targets_in(answer: &[u8]) -> Result<Vec<Target>, Violation> {
     for pair in answer.split_inclusive(|&byte| byte == 0).flat_map(Pairs::parse) {
         match (pair?, targets.last_mut()) {
             (("TargetName", name), _) => targets.push(Target { name: name.to_owned(), addresses: Vec::new() }),
+            // Addresses follow the name of their target (RFC 7143 Appendix C).
             (("TargetAddress", address), Some(target)) => target.addresses.push(address.to_owned()),
             _ => {}
         }

@@ -37,8 +37,10 @@ impl Dialogue {
     ///
     /// *Errors*: the violated limit or rule.
     pub(super) fn handle_segment(&mut self, segment: &[u8], continues: bool) -> Result<Option<Vec<u8>>, Violation> {
+        // Both limits apply to every segment, so that an unauthenticated peer cannot occupy a connection or memory.
         self.pdus_left = self.pdus_left.checked_sub(1).ok_or(Violation::LoginTooLong)?;
         self.text_bytes_left = self.text_bytes_left.checked_sub(segment.len()).ok_or(Violation::TextTooLong)?;
+        // While our text continues, the peer answers with empty PDUs (RFC 7143 §6.2).
         if std::mem::take(&mut self.promised) {
             if continues || !segment.is_empty() {
                 return Err(Violation::TextWhileContinuing);
@@ -50,6 +52,7 @@ impl Dialogue {
 
     /// Takes the next text to send; empty while the peer's text continues.
     pub(super) fn take_part(&mut self) -> TextPart {
+        // The peer's text comes first; ours follows once it is complete.
         if self.incoming.is_waiting() {
             return TextPart::default();
         }
@@ -75,6 +78,7 @@ impl Dialogue {
 ///
 /// *Source*: RFC 7143 §6.2, §13.25.
 pub(super) fn answer_out_of_place((name, value): (&str, &str), speaker: Role, answers: &mut TextWriter) {
+    // An answer is never answered, otherwise two sides could exchange refusals forever.
     if [REJECT, IRRELEVANT, NOT_UNDERSTOOD].contains(&value) {
         return;
     }
@@ -84,6 +88,7 @@ pub(super) fn answer_out_of_place((name, value): (&str, &str), speaker: Role, an
             answers.push(name, REJECT);
         }
         Some(Named::ObsoleteMarker) => answers.push(name, "No"),
+        // A known key outside its stage.
         None if Key::of(name).is_some() => answers.push(name, REJECT),
         None => answers.push(name, NOT_UNDERSTOOD),
     }

@@ -85,6 +85,7 @@ impl Parley {
     /// Queues offers for keys that the peer did not negotiate and whose defaults are unacceptable for us.
     pub(crate) fn offer_needed(&mut self, offers: &mut TextWriter) {
         for row in &TABLE {
+            // A key that the peer has negotiated must not be offered again (RFC 7143 §6.3).
             let silent = self.states[row.key as usize] == State::Silent;
             if silent && !self.is_irrelevant(row) && !self.offer.allows(row.key, row.default) {
                 self.offer_one(row, offers);

@@ -12,6 +12,8 @@ impl TaskId {
     /// generations.
     #[must_use]
     pub fn bits(self) -> u32 {
+        // The generation distinguishes successive tasks in one place, so that a late answer does not reach the wrong
+        // task.
         self.generation << 16 | (self.index & 0xffff)
     }
 }
@@ -73,6 +75,7 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, id: TaskId) -> Option<T> {
         let place = place_of(&mut self.places, id)?;
         let value = place.value.take()?;
+        // All identifiers of the removed task become stale.
         place.generation = place.generation.wrapping_add(1);
         self.free.push(id.index);
         Some(value)
@@ -81,6 +84,7 @@ impl<T> Slab<T> {
     /// Removes the value and drops it in place, without a move. True when it was present.
     pub(crate) fn clear(&mut self, id: TaskId) -> bool {
         let Some(place) = place_of(&mut self.places, id).filter(|place| place.value.is_some()) else { return false };
+        // Dropped in place: moving a large task out would cost a copy.
         place.value = None;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(id.index);

@@ -32,6 +32,7 @@ pub(crate) enum Arrival {
 impl<T> CommandWindow<T> {
     /// Creates a window that expects `first` and is open for `places` requests.
     pub(crate) fn new(first: CmdSn, places: u32) -> Self {
+        // Serial number comparison is only meaningful over less than half of the number range (RFC 1982).
         assert!((1..1 << 31).contains(&places), "a window is narrower than half the circle of numbers");
         let maximum = first.plus(places).minus(1);
         Self { expected: first, maximum, held: Vec::new(), held_count: 0, places }
@@ -89,7 +90,9 @@ impl<T> CommandWindow<T> {
     /// Holds `request`, which [`CommandWindow::judge`] classified as ahead, until its turn comes.
     pub(crate) fn hold(&mut self, cmd_sn: CmdSn, request: T) {
         assert!(cmd_sn.since(self.expected) < self.places, "what is held lies in the window");
+        // Allocated at the first gap: a session with one connection rarely has one.
         if self.held.is_empty() {
+            // A power of two, so that the place follows from the low bits of the CmdSN.
             self.held.resize_with(self.places.next_power_of_two() as usize, || None);
         }
         let place = self.place(cmd_sn);
@@ -103,6 +106,7 @@ impl<T> CommandWindow<T> {
         if self.held_count == 0 {
             return None;
         }
+        // Only the next request in order may be taken; an empty place means that the gap is still open.
         let place = self.place(self.expected);
         let request = self.held.get_mut(place)?.take()?;
         self.held_count -= 1;

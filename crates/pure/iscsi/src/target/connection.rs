@@ -122,6 +122,7 @@ impl Connection {
         }
         let Phase::Joining(negotiated) = std::mem::replace(&mut self.core.phase, Phase::Closed) else { return None };
         let link = &mut self.core.link;
+        // The Login Response is sent only after the session has accepted the connection.
         let (unsent, stat_sn) = (link.transmit.take_bytes(), link.stat_sn);
         // Bytes behind the login would be lost in the transfer; RFC 7143 §6.3 permits none before the final Login
         // Response.
@@ -303,11 +304,13 @@ impl Connection {
         if let Incoming::Command(task) = self.core.incoming {
             full_feature.give_back(task, self.receive.take_place());
         }
+        // The tasks stay until they are reassigned, or until Time2Retain has passed.
         self.core.retained_until = Some(until);
         self.stop();
     }
 
     fn stop(&mut self) {
+        // Queued output may still be sent, so the connection closes gracefully.
         if !self.is_closed() {
             self.core.phase = Phase::Closing;
         }
@@ -397,6 +400,7 @@ impl Core {
 
     fn start_full_feature(&mut self, negotiated: &Negotiated, recovers: bool) {
         let digests = Digests { header: negotiated.header_digest, data: negotiated.data_digest };
+        // Take effect between two PDUs; see `step`.
         self.receive_limits = Some(Limits {
             digests,
             data_segment_bytes_max: negotiated.own_data_segment_bytes_max,

@@ -140,6 +140,7 @@ impl DataOut {
     /// *Errors*: the violated rule. Source: RFC 7143 §7.9.
     pub(crate) fn admit(&mut self, arrived: Arrived, recovers: bool) -> Result<Admitted, Violation> {
         let Arrived { solicited, .. } = arrived;
+        // Data outside of any expected sequence is a violation.
         let end = self.sequence_end(solicited)?;
         let in_order = arrived.data_sn == self.data_sn;
         // A gap or a jump is a lost PDU here, not a violation: the sequence is completed by another R2T.
@@ -151,6 +152,7 @@ impl DataOut {
             }
             return Ok(Admitted::Useless);
         }
+        // DataPDUInOrder=Yes: every PDU continues where the previous one ended.
         if arrived.offset != self.received_bytes {
             return Err(Violation::BufferOffsetWrong);
         }
@@ -222,6 +224,7 @@ impl DataOut {
     fn sequence_end(&self, solicited: bool) -> Result<u32, Violation> {
         match (solicited, self.unsolicited_end) {
             (false, Some(end)) => Ok(end),
+            // The command has announced no unsolicited data, or its sequence has ended.
             (false, None) => Err(Violation::UnexpectedUnsolicitedData),
             (true, None) => {
                 let answered = self.open.first().ok_or(Violation::TransferTagUnknown)?;

@@ -287,6 +287,7 @@ impl FullFeature {
     /// Takes the action that is next in order on a connection other than the one that caused it, whether that
     /// connection still exists or not.
     pub(crate) fn take_ripe(&mut self) -> Option<(usize, Turn)> {
+        // A request in CmdSN order precedes deferred immediate functions.
         if self.elsewhere.ripe.is_some() {
             return self.elsewhere.ripe.take();
         }

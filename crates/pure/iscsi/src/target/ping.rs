@@ -18,6 +18,7 @@ impl FullFeature {
     ///
     /// Source: RFC 7143 §11.18, §11.19.
     pub(crate) fn handle_nop_out(&mut self, link: &mut Link, request: &NopOut, data: &[u8]) -> Result<(), Violation> {
+        // Answer to a ping of the target: it has reset the idle timer already.
         if request.initiator_task_tag.is_reserved() {
             return Ok(());
         }
@@ -38,6 +39,8 @@ impl FullFeature {
     pub(crate) fn send_ping(&mut self, link: &mut Link) {
         // The most significant bit stays clear, so the tag is never the reserved one.
         link.ping.last = link.ping.last.wrapping_add(1) & 0x7fff_ffff;
+        // A valid target transfer tag requests an answer; without it a NOP-In only reports the window (RFC 7143
+        // §11.19.3).
         let (tag, stat_sn) = (TargetTransferTag(link.ping.last), link.stat_sn);
         link.push_nop_in(self.cmd_sns(), InitiatorTaskTag::RESERVED, tag, stat_sn, &[]);
     }

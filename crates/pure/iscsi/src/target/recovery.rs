@@ -152,6 +152,7 @@ impl FullFeature {
         }
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         for stat_sn in (0..count).map(|n| from.plus(n)) {
+            // Taken out and put back, because sending borrows the connection.
             let (at, status) = link.sent.take(stat_sn).ok_or(Violation::SnackOfNothing)?;
             match &status.what {
                 What::Pdu(header, data) => link.transmit.push(&renewed(header, exp_cmd_sn, max_cmd_sn), data),
@@ -225,6 +226,7 @@ impl FullFeature {
     /// Returns the reason why a task cannot be reassigned.
     pub(crate) fn not_reassigned(&self, tag: InitiatorTaskTag) -> TaskFunctionOutcome {
         match self.session.by_tag(tag) {
+            // The task exists on a live connection.
             Some(_) => TaskFunctionOutcome::TaskStillAllegiant,
             None => TaskFunctionOutcome::TaskDoesNotExist,
         }

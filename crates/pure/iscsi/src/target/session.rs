@@ -169,6 +169,7 @@ impl Session {
         if len > 0 {
             connection.handle_filled(len, now);
         }
+        // Bounded, so that the driver can share its thread between sessions.
         let mut left = pdus_max;
         while left > 0 && self.connections[slot].step(&mut self.shared, gate) {
             // Work for other connections follows the PDU that caused it, before the next one is read.

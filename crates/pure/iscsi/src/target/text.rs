@@ -42,6 +42,7 @@ impl FullFeature {
         if goes_on && !data.is_empty() {
             return Err(Violation::TextWhileContinuing);
         }
+        // The exchange ends when both sides have set the F bit (RFC 7143 §11.11.1).
         text.ends = request.is_final;
         let Some(asked) = text.request.handle_segment(data, request.continues, segment_bytes_max)? else {
             // More request text follows: an empty response asks for it.

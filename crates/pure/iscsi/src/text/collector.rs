@@ -26,9 +26,11 @@ impl TextCollector {
         if segment.len() > segment_bytes_max {
             return Err(Violation::TextSegmentTooLong);
         }
+        // Checked before the copy, so that memory stays bounded.
         if self.text.len() + segment.len() > TEXT_BYTES_MAX {
             return Err(Violation::TextTooLong);
         }
+        // Otherwise a peer could keep an exchange open without ever sending text.
         if continues && segment.is_empty() {
             return Err(Violation::ContinuesWithoutText);
         }

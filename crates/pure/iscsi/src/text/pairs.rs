@@ -27,12 +27,14 @@ impl<'a> Pairs<'a> {
     }
 
     fn parse_next(&mut self) -> Result<Option<(&'a str, &'a str)>, Violation> {
+        // Several NUL bytes in a row are tolerated: some initiators pad their text.
         let begin = self.rest.iter().position(|&byte| byte != 0).unwrap_or(self.rest.len());
         let (_, text) = self.rest.split_at_checked(begin).unwrap_or_default();
         if text.is_empty() {
             return Ok(None);
         }
         self.seen += 1;
+        // Bounded, because each pair causes an answer.
         if self.seen > PAIRS_MAX {
             return Err(Violation::TooManyKeys);
         }
@@ -48,6 +50,7 @@ impl<'a> Iterator for Pairs<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.parse_next();
+        // The iterator ends after an error; the rest cannot be interpreted.
         if next.is_err() {
             self.rest = &[];
         }
@@ -59,6 +62,7 @@ fn parse_pair(pair: &[u8]) -> Result<(&str, &str), Violation> {
     let equals = pair.iter().position(|&byte| byte == b'=').ok_or(Violation::PairWithoutEquals)?;
     let (key, value) = pair.split_at_checked(equals).ok_or(Violation::PairWithoutEquals)?;
     let value = std::str::from_utf8(value.get(1..).unwrap_or_default()).map_err(|_| Violation::ValueNotText)?;
+    // Control characters could forge lines in logs.
     if value.chars().any(char::is_control) {
         return Err(Violation::ValueNotText);
     }

@@ -79,6 +79,7 @@ fn hexadecimal_digits(text: &str) -> Option<&str> {
 }
 
 fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
+    // Checked before the allocation.
     if digits.is_empty() || digits.len() > 2 * BINARY_BYTES_MAX {
         return None;
     }

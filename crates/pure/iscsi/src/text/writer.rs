@@ -23,6 +23,7 @@ impl TextWriter {
     /// *Panics*: when the value contains a NUL byte, which would end it early; ours never do.
     pub fn push(&mut self, key: &str, value: impl Display) {
         let value = value.to_string();
+        // A NUL byte would let a value inject further pairs.
         assert!(!value.contains('\0'), "a value has no NUL byte");
         assert!(!key.is_empty() && !key.contains(['=', '\0']), "a key ends where its value begins");
         self.text.extend_from_slice(key.as_bytes());

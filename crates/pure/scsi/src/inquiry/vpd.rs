@@ -70,7 +70,7 @@ impl Described<'_> {
         emit_designator(reply, Association::LogicalUnit, CodeSet::Ascii, 0x1, vendor_based.as_bytes());
         emit_designator(reply, Association::LogicalUnit, CodeSet::Utf8, 0x8, &padded_name(&naa_name));
         emit_designator(reply, Association::LogicalUnit, CodeSet::Binary, 0xA, &uuid_designator(identity));
-        // The port through which the nexus is logged in; other ports are reported by other paths.
+        // The port through which the nexus is logged in; the others are reported through themselves.
         if let Some(port) = &self.port {
             emit_port(reply, port);
         }

@@ -48,7 +48,7 @@ pub(crate) async fn or_write<D: BlockDevice>(
     ticket: &Ticket<'_>,
 ) -> Result<Rope, Failure> {
     let (request, geometry) = (&job.request, job.geometry);
-    // A short data-out merges only the blocks that arrived.
+    // A shorter data-out merges only the blocks that the initiator sends.
     let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
     let blocks = Blocks(data.len() as u64 / u64::from(geometry.block_bytes));
     let extent = Extent { len: blocks, ..request.extent };

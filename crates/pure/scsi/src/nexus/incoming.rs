@@ -31,7 +31,6 @@ impl Incoming {
     /// Counts one more waiting command.
     #[must_use]
     pub fn enter(self: &Arc<Self>) -> Waiting {
-        // Counted before the clear count is read: a clear in between is then either visible here or sees this command.
         self.waiting.fetch_add(1, Ordering::AcqRel);
         Waiting { incoming: self.clone(), cleared_before: self.cleared.load(Ordering::Acquire) }
     }

@@ -84,7 +84,7 @@ impl TransportId {
         let cut = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
         let rest = list.get(at..).ok_or(cut)?;
         let &[format, _, high, low, ..] = rest else { return Err(cut) };
-        // Any other format belongs to another transport protocol.
+        // Other formats belong to other transport protocols, or are reserved.
         if !matches!(format, DEVICE_FORMAT | PORT_FORMAT) {
             return Err(pointer(at));
         }

@@ -155,6 +155,7 @@ pub(super) fn verify_compares(aim: &Aim) -> Found {
     let at = other.len() - 1;
     other[at] ^= 1;
     refused("VERIFY (16) of other data", &disk.send(&cdb, &other)?, MISCOMPARE)?;
+    // With BYTCHK the data is only compared (SBC-4 VERIFY (16)).
     ensure(disk.read(0, 4)? == stored, || "VERIFY has written".to_owned())
 }
 

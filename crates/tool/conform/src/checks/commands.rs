@@ -53,6 +53,7 @@ pub(super) fn pages(aim: &Aim) -> Found {
     let mut session = ready(aim)?;
     let all = page(&mut session, 0)?;
     let listed = all.get(4..).unwrap_or_default().to_vec();
+    // Pages 00h and 83h are mandatory, and the list is in ascending order (SPC-4).
     ensure(listed.is_sorted() && listed.contains(&0) && listed.contains(&0x83), || {
         format!("page 00h lists {listed:02X?}: 00h and 83h are mandatory, and the order rises")
     })?;

@@ -95,6 +95,7 @@ pub(super) fn overflow(aim: &Aim) -> Found {
     let mut session = small(aim)?;
     let done = session.read(&[0x12, 0, 0, 0, 36, 0], 16)?;
     ensure(done.data.len() <= 16, || format!("{} bytes came, and 16 were expected", done.data.len()))?;
+    // 36 bytes of INQUIRY data, of which 16 were expected.
     ensure(done.residual == Residual::Overflow(20), || {
         format!("the residual is {:?}, not an overflow of 20", done.residual)
     })

@@ -107,6 +107,7 @@ pub(super) fn unknown_session(aim: &Aim) -> Found {
 
 pub(super) fn command_first(aim: &Aim) -> Found {
     let mut wire = Wire::connect(aim)?;
+    // A SCSI Command with F and R: an INQUIRY of 36 bytes.
     let mut inquiry: Bhs = [0; 48];
     (inquiry[0], inquiry[1], inquiry[23]) = (0x01, 0xc0, 36);
     (inquiry[32], inquiry[36]) = (0x12, 36);
@@ -144,6 +145,7 @@ pub(super) fn text_in_parts(aim: &Aim) -> Found {
     let empty = wire.expect()?;
     let TargetPdu::Login(response) = empty.parse()? else { return Err(Finding::Wrong("no Login Response".to_owned())) };
     admitted(&response)?;
+    // RFC 7143 §6.2: while C is set, the target answers with an empty PDU and does not transit.
     ensure(empty.data.is_empty() && response.transit.next.is_none(), || {
         "it answered before the text was whole".to_owned()
     })?;

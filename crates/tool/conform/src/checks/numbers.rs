@@ -51,6 +51,7 @@ pub(super) fn twice(aim: &Aim) -> Found {
     let command = session.read_command(&TEST_UNIT_READY, 0);
     let tag = session.send(&command);
     session.finish(tag)?;
+    // ExpStatSN is up to date, so that only CmdSN is a duplicate.
     session.send(&ScsiCommand { exp_stat_sn: session.stat_sn, ..command });
     session.expect_silence()?;
     session.ping()

@@ -68,6 +68,7 @@ pub(super) fn text_goes_on(aim: &Aim) -> Found {
     let tag = session.next_tag();
     let asked = "X-io.blockyard.conform=1\0";
     let (open, _) = exchange(&mut session, tag, TargetTransferTag::RESERVED, false, asked)?;
+    // An open exchange is answered with F 0 and a tag for its continuation (RFC 7143 §11.11).
     ensure(!open.is_final, || "it ends an exchange that the initiator has not ended".to_owned())?;
     ensure(!open.target_transfer_tag.is_reserved(), || "it gives no tag to go on with".to_owned())?;
     let (last, _) = exchange(&mut session, tag, open.target_transfer_tag, true, "")?;
@@ -163,6 +164,7 @@ pub(super) fn unknown_function(aim: &Aim) -> Found {
 pub(super) fn unknown_opcode(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |_| {})?;
     let mut header: Bhs = [0; 48];
+    // Immediate, with a vendor-specific opcode that the target does not know (RFC 7143 §11.2.1.2).
     (header[0], header[1]) = (0x40 | 0x1e, 0x80);
     header[24..28].copy_from_slice(&session.cmd_sn.0.to_be_bytes());
     header[28..32].copy_from_slice(&session.stat_sn.0.to_be_bytes());

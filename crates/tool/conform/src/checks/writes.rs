@@ -179,6 +179,7 @@ pub(super) fn unsolicited(aim: &Aim) -> Found {
     let data = content(2, WRITE_BYTES);
     let command = session.write_command(&cdb, WRITE_BYTES, true);
     let immediate = if session.agreed.immediate_data { PDU_BYTES } else { 0 };
+    // Immediate and unsolicited data together fill at most the first burst (RFC 7143 §13.14).
     let first = session.agreed.first_burst_bytes_max.min(WRITE_BYTES);
     let tag = session.send_with(&command, &data[..immediate as usize]);
     send_data(&mut session, tag, None, &data[immediate as usize..first as usize], immediate, Harm::None);

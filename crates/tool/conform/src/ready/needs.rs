@@ -18,6 +18,7 @@ pub(super) fn reads(unit: &mut Unit) -> Found {
 
 pub(super) fn writable(unit: &mut Unit) -> Found {
     let (_, header) = unit.mode(0x3F, 0)?;
+    // WP in the device-specific parameter of the mode parameter header (SBC-4).
     ensure(!header.bit(2, 7), || "it is write-protected for this host (WP)".to_owned())
 }
 
@@ -86,6 +87,7 @@ pub(super) fn alua(unit: &mut Unit) -> Found {
     while at + 8 <= end.min(answer.0.len()) {
         if answer.u16(at + 2) == own {
             let state = answer.u8(at) & 0x0F;
+            // Active/optimized or active/non-optimized.
             return ensure(state <= 1, || format!("the group of this path, {own}, is in state {state:X}h"));
         }
         at += 8 + 4 * usize::from(answer.u8(at + 7));
@@ -111,6 +113,7 @@ pub(super) fn reset(unit: &mut Unit) -> Found {
     let answer = unit
         .ask("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", &cdb, 4)
         .map_err(|_| Finding::Untried("the target does not say which functions it supports".to_owned()))?;
+    // LURS and ATS in the parameter data (SPC-4).
     ensure(answer.bit(0, 3), || "LOGICAL UNIT RESET is not supported".to_owned())?;
     ensure(answer.bit(0, 7), || "ABORT TASK is not supported".to_owned())
 }
@@ -121,6 +124,7 @@ const CAPABILITIES: u8 = 2;
 pub(super) fn kind(unit: &mut Unit) -> Found {
     let answer = unit.reservations(CAPABILITIES)?;
     ensure(answer.bit(3, 7), || "it does not say which types it supports (TMV is 0)".to_owned())?;
+    // WR_EX_RO in the persistent reservation type mask (SPC-4).
     ensure(answer.bit(4, 5), || "it is not".to_owned())
 }
 
@@ -144,6 +148,7 @@ pub(super) fn unmap(unit: &mut Unit) -> Found {
     ensure(most > 0, || "page B0h lets UNMAP name no blocks".to_owned())?;
     ensure(granule > 0, || "page B0h tells no granularity".to_owned())?;
     ensure(u64::from(granule) * bytes <= MIB, || format!("its granules have {granule} blocks of {bytes} bytes"))?;
+    // Bit 31 (UGAVALID) only says whether the alignment is valid.
     ensure(alignment & 0x7FFF_FFFF == 0, || format!("its granules begin at block {}", alignment & 0x7FFF_FFFF))
 }
 

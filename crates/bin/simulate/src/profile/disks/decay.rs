@@ -25,6 +25,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         let liars = liars(stage, &pool).await?;
         let old: Vec<_> = liars.iter().map(|(disk, _)| disk.image()).collect();
         let traffic = start(stage, &units);
+        // Until the faults are removed, opening the pool may take several attempts.
         pool.lies.set(true);
         liars.iter().for_each(|(disk, forgets)| corrupt(stage, disk, *forgets));
         if stage.chance.percent(40) {

@@ -39,6 +39,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     let failed = members[stage.chance.index(members.len())].clone();
     stage.order(Order::FailDisk { disk: failed.clone() }).await?;
     pool.replace(stage, &failed).await?;
+    // A redo log closes the write hole, and mirrors have no parity.
     let bears_writes = pool.plan.integrity || matches!(pool.plan.level, Level::Raid1 | Level::Raid10);
     for _ in 0..stage.chance.within(1..=3) {
         let commands = if bears_writes { stage.chance.within(20..=200) } else { 0 };

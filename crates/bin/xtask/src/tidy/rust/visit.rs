@@ -1,5 +1,6 @@
 //! Visitor that collects the facts about a source file in one pass.
 
+use super::super::language;
 use super::{Function, Name, Source};
 use proc_macro2::Span;
 use syn::spanned::Spanned;
@@ -9,25 +10,48 @@ use syn::{Attribute, Expr, ExprLit, Ident, Lit, Meta};
 /// Collects the facts about the file at `path`.
 pub(super) fn read(path: &str, text: &str, syntax: &syn::File) -> Source {
     let all_tests = path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests" || part == "benches");
-    let mut walk = Walk { source: Source { path: path.to_owned(), ..Source::default() }, test_depth: 0, test_lines: 0 };
-    if all_tests {
-        walk.test_depth = 1;
-    }
+    let lines: Vec<&str> = text.lines().collect();
+    let mut walk = Walk {
+        source: Source { path: path.to_owned(), ..Source::default() },
+        is_test: vec![all_tests; lines.len()],
+        lines,
+        test_depth: usize::from(all_tests),
+    };
     walk.visit_file(syntax);
-    if !all_tests {
-        walk.source.production_lines = text.lines().count() - walk.test_lines;
-    }
+    walk.count_lines();
+    let docs = language::doc_comments(text);
+    walk.source.docs = docs.len();
+    walk.source.clauses =
+        docs.iter().filter(|(_, first)| language::begins_with_clause(first)).map(|&(line, _)| line).collect();
     walk.source
 }
 
-struct Walk {
+struct Walk<'a> {
     source: Source,
+    lines: Vec<&'a str>,
+    /// For each line, true if it belongs to tests.
+    is_test: Vec<bool>,
     /// Number of enclosing test items.
     test_depth: usize,
-    test_lines: usize,
 }
 
-impl Walk {
+impl Walk<'_> {
+    fn count_lines(&mut self) {
+        for (line, _) in self.lines.iter().zip(&self.is_test).filter(|(_, is_test)| !**is_test) {
+            let comment = is_comment(line);
+            self.source.production_lines += usize::from(!comment);
+            self.source.comment_lines += usize::from(comment);
+            self.source.doc_lines += usize::from(language::is_doc(line));
+        }
+    }
+
+    fn type_name(&mut self, ident: &Ident) {
+        self.name(ident);
+        if language::is_denied_type(&ident.to_string()) {
+            self.source.denied_types.push(ident.to_string());
+        }
+    }
+
     fn name(&mut self, ident: &Ident) {
         self.source.names.push((Name::Other(ident.to_string()), ident.span().start().line));
     }
@@ -50,7 +74,8 @@ impl Walk {
             self.source.unfinished.push(("#[ignore]".into(), line));
         }
         if self.test_depth == 0 {
-            self.source.functions.push(Function { name, line, lines: body.end().line + 1 - line });
+            let lines = self.lines[line - 1..body.end().line].iter().filter(|line| !is_comment(line)).count();
+            self.source.functions.push(Function { name, line, lines });
         }
     }
 
@@ -62,12 +87,17 @@ impl Walk {
         let is_test = attributes.iter().any(is_cfg_test);
         if is_test && self.test_depth == 0 {
             let span = item.span();
-            self.test_lines += span.end().line + 1 - span.start().line;
+            self.is_test[span.start().line - 1..span.end().line].fill(true);
         }
         self.test_depth += usize::from(is_test);
         visit(self);
         self.test_depth -= usize::from(is_test);
     }
+}
+
+/// True for a line that holds nothing but a comment: comments make neither a file nor a function too long.
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
 }
 
 fn is_cfg_test(attribute: &Attribute) -> bool {
@@ -103,7 +133,7 @@ fn is_left_out(attribute: &Attribute) -> bool {
     attribute.path().is_ident("ignore") && !is_child
 }
 
-impl<'a> Visit<'a> for Walk {
+impl<'a> Visit<'a> for Walk<'_> {
     fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
         self.name(&item.ident);
         if item.content.is_none() && item.attrs.iter().any(is_cfg_test) {
@@ -151,22 +181,22 @@ impl<'a> Visit<'a> for Walk {
     }
 
     fn visit_item_struct(&mut self, item: &'a syn::ItemStruct) {
-        self.name(&item.ident);
+        self.type_name(&item.ident);
         visit::visit_item_struct(self, item);
     }
 
     fn visit_item_enum(&mut self, item: &'a syn::ItemEnum) {
-        self.name(&item.ident);
+        self.type_name(&item.ident);
         visit::visit_item_enum(self, item);
     }
 
     fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
-        self.name(&item.ident);
+        self.type_name(&item.ident);
         visit::visit_item_trait(self, item);
     }
 
     fn visit_item_type(&mut self, item: &'a syn::ItemType) {
-        self.name(&item.ident);
+        self.type_name(&item.ident);
         visit::visit_item_type(self, item);
     }
 
@@ -195,7 +225,7 @@ impl<'a> Visit<'a> for Walk {
     }
 }
 
-impl Walk {
+impl Walk<'_> {
     /// Records each path of a `use` item.
     fn uses(&mut self, tree: &syn::UseTree, before: &mut Vec<String>) {
         match tree {

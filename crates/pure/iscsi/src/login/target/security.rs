@@ -123,6 +123,7 @@ impl Security {
         // Unknown algorithm numbers are skipped: the offer may contain newer ones.
         let offered = text::list(algorithms).filter_map(|number| Algorithm::of(text::number(number)?));
         let algorithm = Algorithm::choose(offered, self.policy()?.weakest()).ok_or(Unproven::NoAlgorithm)?;
+        // The random bytes are used for a single challenge, because a login permits only one attempt.
         let challenge = Challenge::new(algorithm, &self.random);
         answers.push("CHAP_A", algorithm as u8);
         answers.push("CHAP_I", challenge.identifier());
@@ -158,12 +159,14 @@ impl Security {
         };
         // The initiator wants mutual authentication, but no credential is configured for it.
         let own = policy.mutual().credential().ok_or(Unproven::MutualUnknown)?;
+        // CHAP_I is one byte (RFC 7143 §12.1.3).
         let identifier = identifier.and_then(|number| u8::try_from(number).ok());
         let (Some(identifier), Some(challenge)) = (identifier, challenge) else { return Err(Unproven::KeysMalformed) };
         // RFC 7143 §9.2.1: a reflected challenge would let the initiator obtain our response to its own question.
         if ours.is_reflected_by(&challenge) {
             return Err(Unproven::Reflected);
         }
+        // The initiator's challenge is answered with the algorithm that was negotiated for both directions.
         let response = ours.algorithm().respond(identifier, &own.secret, &challenge);
         answers.push("CHAP_N", &own.name);
         answers.push("CHAP_R", text::hexadecimal(&response));
