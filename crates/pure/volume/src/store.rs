@@ -6,6 +6,11 @@
 //! of it, for the pool would be lost by that: no more changes are taken, and the disks are as they are when the pool is opened
 //! again. A disk that refuses for want of space is asked again for some seconds before.
 //!
+//! Exchange of a member for a guest, which gets every commit already: the guest has the place with the commit that follows the
+//! first one that it has taken. No other commit comes between these two. The first asks the member like any other, because the
+//! members beside it may all be unable to take it; where the member alone misses it, the member is not failed. So a crash finds
+//! the member, or the guest after that, at most one commit behind.
+//!
 //! A commit that nobody waits for any more is carried to its end by a task of its own: it is half written, and its flushes
 //! are those that others of the same disks wait for.
 
@@ -74,6 +79,13 @@ pub(crate) struct Store<D> {
     spawner: Spawner,
 }
 
+/// Member in service and the guest that is to have its place.
+#[derive(Clone, Copy)]
+struct Exchange {
+    old: Uuid,
+    new: Uuid,
+}
+
 struct State<D> {
     catalog: Catalog,
     /// The newest generation that was written anywhere.
@@ -86,8 +98,8 @@ struct State<D> {
     disks: Vec<(Uuid, Rc<D>)>,
     /// Disks that get every commit and are no members yet.
     guests: Vec<Uuid>,
-    /// A member that is about to be exchanged: no commit asks it, or counts on it, while there is another one.
-    leaving: Option<Uuid>,
+    /// Exchange that the next commit to its guest decides.
+    exchange: Option<Exchange>,
     on_failed: OnFailed,
     tolerates: Tolerates,
     /// How to wait before a disk is asked again.
@@ -114,7 +126,7 @@ impl<D: BlockDevice + 'static> Store<D> {
             whole: false,
             disks,
             guests: Vec::new(),
-            leaving: None,
+            exchange: None,
             on_failed: Rc::new(|_| {}),
             tolerates: Rc::new(|_, _| true),
             pause: None,
@@ -268,9 +280,16 @@ impl<D: BlockDevice + 'static> Store<D> {
         self.state.borrow_mut().guests.retain(|guest| *guest != id);
     }
 
-    /// No commit asks this member from now on, which may not be able to take one; `None`: every member is asked again.
-    pub(crate) fn let_leave(&self, id: Option<Uuid>) {
-        self.state.borrow_mut().leaving = id;
+    /// Gives the guest `new` the place of the member `old` with the next commit but one, if it takes the next one and `old` is still
+    /// in service then.
+    ///
+    /// *Shape*: the caller commits a change after this. The catalog says then which of the two has the place. Where it is `new`,
+    /// that is durable with the latest change.
+    pub(crate) fn exchange(&self, old: Uuid, new: Uuid) {
+        let mut state = self.state.borrow_mut();
+        assert!(state.guests.contains(&new), "a disk gets commits before it gets a place");
+        let before = state.exchange.replace(Exchange { old, new });
+        assert!(before.is_none(), "one member is exchanged at a time");
     }
 
     /// Nothing of the store holds `disk` any more, but a commit that is under way.
@@ -367,17 +386,21 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         // A pool without its members is lost, however many guests it has.
         let is_member = |took: &&Took<D>| !state.guests.contains(&took.id);
         state.lost = missed().filter(is_member).count() == outcome.iter().filter(is_member).count();
+        let exchanged = if state.lost { None } else { state.exchange_after(&outcome) };
         // Where another device has the place by now, it was not asked.
         let is_own =
             |took: &&Took<D>| !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk));
-        let failed: Vec<Uuid> = missed().filter(is_own).map(|took| took.id).collect();
+        let is_failed = |took: &&Took<D>| is_own(took) && exchanged != Some(took.id);
+        let failed: Vec<Uuid> = missed().filter(is_failed).map(|took| took.id).collect();
+        let is_everywhere = missed().filter(is_own).count() == 0;
         let is_spared = state.can_spare(&failed);
         state.lost |= !is_spared;
         let is_next = (state.committed..=state.changed).contains(&change);
         assert!(is_next, "commits end in the order of their changes");
-        if failed.is_empty() {
+        if is_everywhere {
             state.committed = change;
-        } else {
+        }
+        if !is_everywhere || exchanged.is_some() {
             state.changed += 1;
         }
         state.guests.retain(|guest| !failed.contains(guest));
@@ -420,6 +443,23 @@ impl<D: BlockDevice + 'static> State<D> {
         groups.filter(loses).all(|group| serves_without(group, failed) || !serves_without(group, &[]))
     }
 
+    /// Makes the exchange after a commit that went to its guest, or gives it up. Returns the member that has lost its place.
+    fn exchange_after(&mut self, outcome: &[Took<D>]) -> Option<Uuid> {
+        let Exchange { old, new } = self.exchange?;
+        let took = outcome.iter().find(|took| took.id == new)?;
+        self.exchange = None;
+        let member = self.catalog.member_mut(old).filter(|member| member.state == MemberState::InService)?;
+        if took.result.is_err() {
+            return None;
+        }
+        *member = MemberRecord { disk: new, state: MemberState::InService, since: SINCE_NEXT };
+        if self.catalog.must_announce() {
+            self.catalog.written = Some(SINCE_NEXT);
+        }
+        self.guests.retain(|guest| *guest != new);
+        Some(old)
+    }
+
     /// A member was given up: writes follow that nobody announces, unless the pool is only being opened.
     fn note_given_up(&mut self) {
         if !self.is_opening {
@@ -441,13 +481,9 @@ impl<D: BlockDevice + 'static> State<D> {
         let catalog = &self.catalog;
         let is_member = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());
         let is_guest = |disk: Uuid| self.guests.contains(&disk);
-        // What only guests hold is not the pool's: the last member is asked, however sick it is.
-        let may_leave =
-            |leaving: &Uuid| self.disks.iter().any(|(id, _)| id != leaving && is_member(*id) && !is_guest(*id));
-        let leaving = self.leaving.filter(may_leave);
         self.disks
             .iter()
-            .filter(|(id, _)| (is_member(*id) || is_guest(*id)) && leaving != Some(*id))
+            .filter(|(id, _)| is_member(*id) || is_guest(*id))
             .cloned()
             .map(|disk| {
                 let slot = NewSlot { pool: catalog.pool, generation, body: body.clone() };
@@ -515,6 +551,13 @@ impl NewSlot {
             left.set(behind);
         }
         Ok(())
+    }
+}
+
+impl<D> Store<D> {
+    /// Gives up the exchange that no commit has decided yet.
+    pub(crate) fn end_exchange(&self) {
+        self.state.borrow_mut().exchange = None;
     }
 }
 
