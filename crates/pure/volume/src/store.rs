@@ -7,6 +7,11 @@
 //! the disks stay as they are for the next opening. A disk that is out of space is retried for some seconds
 //! first.
 //!
+//! Exchange of a member for a joining disk, which gets every commit already: the joining disk takes the place with the
+//! commit that follows the first one that it has taken. No other commit comes between these two. The first asks the
+//! member like any other, because the members beside it may all be unable to take it; where the member alone misses it,
+//! the member is not failed. So a crash finds the member, or the joining disk after that, at most one commit behind.
+//!
 //! A commit whose waiters were all dropped is finished by a task of its own: it is half written, and others
 //! wait for the flushes of the same disks.
 
@@ -75,6 +80,13 @@ pub(crate) struct Store<D> {
     spawner: Spawner,
 }
 
+/// Member in service and the joining disk that takes its place.
+#[derive(Clone, Copy)]
+struct Exchange {
+    old: Uuid,
+    new: Uuid,
+}
+
 struct State<D> {
     catalog: Catalog,
     /// Newest generation written to any disk.
@@ -87,8 +99,8 @@ struct State<D> {
     disks: Vec<(Uuid, Rc<D>)>,
     /// Disks that get every commit but are not members yet.
     guests: Vec<Uuid>,
-    /// Member about to be replaced: no commit writes to it or depends on it, while there is another member.
-    leaving: Option<Uuid>,
+    /// Exchange that the next commit to its joining disk decides.
+    exchange: Option<Exchange>,
     on_failed: OnFailed,
     tolerates: Tolerates,
     /// Timer for retries of a disk that is out of space.
@@ -115,7 +127,7 @@ impl<D: BlockDevice + 'static> Store<D> {
             whole: false,
             disks,
             guests: Vec::new(),
-            leaving: None,
+            exchange: None,
             on_failed: Rc::new(|_| {}),
             tolerates: Rc::new(|_, _| true),
             pause: None,
@@ -278,10 +290,16 @@ impl<D: BlockDevice + 'static> Store<D> {
         self.state.borrow_mut().guests.retain(|guest| *guest != id);
     }
 
-    /// Excludes this member, which may be unable to take a commit, from all commits; `None` includes every
-    /// member again.
-    pub(crate) fn let_leave(&self, id: Option<Uuid>) {
-        self.state.borrow_mut().leaving = id;
+    /// Gives the joining disk `new` the place of the member `old` with the next commit but one, if it takes the next
+    /// one and `old` is still in service then.
+    ///
+    /// *Shape*: the caller commits a change after this. The catalog says then which of the two has the place. Where it
+    /// is `new`, that is durable with the latest change.
+    pub(crate) fn exchange(&self, old: Uuid, new: Uuid) {
+        let mut state = self.state.borrow_mut();
+        assert!(state.guests.contains(&new), "a disk gets commits before it gets a place");
+        let before = state.exchange.replace(Exchange { old, new });
+        assert!(before.is_none(), "one member is exchanged at a time");
     }
 
     /// Removes `disk`; only a commit in flight may still hold it.
@@ -383,20 +401,24 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         // A commit that only joining disks took is lost: they are not members.
         let is_member = |took: &&Took<D>| !state.guests.contains(&took.id);
         state.lost = missed().filter(is_member).count() == outcome.iter().filter(is_member).count();
+        let exchanged = if state.lost { None } else { state.exchange_after(&outcome) };
         // A disk that was replaced meanwhile was not written; its result says nothing about the device that has
         // its place now.
         let is_own =
             |took: &&Took<D>| !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk));
-        let failed: Vec<Uuid> = missed().filter(is_own).map(|took| took.id).collect();
+        let is_failed = |took: &&Took<D>| is_own(took) && exchanged != Some(took.id);
+        let failed: Vec<Uuid> = missed().filter(is_failed).map(|took| took.id).collect();
+        let is_everywhere = missed().filter(is_own).count() == 0;
         let is_spared = state.can_spare(&failed);
         state.lost |= !is_spared;
         let is_next = (state.committed..=state.changed).contains(&change);
         assert!(is_next, "commits end in the order of their changes");
         // The failure itself is a change, so waiters stay until the commit that records it on the other
         // members.
-        if failed.is_empty() {
+        if is_everywhere {
             state.committed = change;
-        } else {
+        }
+        if !is_everywhere || exchanged.is_some() {
             state.changed += 1;
         }
         state.guests.retain(|guest| !failed.contains(guest));
@@ -443,6 +465,24 @@ impl<D: BlockDevice + 'static> State<D> {
         groups.filter(loses).all(|group| serves_without(group, failed) || !serves_without(group, &[]))
     }
 
+    /// Makes the exchange after a commit that went to its joining disk, or gives it up. Returns the member that has
+    /// lost its place.
+    fn exchange_after(&mut self, outcome: &[Took<D>]) -> Option<Uuid> {
+        let Exchange { old, new } = self.exchange?;
+        let took = outcome.iter().find(|took| took.id == new)?;
+        self.exchange = None;
+        let member = self.catalog.member_mut(old).filter(|member| member.state == MemberState::InService)?;
+        if took.result.is_err() {
+            return None;
+        }
+        *member = MemberRecord { disk: new, state: MemberState::InService, since: SINCE_NEXT };
+        if self.catalog.must_announce() {
+            self.catalog.written = Some(SINCE_NEXT);
+        }
+        self.guests.retain(|guest| *guest != new);
+        Some(old)
+    }
+
     /// Records that a member was given up. Writes will follow without an announcement, unless the pool is still
     /// being opened.
     fn note_given_up(&mut self) {
@@ -467,14 +507,9 @@ impl<D: BlockDevice + 'static> State<D> {
         let catalog = &self.catalog;
         let is_member = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());
         let is_guest = |disk: Uuid| self.guests.contains(&disk);
-        // A commit that only joining disks hold is not the pool's, so the last member is always written,
-        // however unreliable it is.
-        let may_leave =
-            |leaving: &Uuid| self.disks.iter().any(|(id, _)| id != leaving && is_member(*id) && !is_guest(*id));
-        let leaving = self.leaving.filter(may_leave);
         self.disks
             .iter()
-            .filter(|(id, _)| (is_member(*id) || is_guest(*id)) && leaving != Some(*id))
+            .filter(|(id, _)| is_member(*id) || is_guest(*id))
             .cloned()
             .map(|disk| {
                 let slot = NewSlot { pool: catalog.pool, generation, body: body.clone() };
@@ -549,6 +584,13 @@ impl NewSlot {
             left.set(behind);
         }
         Ok(())
+    }
+}
+
+impl<D> Store<D> {
+    /// Gives up the exchange that no commit has decided yet.
+    pub(crate) fn end_exchange(&self) {
+        self.state.borrow_mut().exchange = None;
     }
 }
 

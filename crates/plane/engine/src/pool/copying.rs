@@ -18,7 +18,7 @@ use crate::shard_context::ShardContext;
 use block::{Extent, IoError, IoErrorKind, Stable};
 use model::{DiskId, MemberCopy, Name, PoolReport, Refusal, Subject, SubjectKind, code, event};
 use raid::{MemberState, RebuildOwner, Rebuilt};
-use shard::World;
+use shard::{Signal, World};
 use std::cell::Cell;
 use std::rc::Rc;
 use volume::{Labelling, NewDisk, Uuid};
@@ -35,6 +35,9 @@ pub(super) struct Copying<W: World> {
     force: bool,
     work: Cell<Option<Work>>,
     begun: Cell<bool>,
+    /// True from the start of the commit that gives the new disk the place until the array has it there.
+    is_exchanging: Cell<bool>,
+    exchanged: Signal,
 }
 
 /// Queues the copy of the member to `candidate`, which takes its slot at the end.
@@ -75,6 +78,8 @@ pub(crate) async fn copy_member<W: World>(
         force,
         work: Cell::default(),
         begun: Cell::default(),
+        is_exchanging: Cell::default(),
+        exchanged: Signal::default(),
     };
     // Checked again: another order may have come while the disk was opened.
     if state.copying.borrow().is_some() {
@@ -109,6 +114,32 @@ pub(super) fn admit_change_of_shape<W: World>(pool: &OpenPool<W>, group: usize) 
     }
     let message = format!("a member of group {group} of pool {} is being copied to another disk", pool.name);
     Err(Refusal::new(code::POOL_BUSY, message, "wait for the end; blockyard pool show says when that is"))
+}
+
+/// Waits until no member of the group is being exchanged.
+///
+/// A copy interrupted in between would leave the old disk in the array and the new one in the catalog, and closing the
+/// pool still writes to the array.
+pub(super) async fn until_exchanged<W: World>(pool: &OpenPool<W>, group: usize) {
+    let Some(copying) = pool.groups[group].copying.borrow().clone() else { return };
+    copying.exchanged.until(|| !copying.is_exchanging.get()).await;
+}
+
+/// Exchange of a member under way: catalog and array may have different disks in the place.
+struct Exchanging<'a, W: World>(&'a Copying<W>);
+
+impl<'a, W: World> Exchanging<'a, W> {
+    fn begin(copying: &'a Copying<W>) -> Self {
+        assert!(!copying.is_exchanging.replace(true), "a copy is exchanged for its member once");
+        Self(copying)
+    }
+}
+
+impl<W: World> Drop for Exchanging<'_, W> {
+    fn drop(&mut self) {
+        self.0.is_exchanging.set(false);
+        self.0.exchanged.raise();
+    }
 }
 
 impl<W: World> GroupRepair<W> {
@@ -215,6 +246,8 @@ impl<W: World> RebuildOwner for Owner<W> {
         let labelling =
             Labelling { now: pool.shard.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force: copying.force };
         let newcomer = NewDisk { id: copying.id, device: copying.disk.clone() };
+        // Dropped when this returns: the array takes the new disk in the same step.
+        let _exchanging = Exchanging::begin(copying);
         let exchanged = pool.pool.members().exchange(uuid(copying.old), newcomer, labelling).await;
         exchanged.map_err(|error| {
             tracing::error!(pool = %pool.name, %error, "the copy of a member could not take its place");

@@ -1,6 +1,7 @@
 //! Background repair of groups: rebuild of members, and resync after an unclean stop.
 
 use super::care::{Care, Gait};
+use super::copying::until_exchanged;
 use super::losses::LostList;
 use super::membership::note_membership;
 use super::work::{Work, WorkKind};
@@ -45,7 +46,10 @@ impl<W: World> OpenPool<W> {
         self.shard.world.spawn(async move {
             let repair = GroupRepair { pool: pool.clone(), group };
             let repair = pin!(repair.run());
-            let halted = pin!(pool.halt.pulled());
+            let halted = pin!(async {
+                pool.halt.pulled().await;
+                until_exchanged(&pool, group).await;
+            });
             if let Either::Right(_) = select(repair, halted).await {
                 tracing::debug!(pool = %pool.name, group, "repair is interrupted");
             }

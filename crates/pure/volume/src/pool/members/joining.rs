@@ -8,11 +8,20 @@ use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState}
 use crate::error::PoolError;
 use crate::layout::{BLOCK_BYTES, data_area};
 use crate::probe::{Contents, prepare, probe, wipe, write_label};
-use crate::store::SINCE_NEXT;
+use crate::store::{SINCE_NEXT, Store};
 use block::{BlockDevice, Blocks, IoError};
 use futures_util::future::join_all;
 use std::rc::Rc;
 use uuid::Uuid;
+
+/// Exchange under way; dropped before a commit has decided it, it is given up.
+struct Exchanging<'a, D>(&'a Store<D>);
+
+impl<D> Drop for Exchanging<'_, D> {
+    fn drop(&mut self) {
+        self.0.end_exchange();
+    }
+}
 
 impl<D: BlockDevice + 'static> Members<'_, D> {
     /// Adds `disk` as one more member at the end of the group; returns its position.
@@ -71,10 +80,12 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// Replaces the member `old`, which is in service, by `disk`, which holds the same data and goes into
     /// service.
     ///
-    /// *Durability*: when it returns; a crash before leaves `old` or `disk` in the position, and `disk` has had
-    /// every write by then. *Errors*: `MemberUnknown`, `MemberState`, `Regrouping`, `DiskKnown`,
-    /// `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`, `DiskFails`, `NotReached` with `old`
-    /// still in place; `MemberState` of `disk` when it missed the commit that names it; `CatalogLost`.
+    /// A member beside `old` that misses a commit meanwhile fails; `old` does not. *Shape*: not to be dropped where the
+    /// array continues with `old`, because the catalog may name `disk` already. *Durability*: when it returns; a crash
+    /// before leaves `old` or `disk` in the position, and `disk` has had every write by then. *Errors*: `MemberUnknown`,
+    /// `MemberState`, `Regrouping`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`,
+    /// `DiskFails`, `NotReached` with `old` still in place; `MemberState` of `disk` when it missed the commit that names
+    /// it; `CatalogLost`.
     pub async fn exchange(&self, old: Uuid, disk: NewDisk<D>, labelling: Labelling) -> Result<(), PoolError> {
         let _held = self.regroup()?;
         let id = disk.id;
@@ -83,31 +94,24 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         let joined = async {
             self.label_all(&[(id, device.clone())], &labelling).await?;
             // The disk gets one whole commit before the commit that makes it a member: after a crash it is at
-            // most one commit behind. The old disk is excluded from both, because it may be unable to take a
-            // commit and must not be marked failed for that now.
+            // most one commit behind.
             self.store.invite(id, device);
-            self.store.let_leave(Some(old));
+            self.store.exchange(old, id);
+            let _exchanging = Exchanging(self.store);
             let ((), change) = self.store.change(|_| Ok(()))?;
             self.store.committed(change).await?;
-            if !self.store.is_guest(id) {
-                return Err(PoolError::NotReached(id));
-            }
-            let ((), change) = self.store.change(|catalog| {
-                let member = catalog.member_mut(old).ok_or(PoolError::MemberUnknown(old))?;
-                if member.state != MemberState::InService {
-                    return Err(PoolError::MemberState { disk: old, is: member.state.word(), asked: "copied" });
+            self.store.look(|catalog| match (catalog.member(id), catalog.member(old)) {
+                (Some(_), _) => Ok(()),
+                (None, Some(old)) if old.state == MemberState::InService => Err(PoolError::NotReached(id)),
+                (None, Some(old)) => {
+                    Err(PoolError::MemberState { disk: old.disk, is: old.state.word(), asked: "copied" })
                 }
-                *member = MemberRecord { disk: id, state: MemberState::InService, since: SINCE_NEXT };
-                Ok(())
-            })?;
-            self.store.end_visit(id);
-            Ok(change)
+                (None, None) => Err(PoolError::MemberUnknown(old)),
+            })
         };
-        let joined = joined.await;
-        self.store.let_leave(None);
-        match joined {
-            Ok(change) => {
-                self.store.committed(change).await?;
+        match joined.await {
+            Ok(()) => {
+                self.store.committed(self.store.latest()).await?;
                 self.store.detach(old);
                 self.admit_reached(id)
             }
