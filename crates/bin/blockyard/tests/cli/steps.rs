@@ -76,13 +76,13 @@ fn tasks_of_the_readme_take_one_command_each() {
 
     good(dir, command_for("add a host"));
     assert_eq!(json(dir, "host list")["hosts"][1]["initiators"][0], THEIRS);
-    good(dir, command_for("show it a volume"));
+    good(dir, command_for("present a volume"));
     assert_eq!(json(dir, "presentation list")["presentations"][1]["host"], "db");
     good(dir, command_for("grow a volume, online"));
     assert_eq!(json(dir, "volume show tank/db")["volume"]["size"], 24 << 20);
 
     good(dir, "disk fail sdc");
-    good(dir, command_for("replace a disk that failed"));
+    good(dir, command_for("replace a failed disk"));
     good(dir, "pool show tank --wait");
     assert!(good(dir, "pool show tank").contains("sdf"), "the new disk was not known before");
 
@@ -101,14 +101,14 @@ fn tasks_of_the_readme_take_one_command_each() {
         }
         assert!(begun.elapsed() < Duration::from_secs(30), "{command} does not show {wanted:?}: {said}");
     };
-    sees(command_for("who is connected"), [OURS, "127.0.0.1"]);
-    sees(&format!("{} --once", command_for("which volume is slow, and why")), ["tank/vm1", "WAITS FOR"]);
+    sees(command_for("list sessions"), [OURS, "127.0.0.1"]);
+    sees(&format!("{} --once", command_for("find the slowest volumes and their bottleneck")), ["tank/vm1", "WAITS FOR"]);
     drop(reader);
 
-    assert_ne!(run(dir, command_for("what will hurt")).code, 6, "it answers, whatever it finds");
+    assert_ne!(run(dir, command_for("check for problems")).code, 6, "it answers, whatever it finds");
     let exported = good(
         dir,
-        command_for("the array as a file, with its users and receivers of alerts, and back")
+        command_for("export, compare and apply the configuration")
             .split(' ')
             .next()
             .expect("export"),
