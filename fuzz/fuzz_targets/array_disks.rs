@@ -103,8 +103,8 @@ fn play(input: &Input, base: &Base) {
         Ok(opened) => opened,
         Err(error) => return assert!(!is_borne, "refused, which is borne: {error}"),
     };
-    assert!(!is_borne || opened.holes.is_empty(), "a hole that is borne: {:?}", opened.holes);
-    let accepted = !opened.holes.is_empty();
+    assert!(!is_borne || opened.lost_batches.is_empty(), "a hole that is borne: {:?}", opened.lost_batches);
+    let accepted = !opened.lost_batches.is_empty();
     for block in 0..WRITTEN {
         match now(array.read(Extent::new(block, 1))) {
             Ok(data) => {

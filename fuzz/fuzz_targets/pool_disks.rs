@@ -259,6 +259,7 @@ fn judge(device: &impl BlockDevice, step: u64, version: u8, price: Price) {
         let written = now(device.write(Lba(blocks - 1), data)).is_ok();
         let flushed = now(device.flush(Written::attest())).is_ok();
         let _ = now(device.discard(Extent::new(0, blocks.min(64))));
+        // Version 1 is the snapshot, which is read-only.
         assert!(written && flushed || price != Price::Nothing || version == 1, "it cannot be written");
     }
 }

@@ -18,7 +18,7 @@ async function typePaths(dialog, paths) {
   await field.fill(paths.join('\n'));
 }
 
-await test('an empty array says what to do first, and one form leads to a volume that qemu-io reads', async () => {
+await test('an empty array shows the next step first, and one form leads to a volume that qemu-io reads', async () => {
   await go(page, '');
   await page.getByText('This array has no pool yet').waitFor();
   await page.screenshot({ path: `${shots}empty.png` });
@@ -80,7 +80,7 @@ await test('disks of the machine are offered by what is printed on them, and the
   const device = (n, more) => ({ path: `/dev/disk/by-id/ata-ST12000NM001G_ZL2ABC${n}`, device: `/dev/sd${'bcdefg'[n]}`, size: 12000138625024, transport: 'sata', state: 'free', reason: null, label: { kind: 'none' }, ...more,
     identity: { serial: `ZL2ABC${n}`, model: 'ST12000NM001G', wwn: null, partition: null, stable_path: null, rotational: true, enclosure: 'top', slot: String(n), has_light: true, ...more?.identity } });
   const machine = [device(0), device(1), device(2), device(3, { state: 'holding', label: { kind: 'foreign', what: 'an XFS file system' }, reason: 'it holds an XFS file system' }),
-    device(4, { state: 'member', label: { kind: 'none' }, reason: 'it is a member of pool old, which this array does not know: add all of its disks, then blockyard pool import old' }),
+    device(4, { state: 'member', label: { kind: 'none' }, reason: 'it is a member of the foreign pool old: add all of its disks, then run blockyard pool import old' }),
     device(5, { state: 'in_use', label: null, path: '/dev/vda', transport: 'virtio', reason: 'it is mounted at /', identity: { serial: null, model: null, enclosure: null, slot: null } })];
   const mocked = (other) => other.route((url) => url.pathname === '/api/v1/block-devices', (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, block_devices: machine, total: machine.length }) }));
   await looks('add-disks', 'pools', async (other) => {
@@ -133,7 +133,7 @@ await test('a stranger is refused, offered, let in, and shown a volume by keyboa
   same(await cell.evaluate((node) => node === document.activeElement), true, 'the arrows reach the cell');
   await page.keyboard.press('Enter');
   const present = page.getByRole('dialog', { name: 'Show tank/vm1 to late' });
-  await present.getByText('web may write it, too').waitFor();
+  await present.getByText('web can write to it, too').waitFor();
   await present.getByRole('checkbox', { name: /Read-only/ }).check();
   await present.getByRole('button', { name: 'Show it' }).click();
   await page.getByRole('dialog', { name: 'Host late sees tank/vm1 as LUN 0' }).waitFor();
@@ -333,8 +333,8 @@ await test('an exported pool is imported read-only and for writing; lost map and
   await accessible(page, 'the dialog of an import');
   await page.screenshot({ path: `${shots}import.png` });
   await dialog.getByRole('button', { name: 'Import', exact: true }).click();
-  await page.locator('.trouble').filter({ hasText: 'it was imported with --read-only' }).waitFor();
-  same(cli('pool', 'show', 'dent').read_only, 'it was imported with --read-only', 'the array has it read-only');
+  await page.locator('.trouble').filter({ hasText: 'imported with --read-only' }).waitFor();
+  same(cli('pool', 'show', 'dent').read_only, 'imported with --read-only', 'the array has it read-only');
   await page.getByText('It stays so after a restart.').waitFor();
   await accessible(page, 'a read-only pool');
   await page.screenshot({ path: `${shots}pool-read-only.png`, fullPage: true });
@@ -370,8 +370,8 @@ await test('an exported pool is imported read-only and for writing; lost map and
     bodies.push(body);
     if (body.accept_log_loss) return to.continue();
     return to.fulfill({ status: 409, contentType: 'application/problem+json', body: JSON.stringify({ type: 'about:blank', status: 409, code: 'BY-1427',
-      message: 'a group is not served: 2 batches of the redo log cannot be read on any member (the first is number 17), and which blocks they changed is not known. Nothing was written',
-      hint: 'attach the disks that were used last, if one is away; else open the pool with blockyard pool import --accept-log-loss, and check the volumes: blocks may be older than what was acknowledged' }) });
+      message: 'a group cannot be opened: 2 batches of the redo log cannot be read on any member (the first is number 17), and which blocks they changed is not known. Nothing was written',
+      hint: 'attach the most recently used disks, if one is absent; otherwise open the pool with blockyard pool import --accept-log-loss and check the volumes: blocks may be older than acknowledged' }) });
   });
   await exported();
   dialog = await asked();
@@ -435,7 +435,7 @@ await test('a pool that another node did not export is imported forcibly by its 
   await dialog.getByText('blockyard pool import abroad --force --key-file abroad.key').waitFor();
   await dialog.getByLabel('Type abroad to confirm').fill('abroad');
   await verb.click();
-  await dialog.getByText(/the key file holds pool key [0-9a-f]{16}, and the pool wants/).waitFor();
+  await dialog.getByText(/the key file holds pool key [0-9a-f]{16}, but the pool needs/).waitFor();
   same(await field.getAttribute('aria-invalid'), 'true', 'the refusal belongs to the key');
   await accessible(page, 'a key that is not the pool’s');
   await page.screenshot({ path: `${shots}import-key.png` });
@@ -457,7 +457,7 @@ await test('what may hurt later is on the dashboard with its remedy, and goes wh
   await go(page, '');
   const panel = page.getByRole('region', { name: 'What may hurt later' });
   const found = panel.getByRole('listitem').filter({ hasText: 'pool tank is never scrubbed' });
-  await found.getByText('let it be read once a month with blockyard pool set tank scrub=monthly').waitFor();
+  await found.getByText('schedule a monthly scrub: blockyard pool set tank scrub=monthly').waitFor();
   await found.getByRole('button', { name: 'Copy the command' }).waitFor();
   same(cli('doctor').some((one) => one.subject === 'pool tank' && /never scrubbed/.test(one.sentence)), true, 'the command finds it, too');
   const before = await panel.getByRole('listitem').allInnerTexts();

@@ -5,7 +5,7 @@ import { accessible, cli, ended, fits, go, kept, knock, open, pages, qemuIo, sam
 const initiator = 'iqn.2026-11.org.example:web1';
 const page = await open();
 
-await test('Firefox: an empty array says what to do first', async () => {
+await test('Firefox: an empty array shows the next step first', async () => {
   await go(page, '');
   await page.getByText('This array has no pool yet').waitFor();
   await page.screenshot({ path: `${shots}firefox-empty.png` });

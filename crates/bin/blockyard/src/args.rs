@@ -73,7 +73,9 @@ use std::path::PathBuf;
   blockyard host add web --initiator iqn.1993-08.org.debian:01:abc123
   blockyard present tank/vm1 web
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused (nothing was changed), 5 not allowed, 6 no daemon, 7 not all is good (status --check), 8 not in time (--wait --timeout, apply --within), 10 changes pending (diff --exit-code).")]
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused (nothing was changed), 5 not allowed, 6 no daemon, 7 \
+     degraded (status --check), 8 timed out (--wait --timeout, apply --within), 10 changes pending (diff \
+     --exit-code).")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -178,10 +180,10 @@ pub(crate) enum Command {
     /// Check the array, its host system and its clients for problems and suggest fixes
     #[command(after_help = "Example:
   blockyard doctor
-  blockyard doctor --quiet && echo nothing to do
+  blockyard doctor --quiet && echo no findings
   blockyard doctor --discover 10.0.0.5 --discover san2.example.com:3260
 
-Nothing is changed. Exit code 1 when something is bad.")]
+Read-only: changes nothing. Exit code 1 if a finding is an error.")]
     Doctor {
         /// Search another array's portal by discovery for target names of this array; may be repeated
         #[arg(long, value_name = "HOST[:PORT]")]
@@ -214,14 +216,12 @@ Nothing is changed. Exit code 1 when something is bad.")]
     #[command(subcommand, after_help = "Example:\n  blockyard debug tasks --older 5s")]
     Debug(DebugCommand),
     /// Print the last lines of the daemon's log, oldest first
-    #[command(
-        after_help = "The daemon keeps its last 2000 lines, and not more than 512 KiB. No secret is ever in them.
+    #[command(after_help = "The daemon keeps its last 2,000 lines, up to 512 KiB. They never contain secrets.
 
 Example:
   blockyard log
   blockyard log --limit 20
-  blockyard log -o json"
-    )]
+  blockyard log -o json")]
     Log {
         /// Print only the latest N lines
         #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
@@ -312,7 +312,7 @@ Example:
   blockyard conform iscsi://10.0.0.5/iqn.2026-11.io.blockyard:target
   blockyard conform iscsi://san/iqn.2003-01.org.linux-iscsi:disk/1 --only recovery
 
-Units are read and nothing is written; sessions of other initiators are not touched. Exit code 1 when a rule is broken.")]
+Read-only by default; sessions of other initiators are not affected. Exit code 1 if a check fails.")]
     Conform(ConformOptions),
     /// Benchmark lab: run, load, report, compare, explain, replay, genstream, checkstream
     #[command(
@@ -325,8 +325,9 @@ Units are read and nothing is written; sessions of other initiators are not touc
   blockyard ready --for windows-cluster iscsi://10.0.0.5/iqn.2026-11.io.blockyard:target
   blockyard ready --for vmware iscsi://san/iqn.2026-11.io.blockyard:target/3 --initiator iqn.1998-01.com.vmware:esx1
 
-Every line is asked of the running unit, as the host sees it, and nothing is changed: a block that --scratch names is
-overwritten with what it holds. Exit code 1 when something is missing or not known.")]
+Each requirement is checked on the running unit as the host sees it. Nothing is changed: the block given with \
+     --scratch is
+rewritten with its own data. Exit code 1 if a requirement is missing or could not be checked.")]
     Ready(ReadyOptions),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  blockyard completion bash > /etc/bash_completion.d/blockyard")]
@@ -346,8 +347,8 @@ overwritten with what it holds. Exit code 1 when something is missing or not kno
 fn setting(text: &str) -> Result<(String, String), Refusal> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {
-        let hint = "write it as KEY=VALUE, such as rebuild=fast";
-        Refusal::new(code::SETTING_INVALID, format!("\"{text}\" is no setting"), hint)
+        let hint = "write KEY=VALUE, for example rebuild=fast";
+        Refusal::new(code::SETTING_INVALID, format!("\"{text}\" is not a setting"), hint)
     })
 }
 

@@ -52,7 +52,7 @@ impl Client {
     /// Creates a client for the daemon of the command line, of the environment, or at the default socket.
     pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-            let message = format!("the system gives no event queue: {error}");
+            let message = format!("cannot create an event queue: {error}");
             Refusal::new(code::IO_FAILED, message, "close other programs and try again")
         })?;
         Ok(Self { way: Way::of(global)?, runtime, tells: global.requests })
@@ -135,6 +135,7 @@ impl Client {
             while let Some(frame) = response.frame().await {
                 let frame = frame.map_err(|error| gone(&error))?;
                 if let Some(Err(error)) = frame.data_ref().map(|bytes| take(bytes)) {
+                    // An error of the caller, such as a full disk, is not a failure of the daemon.
                     return Ok(Err(error));
                 }
             }
@@ -154,6 +155,7 @@ impl Client {
             }
             let tag = head.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
             let whole = match body.is_empty() {
+                // A response without content, such as that of DELETE, decodes as null.
                 true => Value::Null,
                 false => serde_json::from_slice(&body).map_err(|error| garbled(&error))?,
             };
@@ -202,9 +204,9 @@ impl Answer {
         let are = if left == 1 { "is" } else { "are" };
         let how = match total {
             ..=LIMIT_MAX => format!("see all with --limit {total}"),
-            _ => "narrow it down with --search".to_owned(),
+            _ => "narrow the list with --search".to_owned(),
         };
-        (left > 0).then(|| format!("{left} of {total} {noun} {are} left out; {how}"))
+        (left > 0).then(|| format!("{left} of {total} {noun} {are} not shown; {how}"))
     }
 }
 
@@ -226,8 +228,8 @@ pub(crate) fn query(pairs: &[(&str, String)]) -> String {
 
 fn json(body: &impl Serialize) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(body).map_err(|error| {
-        let message = format!("the request cannot be said in JSON: {error}");
-        Refusal::new(code::INTERNAL, message, "report this").into()
+        let message = format!("the request cannot be encoded as JSON: {error}");
+        Refusal::new(code::INTERNAL, message, "report this as a bug").into()
     })
 }
 
@@ -236,11 +238,16 @@ fn refused(body: &[u8]) -> Failure {
 }
 
 fn gone(error: &hyper::Error) -> Refusal {
-    let message = format!("the daemon went away before it answered: {error}");
-    Refusal::new(code::DAEMON_UNREACHABLE, message, "look at its log and ask again what is so")
+    let message = format!("the connection to the daemon closed before the response: {error}");
+    Refusal::new(
+        code::DAEMON_UNREACHABLE,
+        message,
+        "check the daemon log, then check the current state before \
+         you repeat the command",
+    )
 }
 
 fn garbled(error: &serde_json::Error) -> Failure {
-    let message = format!("the daemon answered something else: {error}");
-    Refusal::new(code::INTERNAL, message, "use the command line of the daemon's own version").into()
+    let message = format!("unexpected response from the daemon: {error}");
+    Refusal::new(code::INTERNAL, message, "use the blockyard command of the same version as the daemon").into()
 }

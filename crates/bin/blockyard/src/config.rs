@@ -177,22 +177,23 @@ impl Config {
         };
         let settings = &self.settings;
         if format!("{}:{}", settings.target_base, settings.node).parse::<Iqn>().is_err() {
-            let message = format!("target_base \"{}\" begins no iSCSI name", settings.target_base);
-            return wrong(message, "write it like iqn.2026-11.com.example");
+            let message = format!("target_base \"{}\" is not the beginning of an iSCSI name", settings.target_base);
+            return wrong(message, "write, for example, iqn.2026-11.com.example");
         }
         if let Some(buffers) = self.buffers.filter(|&buffers| buffers < BUFFERS_MIN) {
-            return wrong(format!("buffers of {buffers} are too few"), "give at least 16MiB");
+            return wrong(format!("buffers = {buffers} is too small"), "give at least 16MiB");
         }
         if !(SILENCE_MIN..=SILENCE_MAX).contains(&self.silence.duration()) {
-            return wrong(format!("a silence of {} is not possible", self.silence), "give 2s to 10m");
+            return wrong(format!("a timeout of {} is out of range", self.silence), "give 2s to 10m");
         }
         if self.shards == Some(0) {
-            return wrong("0 shards serve nobody".to_owned(), "give at least 1, or leave it out for one per core");
+            return wrong("shards = 0 is not possible".to_owned(), "give at least 1, or leave it out for one per core");
         }
         self.admit_cpus()?;
+        // Port 0 lets the system choose a port, so it may occur several times.
         let mut seen = std::collections::BTreeSet::new();
         match settings.portals.iter().find(|portal| portal.port() != 0 && !seen.insert(**portal)) {
-            Some(twice) => wrong(format!("portal {twice} is named twice"), "name each once"),
+            Some(twice) => wrong(format!("portal {twice} is listed twice"), "list each portal once"),
             None => Ok(()),
         }
     }
@@ -204,12 +205,18 @@ impl Config {
             |message: String, hint: String| Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, hint)));
         let online = Cpus::online(&Root::new("/"));
         if !online.contains_all(cpus) {
-            return wrong(format!("not all cores of cpus {cpus} are there"), format!("this machine has {online}"));
+            return wrong(
+                format!("cpus = {cpus} names cores that do not exist"),
+                format!(
+                    "choose from the online \
+                 cores: {online}"
+                ),
+            );
         }
         match self.shards.map(usize::from) {
             Some(shards) if shards > cpus.len() => {
-                let message = format!("{shards} shards cannot be kept on the cores {cpus}");
-                wrong(message, "give as many cores in cpus, or leave shards out".to_owned())
+                let message = format!("{shards} shards do not match the number of cores in cpus = {cpus}");
+                wrong(message, "list one core for each shard in cpus, or remove shards".to_owned())
             }
             _ => Ok(()),
         }
@@ -231,8 +238,8 @@ fn web(options: &ServeOptions, file: WebEntry, settings: &Settings) -> Result<Op
         (Some(certificate), Some(key)) => Source::Own { certificate: absolute(&certificate)?, key: absolute(&key)? },
         (None, None) => Source::Generated { folder: settings.state_dir.join("web"), names: names.clone() },
         _ => {
-            let message = "certificate and key of [web] belong together";
-            return Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "name both, or neither")));
+            let message = "[web] needs both certificate and key";
+            return Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "set both, or neither")));
         }
     };
     Ok((!listen.is_empty()).then_some(WebOptions { listen, names, source }))
@@ -256,7 +263,10 @@ fn names(listen: &[SocketAddr], more: &[String], settings: &Settings) -> Result<
         match uring::addresses() {
             Ok(local) => names.extend(local.into_iter().map(|local| local.address.to_string())),
             // The log has not been started yet.
-            Err(error) => eprintln!("blockyard: the certificate lacks this machine's addresses: {error}"),
+            Err(error) => eprintln!(
+                "blockyard: the addresses of this machine could not be added to the \
+                 certificate: {error}"
+            ),
         }
     }
     if let Some(wrong) = more.iter().find(|name| !api::is_host_name(name)) {
@@ -276,7 +286,7 @@ pub(crate) fn default_socket() -> PathBuf {
 fn read(path: &Path) -> Result<File, Failure> {
     let refused = |message: String, hint: &str| Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, hint));
     let text = bounded::text_file(path, FILE_BYTES_MAX).map_err(|error| {
-        let hint = "name a text file of less than 1 MiB with --config, or leave it out";
+        let hint = "give a text file of less than 1 MiB with --config, or omit the option";
         refused(format!("{} cannot be read: {error}", path.display()), hint)
     })?;
     toml::from_str(&text).map_err(|error| {
@@ -288,7 +298,7 @@ fn read(path: &Path) -> Result<File, Failure> {
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| {
         let message = format!("the path \"{}\" cannot be used: {error}", path.display());
-        Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write it from / on"))
+        Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write an absolute path, which starts with /"))
     })
 }
 

@@ -35,13 +35,13 @@ impl Tie {
     pub(crate) fn hold(helper: u32) -> Result<Self, Refusal> {
         let failed = |error: std::io::Error| {
             let hint = "start blockyard serve without --under";
-            Refusal::new(code::IO_FAILED, format!("there is no helper: {error}"), hint)
+            Refusal::new(code::IO_FAILED, format!("the privileged helper did not start: {error}"), hint)
         };
         let tied = Self {
             helper,
             socket: rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(|errno| failed(errno.into()))?,
         };
-        // Fails for anything but a socket, such as a terminal of somebody who typed `--under`.
+        // Fails for anything but a socket, such as the terminal of a user who typed `--under`.
         rustix::net::sockopt::socket_type(&tied.socket).map_err(|errno| failed(errno.into()))?;
         // Standard input must not stay the socket: a library that reads it would take answers.
         let null = File::open("/dev/null").map_err(failed)?;
@@ -57,7 +57,7 @@ impl Tie {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         let parent = getppid().map(Pid::as_raw_nonzero).and_then(|pid| u32::try_from(pid.get()).ok());
         // The helper may have ended before the signal was set.
-        if parent == Some(self.helper) { Ok(()) } else { Err(std::io::Error::other("it has ended")) }
+        if parent == Some(self.helper) { Ok(()) } else { Err(std::io::Error::other("it has exited")) }
     }
 
     /// Changes to the configured user.
@@ -66,8 +66,8 @@ impl Tie {
     pub(crate) fn become_user(&self, user: &User) -> Result<(), Refusal> {
         let changed = user.take().and_then(|()| self.renew());
         changed.map_err(|error| {
-            let hint = "start as root, or as that user, or leave user out of the configuration";
-            Refusal::new(code::CONFIG_INVALID, format!("the daemon cannot be user {}: {error}", user.name), hint)
+            let hint = "start as root or as that user, or remove user from the configuration";
+            Refusal::new(code::CONFIG_INVALID, format!("the daemon cannot switch to user {}: {error}", user.name), hint)
         })
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn confine(config: &Config) -> Vec<MeasureReport> {
     // Without seccomp a new ring could be created without restrictions.
     let rings = match seccomp.state {
         MeasureState::InForce => Ok(None),
-        _ => Err("seccomp does not stop it from making another ring".to_owned()),
+        _ => Err("seccomp does not block the creation of another ring".to_owned()),
     };
     vec![memory, privileges, landlock, seccomp, report(Measure::Rings, rings)]
 }

@@ -20,8 +20,8 @@ pub(crate) fn destruction(
         return Ok(None);
     }
     let seen = client.look(path, noun)?;
-    let message = format!("{noun} {name} and everything on it would be gone");
-    repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))?;
+    let message = format!("{noun} {name} and all of its data would be deleted");
+    repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes to confirm"))?;
     Ok(Some(seen))
 }
 
@@ -46,7 +46,7 @@ fn typed(wanted: &str, called: &str, unconfirmed: Refusal) -> Result<(), Failure
         return Err(unconfirmed.into());
     }
     let mut typed = String::new();
-    eprint!("{}. Type {called} to go on: ", unconfirmed.message);
+    eprint!("{}. Type {called} to continue: ", unconfirmed.message);
     let asked = std::io::stderr().flush().and_then(|()| std::io::stdin().read_line(&mut typed));
     match asked {
         Ok(_) if typed.trim() == wanted => Ok(()),

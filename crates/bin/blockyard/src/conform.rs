@@ -24,11 +24,11 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
     let chosen: Vec<&Check> = chosen().filter(|check| options.destructive || !check.destroys).collect();
     if chosen.is_empty() && left_out > 0 {
         return Err(Failure::Usage(
-            "these checks write to the unit; with --destructive they are done, and what is there is lost".to_owned(),
+            "these checks overwrite data on the unit; add --destructive to run them".to_owned(),
         ));
     }
     if chosen.is_empty() {
-        return Err(Failure::Usage(format!("no check begins with \"{}\"", options.only)));
+        return Err(Failure::Usage(format!("no check has a name that begins with \"{}\"", options.only)));
     }
     // One login attempt first: if it is denied, the reason is reported once, and checks without a login still run.
     let shut = match knock(&aim) {
@@ -38,7 +38,7 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
     let (mut counts, mut report) = ([0; 3], Vec::new());
     for (number, check) in chosen.into_iter().enumerate() {
         let verdict = match &shut {
-            Some(_) if check.logs_in => Verdict::Skipped("it needs a login".to_owned()),
+            Some(_) if check.logs_in => Verdict::Skipped("needs a login".to_owned()),
             _ => check.run(&aim),
         };
         let (at, result, why) = match &verdict {
@@ -54,6 +54,7 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
                 "check": check.name, "section": check.section, "rule": check.rule,
                 "result": result.to_lowercase(), "why": why,
             })),
+            // The header is printed once, above the first row.
             false if number == 0 => out.lines(&Rows { header: HEADER, rows: vec![row] })?,
             false => out.without_headers().lines(&Rows { header: HEADER, rows: vec![row] })?,
         }
@@ -70,7 +71,8 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
         eprintln!("{aim}: {passed} passed, {failed} failed, {skipped} skipped");
         if left_out > 0 {
             eprintln!(
-                "{left_out} checks that write to the unit, reset or reserve it were left out; --destructive does them"
+                "{left_out} checks that write to, reset or reserve the unit were skipped; add --destructive to \
+                 run them"
             );
         }
     }
@@ -88,7 +90,7 @@ pub(crate) fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
     let mut aim: Aim = url.parse().map_err(|why| usage(&why))?;
     if let Some(name) = &who.initiator {
         aim.initiator = IscsiName::parse(name)
-            .map_err(|why| Failure::Usage(format!("\"{name}\" is no initiator's name: {why}")))?;
+            .map_err(|why| Failure::Usage(format!("\"{name}\" is not an iSCSI initiator name: {why}")))?;
     }
     if let Some(user) = &who.chap_user {
         let own = credential(user, who.chap_secret_file.as_deref(), ["BLOCKYARD_CHAP_SECRET", "--chap-secret-file"])?;
@@ -106,7 +108,7 @@ pub(crate) fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
 fn credential(name: &str, file: Option<&Path>, [variable, option]: [&str; 2]) -> Result<Credential, Failure> {
     let told = secret::read(file, variable, false)?;
     let told =
-        told.ok_or_else(|| Failure::Usage(format!("the CHAP name {name} needs a secret; name a file with {option}")))?;
+        told.ok_or_else(|| Failure::Usage(format!("CHAP user {name} has no secret; give its file with {option}")))?;
     let secret = Secret::new(told.secret()?.expose()).map_err(|why| Failure::Usage(why.to_string()))?;
     Ok(Credential { name: name.to_owned(), secret })
 }

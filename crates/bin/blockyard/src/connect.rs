@@ -68,6 +68,7 @@ impl View {
         for seen in presentations {
             let (portals, units) = targets.entry(&seen.iqn).or_default();
             for portal in &seen.portals {
+                // Every volume of a target repeats its portals.
                 if !portals.contains(&portal.as_str()) {
                     portals.push(portal);
                 }
@@ -111,8 +112,8 @@ impl View {
         let anywhere = self.targets.iter().flat_map(|target| &target.portals).any(|portal| portal.wildcard);
         let notes = [
             anywhere.then_some("ADDRESS stands for any address of this node that the host can reach."),
-            self.chap_user.is_some().then_some("SECRET stands for the host's CHAP secret."),
-            self.mutual_chap_user.is_some().then_some("OURS stands for the secret that we prove."),
+            self.chap_user.is_some().then_some("SECRET stands for the CHAP secret of the host."),
+            self.mutual_chap_user.is_some().then_some("OURS stands for the mutual CHAP secret of the array."),
         ];
         notes.into_iter().flatten().collect()
     }

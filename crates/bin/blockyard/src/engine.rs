@@ -65,7 +65,7 @@ pub(crate) fn start(
 }
 
 impl Shards {
-    /// Waits for the end of every shard. Called after the data plane was told to stop.
+    /// Waits for the end of every shard. Called after the data plane was ordered to stop.
     ///
     /// *Errors*: the kernel refused further work of one of them.
     pub(crate) fn join(self) -> Result<(), Refusal> {
@@ -113,13 +113,13 @@ fn interface(choice: IoChoice) -> Io {
 fn addresses() -> (Vec<LocalAddress>, Receiver<Vec<LocalAddress>>) {
     let (tell, changes) = mailbox::channel();
     let addresses = watch_addresses(move |addresses| tell.send(addresses).is_ok()).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the addresses of this machine and their links are not known");
+        tracing::warn!(%error, "the network addresses and links of this machine cannot be read");
         Vec::new()
     });
     (addresses, changes)
 }
 
 fn refused(error: &io::Error) -> Refusal {
-    let message = format!("the data plane cannot run: {error}");
+    let message = format!("the data plane cannot start: {error}");
     Refusal::new(code::IO_FAILED, message, "try --io threads, or fewer --shards")
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Verbs, and commands of one word, that are read-only.
 const LOOKS: [&str; 11] =
-    ["active", "check", "doctor", "latency", "list", "logins", "refused", "show", "silenced", "status", "tasks"];
+    ["active", "check", "denied", "doctor", "latency", "list", "logins", "show", "silenced", "status", "tasks"];
 
 /// Escape sequence that clears the terminal and its scroll-back, and moves the cursor to the top left.
 const CLEARED: &str = "\x1b[H\x1b[2J\x1b[3J";
@@ -29,7 +29,7 @@ pub(crate) fn again(seconds: u64, run: impl Fn(Command) -> Result<(), Failure>) 
     }
     let goes_on = at.try_get_one::<bool>("follow").ok().flatten().is_some_and(|follow| *follow);
     if goes_on || !verb.is_some_and(|verb| LOOKS.contains(&verb)) {
-        let sentence = "--every is for what only looks, such as list, show and status; leave it out";
+        let sentence = "--every works only with read-only commands, such as list, show and status; omit it";
         return Err(Failure::Usage(sentence.to_owned()));
     }
     let is_terminal = io::stdout().is_terminal();

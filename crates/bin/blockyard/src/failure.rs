@@ -115,7 +115,7 @@ pub(crate) fn of_usage(error: &Error) -> Result<(), Failure> {
     };
     match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            return Err(Failure::Usage(format!("a command is missing; {see}")));
+            return Err(Failure::Usage(format!("no command given; {see}")));
         }
         ErrorKind::InvalidSubcommand => {
             let word = word(ContextKind::InvalidSubcommand);

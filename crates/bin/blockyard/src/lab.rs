@@ -156,7 +156,7 @@ fn measure(mut scenario: Scenario, means: &Means, keeping: &KeepingOptions, glob
 fn whole(run: &Run) -> Result<(), Failure> {
     match run.complete {
         true => Ok(()),
-        false => Err(anyhow!("stopped before every point was measured; what was measured is kept").into()),
+        false => Err(anyhow!("stopped before all points were measured; the results so far are kept").into()),
     }
 }
 
@@ -166,10 +166,10 @@ fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
         eprintln!("{words}");
     }
     if proof.faults > 0 {
-        return Err(anyhow!("{} of {} blocks hold what they cannot hold", proof.faults, proof.judged).into());
+        return Err(anyhow!("{} of {} blocks failed verification", proof.faults, proof.judged).into());
     }
     if !Output::new(global).is_quiet() {
-        eprintln!("{} blocks were read, and each held what it must", proof.judged);
+        eprintln!("{} blocks read and verified", proof.judged);
     }
     Ok(())
 }
@@ -193,7 +193,7 @@ fn measured(scenario: Scenario, means: &Means, out: Option<&Path>, global: &Glob
     match (end, out) {
         (Ok(_), _) => Ok(run),
         (Err(error), Some(out)) => {
-            Err(error.context(format!("not all was measured; what was is in {}", out.display())))
+            Err(error.context(format!("the run is incomplete; the results so far are in {}", out.display())))
         }
         (Err(error), None) => Err(error),
     }
@@ -253,7 +253,7 @@ impl Progress {
         let listening = std::thread::Builder::new().name("stops".to_owned()).spawn(listen)?;
         // The sender was dropped: the thread ended with an error.
         if heard.recv().is_err() {
-            listening.join().unwrap_or(Ok(())).context("signals cannot be taken")?;
+            listening.join().unwrap_or(Ok(())).context("cannot install signal handlers")?;
         }
         Ok(Self { bar, stopped })
     }

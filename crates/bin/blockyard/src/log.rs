@@ -30,7 +30,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 pub(crate) fn start(filter: &str, form: LogForm) -> Result<LastLines, Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         let message = format!("\"{filter}\" is not a log filter: {error}");
-        Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write info, or info,engine=debug"))
+        Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write, for example, info or info,engine=debug"))
     })?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = lines(form, std::io::stderr, colours);
@@ -109,7 +109,7 @@ impl<S: Subscriber> Layer<S> for Brevity {
         let (admitted, left_out) = self.count(event.metadata().callsite(), Instant::now(), || message_of(event));
         // This line is itself subject to the limit, so it cannot recur without bound.
         for (count, said) in left_out {
-            tracing::warn!(count, said, "lines were left out");
+            tracing::warn!(count, said, "repeated lines suppressed");
         }
         admitted
     }

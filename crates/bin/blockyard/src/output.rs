@@ -109,7 +109,7 @@ pub(crate) fn put(text: &str) -> Result<(), Failure> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             let message = format!("the output cannot be written: {error}");
-            Err(Refusal::new(code::IO_FAILED, message, "make room for it").into())
+            Err(Refusal::new(code::IO_FAILED, message, "free disk space").into())
         }
         _ => Ok(()),
     }

@@ -71,7 +71,8 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
     if let Some(user) = &config.user {
         let settings = &config.settings;
         prepare(user, &settings.state_dir, config.opening.key.as_deref(), &settings.socket).map_err(|error| {
-            let message = format!("{} cannot be given to user {}: {error}", settings.state_dir.display(), user.name);
+            let message =
+                format!("cannot change the owner of {} to user {}: {error}", settings.state_dir.display(), user.name);
             Refusal::new(code::IO_FAILED, message, "start as root, or as that user")
         })?;
     }
@@ -93,7 +94,7 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
             status = daemon.wait() => return status.map_err(|error| unable("the status of the daemon", &error)),
             _ = look.tick(), if is_told_to_end || !is_open => match daemon.id().and_then(zombie) {
                 Some(status) if zombie_looks == ZOMBIE_LOOKS => {
-                    eprintln!("blockyard: the daemon has ended; the kernel keeps its threads until a disk answers");
+                    eprintln!("blockyard: the daemon has exited; the kernel keeps its threads until a disk responds");
                     return Ok(status);
                 }
                 // Any check that finds the daemon alive starts the count again.
@@ -147,7 +148,7 @@ impl Office {
     fn complain(&mut self, why: &str) {
         self.damaged += 1;
         if self.damaged <= COMPLAINTS_MAX {
-            eprintln!("blockyard: the helper refuses a request of the daemon: {why}");
+            eprintln!("blockyard: the helper denied a request of the daemon: {why}");
         }
     }
 
@@ -224,7 +225,7 @@ fn end_like(status: ExitStatus) -> ! {
 }
 
 fn unable(what: &str, error: &dyn std::fmt::Display) -> Refusal {
-    Refusal::new(code::IO_FAILED, format!("the helper does not get {what}: {error}"), "start with --no-sandbox")
+    Refusal::new(code::IO_FAILED, format!("the helper cannot create {what}: {error}"), "start with --no-sandbox")
 }
 
 #[cfg(test)]

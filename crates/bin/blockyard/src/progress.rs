@@ -35,8 +35,8 @@ impl Patience {
         };
         let left = span.duration().saturating_sub(self.since.elapsed());
         if left.is_zero() {
-            let message = format!("{what} has not ended in {span}");
-            let hint = "it goes on; see blockyard operation list, or wait longer";
+            let message = format!("{what} did not finish within {span}");
+            let hint = "it continues; see blockyard operation list, or wait longer";
             return Err(Refusal::new(code::TIMED_OUT, message, hint).into());
         }
         std::thread::sleep(left.min(INTERVAL));

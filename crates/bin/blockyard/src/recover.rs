@@ -39,7 +39,8 @@ pub(crate) fn run(options: &RecoverOptions, global: &Global) -> Result<(), Failu
             let copy = chosen(&listed, version)?;
             let number = recover::take(&options.state_dir, copy)?;
             out.said(&format!(
-                "version {version} of {} is the state, as version {number}; put back node.key with the ID {} and start the daemon",
+                "version {version} of {} was restored as version {number}; restore node.key with the ID {}, then \
+                 start the daemon",
                 copy.time, copy.key
             ))
         }
@@ -56,23 +57,23 @@ fn chosen(listed: &[Listed], version: u64) -> Result<&Copy, Refusal> {
         (Some(only), None) => Ok(&only.copy),
         (None, _) => {
             let message = format!("no disk has a copy of version {version}");
-            Err(Refusal::new(code::CONFIG_UNKNOWN, message, "leave --take out to list the copies"))
+            Err(Refusal::new(code::CONFIG_UNKNOWN, message, "omit --take to list the copies"))
         }
         // Disks of two nodes: choosing one could install the state of the wrong node.
         (Some(_), Some(_)) => {
-            let message = format!("the disks have several copies of version {version}");
-            Err(Refusal::new(code::AMBIGUOUS, message, "name only the disks of the node that is meant"))
+            let message = format!("the disks have different copies of version {version}");
+            Err(Refusal::new(code::AMBIGUOUS, message, "name only the disks of the node to restore"))
         }
     }
 }
 
 fn text(listed: &[Listed], present: Option<&Copy>) -> String {
-    let Some(first) = listed.first() else { return "no disk has a copy of a state".to_owned() };
+    let Some(first) = listed.first() else { return "no disk has a copy of the state".to_owned() };
     let compared = present.unwrap_or(&first.copy);
     let line = |Listed { copy, disks }: &Listed| {
         let disks: Vec<String> = disks.iter().map(|disk| disk.display().to_string()).collect();
         let differences = copy.differences(compared);
-        let differences = if differences.is_empty() { "no difference".to_owned() } else { differences.join("; ") };
+        let differences = if differences.is_empty() { "no differences".to_owned() } else { differences.join("; ") };
         format!(
             "version {} of {} by node {} on {}: {differences}",
             copy.version,
@@ -93,6 +94,6 @@ fn read(disk: &Path) -> Result<Vec<u8>, Refusal> {
     });
     read.map(|_| area).map_err(|error| {
         let message = format!("{} cannot be read: {error}", disk.display());
-        Refusal::new(code::DISK_UNREADABLE, message, "name disks of pools, and use sudo")
+        Refusal::new(code::DISK_UNREADABLE, message, "name disks that belong to pools, and use sudo")
     })
 }

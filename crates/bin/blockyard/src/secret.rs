@@ -21,7 +21,12 @@ pub(crate) fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result
     };
     let mut bytes = bounded::source_or_stdin(path, FILE_BYTES_MAX).map_err(|error| {
         let message = format!("the secret file {} cannot be read: {error}", path.display());
-        Refusal::new(code::SECRET_INVALID, message, "name a file that holds the secret alone, or - for standard input")
+        Refusal::new(
+            code::SECRET_INVALID,
+            message,
+            "give a file that contains only the secret, or - for standard \
+             input",
+        )
     })?;
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
@@ -33,8 +38,13 @@ pub(crate) fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result
 fn decoded(constant: &[u8]) -> Result<SecretText, Failure> {
     let bytes = std::str::from_utf8(constant).ok().and_then(|text| iscsi::text::binary(text.trim_end()));
     let bytes = bytes.ok_or_else(|| {
-        let message = "the secret is neither a 0x nor a 0b constant";
-        Refusal::new(code::SECRET_INVALID, message, "write 0x and hexadecimal digits, or 0b and base64")
+        let message = "the secret is not a 0x or 0b constant";
+        Refusal::new(
+            code::SECRET_INVALID,
+            message,
+            "write 0x followed by hexadecimal digits, or 0b followed by \
+             base64",
+        )
     })?;
     Ok(SecretText::of(&bytes))
 }

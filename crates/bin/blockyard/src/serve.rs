@@ -55,11 +55,12 @@ pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(
     let last_lines = log::start(&config.log, config.log_form)?;
     raise_open_files();
     if let Err(error) = confined::forbid_dumps() {
-        tracing::warn!(%error, "other processes of this user may read the daemon's memory, or a crash leaves a file of it");
+        tracing::warn!(%error, "the memory of the daemon is not protected: other processes of this user can read \
+             it, or a crash can write a core dump");
     }
     // One thread: seccomp and Landlock are applied while there is no other. The shards get threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Refusal::new(code::IO_FAILED, format!("the system gives no event queue: {error}"), "close other programs")
+        Refusal::new(code::IO_FAILED, format!("cannot create an event queue: {error}"), "close other programs")
     })?;
     Ok(runtime.block_on(run(config, last_lines, tie))?)
 }
@@ -72,8 +73,14 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
         listening = listening.with_web(web);
     }
     let confinement = confine(&config, tie)?;
-    let mut asked = Stops::heard()
-        .map_err(|error| Refusal::new(code::IO_FAILED, format!("signals cannot be taken: {error}"), "start again"))?;
+    let mut asked = Stops::heard().map_err(|error| {
+        Refusal::new(
+            code::IO_FAILED,
+            format!("cannot install signal handlers: {error}"),
+            "start \
+             again",
+        )
+    })?;
     let node = store.identity(&config.settings.node)?;
     // The memory limit is read before the shards start, since the sizes of their buffers and of the cache depend on it.
     let found = Found::look(Path::new("/"));
@@ -91,7 +98,7 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     // systemd is asked for more time while disks and pools are opened, which may take longer than its start timeout.
     let control = tokio::select! {
         control = Control::start(config.settings, store, engine.clone()) => Arc::new(control::confined(control?, confinement)),
-        () = systemd::starting(&engine) => unreachable!("it is never ready"),
+        () = systemd::starting(&engine) => unreachable!("startup failed"),
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.core.settings().socket.display(), "serving");
     budget::notice(&control, &reduced, found.smallest());
@@ -116,6 +123,7 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     // not answer may hold them.
     control.stop().await?;
     shards.join()?;
+    // The watchdog was fed until here, because a stop may take longer than its period.
     feeding.abort();
     watching.abort();
     remembering.abort();
@@ -151,7 +159,7 @@ fn confine(config: &Config, tie: Option<Tie>) -> Result<Confined, Refusal> {
     let measures = confined::confine(config);
     // The thread that reads the helper's answers is started after confinement, so that it inherits the filters.
     let client = Client::start(tie).map_err(|error| {
-        Refusal::new(code::IO_FAILED, format!("the system gives no thread: {error}"), "close other programs")
+        Refusal::new(code::IO_FAILED, format!("cannot create a thread: {error}"), "close other programs")
     })?;
     Ok(Confined { client: Some(client), measures })
 }
@@ -177,13 +185,14 @@ fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the number of open files stays as it was");
+        tracing::warn!(%error, "the open-file limit could not be raised");
     }
     if let Some(allowed) = limit.current.filter(|&allowed| allowed < OPEN_FILES_WANTED) {
         tracing::warn!(
             allowed,
             wanted = OPEN_FILES_WANTED,
-            "the system allows few open files; raise the hard limit (LimitNOFILE, ulimit -Hn) for all sessions that may be"
+            "the open-file limit is low; raise the hard limit (LimitNOFILE, ulimit -Hn) for the expected number \
+             of sessions"
         );
     }
 }

@@ -35,10 +35,10 @@ impl Stops {
 pub(crate) fn end_by_force_after(most: Duration) {
     let watch = move || {
         thread::sleep(most);
-        tracing::error!(seconds = most.as_secs(), "the daemon has not stopped in its time; it ends now");
+        tracing::error!(seconds = most.as_secs(), "the daemon did not stop in time; exiting now");
         exit(i32::from(UNENDED));
     };
     if let Err(error) = thread::Builder::new().name("stop".to_owned()).spawn(watch) {
-        tracing::warn!(%error, "nobody watches how long stopping takes");
+        tracing::warn!(%error, "the shutdown timeout cannot be enforced");
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn stopping() {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "systemd cannot be told how the daemon is");
+        tracing::warn!(%error, "cannot notify systemd");
     }
 }
 
@@ -83,7 +83,8 @@ impl Pulse {
             if stops || timeout(step, self.beats()).await.unwrap_or_default() {
                 tell(&[NotifyState::Watchdog]);
             } else {
-                tracing::error!(within = ?step, "the daemon does not answer itself; systemd is not told that it lives");
+                tracing::error!(within = ?step, "the daemon does not respond to its own health check; the systemd \
+                     watchdog is not notified");
             }
         }
     }

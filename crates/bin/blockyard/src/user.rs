@@ -29,7 +29,7 @@ impl User {
         let passwd = bounded::text_file(Path::new("/etc/passwd"), PASSWD_BYTES_MAX).unwrap_or_default();
         Self::among(&passwd, name).ok_or_else(|| {
             let message = format!("/etc/passwd has no user {}", bounded::quoted(name));
-            Refusal::new(code::CONFIG_INVALID, message, "create it, or correct user in the configuration")
+            Refusal::new(code::CONFIG_INVALID, message, "create the user, or correct user in the configuration")
         })
     }
 

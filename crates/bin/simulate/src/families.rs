@@ -75,6 +75,7 @@ impl<'a> Families<'a> {
         }
         self.look_at_snapshots().await?;
         self.expect_whole().await?;
+        // A clean restart must not change anything either.
         stage.restart(self.pool, &self.presented()).await?;
         stage.idle_disks().await?;
         self.pool.expect_healthy(stage, "after everything was recovered").await?;

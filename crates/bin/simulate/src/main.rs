@@ -78,6 +78,7 @@ fn main() -> ExitCode {
                     if number >= total {
                         return;
                     }
+                    // The profiles take turns, so that an interrupted run has covered all of them.
                     let profile = profiles[(number % profiles.len() as u64) as usize];
                     let seed = args.seed + number / profiles.len() as u64;
                     failed.fetch_add(u64::from(!play(profile, seed, args.plant, total == 1)), Ordering::Relaxed);

@@ -166,6 +166,7 @@ impl Planted {
 
     /// True when the bug alters answers to hosts, false when it alters disks.
     fn is_on_the_wire(self) -> bool {
+        // Order of declaration: bugs below the data plane come first, those towards hosts after them.
         self as usize >= Self::ReadsAnotherBlock as usize
     }
 

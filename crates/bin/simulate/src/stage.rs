@@ -146,6 +146,7 @@ impl Stage {
         match select(pin!(daemon.order(order)), self.world.sleep(most)).await {
             Either::Left((answer, _)) => answer,
             Either::Right((_, answer)) => {
+                // The run has failed already; the scenario continues with the late answer.
                 self.judge.fail(format!("an order has no answer after {most:?}: {asked}"));
                 answer.await
             }
@@ -334,6 +335,7 @@ impl Stage {
         let name = |text: &str| IscsiName::parse(text).expect("this is an iSCSI name");
         let own = format!("iqn.2026-11.io.blockyard:host{number}");
         let mut login = InitiatorConfig::new(name(&own), Some(name(TARGET)));
+        // ISID type 10b, random (RFC 7143 §11.12.5): one per host, because hosts have one session at a time.
         login.isid = Isid([0x80, 0, 0, 0, u8::try_from(number).expect("few hosts"), 0]);
         login.auth = self.auth();
         login.offer = self.offer();

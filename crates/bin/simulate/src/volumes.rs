@@ -25,6 +25,7 @@ impl Unit {
     /// Creates a unit with the oracle `oracle`, whose commands use the ranges `hot`.
     pub(crate) fn new(number: u16, block_bytes: u32, oracle: Oracle, hot: Vec<Range<u64>>) -> Self {
         Self {
+            // Single-level LUN: the number is in the first two bytes (SAM).
             lun: Lun(u64::from(number) << 48),
             block_bytes: block_bytes as usize,
             thin: false,
@@ -63,6 +64,7 @@ impl Stage {
                 let chance = &self.chance;
                 let provision = chance.pick(&[Provision::Thick, Provision::Thin, Provision::Segments]);
                 let granule = chance.pick(&[None, Some(16 << 10), Some(64 << 10), Some(1 << 20)]).map(Size::new);
+                // Volumes of segments take no granule.
                 let granule = granule.filter(|_| provision != Provision::Segments);
                 let zero_detection = provision == Provision::Thin && chance.percent(40);
                 let backend = Backend::Pool { stripe_unit: None, provision, granule, zero_detection, encrypted: false };
@@ -102,6 +104,8 @@ impl Stage {
             media_fail: false,
             answers_within: None,
         };
+        // Number above those of the load: an equal initiator name and ISID would reinstate a session of a host (RFC
+        // 7143 §6.3.5).
         let host = self.host(200, &Rc::new(Cell::new(0)), units, habits);
         loop {
             let Some(session) = host.log_in().await else { return Err("the run has failed".to_owned()) };
@@ -166,6 +170,7 @@ impl Stage {
             // Blocks that were never written are zeros already.
             let op = unit.oracle.borrow_mut().begin_write(&touched, Value::ZERO);
             let answer = ask(&host, &session, || command::unmap(unit.lun, std::slice::from_ref(&all))).await?;
+            // A lost session leaves it unknown which blocks were unmapped.
             let ending = if answer.is_some() { Ending::Good } else { Ending::Maybe };
             unit.oracle.borrow_mut().end_write(op, ending);
             if answer.is_some() {
@@ -192,6 +197,7 @@ async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initia
         };
         match command::verdict(&done) {
             Verdict::Good => return Ok(Some(done.data_in.take().unwrap_or_else(|| Buf::zeroed(0)))),
+            // Effects of a reset by another host: the command is repeated.
             Verdict::NotNow | Verdict::Attention(..) | Verdict::Aborted => {}
             verdict => return Err(format!("a command that nothing hinders was answered with {verdict:?}")),
         }

@@ -78,6 +78,7 @@ impl Client {
     /// Logs in with the identity `caller`.
     pub(crate) fn log_in_as(unit: &Unit, caller: &Caller) -> Result<Self> {
         let mut portal = unit.portal;
+        // Bounds the chain of redirects: two portals could refer to each other.
         for _ in 0..4 {
             let mut client = Self::knock(unit, portal, caller)?;
             match client.await_full_feature()? {
@@ -96,12 +97,14 @@ impl Client {
         let name = |text: &str| IscsiName::parse(text).with_context(|| format!("\"{text}\" is no iSCSI name"));
         let mut login = InitiatorConfig::new(name(&caller.name())?, Some(name(&unit.iqn)?));
         let [high, low] = caller.number.to_be_bytes();
+        // ISID type 10b, random: the qualifier is the initiator's to choose (RFC 7143 §11.12.5).
         login.isid = Isid([0x80, 0, 0, 0, high, low]);
         login.auth = caller.auth.clone();
         let socket = caller.connect(portal)?;
         // The default of the machine may be tuned for long-distance links; without the module for cubic it stays in
         // effect.
         let _ = socket2::SockRef::from(&socket).set_tcp_congestion(b"cubic");
+        // Protocol time of the connection starts at zero.
         let begin = Instant::now();
         let connection = Connection::new(Rc::new(Config::new(login)), random()?, Time(0));
         let lun = Lun(scsi::Lun::of(unit.lun).0);
@@ -228,6 +231,7 @@ impl Client {
     /// Reads the capacity, ignoring the unit attentions that are pending for a new nexus.
     fn read_capacity(&mut self) -> Result<()> {
         let mut cdb = [0; 16];
+        // READ CAPACITY (16): service action 10h, allocation length 32.
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
         for _ in 0..8 {
             self.submit(cdb, None, DataIn::Into(block::Buf::zeroed(32)))?;

@@ -73,6 +73,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     for seed in options.seed..options.seed + options.seeds {
         let scratch = tempfile::tempdir()?;
         let mut sides = Sides::start(scratch.path())?;
+        // A command depends on seed and number alone, so that a single one can be repeated.
         let numbers = options.only.map_or(0..options.commands, |number| number..number + 1);
         for number in numbers {
             sides.compare(Place { seed, number }, &table, &mut tally, options.trace)?;

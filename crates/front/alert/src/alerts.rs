@@ -85,7 +85,7 @@ impl Alerts {
             match self.look().await {
                 // The data plane is gone, as at the end of the daemon; any other error is retried.
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
-                Err(refusal) => tracing::warn!(%refusal, "what is wrong could not be looked at"),
+                Err(refusal) => tracing::warn!(%refusal, "the active alerts could not be evaluated"),
                 Ok(()) => {}
             }
             sleep(ROUND).await;
@@ -172,7 +172,7 @@ impl Alerts {
         let receiver = Receiver::new(&name, how, self.control.core.settings().node.as_str())?;
         self.edit(|receivers| {
             if receivers.contains_key(&name) {
-                let message = format!("there is a receiver {name} already");
+                let message = format!("receiver {name} already exists");
                 return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
             }
             Self::admit_new(receivers, &name)?;
@@ -187,12 +187,12 @@ impl Alerts {
     /// Checks that another receiver can be added with this name, which no receiver has.
     pub(crate) fn admit_new(receivers: &Kept, name: &Name) -> Result<(), Refusal> {
         if name.as_str() == crate::AUDIT_RECEIVER {
-            let message = format!("{name} is who the audit is forwarded to");
+            let message = format!("{name} is the name of the audit forwarding target");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
         if receivers.len() >= RECEIVERS_MAX {
-            let message = format!("there are {RECEIVERS_MAX} receivers already");
-            return Err(Refusal::new(code::LIMIT_REACHED, message, "remove those that are not used"));
+            let message = format!("the limit of {RECEIVERS_MAX} receivers is reached");
+            return Err(Refusal::new(code::LIMIT_REACHED, message, "remove unused receivers"));
         }
         Ok(())
     }
@@ -217,18 +217,18 @@ impl Alerts {
     pub fn acknowledge(&self, number: u64) -> Result<AlertReport, Refusal> {
         let active = self.active().into_iter().find(|alert| alert.facts.number == number);
         let report = active.ok_or_else(|| {
-            let message = format!("no alert has the number {number} and is still there");
+            let message = format!("alert {number} does not exist or has cleared");
             Refusal::new(code::ALERT_UNKNOWN, message, "see blockyard alert active")
         })?;
         // An alert with a condition that is evaluated would be raised again in the next round.
         if !report.facts.waits_for_you {
-            let message = format!("alert {number} ends by itself once it is not so any more");
+            let message = format!("alert {number} clears by itself and needs no acknowledgement");
             let hint = format!("{}; or silence it with blockyard alert silence", report.facts.action);
             return Err(Refusal::new(code::ALERT_STANDS, message, hint));
         }
         let facts = &report.facts;
         if control::stands(facts.code) {
-            let sentence = format!("an operator has taken note: {}", facts.sentence);
+            let sentence = format!("acknowledged by an operator: {}", facts.sentence);
             self.control.core.raise(event::ACKNOWLEDGED, facts.subject.clone(), sentence);
         }
         self.change(|book| book.end(number, now()));
@@ -268,8 +268,13 @@ impl Alerts {
         // A test counts as a delivery: its result sets or clears the failure state.
         self.conclude(name, &sent);
         let away = |why| {
-            let message = format!("receiver {name} could not be told: {why}");
-            Refusal::new(code::RECEIVER_AWAY, message, "correct it with blockyard alert set, or mend the other side")
+            let message = format!("receiver {name} could not be notified: {why}");
+            Refusal::new(
+                code::RECEIVER_AWAY,
+                message,
+                "correct it with blockyard alert set, or check the mail \
+                 server or webhook",
+            )
         };
         sent.map(|said| ReceiverTest { said }).map_err(away)
     }
@@ -292,14 +297,14 @@ impl Alerts {
         let kinds = ["disk", "pool", "volume", "host", "portal", "node", "receiver"];
         let subject = what.split_once(' ').filter(|(kind, name)| kinds.contains(kind) && !name.trim().is_empty());
         if !is_code && (subject.is_none() || what.len() > 255) {
-            let message = format!("\"{}\" is neither a code nor a subject", what.escape_debug());
-            let hint = "write a code such as BY-E302, or a subject such as \"pool tank\"";
+            let message = format!("\"{}\" is neither a code nor an object", what.escape_debug());
+            let hint = "write a code such as BY-E302, or an object such as \"pool tank\"";
             return Err(Refusal::new(code::SUBJECT_INVALID, message, hint));
         }
         let until = now().plus(lasts.seconds());
         if self.book().now.silences.len() >= SILENCES_MAX {
-            let message = format!("{SILENCES_MAX} things are silenced already");
-            return Err(Refusal::new(code::LIMIT_REACHED, message, "wait for some to end"));
+            let message = format!("the limit of {SILENCES_MAX} silences is reached");
+            return Err(Refusal::new(code::LIMIT_REACHED, message, "wait until some expire, or remove one"));
         }
         self.change(|book| {
             book.silences.insert(what.clone(), until);
@@ -381,7 +386,7 @@ impl Alerts {
         let subject = Subject::new(SubjectKind::Receiver, name);
         match sent {
             Ok(_) => {
-                let sentence = format!("receiver {name} is told again");
+                let sentence = format!("receiver {name} works again");
                 self.control.notices.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, &sentence);
             }
             // The first failure after a start is reported again, so that the status shows it.
@@ -429,7 +434,7 @@ impl Alerts {
         match keep(&self.control, BOOK, &books.now) {
             Ok(()) => books.kept = books.now.clone(),
             // The service continues: at worst a restart sends some messages again.
-            Err(refusal) => tracing::error!(%refusal, "who was told of what could not be written down"),
+            Err(refusal) => tracing::error!(%refusal, "the delivery status could not be saved"),
         }
     }
 
@@ -458,15 +463,20 @@ impl Drop for Tellers {
 fn kept<T: DeserializeOwned + Default>(control: &Control, name: &str) -> Result<T, Refusal> {
     let kept = control.core.document(name)?;
     kept.map_or_else(|| Ok(T::default()), serde_json::from_value).map_err(|error| {
-        let message = format!("what is kept of {name} cannot be read: {error}");
+        let message = format!("the stored document {name} cannot be read: {error}");
         Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote it")
     })
 }
 
 fn keep(control: &Control, name: &str, value: &impl Serialize) -> Result<(), Refusal> {
     let value = serde_json::to_value(value).map_err(|error| {
-        tracing::error!(%error, name, "this cannot be said in JSON");
-        Refusal::new(code::INTERNAL, format!("{name} cannot be said in JSON"), "report this with the daemon's log")
+        tracing::error!(%error, name, "cannot be encoded as JSON");
+        Refusal::new(
+            code::INTERNAL,
+            format!("{name} cannot be encoded as JSON"),
+            "report this as a bug, with the \
+             daemon log",
+        )
     })?;
     control.core.keep_document(name, value)
 }
@@ -476,12 +486,12 @@ fn away(name: &Name, why: &str) -> Problem {
     Problem {
         severity: Severity::Warning,
         subject: format!("receiver {name}"),
-        state: "not told of alerts".to_owned(),
-        meaning: format!("{why}; it is tried again"),
-        action: format!("see to that, and try it with blockyard alert test {name}"),
+        state: "not receiving alerts".to_owned(),
+        meaning: format!("{why}; delivery is retried"),
+        action: format!("correct this, then test with blockyard alert test {name}"),
     }
 }
 
 fn unknown(name: &Name) -> Refusal {
-    Refusal::new(code::RECEIVER_UNKNOWN, format!("there is no receiver {name}"), "see blockyard alert list")
+    Refusal::new(code::RECEIVER_UNKNOWN, format!("receiver {name} does not exist"), "see blockyard alert list")
 }

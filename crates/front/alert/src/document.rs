@@ -126,13 +126,13 @@ fn steps(before: &Kept, after: &Kept, node: &str) -> Vec<Step> {
 fn difference(was: &Receiver, is: &Receiver, node: &str) -> String {
     let settings = changes(&settings(&was.entry(node)), &settings(&is.entry(node)));
     // Secrets are never shown, only that they differ.
-    let proof = (was.proof != is.proof).then(|| "what we prove there".to_owned());
+    let proof = (was.proof != is.proof).then(|| "credentials".to_owned());
     settings.into_iter().chain(proof).collect::<Vec<_>>().join(", ")
 }
 
 fn settings(entry: &ReceiverEntry) -> [(&'static str, String); 11] {
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let span = |span: Option<model::Span>| span.map_or_else(|| "as usual".to_owned(), |span| span.to_string());
+    let span = |span: Option<model::Span>| span.map_or_else(|| "default".to_owned(), |span| span.to_string());
     [
         ("to", entry.to.join(" ")),
         ("from", text(&entry.from)),
@@ -141,10 +141,7 @@ fn settings(entry: &ReceiverEntry) -> [(&'static str, String); 11] {
         ("user", text(&entry.user)),
         ("url", text(&entry.url)),
         ("form", entry.form.unwrap_or_default().to_string()),
-        (
-            "authorities",
-            entry.pin.clone().or_else(|| entry.ca_file.clone()).unwrap_or_else(|| "the system's".to_owned()),
-        ),
+        ("authorities", entry.pin.clone().or_else(|| entry.ca_file.clone()).unwrap_or_else(|| "system CAs".to_owned())),
         ("least", entry.least.unwrap_or(crate::receiver::LEAST).as_str().to_owned()),
         ("gather", span(entry.gather)),
         ("remind", span(entry.remind)),
@@ -186,7 +183,7 @@ impl Receiver {
 
     fn said(&self) -> String {
         match &self.way {
-            ReceiverWay::Mail { to, smtp, tls, .. } => format!("mail to {} by {smtp} ({tls})", to.join(", ")),
+            ReceiverWay::Mail { to, smtp, tls, .. } => format!("mail to {} through {smtp} ({tls})", to.join(", ")),
             ReceiverWay::Webhook { url, form } => format!("{form} webhook {url}"),
         }
     }

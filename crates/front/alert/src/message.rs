@@ -121,7 +121,7 @@ impl Message {
             node: node.to_owned(),
             test: true,
             severity: EventSeverity::Info,
-            title: format!("this is a test of receiver {receiver}; nothing is the matter"),
+            title: format!("this is a test message for receiver {receiver}; no action needed"),
             alerts: Vec::new(),
             more: 0,
         }

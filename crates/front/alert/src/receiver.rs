@@ -72,7 +72,7 @@ impl Receiver {
             (None, Some(_)) => ReceiverWay::Webhook { url: String::new(), form: WebhookForm::default() },
             (None, None) if is_mail => {
                 let message = format!("receiver {name} has no mail server");
-                let hint = "name the server that takes its mail: --smtp HOST, or smtp in a document";
+                let hint = "give the mail server: --smtp HOST, or smtp in a document";
                 return Err(Refusal::new(code::VALUE_MISSING, message, hint));
             }
             (None, None) => {
@@ -81,7 +81,7 @@ impl Receiver {
             }
             (Some(_), Some(_)) => {
                 let message = format!("receiver {name} has both a mail server and a webhook");
-                return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "make a receiver for each"));
+                return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "create one receiver for each"));
             }
         };
         let (trust, least) = (ReceiverTrust::System, LEAST);
@@ -130,8 +130,8 @@ impl Receiver {
             }
         };
         if entry.signed && receiver.proof.is_none() {
-            let message = "its messages are signed, and what with is not known here";
-            return Err(Refusal::new(code::VALUE_MISSING, message, "give secret or secret_file, or leave signed out"));
+            let message = "its messages are signed, but no signing secret is stored here";
+            return Err(Refusal::new(code::VALUE_MISSING, message, "give secret or secret_file, or remove signed"));
         }
         Ok(receiver)
     }
@@ -148,8 +148,8 @@ impl Receiver {
                 if url.is_some() || form.is_some() || secret.is_some() {
                     return Err(Refusal::new(
                         code::OPTIONS_CONFLICT,
-                        "it is told by mail, which has no URL, form or secret",
-                        "leave them out",
+                        "a mail receiver has no URL, form or secret",
+                        "omit them",
                     ));
                 }
                 set(old_to, to);
@@ -168,8 +168,8 @@ impl Receiver {
                 if of_mail || user.is_some() || password.is_some() {
                     return Err(Refusal::new(
                         code::OPTIONS_CONFLICT,
-                        "it is told by a webhook, which has nothing of mail",
-                        "leave that out",
+                        "a webhook receiver has no mail settings",
+                        "omit them",
                     ));
                 }
                 set(old_url, url);
@@ -179,16 +179,16 @@ impl Receiver {
         };
         // A stored credential must not be used for a server that it was not given for.
         if before != self.destination() && self.proof.is_some() && proof.is_none() {
-            let message = "it is told elsewhere, and what we prove there would be given to somebody else";
-            return Err(Refusal::new(code::VALUE_MISSING, message, "give its password or secret anew"));
+            let message = "the server has changed, and the stored credentials would be sent to another server";
+            return Err(Refusal::new(code::VALUE_MISSING, message, "give its password or secret again"));
         }
         self.proof = proof.transpose()?.or(self.proof);
         self.trust = match (pin, ca_file) {
             (Some(_), Some(path)) if !path.is_empty() => {
                 return Err(Refusal::new(
                     code::OPTIONS_CONFLICT,
-                    "a pin and a file of authorities cannot both be believed",
-                    "give one of them",
+                    "a pinned key and a CA file exclude each other",
+                    "give one of the two",
                 ));
             }
             (Some(pin), _) => ReceiverTrust::Pin { pin },
@@ -218,14 +218,14 @@ impl Receiver {
         if self.gather > GATHER_MAX {
             return Err(Refusal::new(
                 code::NUMBER_INVALID,
-                format!("{} is long to wait for more", self.gather),
-                "gather for an hour at most",
+                format!("a gather time of {} is too long", self.gather),
+                "use at most 1h",
             ));
         }
         if self.remind > Span::from_millis(0) && self.remind < REMIND_MIN {
             return Err(Refusal::new(
                 code::NUMBER_INVALID,
-                format!("{} is soon to say it again", self.remind),
+                format!("a repeat interval of {} is too short", self.remind),
                 "write 1min or more, or 0s for never",
             ));
         }
@@ -234,7 +234,7 @@ impl Receiver {
                 if to.is_empty() || to.len() > TO_MAX {
                     return Err(Refusal::new(
                         code::NUMBER_INVALID,
-                        "mail goes to nobody, or to too many",
+                        "the number of mail recipients is out of range",
                         format!("give 1 to {TO_MAX} addresses"),
                     ));
                 }
@@ -242,22 +242,18 @@ impl Receiver {
                 if user.is_some() != self.proof.is_some() {
                     return Err(Refusal::new(
                         code::VALUE_MISSING,
-                        "a user and a password go together",
+                        "user and password must be given together",
                         "give both, or neither",
                     ));
                 }
                 let (host, _) = split(smtp)?;
                 // Without TLS a password is sent only within this machine.
                 if *tls == MailTls::None && user.is_some() && !is_here(&host) {
-                    let message = "a password is not sent in the clear";
+                    let message = "a password is not sent without TLS";
                     return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "use --tls starttls or --tls implicit"));
                 }
                 if user.as_ref().is_some_and(|user| user.len() > TEXT_MAX || user.contains('\0')) {
-                    return Err(Refusal::new(
-                        code::WORD_UNKNOWN,
-                        "this is no user of a mail server",
-                        "write the name alone",
-                    ));
+                    return Err(Refusal::new(code::WORD_UNKNOWN, "the mail user is invalid", "write only the name"));
                 }
             }
             ReceiverWay::Webhook { url, .. } => drop(parts(url)?),
@@ -311,7 +307,7 @@ fn password_of(text: SecretText) -> Result<Secret, Refusal> {
     };
     let bytes = bytes.filter(|bytes| !bytes.is_empty() && bytes.len() <= 255 && !bytes.contains(&0));
     bytes.map(Secret::of).ok_or_else(|| {
-        Refusal::new(code::SECRET_INVALID, "this is no password of a mail server", "give 1 to 255 bytes without zeros")
+        Refusal::new(code::SECRET_INVALID, "the mail password is invalid", "give 1 to 255 bytes without zeros")
     })
 }
 
@@ -362,7 +358,7 @@ pub(crate) struct Place {
 /// *Errors*: it is not a URL, or uses HTTP without TLS to another machine.
 pub(crate) fn parts(url: &str) -> Result<Place, Refusal> {
     let wrong = |hint: &str| {
-        let message = format!("\"{}\" is not where a webhook can be", url.escape_debug());
+        let message = format!("\"{}\" is not a webhook URL", url.escape_debug());
         Refusal::new(code::ADDRESS_INVALID, message, hint)
     };
     let usual = "write https://host/path";
@@ -373,7 +369,7 @@ pub(crate) fn parts(url: &str) -> Result<Place, Refusal> {
         Some("https") => true,
         // Unencrypted only within this machine.
         Some("http") if is_here(&host) => false,
-        Some("http") => return Err(wrong("write https://…: in the clear nothing is told to another machine")),
+        Some("http") => return Err(wrong("write https://…: unencrypted webhooks are allowed only to this machine")),
         _ => return Err(wrong(usual)),
     };
     let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
@@ -395,6 +391,6 @@ fn admit_address(address: &str) -> Result<(), Refusal> {
     if sound && address.len() <= 254 {
         return Ok(());
     }
-    let message = format!("\"{}\" is not an address of mail", address.escape_debug());
+    let message = format!("\"{}\" is not a mail address", address.escape_debug());
     Err(Refusal::new(code::ADDRESS_INVALID, message, "write storage-team@example.com"))
 }

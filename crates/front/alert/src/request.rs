@@ -78,7 +78,7 @@ impl FromStr for AlertNumber {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         text.parse().map(Self).map_err(|_| {
-            let message = format!("\"{}\" is no number of an alert", text.escape_debug());
+            let message = format!("\"{}\" is not an alert number", text.escape_debug());
             Refusal::new(code::IDENTIFIER_INVALID, message, "see blockyard alert active")
         })
     }

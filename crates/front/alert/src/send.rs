@@ -30,7 +30,7 @@ pub(crate) async fn send(name: &Name, receiver: &Receiver, message: &Message) ->
     };
     // A limit for the whole delivery, in addition to those of its steps.
     let sent = timeout(PATIENCE, sent).await;
-    sent.unwrap_or_else(|_| Err(format!("it was not done within {} seconds", PATIENCE.as_secs())))
+    sent.unwrap_or_else(|_| Err(format!("it timed out after {} seconds", PATIENCE.as_secs())))
         .map(|said| tame(&said))
         .map_err(|why| tame(&why))
 }

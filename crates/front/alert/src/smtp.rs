@@ -45,12 +45,12 @@ pub(crate) async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &
     if server.tls == MailTls::Starttls {
         // Never falls back to the clear: an attacker could remove the offer.
         if !offers.iter().any(|offer| offer.eq_ignore_ascii_case("STARTTLS")) {
-            return Err("it does not offer STARTTLS; nothing was sent in the clear".to_owned());
+            return Err("it does not offer STARTTLS; nothing was sent unencrypted".to_owned());
         }
         talk.ask("STARTTLS", 220).await?;
         // Bytes before the handshake may have been injected by an attacker (command injection).
         if !talk.rest.is_empty() {
-            return Err("it said more before TLS than it may".to_owned());
+            return Err("it sent unexpected data before TLS".to_owned());
         }
         let line = trust::secure(talk.line, &host, server.trust, PATIENCE).await;
         talk = Talk { line: line.map_err(|error| format!("TLS: {error}"))?, rest: Vec::new() };
@@ -102,14 +102,14 @@ impl Talk {
             self.ask(&encoded(user.as_bytes()), 334).await?;
             self.ask(&encoded(password), 235).await.map(drop)
         } else {
-            Err("it offers no login that we know (PLAIN, LOGIN)".to_owned())
+            Err("it offers no supported login method (PLAIN, LOGIN)".to_owned())
         }
     }
 
     async fn ask(&mut self, asked: &str, wanted: u16) -> Result<Vec<String>, String> {
         // An address or a name with a line break would be a command of its own.
         if asked.contains(['\r', '\n']) {
-            return Err("what is to be said has a line break".to_owned());
+            return Err("the command contains a line break".to_owned());
         }
         self.say(&Zeroizing::new(format!("{asked}\r\n"))).await?;
         self.expect(wanted).await
@@ -121,7 +121,7 @@ impl Talk {
             self.line.flush().await
         };
         let said = timeout(PATIENCE, said).await.map_err(|_| silent())?;
-        said.map_err(|error| format!("the connection broke: {error}"))
+        said.map_err(|error| format!("connection lost: {error}"))
     }
 
     /// Reads a reply and checks its code.
@@ -135,7 +135,7 @@ impl Talk {
             lines.push(line);
             match code {
                 Some(code) if is_last && code == wanted => return Ok(lines),
-                Some(_) if is_last => return Err(format!("it answers {}", lines.join(" "))),
+                Some(_) if is_last => return Err(format!("it responded {}", lines.join(" "))),
                 Some(_) if lines.len() < LINES_MAX => {}
                 _ => return Err("it does not speak SMTP".to_owned()),
             }
@@ -153,7 +153,7 @@ impl Talk {
                 return Err("it does not speak SMTP".to_owned());
             }
             let mut bytes = [0; 1024];
-            let read = self.line.read(&mut bytes).await.map_err(|error| format!("the connection broke: {error}"))?;
+            let read = self.line.read(&mut bytes).await.map_err(|error| format!("connection lost: {error}"))?;
             if read == 0 {
                 return Err("it has closed the connection".to_owned());
             }
@@ -178,7 +178,7 @@ fn stuffed(mail: &str) -> String {
 }
 
 fn silent() -> String {
-    format!("it does not answer within {} seconds", PATIENCE.as_secs())
+    format!("it did not respond within {} seconds", PATIENCE.as_secs())
 }
 
 #[cfg(test)]

@@ -57,14 +57,14 @@ pub(crate) async fn send(
         request = request.header("blockyard-signature", signature(proof.bytes(), message.time.unix(), &body));
     }
     let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
-    let broke = |error: hyper::Error| format!("the connection broke: {error}");
+    let broke = |error: hyper::Error| format!("connection lost: {error}");
     let response = http_client::send(line, request).await.map_err(broke)?;
     // Bounded: the response is only shown to operators.
     let status = response.status();
     let said = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let said = said.map(|said| String::from_utf8_lossy(&said.to_bytes()).into_owned()).unwrap_or_default();
     let answer = format!("{status} {said}");
-    if status.is_success() { Ok(answer) } else { Err(format!("it answers {answer}")) }
+    if status.is_success() { Ok(answer) } else { Err(format!("it responded {answer}")) }
 }
 
 fn body(form: WebhookForm, message: &Message) -> (&'static str, Vec<u8>) {

@@ -32,8 +32,8 @@ impl Beside {
     /// Admits a document that only has sections which its sender may see.
     fn admit(&self, document: &Document) -> Result<(), Refusal> {
         let wrong = |noun: &str, section: &str, role: Role| {
-            let message = format!("the document names {noun}, which {} may not see", self.caller.name);
-            let hint = format!("leave [{section}] out, or ask as {role}, with a token that is for {noun} too");
+            let message = format!("the document contains {noun}, which {} may not read", self.caller.name);
+            let hint = format!("remove [{section}], or use role {role} and a token with scope {noun}");
             Err(Refusal::new(code::FORBIDDEN, message, hint))
         };
         if document.user.is_some() && !self.sees_users() {
@@ -81,8 +81,13 @@ impl Annex for Beside {
         self.admit(document)?;
         // Changing users controls access, for which a token needs the scope.
         if document.user.is_some() && !self.caller.may_give_access("users") {
-            let message = format!("the document names users, and {} has no scope {}", self.caller.name, Scope::ACCESS);
-            let hint = format!("leave [user] out, or create a token with --scope {}", Scope::ACCESS);
+            let message = format!(
+                "the document contains users, but {} has no scope \
+                 {}",
+                self.caller.name,
+                Scope::ACCESS
+            );
+            let hint = format!("remove [user], or create a token with --scope {}", Scope::ACCESS);
             return Err(Refusal::new(code::FORBIDDEN, message, hint));
         }
         let users = document.user.as_ref().map(|section| self.people.commit(section, prune)).transpose()?;
@@ -93,7 +98,7 @@ impl Annex for Beside {
             Err(refusal) => {
                 let undone = users.map_or(Ok(()), Pending::take_back);
                 Err(undone.err().map_or(refusal.clone(), |failed| {
-                    let message = format!("{}, and could not take back users: {failed}", refusal.message);
+                    let message = format!("{}, and could not roll back users: {failed}", refusal.message);
                     Refusal::new(refusal.code, message, refusal.hint)
                 }))
             }

@@ -90,7 +90,7 @@ struct Strangers {
 impl Audit {
     /// Opens the audit log in the state folder. If it cannot be used, every change is refused until it can.
     pub(crate) fn open(control: Arc<Control>) -> Self {
-        let chain = Err(Refusal::new(code::AUDIT_UNUSABLE, "the audit was not opened", "try again"));
+        let chain = Err(Refusal::new(code::AUDIT_UNUSABLE, "the audit log is not open", "try again"));
         let (waiting, strangers, fails) = Default::default();
         let audit = Self { control, state: Mutex::new(State { chain, waiting, strangers, fails }) };
         // Opens the chain and writes its findings.
@@ -107,7 +107,7 @@ impl Audit {
             if self.state().fails
                 && let Err(refusal) = self.ready().await
             {
-                tracing::warn!(%refusal, "the audit cannot be used");
+                tracing::warn!(%refusal, "the audit log cannot be used");
             }
         }
     }
@@ -145,7 +145,7 @@ impl Audit {
             waiting.push_back(entry.record(now(), answered, unrecorded));
         }
         if let Err(refusal) = self.ready().await {
-            tracing::error!(%refusal, "what was changed could not be written down yet");
+            tracing::error!(%refusal, "the audit record of a change could not be written yet");
         }
     }
 
@@ -195,7 +195,7 @@ impl Audit {
         let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
         self.state().fails = refusal.is_some();
         let Some(refusal) = refusal else {
-            let sentence = "the audit can be written again; changes are taken";
+            let sentence = "the audit log is writable again; changes are accepted";
             self.control.notices.settle(event::AUDIT_UNWRITABLE, node, event::AUDIT_READABLE, sentence);
             return;
         };
@@ -278,7 +278,12 @@ fn write_all(chain: &mut Chain, waiting: &mut VecDeque<AuditRecord>) -> Result<(
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refusal> + Send + 'static) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "the audit broke off");
-        Err(Refusal::new(code::INTERNAL, "the audit broke off", "report this with the daemon's log"))
+        tracing::error!(%error, "the audit log failed unexpectedly");
+        Err(Refusal::new(
+            code::INTERNAL,
+            "the audit log failed unexpectedly",
+            "report this as a bug, with the daemon \
+             log",
+        ))
     })
 }

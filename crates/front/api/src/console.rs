@@ -18,8 +18,9 @@ struct File {
 include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
 /// Page of a build without the console.
-const NONE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Blockyard</title>\
-    <h1>Blockyard</h1><p>This build has no console. The command line has everything: <code>blockyard status</code>.</p></html>";
+const NONE: &str = "<!doctype html><html lang=\"en\"><meta \
+     charset=\"utf-8\"><title>Blockyard</title><h1>Blockyard</h1><p>This build contains no console. Use the \
+     command line: <code>blockyard status</code>.</p></html>";
 
 /// Answers a request for the console; `None` if it belongs to the API.
 ///

@@ -153,7 +153,7 @@ impl Door {
         let understood = Understood::default();
         request.extensions_mut().insert(understood.clone());
         // Idempotency keys of unauthenticated clients are kept apart by address.
-        let stranger = || format!("stranger {}", from_of(&request).address);
+        let stranger = || format!("unauthenticated {}", from_of(&request).address);
         let asker = Asker(caller.as_ref().map_or_else(stranger, |caller| format!("{:?} {caller}", caller.how())));
         request.extensions_mut().insert(asker);
         if let Some(caller) = caller {
@@ -172,9 +172,9 @@ impl Door {
                     response
                 });
                 answered.await.unwrap_or_else(|error| {
-                    tracing::error!(%error, "a change broke off");
-                    let hint = "report this with the daemon's log";
-                    Problem(Refusal::new(code::INTERNAL, "the change broke off", hint)).into_response()
+                    tracing::error!(%error, "a change failed unexpectedly");
+                    let hint = "report this as a bug, with the daemon log";
+                    Problem(Refusal::new(code::INTERNAL, "the change failed unexpectedly", hint)).into_response()
                 })
             }
             None => answering.await,
@@ -216,7 +216,7 @@ impl Door {
             Some(Peer::Local(Some(user))) if user == 0 || user == self.owner => Some(Caller::local(user)),
             Some(Peer::Remote(_)) => self.known(headers, changes(request.method())).map_err(nobody)?,
             _ => {
-                let message = "only root and the daemon's own user may speak to it";
+                let message = "only root and the user of the daemon may use this socket";
                 return Err(nobody(Refusal::new(code::FORBIDDEN, message, "use sudo")));
             }
         };
@@ -232,7 +232,7 @@ impl Door {
                 return admit_origin(headers, false).map(|()| None).map_err(nobody);
             }
             let hint = "log in, or send a token as Authorization: Bearer";
-            return Err(nobody(Refusal::new(code::UNPROVEN, "nobody knows who asks this", hint)));
+            return Err(nobody(Refusal::new(code::UNPROVEN, "not authenticated", hint)));
         };
         let refused = |refusal| Box::new(Refused { refusal, caller: Some(caller.clone()) });
         // Only cookies are sent by browsers on behalf of foreign pages, so only sessions need the CSRF checks.
@@ -245,8 +245,8 @@ impl Door {
         match row {
             // Roles are ordered: each one includes the rights of those below it.
             Some(row) if !is_open && caller.role < row.role => {
-                let message = format!("this takes the role {}, and {} is {}", row.role, caller.name, caller.role);
-                Err(refused(Refusal::new(code::FORBIDDEN, message, "ask an admin")))
+                let message = format!("this needs role {}, but {} has role {}", row.role, caller.name, caller.role);
+                Err(refused(Refusal::new(code::FORBIDDEN, message, "ask an administrator")))
             }
             _ => Ok(Some(caller)),
         }
@@ -263,8 +263,8 @@ impl Door {
             let token = secret.and_then(|(_, secret)| self.people.token_of(secret.trim()));
             // A wrong token is an error and not an anonymous request: its sender expects to be authenticated.
             let token = token.ok_or_else(|| {
-                let hint = "see blockyard token list, or make a new one with blockyard token create";
-                Refusal::new(code::UNPROVEN, "this is no token, or it has ended", hint)
+                let hint = "see blockyard token list, or create a token with blockyard token create";
+                Refusal::new(code::UNPROVEN, "the token is invalid or has expired", hint)
             })?;
             let (name, role) = (format!("token {}", token.name), token.role);
             let known = Known::Token { name: token.name, scopes: token.scopes, until: token.until };
@@ -367,8 +367,8 @@ impl Caller {
         match &self.known {
             Known::Session(login) => Ok(login),
             _ => {
-                let message = "this is for users who have logged in";
-                Err(Refusal::new(code::VALUE_MISSING, message, "name the user: see blockyard user --help"))
+                let message = "this needs a logged-in user";
+                Err(Refusal::new(code::VALUE_MISSING, message, "give the user name: see blockyard user --help"))
             }
         }
     }
@@ -410,8 +410,8 @@ impl std::fmt::Display for Caller {
 /// Admits requests from our own pages only. Programs send no `Origin`; browsers send it with every change.
 fn admit_origin(headers: &HeaderMap, must: bool) -> Result<(), Refusal> {
     let wrong = || {
-        let hint = "open the console at its own address";
-        Refusal::new(code::FORBIDDEN, "this does not come from a page of this console", hint)
+        let hint = "open the console at its own URL";
+        Refusal::new(code::FORBIDDEN, "the request does not come from this console (wrong origin)", hint)
     };
     // Fetch metadata: sent by all current browsers and not changeable by a page.
     if text(headers, "sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none") {
@@ -433,8 +433,8 @@ fn admit_word(headers: &HeaderMap, login: &Login) -> Result<(), Refusal> {
     if said.as_bytes().ct_eq(login.csrf.as_bytes()).into() {
         return Ok(());
     }
-    let hint = "send csrf of GET /api/v1/session as X-CSRF-Token";
-    Err(Refusal::new(code::FORBIDDEN, "the request lacks the login's own word", hint))
+    let hint = "send the csrf value of GET /api/v1/session as X-CSRF-Token";
+    Err(Refusal::new(code::FORBIDDEN, "the CSRF token is missing or wrong", hint))
 }
 
 fn changes(method: &Method) -> bool {
@@ -474,7 +474,7 @@ async fn read(body: Body, bytes_max: usize) -> Result<Bytes, Refusal> {
     let why = match read {
         Ok(Ok(body)) => return Ok(body),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "it came too slowly".to_owned(),
+        Err(_) => "it arrived too slowly".to_owned(),
     };
     Err(Refusal::new(
         code::REQUEST_TOO_LARGE,

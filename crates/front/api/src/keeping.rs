@@ -60,8 +60,8 @@ impl Keeping {
             None => self.clone().change(row, question).await,
             // The answer would have to be stored to be repeated, and secrets are not stored.
             Some(_) if row.is_secret => {
-                let message = "its answer holds a secret, which is not kept to be said twice";
-                Err(Refusal::new(code::KEY_REUSED, message, "ask without an Idempotency-Key"))
+                let message = "the response contains a secret and is not stored for repetition";
+                Err(Refusal::new(code::KEY_REUSED, message, "repeat without an Idempotency-Key"))
             }
             Some(key) => {
                 let key = replay::Key::of(caller, &key)?;
@@ -114,8 +114,8 @@ impl Keeping {
     /// Admits a change of an object that has one of these tags.
     async fn admit_as_seen(&self, row: &Row, question: &Question, wanted: &[String]) -> Result<(), Refusal> {
         let look = look_of(self.table, row).ok_or_else(|| {
-            let message = format!("what {} {} changes has no tag", row.method, row.path);
-            Refusal::new(code::CHANGED_SINCE, message, "ask without If-Match")
+            let message = format!("{} {} does not support If-Match", row.method, row.path);
+            Refusal::new(code::CHANGED_SINCE, message, "repeat without If-Match")
         })?;
         let now = look.answer(self.control.clone(), question.of_same_name()).await?;
         let tag = now.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
@@ -125,8 +125,8 @@ impl Keeping {
         }
         // The author of the last change tells the operator whom to ask.
         let by = author::of_last_change(question, look.path).await.map(|by| format!(": {by}")).unwrap_or_default();
-        let message = format!("it has changed since it was looked at{by}");
-        Err(Refusal::new(code::CHANGED_SINCE, message, "look at it again, and send what is still to be changed"))
+        let message = format!("it has changed since it was read{by}");
+        Err(Refusal::new(code::CHANGED_SINCE, message, "read it again, then repeat the change"))
     }
 }
 

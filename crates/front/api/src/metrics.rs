@@ -45,31 +45,25 @@ fn node(text: &mut Text, status: &StatusReport) {
     let (engine, node) = (&status.engine, status.node.as_str());
     let about = [("version", status.version.as_str()), ("node", node), ("io", engine.io.as_str())];
     text.family("blockyard_build_info", Kind::Gauge, "The daemon's version, node and I/O engine.").sample(&about, 1);
-    let mut problems =
-        text.family("blockyard_problems", Kind::Gauge, "Things that are wrong now, by how bad they are.");
+    let mut problems = text.family("blockyard_problems", Kind::Gauge, "Active problems by severity.");
     for (word, severity) in [("warning", Severity::Warning), ("critical", Severity::Critical)] {
         let count = status.problems.iter().filter(|problem| problem.severity == severity).count();
         problems.sample(&[("severity", word)], count);
     }
     for (name, kind, help, value) in [
-        (
-            "blockyard_uptime_seconds",
-            Kind::Gauge,
-            "For how long the data plane has been running.",
-            engine.uptime_seconds,
-        ),
+        ("blockyard_uptime_seconds", Kind::Gauge, "Uptime of the data plane.", engine.uptime_seconds),
         ("blockyard_shards", Kind::Gauge, "Shards of the data plane.", u64::from(engine.shards)),
-        ("blockyard_sessions", Kind::Gauge, "iSCSI sessions now.", u64::from(engine.sessions)),
-        ("blockyard_commands_total", Kind::Counter, "SCSI commands done.", engine.commands),
+        ("blockyard_sessions", Kind::Gauge, "Logged-in iSCSI sessions.", u64::from(engine.sessions)),
+        ("blockyard_commands_total", Kind::Counter, "Completed SCSI commands.", engine.commands),
         ("blockyard_read_bytes_total", Kind::Counter, "Bytes sent to initiators.", engine.read_bytes),
         ("blockyard_written_bytes_total", Kind::Counter, "Bytes received from initiators.", engine.written_bytes),
         ("blockyard_buffer_bytes", Kind::Gauge, "Buffers in use.", engine.buffer_bytes),
-        ("blockyard_buffer_limit_bytes", Kind::Gauge, "Buffers that may be in use.", engine.buffer_bytes_max),
+        ("blockyard_buffer_limit_bytes", Kind::Gauge, "Limit of buffers.", engine.buffer_bytes_max),
     ] {
         text.family(name, kind, help).sample(&[], value);
     }
     if !status.confinement.is_empty() {
-        let help = "1 where the measure confines the daemon, 0 where it does not.";
+        let help = "1 if the sandbox measure is active, else 0.";
         let mut family = text.family("blockyard_confinement", Kind::Gauge, help);
         for report in &status.confinement {
             let in_force = report.state == MeasureState::InForce;
@@ -79,14 +73,19 @@ fn node(text: &mut Text, status: &StatusReport) {
     }
     let Some(memory) = &status.memory else { return };
     for (name, help, value) in [
-        ("blockyard_memory_limit_bytes", "The smallest limit on the daemon's memory.", memory.limit),
-        ("blockyard_read_cache_limit_bytes", "What the read cache may have.", memory.cache_max),
-        ("blockyard_read_cache_allowed_bytes", "What it may have now; less while memory is short.", memory.cache_now),
+        ("blockyard_memory_limit_bytes", "Smallest memory limit of the daemon.", memory.limit),
+        ("blockyard_read_cache_limit_bytes", "Configured limit of the read cache.", memory.cache_max),
+        (
+            "blockyard_read_cache_allowed_bytes",
+            "Current limit of the read cache; lower while memory is \
+             low.",
+            memory.cache_now,
+        ),
     ] {
         text.family(name, Kind::Gauge, help).sample(&[], value.bytes());
     }
     if let Some(percent) = memory.pressure_percent {
-        let help = "Share of the last 10 seconds in which tasks waited for memory.";
+        let help = "Share of the last 10 seconds with tasks stalled on memory (PSI).";
         text.family("blockyard_memory_pressure_ratio", Kind::Gauge, help).sample(&[], f64::from(percent) / 100.0);
     }
 }
@@ -100,38 +99,34 @@ pub(crate) fn pools(text: &mut Text, pools: &[PoolReport]) {
             }
         }
     };
-    each("blockyard_pool_capacity_bytes", "How much a pool's volumes may take.", &|pool| {
-        Some(float(pool.size.bytes()))
-    });
-    each("blockyard_pool_used_bytes", "How much a pool's volumes take.", &|pool| Some(float(pool.used.bytes())));
-    each("blockyard_pool_healthy", "1 while all members of a pool are in step.", &|pool| {
+    each("blockyard_pool_capacity_bytes", "Capacity of a pool for volumes.", &|pool| Some(float(pool.size.bytes())));
+    each("blockyard_pool_used_bytes", "Space used by the volumes of a pool.", &|pool| Some(float(pool.used.bytes())));
+    each("blockyard_pool_healthy", "1 while all members of a pool are in sync.", &|pool| {
         Some(f64::from(u8::from(pool.state == model::PoolState::Healthy)))
     });
-    each("blockyard_pool_serves", "1 while a pool serves.", &|pool| {
+    each("blockyard_pool_serves", "1 while a pool is online.", &|pool| {
         Some(f64::from(u8::from(pool.state < model::PoolState::Failed)))
     });
-    each("blockyard_pool_waits", "1 while a pool is not open and waits for its disks.", &|pool| {
+    each("blockyard_pool_waits", "1 while a closed pool waits for its disks.", &|pool| {
         Some(f64::from(u8::from(pool.waiting.as_ref().is_some_and(|waiting| !waiting.needs_operator))))
     });
-    each("blockyard_pool_needs_operator", "1 while a pool is not open and does not open by itself.", &|pool| {
+    each("blockyard_pool_needs_operator", "1 while a closed pool needs an operator.", &|pool| {
         Some(f64::from(u8::from(pool.waiting.as_ref().is_some_and(|waiting| waiting.needs_operator))))
     });
-    each("blockyard_pool_read_only", "1 while nothing is written to a pool's disks.", &|pool| {
+    each("blockyard_pool_read_only", "1 while a pool is read-only.", &|pool| {
         Some(f64::from(u8::from(pool.read_only.is_some())))
     });
-    each("blockyard_pool_members_lost", "Members of a pool that are not in step and not joining.", &|pool| {
+    each("blockyard_pool_members_lost", "Members of a pool that are out of sync and not joining.", &|pool| {
         let lost = |member: &&model::MemberReport| member.state.is_lost();
         Some(float(pool.members().filter(lost).count() as u64))
     });
-    each("blockyard_rebuild_progress_ratio", "How far the rebuild of a pool is, while one runs.", &|pool| {
+    each("blockyard_rebuild_progress_ratio", "Progress of the running rebuild of a pool.", &|pool| {
         let under_way = pool.groups.iter().filter_map(|group| group.rebuild.as_ref());
         // Several groups may rebuild at once; the slowest one decides.
         under_way.map(|progress| ratio(progress.done_bytes, progress.total_bytes)).reduce(f64::min)
     });
-    each("blockyard_pool_lost_blocks", "Blocks of 4096 bytes of which no copy can be read.", &|pool| {
-        Some(float(pool.lost.blocks))
-    });
-    each("blockyard_pool_spare_due_seconds", "Seconds until a spare takes the place of a lost member.", &|pool| {
+    each("blockyard_pool_lost_blocks", "Unrecoverable blocks of 4096 bytes.", &|pool| Some(float(pool.lost.blocks)));
+    each("blockyard_pool_spare_due_seconds", "Seconds until a hot spare replaces a lost member.", &|pool| {
         pool.members().filter_map(|member| member.next_spare.as_ref()).map(|next| float(next.in_s)).reduce(f64::min)
     });
     each("blockyard_pool_members_erring", "Members of a pool that fail more reads than its policy allows.", &|pool| {
@@ -140,7 +135,7 @@ pub(crate) fn pools(text: &mut Text, pools: &[PoolReport]) {
     });
     each(
         "blockyard_pool_wrong_blocks",
-        "Blocks that were not as written, since a pool was opened; repaired where they could be.",
+        "Blocks with checksum errors since the pool was opened; repaired if possible.",
         &|pool| Some(float(pool.members().map(|member| member.wrong_blocks).sum())),
     );
 }
@@ -169,7 +164,7 @@ fn members(text: &mut Text, pools: &[PoolReport]) {
         }
     };
     let seconds = |us: u64| float(us) / 1e6;
-    each("blockyard_member_latency_seconds", "Latency of a member, the recent past counting most.", &|latency| {
+    each("blockyard_member_latency_seconds", "Moving average of the latency of a member.", &|latency| {
         vec![
             ("read", "50", seconds(latency.read_p50_us)),
             ("read", "99", seconds(latency.read_p99_us)),
@@ -177,10 +172,10 @@ fn members(text: &mut Text, pools: &[PoolReport]) {
             ("write", "99", seconds(latency.write_p99_us)),
         ]
     });
-    each("blockyard_member_silent_seconds", "For how long a member has owed an answer.", &|latency| {
+    each("blockyard_member_silent_seconds", "Age of the oldest outstanding operation of a member.", &|latency| {
         vec![("", "", float(latency.silent_ms) / 1e3)]
     });
-    each("blockyard_member_slow", "1 while a member is many times slower than its neighbors.", &|latency| {
+    each("blockyard_member_slow", "1 while a member is many times slower than the other members.", &|latency| {
         vec![("", "", f64::from(u8::from(latency.slow)))]
     });
 }
@@ -194,17 +189,17 @@ fn volumes_as_they_are(text: &mut Text, volumes: &[VolumeReport]) {
             }
         }
     };
-    each("blockyard_volume_size_bytes", "How much a volume holds.", &|volume| Some(volume.size.bytes()));
-    each("blockyard_volume_mapped_bytes", "How much of a volume holds data, where it has a map.", &|volume| {
+    each("blockyard_volume_size_bytes", "Size of a volume.", &|volume| Some(volume.size.bytes()));
+    each("blockyard_volume_mapped_bytes", "Mapped (allocated) bytes of a volume that has a map.", &|volume| {
         volume.space.as_ref().map(|space| space.mapped.bytes())
     });
-    each("blockyard_volume_online", "1 while a volume serves.", &|volume| {
+    each("blockyard_volume_online", "1 while a volume is online.", &|volume| {
         Some(u64::from(volume.state == VolumeState::Online))
     });
-    each("blockyard_volume_cache_bytes", "Memory that the cache holds for a volume.", &|volume| {
+    each("blockyard_volume_cache_bytes", "Cache memory used by a volume.", &|volume| {
         volume.cache.map(|cache| cache.used.bytes())
     });
-    each("blockyard_volume_dirty_bytes", "Acknowledged bytes that are not on the disks yet.", &|volume| {
+    each("blockyard_volume_dirty_bytes", "Dirty bytes: acknowledged but not on the disks yet.", &|volume| {
         volume.cache.map(|cache| cache.dirty.bytes())
     });
 }
@@ -213,7 +208,7 @@ fn volumes_as_used(text: &mut Text, activity: &Activity) {
     // Names are formatted once for all families.
     let named: Vec<(String, &model::VolumeActivity)> =
         activity.volumes.iter().map(|volume| (volume.name.to_string(), volume)).collect();
-    let help = "How long commands of hosts took at a volume, from when all of them was there to their answer.";
+    let help = "Latency of host commands at a volume, from the complete command to its response.";
     let mut family = text.family("blockyard_volume_io_duration_seconds", Kind::Histogram, help);
     for (name, volume) in &named {
         let took = &volume.took;
@@ -233,18 +228,18 @@ fn volumes_as_used(text: &mut Text, activity: &Activity) {
     each("blockyard_volume_written_bytes_total", "Bytes that hosts wrote.", &|volume| {
         Some(volume.counters.written_bytes)
     });
-    each("blockyard_volume_errors_total", "Commands that ended with a medium or hardware error.", &|volume| {
+    each("blockyard_volume_errors_total", "Commands that failed with a medium or hardware error.", &|volume| {
         Some(volume.counters.errors)
     });
     each(
         "blockyard_volume_reservation_conflicts_total",
-        "Commands refused for another host's reservation.",
+        "Commands refused because of a reservation of another host.",
         &|volume| Some(volume.counters.conflicts),
     );
-    each("blockyard_volume_cache_hit_bytes_total", "Bytes that readers found in memory.", &|volume| {
+    each("blockyard_volume_cache_hit_bytes_total", "Bytes of read cache hits.", &|volume| {
         volume.cache.map(|cache| cache.hits.bytes())
     });
-    each("blockyard_volume_cache_miss_bytes_total", "Bytes that readers waited for.", &|volume| {
+    each("blockyard_volume_cache_miss_bytes_total", "Bytes of read cache misses.", &|volume| {
         volume.cache.map(|cache| cache.misses.bytes())
     });
 }
@@ -267,12 +262,10 @@ fn disk_paths(text: &mut Text, disks: &[DiskReport]) {
     each("blockyard_disk_path_up", Kind::Gauge, "1 while a path to a remote disk is logged in.", &|path| {
         u64::from(path.state == model::DiskPathState::Up)
     });
-    each("blockyard_disk_path_active", Kind::Gauge, "1 for the path that carries I/O.", &|path| u64::from(path.active));
-    each("blockyard_disk_path_losses_total", Kind::Counter, "How often a path was lost.", &|path| path.losses);
-    each("blockyard_disk_path_commands_total", Kind::Counter, "Commands that a path has carried.", &|path| {
-        path.commands
-    });
-    each("blockyard_disk_path_bytes_total", Kind::Counter, "Bytes that a path has carried.", &|path| path.bytes);
+    each("blockyard_disk_path_active", Kind::Gauge, "1 for the active path.", &|path| u64::from(path.active));
+    each("blockyard_disk_path_losses_total", Kind::Counter, "Failures of a path.", &|path| path.losses);
+    each("blockyard_disk_path_commands_total", Kind::Counter, "Commands sent over a path.", &|path| path.commands);
+    each("blockyard_disk_path_bytes_total", Kind::Counter, "Bytes transferred over a path.", &|path| path.bytes);
 }
 
 fn disks(text: &mut Text, disks: &[DiskReport]) {
@@ -288,13 +281,11 @@ fn disks(text: &mut Text, disks: &[DiskReport]) {
             }
         }
     };
-    each("blockyard_disk_up", Kind::Gauge, "1 while a disk is there and has not failed.", &|disk| {
+    each("blockyard_disk_up", Kind::Gauge, "1 while a disk is present and has not failed.", &|disk| {
         let is_up = !matches!(disk.state, model::DiskState::Failed | model::DiskState::Missing);
         vec![("", f64::from(u8::from(is_up)))]
     });
-    each("blockyard_disk_size_bytes", Kind::Gauge, "How much a disk holds.", &|disk| {
-        vec![("", float(disk.size.bytes()))]
-    });
+    each("blockyard_disk_size_bytes", Kind::Gauge, "Size of a disk.", &|disk| vec![("", float(disk.size.bytes()))]);
     each("blockyard_disk_operations_total", Kind::Counter, "Operations of a disk.", &|disk| {
         let counted = &disk.counters;
         vec![("read", float(counted.reads)), ("write", float(counted.writes)), ("flush", float(counted.flushes))]
@@ -305,13 +296,10 @@ fn disks(text: &mut Text, disks: &[DiskReport]) {
     each("blockyard_disk_errors_total", Kind::Counter, "Operations of a disk that failed.", &|disk| {
         vec![("", float(disk.counters.errors))]
     });
-    each(
-        "blockyard_disk_busy_seconds_total",
-        Kind::Counter,
-        "How long at least one operation was under way.",
-        &|disk| vec![("", float(disk.counters.busy_ns) / 1e9)],
-    );
-    each("blockyard_disk_waited_seconds_total", Kind::Counter, "How long operations took, all together.", &|disk| {
+    each("blockyard_disk_busy_seconds_total", Kind::Counter, "Time with at least one operation in flight.", &|disk| {
+        vec![("", float(disk.counters.busy_ns) / 1e9)]
+    });
+    each("blockyard_disk_waited_seconds_total", Kind::Counter, "Total time of all operations.", &|disk| {
         vec![("", float(disk.counters.waited_ns) / 1e9)]
     });
 }
@@ -339,12 +327,12 @@ fn sessions(text: &mut Text, activity: &Activity) {
 }
 
 fn portals(text: &mut Text, portals: &[PortalReport]) {
-    let mut family = text.family("blockyard_portal_up", Kind::Gauge, "1 while a portal listens and its link is there.");
+    let mut family = text.family("blockyard_portal_up", Kind::Gauge, "1 while a portal listens and its link is up.");
     for portal in portals {
         let is_up = portal.state == PortalState::Open;
         family.sample(&[("portal", &portal.address.to_string())], u8::from(is_up));
     }
-    let mut family = text.family("blockyard_portal_sessions", Kind::Gauge, "Sessions that live on a portal.");
+    let mut family = text.family("blockyard_portal_sessions", Kind::Gauge, "Sessions on a portal.");
     for portal in portals {
         family.sample(&[("portal", &portal.address.to_string())], portal.sessions);
     }
@@ -352,16 +340,13 @@ fn portals(text: &mut Text, portals: &[PortalReport]) {
 
 fn alerts_and_receivers(text: &mut Text, alerts: &Alerts) {
     let active = alerts.active();
-    let mut family = text.family("blockyard_alerts_active", Kind::Gauge, "What is wrong now, once each.");
+    let mut family = text.family("blockyard_alerts_active", Kind::Gauge, "Active alerts.");
     for severity in [EventSeverity::Warning, EventSeverity::Critical] {
         let count = active.iter().filter(|alert| alert.facts.severity == severity).count();
         family.sample(&[("severity", severity.as_str())], count);
     }
-    let mut family = text.family(
-        "blockyard_alert_deliveries_total",
-        Kind::Counter,
-        "Messages that receivers of alerts have taken or not taken.",
-    );
+    let mut family =
+        text.family("blockyard_alert_deliveries_total", Kind::Counter, "Alert messages by delivery result.");
     for delivered in alerts.delivered() {
         let outcome = if delivered.is_good { "taken" } else { "failed" };
         family.sample(&[("receiver", delivered.receiver.as_str()), ("outcome", outcome)], delivered.count);

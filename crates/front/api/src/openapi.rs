@@ -95,7 +95,7 @@ fn good(row: &Row, told: Told) -> Value {
         Told::One(schema) => whole(schema, None),
         Told::List(items) => {
             let page = json!({
-                "total": { "type": "integer", "minimum": 0, "description": "How many there are, on all pages." },
+                "total": { "type": "integer", "minimum": 0, "description": "Number of rows on all pages." },
                 "next": { "type": ["string", "null"], "description": "Cursor of the next page; null on the last page." },
             });
             whole(json!({ "type": "array", "items": items }), Some(page))

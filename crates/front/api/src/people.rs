@@ -82,8 +82,8 @@ impl People {
     /// *Errors*: `ASKED_TOO_OFTEN` while another failed login from there, or of this user, is being delayed.
     fn begin_attempt(&self, address: IpAddr, user: &Name) -> Result<Attempt<Name>, Refusal> {
         self.throttle.begin(address, user, self.since.elapsed()).ok_or_else(|| {
-            let hint = "wait until the wrong password before has had its answer";
-            Refusal::new(code::ASKED_TOO_OFTEN, "too many logins fail", hint)
+            let hint = "wait for the response to the previous attempt";
+            Refusal::new(code::ASKED_TOO_OFTEN, "too many failed logins", hint)
         })
     }
 
@@ -108,26 +108,25 @@ impl People {
         let wrong = match (right, user.and_then(|user| user.second_factor.as_ref()), number) {
             (true, None, _) => None,
             (true, Some(_), None) => {
-                let hint = "send the number that the app shows, too";
-                return Err(Refusal::new(code::SECOND_FACTOR_WANTED, "a second factor is wanted", hint));
+                let hint = "send the one-time code of the authenticator app, too";
+                return Err(Refusal::new(code::SECOND_FACTOR_WANTED, "a second factor is required", hint));
             }
             (true, Some(factor), Some(number)) if self.number_is_good(name, factor, number) => None,
-            (true, ..) => Some("the number is not what the app shows now"),
-            (false, ..) => Some("no user has this name and this password"),
+            (true, ..) => Some("the one-time code is wrong"),
+            (false, ..) => Some("wrong user name or password"),
         };
         let Some(wrong) = wrong else {
             attempt.succeeded();
             return self.let_in(name, address, agent);
         };
         let penalty = attempt.failed(self.since.elapsed());
-        tracing::warn!(user = %name, %address, failures = penalty.failures, "a login to the console failed");
+        tracing::warn!(user = %name, %address, failures = penalty.failures, "a console login failed");
         // At 5, 10, 20, 40 and so on: an attack must not fill the event list.
         if penalty.failures >= GUESSES_TOLD
             && (penalty.failures / GUESSES_TOLD).is_power_of_two()
             && penalty.failures % GUESSES_TOLD == 0
         {
-            let sentence =
-                format!("logins of {name} to the console, or from {address}, have failed {} times", penalty.failures);
+            let sentence = format!("console logins of {name}, or from {address}, failed {} times", penalty.failures);
             let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
             self.control.core.raise(event::LOGINS_FAIL, node, sentence);
         }
@@ -139,7 +138,7 @@ impl People {
 
     fn let_in(&self, name: &Name, address: IpAddr, agent: &str) -> Result<LetIn, Refusal> {
         let (cookie, login) = self.logins.open(name, address, agent, now())?;
-        tracing::info!(user = %name, %address, "has logged in to the console");
+        tracing::info!(user = %name, %address, "logged in to the console");
         Ok(LetIn { cookie, login })
     }
 
@@ -178,7 +177,7 @@ impl People {
             (None, Some(name)) => name,
             (Some(user), Some(_)) => {
                 let message = format!("this link is for user {user}");
-                return Err(Refusal::new(code::LINK_ENDED, message, "leave the name as it is"));
+                return Err(Refusal::new(code::LINK_ENDED, message, "do not change the name"));
             }
             (None, None) => {
                 return Err(Refusal::new(code::VALUE_MISSING, "the new user has no name", "choose a name"));
@@ -314,7 +313,7 @@ impl People {
             return Ok(());
         }
         tokio::time::sleep(attempt.failed(self.since.elapsed()).hold).await;
-        Err(Refusal::new(code::PASSWORD_WRONG, "this is not the user's password", "try again"))
+        Err(Refusal::new(code::PASSWORD_WRONG, "the current password is wrong", "try again"))
     }
 
     /// Offers a second factor, which takes effect when a code of it was confirmed.
@@ -342,8 +341,8 @@ impl People {
         let secret = offered.get(&login.user).cloned();
         let step = secret.as_ref().and_then(|secret| totp::step_of(secret.expose(), number, now().unix(), None));
         let (Some(secret), Some(step)) = (secret, step) else {
-            let hint = "send the number that the app shows now; begin anew if it shows none";
-            return Err(Refusal::new(code::PASSWORD_WRONG, "this is no number of the second factor", hint));
+            let hint = "send the current code of the authenticator app; if it shows none, start the enrollment again";
+            return Err(Refusal::new(code::PASSWORD_WRONG, "the one-time code is wrong", hint));
         };
         self.book.change(|registry| {
             let user = registry.user_mut(&login.user)?;
@@ -400,8 +399,8 @@ fn admit_fewer_admins(registry: &Registry, name: &Name, role: Role) -> Result<()
     if role == Role::Admin || others || !registry.users.get(name).is_some_and(is_admin) {
         return Ok(());
     }
-    let message = format!("{name} is the last admin who can log in");
-    Err(Refusal::new(code::LAST_ADMIN, message, "make somebody else admin first"))
+    let message = format!("{name} is the last admin that can log in");
+    Err(Refusal::new(code::LAST_ADMIN, message, "give another user the role admin first"))
 }
 
 /// True for an admin who can log in.

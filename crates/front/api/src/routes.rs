@@ -136,12 +136,12 @@ async fn answered(row: &'static Row, keeping: Keeping, request: Request) -> Resp
 }
 
 async fn no_route(uri: Uri) -> Problem {
-    let message = format!("the API has no {}", uri.path().escape_debug());
+    let message = format!("unknown path {}", uri.path().escape_debug());
     Problem(Refusal::new(code::ROUTE_UNKNOWN, message, "see docs/operate/api.md"))
 }
 
 async fn no_method(method: Method, path: Option<MatchedPath>, uri: Uri) -> Response {
-    let message = format!("{} does not take {method}", uri.path().escape_debug());
+    let message = format!("{} does not support {method}", uri.path().escape_debug());
     let at = path.map(|path| path.as_str().to_owned()).unwrap_or_default();
     // An answer with 405 lists the permitted methods (RFC 9110 §15.5.6).
     let methods: Vec<&str> = FOUND.keys().filter(|(path, _)| *path == at).map(|(_, method)| *method).collect();

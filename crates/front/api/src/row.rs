@@ -465,8 +465,8 @@ fn pending(answer: impl Future<Output = Result<Response, Refusal>> + Send + 'sta
 async fn to_its_end<T: Send + 'static>(change: Pending<T>) -> Result<T, Refusal> {
     tokio::spawn(change).await.unwrap_or_else(|error| {
         // The change has panicked; the log has the details.
-        tracing::error!(%error, "a change broke off");
-        Err(Refusal::new(code::INTERNAL, "the change broke off", "report this with the daemon's log"))
+        tracing::error!(%error, "a change failed unexpectedly");
+        Err(Refusal::new(code::INTERNAL, "the change failed unexpectedly", "report this as a bug, with the daemon log"))
     })
 }
 
@@ -510,8 +510,13 @@ fn tagged<T: Serialize + Tagged>(status: StatusCode, noun: &'static str, thing: 
 
 fn said<T: Serialize>(status: StatusCode, whole: Whole<T>) -> Result<Response, Refusal> {
     let text = serde_json::to_vec(&whole).map_err(|error| {
-        tracing::error!(%error, noun = whole.noun, "cannot be said in JSON");
-        Refusal::new(code::INTERNAL, "the answer cannot be said in JSON", "report this with the daemon's log")
+        tracing::error!(%error, noun = whole.noun, "cannot be encoded as JSON");
+        Refusal::new(
+            code::INTERNAL,
+            "the response cannot be encoded as JSON",
+            "report this as a bug, with the \
+             daemon log",
+        )
     })?;
     Ok((status, [(CONTENT_TYPE, "application/json")], text).into_response())
 }

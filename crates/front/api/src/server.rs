@@ -60,7 +60,7 @@ impl Listening {
 /// there, or the operating system refuses. *Panics*: outside of a tokio runtime.
 pub fn listen(path: &Path) -> Result<Listening, Refusal> {
     let refused = |why: &dyn std::fmt::Display| {
-        let message = format!("the socket {} cannot be made: {why}", path.display());
+        let message = format!("the socket {} cannot be created: {why}", path.display());
         Refusal::new(code::IO_FAILED, message, "choose another --socket, at most 107 bytes long")
     };
     // The folder may be public; only the socket itself is private.
@@ -69,11 +69,11 @@ pub fn listen(path: &Path) -> Result<Listening, Refusal> {
     }
     if let Ok(meta) = fs::symlink_metadata(path) {
         if !meta.file_type().is_socket() {
-            return Err(refused(&"something else is there"));
+            return Err(refused(&"another file has this path"));
         }
         // A socket that nobody answers was left by a daemon that was killed.
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            let message = format!("another daemon answers at {}", path.display());
+            let message = format!("another daemon listens at {}", path.display());
             return Err(Refusal::new(code::STATE_LOCKED, message, "stop it first, or choose another --socket"));
         }
         fs::remove_file(path).map_err(|error| refused(&error))?;
@@ -109,7 +109,7 @@ pub async fn serve(
     let alerting = tokio::spawn(alerts.clone().watch());
     let people = Arc::new(People::open(control.clone())?);
     if web.is_some() && people.users().is_empty() {
-        tracing::info!("nobody can log in to the console yet: blockyard web link prints a link for the first admin");
+        tracing::info!("the console has no users yet: run blockyard web link to get a link for the first admin");
     }
     let log = listening.log.clone();
     let door = Arc::new(Door::new(control.clone(), people, web.clone(), audit, alerts, forward, owner).with_log(log));
@@ -135,20 +135,20 @@ pub async fn serve(
     };
     let ended = tokio::select! {
         served = served => served.map_err(|error| {
-            Refusal::new(code::IO_FAILED, format!("the socket broke: {error}"), "start the daemon again")
+            Refusal::new(code::IO_FAILED, format!("the socket failed: {error}"), "restart the daemon")
         }),
         () = overtime => {
-            tracing::warn!("requests under way were given up");
+            tracing::warn!("running requests were aborted");
             Ok(())
         }
     };
     if let Some(web) = web
         && let Err(error) = web.await
     {
-        tracing::error!(%error, "the console broke off");
+        tracing::error!(%error, "the console failed unexpectedly");
     }
     if tokio::time::timeout(DRAIN, registering).await.is_err() {
-        tracing::warn!("the iSNS server does not answer; it forgets us by itself");
+        tracing::warn!("the iSNS server does not respond; the registration will expire");
     }
     tending.abort();
     asking.abort();

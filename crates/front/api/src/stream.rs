@@ -43,7 +43,7 @@ struct Told {
 /// *Errors*: the engine is not running.
 pub(crate) async fn moment(control: Arc<Control>, look: Look) -> Result<Moment, Refusal> {
     let told = control.live.watch().next().await;
-    let gone = || Refusal::new(model::code::ENGINE_GONE, "the daemon stops", "ask again when it is back");
+    let gone = || Refusal::new(model::code::ENGINE_GONE, "the daemon is stopping", "try again when it has restarted");
     Ok(cut(&*told.ok_or_else(gone)??, look.most.unwrap_or(MOST)))
 }
 

@@ -183,7 +183,7 @@ impl Web {
                 accepted = listener.accept() => match accepted {
                     // Descriptors in reserve belong to other parts of the daemon; the connection is closed at once.
                     Ok((stream, _)) if descriptors::is_of_the_reserve(&stream) => {
-                        tracing::warn!("a connection to the console was closed: nearly all open files are in use");
+                        tracing::warn!("console connection closed: nearly all open files are in use");
                         drop(stream);
                         sleep(BREATH).await;
                     }
@@ -196,7 +196,7 @@ impl Web {
                     }
                     Err(error) => {
                         // For example too many open files; the pause keeps the loop from spinning.
-                        tracing::warn!(%error, "a connection to the console was not taken");
+                        tracing::warn!(%error, "a console connection could not be accepted");
                         sleep(BREATH).await;
                     }
                 },
@@ -209,7 +209,7 @@ impl Web {
         end.send_replace(true);
         // Connections that do not end in time are dropped with their tasks.
         if timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await.is_err() {
-            tracing::warn!("requests from the network were given up");
+            tracing::warn!("requests from the network were aborted");
         }
     }
 
@@ -222,9 +222,9 @@ impl Web {
                 Ok((address, listener)) => {
                     self.addresses()[at] = WebAddress { address, open: true, why: None };
                     if let Some(CertificateReport { fingerprint, until, .. }) = self.certificate.report() {
-                        tracing::info!(%address, fingerprint, %until, "the console is served");
+                        tracing::info!(%address, fingerprint, %until, "the console is available");
                     }
-                    let sentence = format!("the console is served at {address} now");
+                    let sentence = format!("the console is now available at {address}");
                     // Ends an earlier report about this address.
                     control.notices.settle(event::WEB_UNUSABLE, subject, event::WEB_OPENED, &sentence);
                     return listener;
@@ -250,9 +250,9 @@ impl Web {
             let wait = match looked {
                 Ok(Ok(is_another)) => {
                     if let (true, Some(report)) = (is_another, &report) {
-                        tracing::info!(fingerprint = report.fingerprint, "the certificate of the console was read");
+                        tracing::info!(fingerprint = report.fingerprint, "console certificate loaded");
                     }
-                    let sentence = "the certificate of the console can be used";
+                    let sentence = "console certificate is usable";
                     control.notices.settle(event::CERTIFICATE_WRONG, node(), event::CERTIFICATE_RIGHT, sentence);
                     usable.send_replace(true);
                     CERTIFICATE_LOOK
@@ -266,7 +266,7 @@ impl Web {
                     AGAIN
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the certificate could not be looked at");
+                    tracing::error!(%error, "the certificate could not be checked");
                     AGAIN
                 }
             };
@@ -274,7 +274,7 @@ impl Web {
             match report.and_then(|report| unfit(&report, now())) {
                 Some(problem) => control.notices.add(event::CERTIFICATE_ENDS, node(), problem),
                 None => {
-                    let sentence = "the certificate of the console is valid for a while";
+                    let sentence = "console certificate is valid";
                     control.notices.settle(event::CERTIFICATE_ENDS, node(), event::CERTIFICATE_RIGHT, sentence);
                 }
             }
@@ -392,8 +392,9 @@ impl Web {
             return Ok(());
         }
         let host = if self.is_called(named, to) { target } else { named };
-        let message = format!("the array does not answer to the host name {}", bounded::quoted(host));
-        let hint = "open it at its address or at a name of its certificate, or add the name to names of [web] in the configuration file";
+        let message = format!("unknown host name {} in the request", bounded::quoted(host));
+        let hint = "use the address of the array or a name of its certificate, or add the name to names of [web] \
+             in the configuration file";
         Err(Refusal::new(code::HOST_NAME_UNKNOWN, message, hint))
     }
 
@@ -412,24 +413,24 @@ fn unserved(address: SocketAddr, error: &std::io::Error) -> Problem {
     Problem {
         severity: Severity::Warning,
         subject: format!("console {address}"),
-        state: "not served".to_owned(),
-        meaning: format!("cannot listen on {address}: {error}; volumes are served all the same"),
-        action: "free the address or correct [web] in the configuration; it is tried again every 10 seconds".to_owned(),
+        state: "not available".to_owned(),
+        meaning: format!("cannot listen on {address}: {error}; volumes stay online"),
+        action: "free the address or correct [web] in the configuration; retried every 10 seconds".to_owned(),
     }
 }
 
 /// Problem report for files that are not a certificate and its key. A certificate read before stays in use.
 fn unusable(refusal: &Refusal, is_served: bool) -> Problem {
     let (state, rest) = match is_served {
-        true => ("kept from before", "the certificate that was read before is used until the daemon stops"),
-        false => ("not usable", "the console is not served; volumes are"),
+        true => ("not updated", "the previous certificate stays in use until the daemon is stopping"),
+        false => ("not usable", "the console is not available; volumes stay online"),
     };
     Problem {
         severity: Severity::Warning,
         subject: "certificate of the console".to_owned(),
         state: state.to_owned(),
         meaning: format!("{}; {rest}", refusal.message),
-        action: format!("{}; it is tried again every 10 seconds", refusal.hint),
+        action: format!("{}; retried every 10 seconds", refusal.hint),
     }
 }
 
@@ -437,20 +438,20 @@ fn unusable(refusal: &Refusal, is_served: bool) -> Problem {
 fn unfit(report: &CertificateReport, now: Timestamp) -> Option<Problem> {
     let CertificateReport { from, until, generated, .. } = report;
     let (state, meaning) = match () {
-        () if *from > now => ("not valid yet", format!("it is valid from {from} on, and the clock says {now}")),
-        () if *until <= now => ("over", format!("it was valid until {until}, and the clock says {now}")),
-        () if *until <= now.plus(ENDS_SOON) => ("ending soon", format!("it is valid until {until}")),
+        () if *from > now => ("not valid yet", format!("it is valid from {from}, but the clock is at {now}")),
+        () if *until <= now => ("expired", format!("it was valid until {until}, and the clock is at {now}")),
+        () if *until <= now.plus(ENDS_SOON) => ("about to expire", format!("it is valid until {until}")),
         () => return None,
     };
     let action = match generated {
-        true => "the node makes another one within a minute; see its log if this stays",
-        false => "put another one in its place, or set the clock right",
+        true => "the node creates a new one within a minute; see its log if this persists",
+        false => "replace it, or correct the clock",
     };
     Some(Problem {
         severity: Severity::Warning,
         subject: "certificate of the console".to_owned(),
         state: state.to_owned(),
-        meaning: format!("{meaning}; browsers warn of one that is not valid"),
+        meaning: format!("{meaning}; browsers warn about invalid certificates"),
         action: action.to_owned(),
     })
 }

@@ -236,10 +236,10 @@ where
         );
         match &self.session {
             Some(session) if is_cut_off => {
-                tracing::warn!(peer = %self.ends.peer, initiator = session.initiator(), %reason, "a host was cut off");
+                tracing::warn!(peer = %self.ends.peer, initiator = session.initiator(), %reason, "session closed");
                 session.was_cut_off(reason);
             }
-            _ => tracing::debug!(peer = %self.ends.peer, %reason, "the connection is over"),
+            _ => tracing::debug!(peer = %self.ends.peer, %reason, "connection closed"),
         }
     }
 
@@ -263,7 +263,7 @@ where
         let mut progress = false;
         // The login was evicted in favor of others.
         if self.place.as_ref().is_some_and(|place| place.ends.poll_receive(cx).is_ready()) {
-            tracing::info!(peer = %self.ends.peer, "a login that was not going on made room for another");
+            tracing::info!(peer = %self.ends.peer, "a stalled login was closed in favor of another one");
             self.place = None;
             self.break_off();
             progress = true;
@@ -300,7 +300,8 @@ where
                 Notice::MoveAway { within } => self.machine.request_logout(within, self.shard.world.now()),
                 Notice::AccessChanged { applied } => {
                     if self.session.as_mut().is_some_and(|session| !session.see_access()) {
-                        tracing::info!(peer = %self.ends.peer, "the host may not be here any more; connection closed");
+                        tracing::info!(peer = %self.ends.peer, "the address of the host is no longer allowed; \
+                             connection closed");
                         // The sender is kept until the session has ended, so that the publisher of the table waits for
                         // it.
                         self.gone.push(applied);

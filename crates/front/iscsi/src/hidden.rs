@@ -18,16 +18,17 @@ pub(crate) fn why(view: &AccessView, host: &Host, target: &Target, tag: u16, lun
         let tags: Vec<String> = groups.iter().map(u16::to_string).collect();
         let groups = tags.join(", ");
         return format!(
-            "volume {volume} is presented there through portal group {groups} alone, and it came through {tag}; log in there, and see {ask}"
+            "volume {volume} is mapped there only through portal group {groups}, but the session uses group \
+             {tag}; log in through that group, and see {ask}"
         );
     }
     let present = format!("blockyard present VOLUME {name} --target {} --lun {lun}", target.name);
     match seen.iter().find(|shown| shown.lun == lun) {
         Some(Presentation { volume, target, .. }) => {
-            format!("that number is volume {volume} in target {target}; log in to that one, or {present}")
+            format!("that LUN is volume {volume} in target {target}; log in to that target, or {present}")
         }
         None => {
-            format!("nothing is presented to it under that number, and what is not presented is not seen; {present}")
+            format!("no volume is mapped to it with that LUN; {present}")
         }
     }
 }

@@ -54,7 +54,7 @@ impl Links {
 impl std::fmt::Display for NoLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Down { interface } => write!(f, "{interface} is down, or its cable is out"),
+            Self::Down { interface } => write!(f, "{interface} is down or its cable is disconnected"),
             Self::Gone => f.write_str("no interface of this machine has its address"),
         }
     }

@@ -204,7 +204,8 @@ impl<W: World> Session<W> {
         let Some((host, target)) = found else { return };
         self.shard.hidden.happened(&format!("{} {} {number}", host.name, target.name), || {
             let subject = Subject::new(SubjectKind::Host, &host.name);
-            let what = format!("host {} asked for LUN {number} of {}, which it does not see", host.name, self.target);
+            let what = format!("host {} requested LUN {number} of {}, which is not mapped to \
+                 it", host.name, self.target);
             let why = hidden::why(&view, host, target, self.tag, number);
             (subject, what, format!("{}, {why}", cdb.operation_name()))
         });
@@ -217,8 +218,8 @@ impl<W: World> Session<W> {
         self.shard.cut_off.happened(&format!("{initiator} {peer} {reason}"), || {
             let host = self.shard.access.borrow().host_of(initiator, peer).map(|host| host.name.to_string());
             let host = host.unwrap_or_else(|| initiator.clone());
-            let what = format!("host {host} was cut off ({initiator} at {peer})");
-            (Subject::new(SubjectKind::Host, &host), what, format!("{reason}; look at the host and the way to it"))
+            let what = format!("session of host {host} closed ({initiator} at {peer})");
+            (Subject::new(SubjectKind::Host, &host), what, format!("{reason}; check the host and the network"))
         });
     }
 

@@ -78,7 +78,7 @@ impl Turn {
     }
 
     /// Returns the number of PDUs of a connection that the next round may handle: a small number in the first round for
-    /// a host that is likely to sleep, [`PDUS`] in all others.
+    /// a host that is likely to sleep, `PDUS` in all others.
     pub fn take_pdus(&mut self) -> usize {
         // Only the first round of a quantum is short.
         if std::mem::take(&mut self.is_awaited) { FIRST_PDUS } else { PDUS }

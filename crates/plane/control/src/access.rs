@@ -53,7 +53,7 @@ impl Access {
 
     /// Raises the event that an operator has assigned a known LUN to another volume.
     fn raise_replaced(&self, Replaced { who, target, lun, volume }: &Replaced) {
-        let sentence = format!("LUN {lun} of {target} is volume {volume} now, and {who} knew another volume there");
+        let sentence = format!("LUN {lun} of {target} is now volume {volume}; {who} used it for another volume");
         self.core.raise(event::LUN_REPLACED, Subject::new(SubjectKind::Host, who), sentence);
     }
 

@@ -58,8 +58,7 @@ impl Control {
             control.portals.open_all().await?;
         }
         let node = Subject::new(SubjectKind::Node, &control.core.settings.node);
-        let sentence =
-            format!("node {} has started, version {}", control.core.settings.node, env!("CARGO_PKG_VERSION"));
+        let sentence = format!("node {} started, version {}", control.core.settings.node, env!("CARGO_PKG_VERSION"));
         control.core.raise(event::NODE_STARTED, node.clone(), sentence);
         for (code, sentence) in control.core.store.take_findings() {
             control.core.raise(code, node.clone(), sentence);
@@ -81,10 +80,11 @@ impl Control {
         Err(Refusal::new(
             code::STATE_GONE,
             format!(
-                "{} has no state, but disk {path} is of pool {pool}, which node {node} of this machine had last",
+                "{} has no state, but disk {path} belongs to pool {pool}, last used by node {node} of this machine",
                 self.core.settings.state_dir.display()
             ),
-            "put back the folder state and node.key from a backup, or name their folder with --state-dir; to begin an empty array, start once with --new",
+            "restore the folder state and node.key from a backup, or give their folder with --state-dir; to \
+             create an empty array, start once with --new",
         ))
     }
 
@@ -139,7 +139,7 @@ impl Disks {
         // Device names move between boots: the label decides, or the hardware identity where there is no label.
         let relabelled = record.id.is_some() && report.label.disk() != record.id;
         if relabelled || record.identity.contradicts(&report.identity) {
-            tracing::warn!(disk = %name, path = record.path, "another disk is where it was");
+            tracing::warn!(disk = %name, path = record.path, "another disk is in its place");
             self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
             return Ok(false);
         }
@@ -226,7 +226,7 @@ impl Pools {
                     }
                 }
             }
-            tracing::info!(pool = %pending.pool, wiped, "was being made or destroyed when the daemon ended");
+            tracing::info!(pool = %pending.pool, wiped, "was being created or destroyed when the daemon stopped");
             if wiped {
                 self.core.commit(turn, |state| {
                     for disk in &pending.disks {

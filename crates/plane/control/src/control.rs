@@ -193,7 +193,7 @@ impl Control {
     pub async fn stop(&self) -> Result<(), Refusal> {
         // A lost record of denied logins is no reason to stay up: log it and stop anyway.
         if let Err(refusal) = self.refused_logins.note_at_last().await {
-            tracing::warn!(%refusal, "who was not let in lately could not be written down");
+            tracing::warn!(%refusal, "the list of denied logins could not be saved");
         }
         // With the change lock, so that no change is cut off halfway.
         let turn = self.core.turn().await;

@@ -135,14 +135,14 @@ impl Core {
         self.commit(&turn, |state| state.pending.clear())?;
         self.store.accept()?;
         let node = Subject::new(SubjectKind::Node, &self.settings.node);
-        self.raise(event::STATE_ACCEPTED, node, format!("an operator has accepted it: {}", refusal.message));
+        self.raise(event::STATE_ACCEPTED, node, format!("accepted by an operator: {}", refusal.message));
         Ok(self.state_report())
     }
 
     /// Appends an event with the current time to the event log. A write error is logged only.
     pub fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
         if let Err(refusal) = self.events.add(&self.store, vec![Raised::new(now(), code, subject, sentence)]) {
-            tracing::error!(%refusal, "an event could not be written down");
+            tracing::error!(%refusal, "an event could not be recorded");
         }
     }
 

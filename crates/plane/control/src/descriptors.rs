@@ -58,9 +58,10 @@ fn problem(allowed: u64) -> Problem {
         subject: "open-file limit".to_owned(),
         state: "nearly reached".to_owned(),
         meaning: format!(
-            "nearly all of the {allowed} open files that the system allows are in use: new connections of hosts and browsers are refused"
+            "nearly all of the {allowed} allowed open files are in use: new connections of hosts and browsers are \
+             refused"
         ),
-        action: "raise LimitNOFILE of the service (ulimit -Hn) and restart, or end sessions: blockyard session list"
+        action: "raise LimitNOFILE of the service (ulimit -Hn) and restart, or close sessions: blockyard session list"
             .to_owned(),
     }
 }

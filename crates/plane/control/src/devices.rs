@@ -64,10 +64,10 @@ impl Devices {
         let path = admit_path(path)?;
         let refused = |why: String| {
             let hint =
-                "choose one that blockyard disk find shows as free, or ask an admin; a token needs --scope access";
-            Refusal::new(code::FORBIDDEN, format!("{why}, and only an admin takes another path"), hint)
+                "choose a disk that blockyard disk find shows as free, or ask an admin; a token needs --scope access";
+            Refusal::new(code::FORBIDDEN, format!("{why}, and only an admin may add it"), hint)
         };
-        let no_offer = || refused(format!("{} is none of the disks that are offered", path.display()));
+        let no_offer = || refused(format!("{} is not one of the offered disks", path.display()));
         if !self.machine.names(&path) {
             return Err(no_offer());
         }
@@ -135,10 +135,10 @@ async fn look_into(engine: &Engine, device: Found) -> BlockDeviceReport {
                 judge(&device, label.as_ref())
             }
             Ok(Err(refusal)) if refusal.code == code::DISK_IN_USE => {
-                (BlockDeviceState::InUse, Some("something else on this machine holds it".to_owned()))
+                (BlockDeviceState::InUse, Some("it is in use by another program".to_owned()))
             }
             Ok(Err(refusal)) => (BlockDeviceState::Unknown, Some(format!("{}; {}", refusal.message, refusal.hint))),
-            Err(_) => (BlockDeviceState::Unknown, Some(format!("it says nothing in {} s", PATIENCE.as_secs()))),
+            Err(_) => (BlockDeviceState::Unknown, Some(format!("it did not respond within {} s", PATIENCE.as_secs()))),
         }
     } else {
         (BlockDeviceState::InUse, Some(device.uses.join("; ")))
@@ -153,12 +153,13 @@ fn judge(device: &Found, label: Option<&Label>) -> Judged {
     match label {
         Some(Label::Ours { pool_name, .. }) => {
             let reason = format!(
-                "it is a member of pool {pool_name}, which this array does not know: add all of its disks, then blockyard pool import {pool_name}"
+                "it is a member of the foreign pool {pool_name}: add all of its disks, then run blockyard pool \
+                 import {pool_name}"
             );
             return (BlockDeviceState::Member, Some(reason));
         }
         Some(Label::Damaged) => {
-            let reason = "a pool was on it, and its label is not whole";
+            let reason = "it has a damaged pool label";
             return (BlockDeviceState::Holding, Some(reason.to_owned()));
         }
         Some(Label::Foreign { what }) => return (BlockDeviceState::Holding, Some(format!("it holds {what}"))),
@@ -178,20 +179,20 @@ fn judge(device: &Found, label: Option<&Label>) -> Judged {
 /// Returns the reason why the device is unsuitable as a disk, if it is.
 fn unsuited(device: &Found) -> Option<String> {
     if let Some(whole) = &device.whole {
-        return Some(format!("it is a partition of {}, whose others may matter", whole.display()));
+        return Some(format!("it is a partition of {}, which has other partitions", whole.display()));
     }
     if let Some(of) = &device.made_of {
-        return Some(format!("it is {of}, and what uses it may not say so"));
+        return Some(format!("it is {of}, whose use cannot be detected"));
     }
     if device.is_read_only {
-        return Some("it cannot be written".to_owned());
+        return Some("it is not writable".to_owned());
     }
     (device.size < SIZE_MIN).then(|| format!("it is smaller than {SIZE_MIN}"))
 }
 
 fn unreadable(why: &str) -> Refusal {
     let hint = "give the path of a disk by hand: blockyard disk add PATH";
-    Refusal::new(code::IO_FAILED, format!("the machine does not say which block devices it has: {why}"), hint)
+    Refusal::new(code::IO_FAILED, format!("the block devices of this machine cannot be listed: {why}"), hint)
 }
 
 #[cfg(test)]

@@ -114,11 +114,16 @@ impl Engine {
 }
 
 fn gone() -> Refusal {
-    Refusal::new(code::ENGINE_GONE, "the data plane does not answer", "look at the daemon's log and start it again")
+    Refusal::new(code::ENGINE_GONE, "the data plane does not respond", "check the daemon log and restart the daemon")
 }
 
 pub(crate) fn unexpected(report: &Report) -> Refusal {
     // A report of another type than the order asks for is a bug of ours.
-    tracing::error!(?report, "the data plane answered another question");
-    Refusal::new(code::INTERNAL, "the data plane answered another question", "report this with the daemon's log")
+    tracing::error!(?report, "unexpected response from the data plane");
+    Refusal::new(
+        code::INTERNAL,
+        "unexpected response from the data plane",
+        "report this as a bug, with the \
+         daemon log",
+    )
 }

@@ -36,18 +36,18 @@ impl Status {
 
 fn io(status: &StatusReport) -> Finding {
     if status.engine.io == "io_uring" {
-        return Finding::good("engine", "runs on io_uring");
+        return Finding::good("engine", "uses io_uring");
     }
     let fix = "set the sysctl kernel.io_uring_disabled to 0, or allow io_uring in the container's seccomp profile";
-    Finding::warning("engine", format!("runs on {}, which costs more of the processor", status.engine.io), fix)
+    Finding::warning("engine", format!("uses {}, which needs more CPU time", status.engine.io), fix)
 }
 
 fn secrets(locked: bool) -> Finding {
     if locked {
-        return Finding::good("secrets", "lie in locked memory");
+        return Finding::good("secrets", "are in locked memory");
     }
     let fix = "set LimitMEMLOCK=infinity in the service, as the package does (ulimit -l), and restart";
-    Finding::warning("secrets", "can be swapped: the limit of locked memory is too low for all of them", fix)
+    Finding::warning("secrets", "can be swapped out: the locked-memory limit is too low", fix)
 }
 
 fn measure(report: &MeasureReport) -> Finding {
@@ -72,7 +72,7 @@ fn measure(report: &MeasureReport) -> Finding {
 fn memory(memory: &MemoryReport) -> Finding {
     let MemoryReport { limit, limited_by, cache_max, .. } = memory;
     let (limit, cache) = (limit.iec(), cache_max.iec());
-    let sentence = format!("is limited to {limit} ({limited_by}); the read cache may have {cache}");
+    let sentence = format!("is limited to {limit} ({limited_by}); read cache up to {cache}");
     // The other half is left to buffers and everything else.
     if cache_max.bytes() <= memory.limit.bytes() / 2 {
         return Finding::good("memory", sentence);
@@ -100,18 +100,28 @@ fn pool(pool: &PoolReport) -> Vec<Finding> {
     let (name, subject) = (&pool.name, format!("pool {}", pool.name));
     let mut findings = Vec::new();
     if pool.groups.iter().any(|group| group.level == Level::Raid0) {
-        let fix = "keep only what can be lost there, or copy it to a pool that bears the loss of a disk";
-        findings.push(Finding::warning(&subject, "loses everything with its first disk", fix));
+        let fix = "store only data there that can be lost, or copy it to a pool with redundancy";
+        findings.push(Finding::warning(&subject, "has no redundancy: one failed disk loses all data", fix));
     } else if pool.spares.is_empty() {
         let fix = "add one with blockyard disk spare add DISK";
-        findings.push(Finding::warning(&subject, "has no spare: a lost disk waits for you", fix));
+        findings.push(Finding::warning(
+            &subject,
+            "has no hot spare: a failed disk is not replaced \
+             automatically",
+            fix,
+        ));
     }
     if pool.policy.scrub.every == ScrubEvery::Off {
-        let fix = format!("let it be read once a month with blockyard pool set {name} scrub=monthly");
-        findings.push(Finding::warning(&subject, "is never scrubbed: what decays is found when it is needed", fix));
+        let fix = format!("schedule a monthly scrub: blockyard pool set {name} scrub=monthly");
+        findings.push(Finding::warning(
+            &subject,
+            "has no scheduled scrub: latent errors surface only when the \
+             data is read",
+            fix,
+        ));
     }
     if findings.is_empty() {
-        findings.push(Finding::good(subject, "has a spare and is scrubbed"));
+        findings.push(Finding::good(subject, "has a hot spare and scheduled scrubs"));
     }
     findings
 }
@@ -125,16 +135,16 @@ fn health(disks: &[DiskReport]) -> Option<Finding> {
         return None;
     }
     if silent == 0 {
-        return Some(Finding::good("disks", format!("tell their health, {} of them", real.len())));
+        return Some(Finding::good("disks", format!("report their health, {} in all", real.len())));
     }
-    let sentence = format!("{silent} of {} do not tell their health", real.len());
-    Some(Finding::warning("disks", sentence, "install smartmontools, and let the daemon run smartctl"))
+    let sentence = format!("{silent} of {} do not report their health", real.len());
+    Some(Finding::warning("disks", sentence, "install smartmontools and allow the daemon to run smartctl"))
 }
 
 /// Finds a disk that failed in its pool, was replaced, and is still attached.
 fn former(disk: &DiskReport) -> Option<Finding> {
     let (name, former) = (disk.name.as_ref()?, disk.former.as_ref().filter(|former| former.failed)?);
-    let fix = format!("take it out, and forget it with blockyard disk remove {name}");
+    let fix = format!("pull it, and remove it with blockyard disk remove {name}");
     Some(Finding::warning(format!("disk {name}"), format!("is a {}", former.sentence()), fix))
 }
 
@@ -145,8 +155,8 @@ fn single_paths(disks: &[DiskReport]) -> Option<Finding> {
     let names: Vec<String> = single.map(|(name, _)| name.to_string()).collect();
     let sentence = match &names[..] {
         [] => return None,
-        [name] => format!("{name} has one path only"),
-        names => format!("{} have one path only", first_few(names.iter(), 5)),
+        [name] => format!("{name} has only one path"),
+        names => format!("{} have only one path", first_few(names.iter(), 5)),
     };
     let fix = "add the disk with a second portal of its target: remove it from its pool, then blockyard disk add \
                iscsi://IP,IP/TARGET/LUN";
@@ -168,8 +178,13 @@ fn paths(sessions: &[SessionReport], portals: &[PortalReport]) -> Vec<Finding> {
     let lonely = reached.into_iter().filter(|(_, portals)| portals.len() < 2);
     let finding = |(host, portals): (&str, BTreeSet<SocketAddr>)| {
         let portal = portals.into_iter().next().map_or_else(String::new, |portal| portal.to_string());
-        let sentence = format!("has one path, through {portal}, where there are {ways} portals");
-        Finding::warning(format!("host {host}"), sentence, "log in once more there, with multipath: blockyard connect")
+        let sentence = format!("uses one path, through {portal}, of {ways} portals");
+        Finding::warning(
+            format!("host {host}"),
+            sentence,
+            "add a session through another portal, with multipath: \
+             blockyard connect",
+        )
     };
     // With a single portal no host can have two paths.
     if ways < 2 { Vec::new() } else { lonely.map(finding).collect() }
@@ -181,6 +196,6 @@ fn strangers(refused: &[RefusedLogin]) -> Option<Finding> {
         return None;
     }
     let (subject, verb) = if names.len() == 1 { ("initiator", "was") } else { ("initiators", "were") };
-    let sentence = format!("{} {verb} not let in", first_few(names.iter(), 3));
-    Some(Finding::warning(subject, sentence, "see blockyard host refused, and add those that are yours"))
+    let sentence = format!("{} {verb} denied", first_few(names.iter(), 3));
+    Some(Finding::warning(subject, sentence, "see blockyard host denied, and add the initiators that belong to you"))
 }

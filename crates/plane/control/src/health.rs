@@ -84,7 +84,7 @@ impl Health {
             match asked {
                 Ok(Some(health)) => self.note(name, health),
                 Ok(None) => {}
-                Err(refusal) => tracing::info!(disk = %name, %refusal, "the health of a disk is not known"),
+                Err(refusal) => tracing::info!(disk = %name, %refusal, "the health of a disk is unknown"),
             }
         }
     }
@@ -108,7 +108,7 @@ impl Health {
         let (code, advice) = if health.is_failing() {
             (event::DISK_FAILING, "replace it before it fails")
         } else {
-            (event::DISK_WEARS, "have a spare ready")
+            (event::DISK_WEARS, "keep a replacement ready")
         };
         self.core.raise(code, Subject::disk(&name), format!("disk {name}: {}; {advice}", news.join(", ")));
     }
@@ -147,8 +147,14 @@ async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusa
         Ok(child) => child,
     };
     let (status, answer) = match timeout(PATIENCE, answer_of(child)).await {
-        Err(_) => return Err(failed(format!("{} does not answer in time", device.display()))),
-        Ok(Err(error)) => return Err(failed(format!("smartctl cannot be heard of {}: {error}", device.display()))),
+        Err(_) => return Err(failed(format!("{} timed out", device.display()))),
+        Ok(Err(error)) => {
+            return Err(failed(format!(
+                "smartctl output for {} cannot be read: \
+             {error}",
+                device.display()
+            )));
+        }
         Ok(Ok(answered)) => answered,
     };
     understood(status.code(), &answer)
@@ -159,7 +165,7 @@ async fn ask_privileged(helper: Arc<dyn Privileged>, path: &Path) -> Result<Opti
     match crate::privileged::run(helper, Program::Smartctl, path).await {
         Ok(ran) => understood(ran.code, &ran.output),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(format!("smartctl cannot be asked about {}: {error}", path.display()))),
+        Err(error) => Err(failed(format!("smartctl cannot read {}: {error}", path.display()))),
     }
 }
 
@@ -184,7 +190,7 @@ async fn answer_of(mut child: Child) -> std::io::Result<(ExitStatus, Vec<u8>)> {
         output.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer).await?;
     }
     if answer.len() as u64 > ANSWER_BYTES_MAX {
-        return Err(std::io::Error::other(format!("it says more than {ANSWER_BYTES_MAX} bytes")));
+        return Err(std::io::Error::other(format!("its output exceeds {ANSWER_BYTES_MAX} bytes")));
     }
     Ok((child.wait().await?, answer))
 }

@@ -74,7 +74,7 @@ impl Access {
             1 => format!("{}, and 1 session would lose access: {}", refusal.message, named(&losses)),
             many => format!("{}, and {many} sessions would lose access: {}", refusal.message, named(&losses)),
         };
-        let hint = format!("{}, or do both with --force", refusal.hint);
+        let hint = format!("{}, or override both with --force", refusal.hint);
         listed(Refusal::new(refusal.code, message, hint), losses)
     }
 }
@@ -83,7 +83,7 @@ impl Access {
 pub(crate) fn disrupts(losses: Vec<SessionLoss>, option: &str) -> Refusal {
     let many = if losses.len() == 1 { "session" } else { "sessions" };
     let message = format!("{} {many} would lose access: {}", losses.len(), named(&losses));
-    let hint = format!("unmount what is in use there first, or repeat with {option}");
+    let hint = format!("unmount the volumes on those hosts first, or repeat with {option}");
     // The name of the request field that confirms is that of the option without its dashes.
     let confirm = option.trim_start_matches('-').replace('-', "_");
     Refusal { confirm, ..listed(Refusal::new(code::SESSIONS_DISRUPTED, message, hint), losses) }
@@ -173,7 +173,7 @@ fn lost(before: &State, next: &State, ((from, to), target, (tag, tag_after)): Pl
         (is_served(before, tag) && !is_served(next, tag_after)).then(|| {
             format!(
                 "can no longer read or write: portal group {tag_after} {}",
-                if tag == tag_after { "stops serving" } else { "does not serve" }
+                if tag == tag_after { "goes offline" } else { "is offline" }
             )
         }),
     ];

@@ -86,10 +86,15 @@ impl IsnsRegistration {
         let server = self.core.state().isns?;
         let subject = format!("iSNS server {server}");
         match self.shown().looked.clone()? {
-            Ok(names) => Some(Finding::good(subject, format!("was asked for {names} target names of this array"))),
+            Ok(names) => Some(Finding::good(subject, format!("was queried for {names} target names of this array"))),
             Err(why) => {
-                let sentence = format!("does not say whether another array has a target name of this one: {why}");
-                Some(Finding::warning(subject, sentence, "see to that server, or end it with blockyard isns off"))
+                let sentence = format!("cannot be checked for duplicate target names: {why}");
+                Some(Finding::warning(
+                    subject,
+                    sentence,
+                    "repair that server, or turn registration off with \
+                     blockyard isns off",
+                ))
             }
         }
     }
@@ -191,7 +196,7 @@ impl Registrar {
         let entity = wanted.entity(server.local_address(), PERIOD);
         let answer = server.ask(Request::Register(&entity)).await?;
         if answer.status != Status::SUCCESSFUL {
-            return Err(format!("it refuses the registration: {}", answer.status));
+            return Err(format!("it rejected the registration: {}", answer.status));
         }
         let period = answer.period().map_err(|violation| violation.to_string())?;
         self.known = Some((wanted.clone(), entity));
@@ -210,7 +215,7 @@ impl Registrar {
                 self.show(IsnsState::Registered { heard: crate::system::now() });
                 // An event for the transition, not for each keep-alive.
                 if !matches!(was, IsnsState::Registered { .. }) {
-                    let sentence = format!("targets are registered with iSNS server {server}");
+                    let sentence = format!("targets registered with iSNS server {server}");
                     self.isns.core.raise(event::ISNS_REGISTERED, subject, sentence);
                 }
             }
@@ -218,7 +223,7 @@ impl Registrar {
                 self.due = Instant::now() + RETRY;
                 self.show(IsnsState::Failing { why: why.clone() });
                 if !matches!(was, IsnsState::Failing { .. }) {
-                    let sentence = format!("targets cannot be registered with iSNS server {server}: {why}");
+                    let sentence = format!("registration of targets with iSNS server {server} failed: {why}");
                     self.isns.core.raise(event::ISNS_FAILED, subject, sentence);
                 }
             }
@@ -231,10 +236,10 @@ impl Registrar {
         let told = async { exchange::connect(server.0).await?.ask(Request::Deregister(&entity)).await };
         match told.await {
             Ok(answer) if matches!(answer.status, Status::SUCCESSFUL | Status::NO_SUCH_ENTRY) => {
-                tracing::info!(%server, "targets are not registered any more");
+                tracing::info!(%server, "iSNS registration removed");
             }
-            Ok(answer) => tracing::warn!(%server, status = %answer.status, "the server refuses to forget us"),
-            Err(why) => tracing::warn!(%server, why, "the server forgets us by itself"),
+            Ok(answer) => tracing::warn!(%server, status = %answer.status, "the server rejected the deregistration"),
+            Err(why) => tracing::warn!(%server, why, "the registration will expire on the server"),
         }
         // So that the next round registers anew.
         self.wanted = None;

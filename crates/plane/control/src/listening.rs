@@ -30,7 +30,7 @@ impl Portals {
                 Ok(portal) => portal,
                 Err(refusal) => {
                     tracing::error!(portal = %address, "{refusal}");
-                    let sentence = format!("{}; it is tried again every second", refusal.message);
+                    let sentence = format!("{}; retried every second", refusal.message);
                     self.core.raise(event::PORTAL_UNUSABLE, Subject::new(SubjectKind::Portal, &address), sentence);
                     let (policy, state) = (state.portal_policy(address), PortalState::Failed { why: refusal.message });
                     PortalReport { address, policy, state, also_ipv4: false, sessions: 0 }
@@ -80,7 +80,7 @@ impl Portals {
         self.access.forget(wanted);
         self.access.remember(portal);
         tracing::info!(portal = %wanted, "listens now");
-        let sentence = format!("portal {wanted} listens now, and takes sessions");
+        let sentence = format!("portal {wanted} is listening and accepts sessions");
         self.core.raise(event::PORTAL_OPENED, Subject::new(SubjectKind::Portal, &wanted), sentence);
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
     }
     Err(Refusal::new(
         code::PATH_INVALID,
-        format!("\"{}\" is not a path from the root", text.escape_debug()),
-        "write it from / on, without steps back",
+        format!("\"{}\" is not an absolute path", text.escape_debug()),
+        "start it with / and do not use ..",
     ))
 }

@@ -42,7 +42,7 @@ impl Memberships {
                 Ok(()) => {}
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => {
-                    tracing::error!(%refusal, "which members of pools are current could not be written down");
+                    tracing::error!(%refusal, "the list of current pool members could not be saved");
                     sleep(AGAIN).await;
                 }
             }

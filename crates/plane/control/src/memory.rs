@@ -76,7 +76,7 @@ impl Memory {
         if next < most {
             self.notices.add(event::MEMORY_SHORT, node, short(&strain, next, most, (limited_by, limit)));
         } else {
-            let sentence = format!("memory is no longer short; the read cache has {} again", Size::new(most).iec());
+            let sentence = format!("memory is no longer low; the read cache is {} again", Size::new(most).iec());
             self.notices.settle(event::MEMORY_SHORT, node, event::MEMORY_ENOUGH, &sentence);
         }
         Ok(next)
@@ -101,9 +101,9 @@ fn short(strain: &Strain, next: u64, most: u64, (limited_by, limit): (&str, u64)
         severity: Severity::Warning,
         subject: "memory".to_owned(),
         state: "short".to_owned(),
-        meaning: format!("{strain}; the read cache has {} of {} until that ends", next.iec(), most.iec()),
+        meaning: format!("{strain}; the read cache is reduced to {} of {}", next.iec(), most.iec()),
         action: format!(
-            "raise the limit of {} ({limited_by}), set a smaller cache in the configuration, or end other programs",
+            "raise the limit of {} ({limited_by}), set a smaller cache in the configuration, or stop other programs",
             Size::new(limit).iec()
         ),
     }

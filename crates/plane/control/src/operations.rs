@@ -50,8 +50,8 @@ impl Operations {
     /// *Errors*: it has ended, or never existed.
     pub async fn report(&self, id: &OperationId) -> Result<OperationReport, Refusal> {
         self.list().await?.into_iter().find(|operation| operation.id == *id).ok_or_else(|| {
-            let message = format!("{id} is not under way");
-            Refusal::new(code::OPERATION_UNKNOWN, message, "it has ended, or see blockyard operation list")
+            let message = format!("operation {id} is not running");
+            Refusal::new(code::OPERATION_UNKNOWN, message, "it may have finished; see blockyard operation list")
         })
     }
 
@@ -64,7 +64,7 @@ impl Operations {
             OperationKind::Scrub => self.scrubs.stop(&id.of.parse::<Name>()?).await,
             OperationKind::Copy => self.copies.cancel(&id.of.parse::<VolumeName>()?).await,
             kind => {
-                let message = format!("{} cannot be cancelled", operation.sentence);
+                let message = format!("{} cannot be canceled", operation.sentence);
                 Err(Refusal::new(code::OPERATION_FIXED, message, instead(kind, &operation.subject)))
             }
         }
@@ -75,7 +75,7 @@ impl Operations {
 fn instead(kind: OperationKind, subject: &Subject) -> String {
     match kind {
         OperationKind::Rebuild | OperationKind::Resync | OperationKind::Reshape => {
-            format!("hold it up with blockyard pool pause {}", subject.name)
+            format!("pause it with blockyard pool pause {}", subject.name)
         }
         _ => "wait for its end".to_owned(),
     }
@@ -107,7 +107,7 @@ fn of_pool(pool: &PoolReport, begins: &Begins) -> Vec<OperationReport> {
 fn of_group(pool: &PoolReport, label: &str, group: &GroupReport, begins: &Begins) -> Vec<OperationReport> {
     let work = [
         (OperationKind::Rebuild, "the rebuild of", group.rebuild, event::REBUILD_BEGAN),
-        (OperationKind::Resync, "the comparison after a crash of", group.resync, event::RESYNC_BEGAN),
+        (OperationKind::Resync, "the resync of", group.resync, event::RESYNC_BEGAN),
         (OperationKind::Reshape, "the reshape of", group.reshape, event::RESHAPE_BEGAN),
     ];
     let report = |(kind, what, progress, began): (_, &str, Option<Progress>, _)| {
@@ -131,7 +131,7 @@ fn of_volume(volume: &VolumeReport, begins: &Begins) -> Vec<OperationReport> {
         ..of(OperationKind::Copy, &format!("the copy of {} to", copy.source), Some(copy.progress))
     });
     let cleaning = volume.space.as_ref().and_then(|space| space.cleaning);
-    let cleaning = cleaning.map(|progress| of(OperationKind::Cleaning, "giving back the space of", Some(progress)));
+    let cleaning = cleaning.map(|progress| of(OperationKind::Cleaning, "freeing the space of", Some(progress)));
     let sanitize = match volume.sanitize {
         Some(SanitizeReport::Running { percent }) => Some(OperationReport {
             begun: begun(event::SANITIZE_BEGAN),

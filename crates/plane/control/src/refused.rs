@@ -45,7 +45,7 @@ impl RefusedLogins {
     /// *Errors*: the data plane is gone.
     pub(crate) async fn remember(&self) -> Result<(), Refusal> {
         let logins = self.kept().unwrap_or_else(|refusal| {
-            tracing::warn!(%refusal, "who was not let in before is forgotten");
+            tracing::warn!(%refusal, "the saved list of denied logins is discarded");
             Vec::new()
         });
         if logins.is_empty() {
@@ -95,8 +95,8 @@ impl RefusedLogins {
 }
 
 fn unreadable(error: &serde_json::Error) -> Refusal {
-    let message = format!("what was kept of logins that were refused is of another version: {error}");
-    Refusal::new(code::STATE_DAMAGED, message, "nothing has to be done: it is written anew")
+    let message = format!("the saved list of denied logins is from another version: {error}");
+    Refusal::new(code::STATE_DAMAGED, message, "no action needed: the list is rebuilt")
 }
 
 #[cfg(test)]

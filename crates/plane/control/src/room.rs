@@ -64,7 +64,12 @@ impl Room {
         }
         let noticed = self.notices.all().into_keys().filter(|(code, _)| *code == event::FILE_SYSTEM_FULL);
         for (code, subject) in noticed.filter(|(_, subject)| short.iter().all(|below| below.files[0] != *subject)) {
-            let sentence = format!("the file system of {} {} has room again", subject.kind.as_str(), subject.name);
+            let sentence = format!(
+                "the file system of {} {} has free space \
+                 again",
+                subject.kind.as_str(),
+                subject.name
+            );
             self.notices.settle(code, subject, event::FILE_SYSTEM_ROOM, &sentence);
         }
     }
@@ -130,7 +135,7 @@ impl Below {
             subject: format!("file system of {}", files.join(", ")),
             state: state.to_owned(),
             meaning: format!(
-                "{free} are free, and blocks that were never written may need {lacks}: writes that find no room fail, and stop a pool"
+                "{free} free, but unallocated blocks may need {lacks}: writes without space fail and stop a pool"
             ),
             action: format!("free space on the file system of {}", self.folder.display()),
         }

@@ -27,27 +27,25 @@ pub(crate) fn of(code: EventCode) -> Option<Stands> {
         event::REBUILD_STOPPED => until(
             &[event::REBUILD_BEGAN, event::REBUILD_ENDED, event::POOL_WHOLE],
             "not rebuilt",
-            "see blockyard pool show, and replace the disk that cannot be filled or read",
+            "see blockyard pool show, and replace the disk that cannot be written or read",
         ),
         event::REBUILD_LATE => until(
             &[event::REBUILD_ENDED, event::REBUILD_STOPPED, event::POOL_WHOLE],
-            "late with its rebuild",
-            "give the rebuild more of the disks with blockyard pool set, or wait",
+            "behind its rebuild deadline",
+            "raise the rebuild rate with blockyard pool set, or wait",
         ),
-        event::RESYNC_STOPPED => until(
-            &[event::RESYNC_ENDED],
-            "not compared with its redundancy",
-            "see blockyard pool show, and run blockyard pool scrub start",
-        ),
+        event::RESYNC_STOPPED => {
+            until(&[event::RESYNC_ENDED], "not resynced", "see blockyard pool show, and run blockyard pool scrub start")
+        }
         event::SCRUB_FOUND => until(
             &[event::SCRUB_ENDED, event::SCRUB_HEALED],
             "damaged",
-            "see blockyard pool scrub status, restore what is lost from a copy, and scrub the pool again",
+            "see blockyard pool scrub status, restore the lost data from a backup, and scrub the pool again",
         ),
         event::REDO_LOG_DAMAGED => by_hand(
             &[],
-            "open without part of its log",
-            "check what hosts wrote last against a copy, then run blockyard alert acknowledge",
+            "open without part of its redo log",
+            "check the last writes of hosts against a backup, then run blockyard alert acknowledge",
         ),
         event::MEMBERSHIP_UNKEPT => by_hand(
             &[],
@@ -56,35 +54,35 @@ pub(crate) fn of(code: EventCode) -> Option<Stands> {
         ),
         event::UNFLUSHED_LOST => by_hand(
             &[],
-            "without writes that were not flushed",
+            "missing unflushed writes",
             "check the file system on it, set write=through with blockyard volume set, then run blockyard alert acknowledge",
         ),
         event::RESHAPE_STOPPED => until(
             &[event::RESHAPE_BEGAN, event::RESHAPE_ENDED],
-            "not laid out over its new member",
-            "see blockyard pool show, and mend the disk that failed",
+            "not reshaped",
+            "see blockyard pool show, and replace the failed disk",
         ),
         event::RESHAPE_LATE => until(
             &[event::RESHAPE_ENDED, event::RESHAPE_STOPPED],
-            "late with its reshape",
-            "give the reshape more of the disks with blockyard pool set, or wait",
+            "behind its reshape deadline",
+            "raise the reshape rate with blockyard pool set, or wait",
         ),
         event::SANITIZE_BEGAN => until(
             &[event::SANITIZE_ENDED, event::SANITIZE_FAILED],
             "being sanitized",
-            "wait: it serves nobody until that has ended",
+            "wait: it is offline until the sanitize has finished",
         ),
         event::SANITIZE_FAILED => until(
             &[event::SANITIZE_BEGAN, event::SANITIZE_ENDED],
             "not sanitized",
-            "let the host send SANITIZE again; it serves nobody until one succeeds",
+            "send SANITIZE again from the host; the volume is offline until it succeeds",
         ),
         event::MEMORY_WRONG => {
-            by_hand(&[], "read through bad memory", "test the machine's memory, then run blockyard alert acknowledge")
+            by_hand(&[], "affected by memory corruption", "run a memory test, then run blockyard alert acknowledge")
         }
         event::AUDIT_DAMAGED => by_hand(
             &[],
-            "without part of its audit",
+            "missing part of its audit log",
             "see blockyard audit verify, find who changed the files, then run blockyard alert acknowledge",
         ),
         _ => return None,

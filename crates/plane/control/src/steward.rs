@@ -90,7 +90,7 @@ impl Steward {
                 }
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => {
-                    tracing::error!(%refusal, "the data plane does not tell what happens");
+                    tracing::error!(%refusal, "the data plane delivers no events");
                     sleep(ROUND).await;
                 }
             }
@@ -136,7 +136,7 @@ impl Steward {
         let is_news = raised.is_empty() || raised.iter().any(|raised| concerns_disks(raised.subject.kind));
         if let Err(refusal) = self.core.events.add(&self.core.store, raised) {
             // A full or failing state disk must not keep a failed member from getting its spare.
-            tracing::error!(%refusal, "what happened could not be written down");
+            tracing::error!(%refusal, "an event could not be recorded");
         }
         if !is_news && seen.looked.is_some_and(|looked| looked.elapsed() < ROUND) {
             return Ok(());
@@ -187,7 +187,7 @@ impl Steward {
         }
         let Some((version, bytes)) = self.core.store.file_of_present() else { return };
         if let Err(refusal) = self.core.engine.done(Order::KeepState { version, bytes: bytes.into() }).await {
-            tracing::warn!(%refusal, "the disks of pools have no copy of the latest state");
+            tracing::warn!(%refusal, "the latest state could not be copied to the disks of pools");
         }
         // Set after a failure as well: the next version is tried, not the same one in each round.
         *copied = version;
@@ -199,7 +199,7 @@ impl Steward {
         let stalled = disks.iter().filter_map(|disk| Some((disk.name.clone()?, of_stalled(disk, pools)?)));
         let stalled: BTreeMap<DiskName, Problem> = stalled.collect();
         for (name, problem) in stalled.iter().filter(|(name, _)| !seen.contains(*name)) {
-            let sentence = format!("disk {name} does not answer: {}", problem.meaning);
+            let sentence = format!("disk {name} does not respond: {}", problem.meaning);
             self.core.raise(event::DISK_STALLED, Subject::disk(name), sentence);
         }
         // A disk that its pool has failed is no longer waited for, but has not answered either.
@@ -208,7 +208,7 @@ impl Steward {
             disk.is_some_and(|disk| !matches!(disk.state, DiskState::Failed | DiskState::Missing))
         };
         for name in seen.iter().filter(|name| !stalled.contains_key(*name)).filter(serves) {
-            self.core.raise(event::DISK_ANSWERS, Subject::disk(name), format!("disk {name} answers again"));
+            self.core.raise(event::DISK_ANSWERS, Subject::disk(name), format!("disk {name} responds again"));
         }
         *seen = stalled.into_keys().collect();
         Ok(())
@@ -231,22 +231,23 @@ impl Steward {
                 (Some(PoolState::Failed), PoolState::Missing) => continue,
                 (_, PoolState::Healthy) if !pool.lost.is_empty() => {
                     let sentence = format!(
-                        "all members of pool {name} are in sync again, and {} are lost; blockyard pool show {name} lists them",
+                        "all members of pool {name} are in sync again, but {} are lost; blockyard pool show \
+                         {name} lists them",
                         pool.lost.amount()
                     );
                     (event::POOL_WHOLE, sentence)
                 }
-                (_, PoolState::Healthy) => (event::POOL_WHOLE, format!("pool {name} is whole again")),
+                (_, PoolState::Healthy) => (event::POOL_WHOLE, format!("pool {name} is healthy")),
                 (_, PoolState::Degraded) => {
                     let meaning = crate::verdict::spare_failures(pool);
                     (event::POOL_DEGRADED, format!("pool {name} is degraded: {meaning}"))
                 }
                 (_, PoolState::Failed) => {
-                    let sentence = format!("pool {name} has failed: more disks are lost than it bears");
+                    let sentence = format!("pool {name} has failed: more disks are lost than its redundancy covers");
                     (event::POOL_FAILED, sentence)
                 }
                 (_, PoolState::Missing) => {
-                    let sentence = format!("pool {name} is not open; {} says why", pool.import_command());
+                    let sentence = format!("pool {name} is not open; {} shows the reason", pool.import_command());
                     (event::POOL_UNOPENED, sentence)
                 }
             };
@@ -276,8 +277,8 @@ impl Clock {
         let expected = self.wall.plus(later.steady.duration_since(self.steady).as_secs());
         let seconds = expected.apart(later.wall);
         let (way, consequence) = match later.wall > expected {
-            true => ("on", "locks of snapshots end by it"),
-            false => ("back", "locks of snapshots last longer by it"),
+            true => ("on", "snapshot locks may expire earlier"),
+            false => ("back", "snapshot locks last longer"),
         };
         let sentence =
             || format!("the system's clock was set {way} by {seconds} seconds, to {}; {consequence}", later.wall);

@@ -358,7 +358,8 @@ fn refuse_where_one_was(dir: &Path, key: &Path) -> Result<(), Refusal> {
     Err(Refusal::new(
         code::STATE_GONE,
         format!("{} has no state, but {} shows that there was one", dir.display(), left.display()),
-        "put back the folder state from a backup, or take a copy from the pools' disks with blockyard state recover; to begin an empty array, start once with --new",
+        "restore the folder state from a backup, or recover a copy from the disks of pools with blockyard state \
+         recover; to create an empty array, start once with --new",
     ))
 }
 
@@ -382,7 +383,9 @@ fn load_key(path: &Path, read: &read::Read, opening: &Opening) -> Result<Vault, 
             code::KEY_MISSING,
             format!("the key {} of this array is not at {}", listed(&known), path.display()),
             format!(
-                "put node.key with the ID {} back there, or name its place with key_file; if it is lost, start once with --forget-secrets: CHAP secrets must be set anew, and encrypted volumes need their pool key",
+                "restore node.key with the ID {} there, or give its path with key_file; if it is lost, start once \
+                 with --forget-secrets: CHAP secrets must be set again, and encrypted volumes need their pool \
+                 key",
                 listed(&known)
             ),
         )),
@@ -403,14 +406,15 @@ fn listed(keys: &BTreeSet<String>) -> String {
 
 fn locked(dir: &Path) -> Refusal {
     let message = format!("another daemon uses {}", dir.display());
-    Refusal::new(code::STATE_LOCKED, message, "stop it first, or give this one its own --state-dir")
+    Refusal::new(code::STATE_LOCKED, message, "stop it first, or use another --state-dir")
 }
 
 fn damaged(path: &Path, error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(
         code::STATE_DAMAGED,
-        format!("{} cannot be read as a state: {error}", path.display()),
-        "put back a backup of the folder state, or take a copy from the pools' disks with blockyard state recover",
+        format!("the state in {} cannot be read: {error}", path.display()),
+        "restore the folder state from a backup, or recover a copy from the disks of pools with blockyard state \
+         recover",
     )
 }
 
@@ -418,7 +422,7 @@ fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(
         code::STATE_UNWRITABLE,
         format!("{} cannot be written: {error}", path.display()),
-        "make room or give the daemon the right to write there",
+        "free disk space, or give the daemon write permission there",
     )
 }
 

@@ -18,7 +18,12 @@ pub fn now() -> Timestamp {
 pub fn random<const N: usize>() -> Result<[u8; N], Refusal> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Refusal::new(code::IO_FAILED, format!("the system gives no random numbers: {error}"), "repair the system")
+        Refusal::new(
+            code::IO_FAILED,
+            format!("the system random number generator failed: {error}"),
+            "repair the \
+             system",
+        )
     })?;
     Ok(bytes)
 }

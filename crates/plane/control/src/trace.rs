@@ -24,7 +24,7 @@ impl Traces {
     pub async fn start(&self, volume: &VolumeName, asked: &NewTrace) -> Result<TraceReport, Refusal> {
         let commands = asked.commands.unwrap_or(TRACE_COMMANDS);
         if !(1..=TRACE_COMMANDS_MAX).contains(&commands) {
-            let message = format!("a trace of {commands} commands is not possible");
+            let message = format!("a trace of {commands} commands is out of range");
             return Err(Refusal::new(code::NUMBER_INVALID, message, format!("choose 1 to {TRACE_COMMANDS_MAX}")));
         }
         self.core.engine.trace(Order::StartTrace { volume: volume.clone(), commands }).await

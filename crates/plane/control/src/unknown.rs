@@ -3,38 +3,34 @@
 use model::{DiskName, Name, Refusal, VolumeName, code};
 
 pub(crate) fn missing(name: &DiskName) -> Refusal {
-    Refusal::new(
-        code::DISK_MISSING,
-        format!("disk {name} is known but was not found"),
-        "attach it and start again, or name another disk",
-    )
+    Refusal::new(code::DISK_MISSING, format!("disk {name} is missing"), "attach it and restart, or choose another disk")
 }
 
 pub(crate) fn unknown_group(name: &Name) -> Refusal {
-    Refusal::new(code::HOST_UNKNOWN, format!("there is no group {name}"), "see blockyard group list")
+    Refusal::new(code::HOST_UNKNOWN, format!("group {name} does not exist"), "see blockyard group list")
 }
 
 pub(crate) fn unknown_host(name: &Name) -> Refusal {
     Refusal::new(
         code::HOST_UNKNOWN,
-        format!("there is no host {name}"),
+        format!("host {name} does not exist"),
         "see blockyard host list, or add it with blockyard host add",
     )
 }
 
 pub(crate) fn unknown_target(name: &Name) -> Refusal {
-    Refusal::new(code::TARGET_UNKNOWN, format!("there is no target {name}"), "see blockyard target list")
+    Refusal::new(code::TARGET_UNKNOWN, format!("target {name} does not exist"), "see blockyard target list")
 }
 
 pub(crate) fn unknown_portal_group(tag: u16) -> Refusal {
-    let message = format!("no portal is of group {tag}");
+    let message = format!("portal group {tag} has no portals");
     Refusal::new(code::PORTAL_GROUP_UNKNOWN, message, "see blockyard portal groups")
 }
 
 pub(crate) fn unknown_pool(name: &Name) -> Refusal {
-    Refusal::new(code::POOL_UNKNOWN, format!("there is no pool {name}"), "see blockyard pool list")
+    Refusal::new(code::POOL_UNKNOWN, format!("pool {name} does not exist"), "see blockyard pool list")
 }
 
 pub(crate) fn unknown_volume(name: &VolumeName) -> Refusal {
-    Refusal::new(code::VOLUME_UNKNOWN, format!("there is no volume {name}"), "see blockyard volume list")
+    Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} does not exist"), "see blockyard volume list")
 }

@@ -191,12 +191,12 @@ impl AuthReport {
 impl fmt::Display for ProofReport {
     /// Writes a verb phrase, such as `proves itself as web`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(user) = &self.chap_user else { return f.write_str("is believed without proof") };
-        let may = if self.chap_demand == Some(Demand::Offered) { "may prove" } else { "proves" };
-        write!(f, "{may} itself as {user}")?;
+        let Some(user) = &self.chap_user else { return f.write_str("needs no authentication") };
+        let may = if self.chap_demand == Some(Demand::Offered) { "may authenticate" } else { "authenticates" };
+        write!(f, "{may} as {user}")?;
         match (&self.mutual_chap_user, self.mutual_chap_demand) {
-            (Some(ours), Some(Demand::Required)) => write!(f, " and must check us as {ours}"),
-            (Some(ours), _) => write!(f, " and may check us as {ours}"),
+            (Some(ours), Some(Demand::Required)) => write!(f, ", mutual CHAP as {ours} required"),
+            (Some(ours), _) => write!(f, ", mutual CHAP as {ours} optional"),
             (None, _) => Ok(()),
         }
     }

@@ -26,8 +26,8 @@ impl BackEnd {
         match (&spec.backend, spec.name.pool()) {
             (Backend::Pool { .. }, Some(_)) => Ok(Self::Pool),
             (Backend::Pool { .. }, None) => {
-                let message = format!("the volume {} names no pool", spec.name);
-                Err(Refusal::new(code::NAME_INVALID, message, "write POOL/VOLUME, or choose another backend"))
+                let message = format!("volume name {} contains no pool", spec.name);
+                Err(Refusal::new(code::NAME_INVALID, message, "write POOL/VOLUME, or choose another back end"))
             }
             (Backend::Ram | Backend::Null | Backend::File { .. }, _) => Ok(Self::Alone),
         }
@@ -70,8 +70,8 @@ impl BackEnd {
         match self {
             Self::Pool => Ok(()),
             Self::Alone => {
-                let message = format!("volume {name} has no pool, and only volumes of pools are cached");
-                Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "make a volume in a pool"))
+                let message = format!("volume {name} is not in a pool, and only volumes in pools are cached");
+                Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "create a volume in a pool"))
             }
         }
     }

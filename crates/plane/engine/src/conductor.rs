@@ -235,5 +235,5 @@ impl<W: World> Conductor<W> {
 
 /// Refusal of an order that comes during or after a stop.
 pub fn engine_gone() -> Refusal {
-    Refusal::new(code::ENGINE_GONE, "the data plane is stopping", "start the daemon again")
+    Refusal::new(code::ENGINE_GONE, "the data plane is stopping", "restart the daemon")
 }

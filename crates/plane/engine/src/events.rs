@@ -73,7 +73,7 @@ impl Queue {
         // ascending.
         let notice = self.waiting.front().filter(|_| lost > 0).map(|oldest| {
             let node = Subject::new(SubjectKind::Node, &"this node");
-            let sentence = format!("{lost} events before this one were not written down");
+            let sentence = format!("{lost} events before this one were not recorded");
             Raised::new(oldest.time, event::EVENTS_LOST, node, sentence)
         });
         notice.into_iter().chain(self.waiting.drain(..)).collect()
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(told.len(), 3);
         assert_eq!(
             (told[0].code, told[0].sentence.as_str()),
-            (event::EVENTS_LOST, "3 events before this one were not written down")
+            (event::EVENTS_LOST, "3 events before this one were not recorded")
         );
         assert_eq!(told[1..], [raised(4), raised(5)]);
     }

@@ -25,6 +25,6 @@ pub type VolumeHomes = Rc<RefCell<BTreeMap<VolumeName, VolumeHome>>>;
 pub fn home_of(volumes: &VolumeHomes, name: &VolumeName) -> Result<VolumeHome, Refusal> {
     volumes.borrow().get(name).copied().ok_or_else(|| {
         let hint = "`blockyard volume list` shows the volumes";
-        Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {name}"), hint)
+        Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} does not exist"), hint)
     })
 }

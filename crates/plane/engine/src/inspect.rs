@@ -82,7 +82,7 @@ async fn within_deadline<W: World, D: BlockDevice + 'static, T>(
             // Callers stop waiting now; the operations themselves land later.
             disk.interrupt();
             drop(work.await);
-            let message = format!("{path} has not answered for {} s", DEADLINE.as_secs());
+            let message = format!("{path} has not responded for {} s", DEADLINE.as_secs());
             Err(Refusal::new(code::DISK_UNREADABLE, message, "check the disk, its cable and its controller"))
         }
     }
@@ -190,23 +190,23 @@ pub(crate) fn unreadable(path: &str, error: &io::Error) -> Refusal {
     match error.kind() {
         io::ErrorKind::NotFound => Refusal::new(
             code::DISK_UNREADABLE,
-            format!("there is nothing at {path}"),
-            "name a block device or a regular file",
+            format!("{path} does not exist"),
+            "give the path of a block device or a regular file",
         ),
         io::ErrorKind::InvalidInput => Refusal::new(
             code::DISK_WRONG_KIND,
             format!("{path} is neither a block device nor a regular file"),
-            "name one that is",
+            "give the path of one",
         ),
         io::ErrorKind::ResourceBusy => Refusal::new(
             code::DISK_IN_USE,
-            format!("something else uses {path}"),
-            "unmount it, take it out of its array or stop the other daemon first",
+            format!("{path} is in use"),
+            "unmount it, remove it from its array or stop the other daemon first",
         ),
         _ => Refusal::new(
             code::DISK_UNREADABLE,
             format!("{path} cannot be opened: {error}"),
-            "check that the daemon may read and write it",
+            "give the daemon read and write permission",
         ),
     }
 }

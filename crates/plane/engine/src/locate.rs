@@ -26,8 +26,8 @@ pub(crate) fn light<W: World>(world: &W, disk: &DiskName, path: &str, on: bool) 
     lit.map_err(|error: io::Error| match error.kind() {
         io::ErrorKind::Unsupported => Refusal::new(
             code::DISK_NO_LIGHT,
-            format!("no light beside disk {disk} is known"),
-            format!("let its own light blink with blockyard disk locate {disk} --blink"),
+            format!("disk {disk} has no known locate light"),
+            format!("use its activity light: blockyard disk locate {disk} --blink"),
         ),
         _ => inspect::unreadable(path, &error),
     })

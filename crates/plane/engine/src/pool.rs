@@ -329,7 +329,7 @@ impl<W: World> OpenPool<W> {
         // In the last step of a copy the catalog names the new disk already.
         let disk = copying::recorded_disk(self, group, member);
         let name = self.disk_name(group, member);
-        tracing::error!(pool = %self.name, group, disk = name, %error, "a member has failed and is not used any more");
+        tracing::error!(pool = %self.name, group, disk = name, %error, "a member has failed and is no longer used");
         // Whatever waits for the failed disk would wait in vain, including a commit of the catalog that is in flight.
         if let Some(disk) = &self.groups[group].slots.borrow()[usize::from(member)].disk {
             array::interruptible(disk).interrupt();
@@ -385,7 +385,7 @@ impl<W: World> OpenPool<W> {
         let mapped = mapped.map(|volume| (volume.name.as_str(), volume.id));
         in_segments.chain(mapped).find(|(name, _)| *name == own).map(|(_, id)| id).ok_or_else(|| {
             let hint = "`blockyard volume list` shows the volumes";
-            Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {name}"), hint)
+            Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} does not exist"), hint)
         })
     }
 }
@@ -406,7 +406,7 @@ const LET_GO_STEP: Duration = Duration::from_millis(1);
 fn find<W: World>(shard: &ShardContext<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusal> {
     shard.pools.borrow().get(name).cloned().ok_or_else(|| {
         let hint = "`blockyard pool list` shows the pools";
-        Refusal::new(code::POOL_UNKNOWN, format!("no pool is called {name}"), hint)
+        Refusal::new(code::POOL_UNKNOWN, format!("pool {name} does not exist"), hint)
     })
 }
 
@@ -442,7 +442,7 @@ pub(crate) async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> R
         if let Err(error) = pool.pool.mark_clean(number).await {
             let refusal = refusal(&error, &pool);
             tracing::error!(number, %refusal, "a group could not be marked clean");
-            let sentence = format!("pool {name} was closed while group {number} was not in order: {}", refusal.message);
+            let sentence = format!("pool {name} was closed while group {number} was not clean: {}", refusal.message);
             pool.raise(event::POOL_UNCLEAN, sentence);
             continue;
         }

@@ -254,12 +254,12 @@ fn tell<W: World>(world: &W, events: &Events, disk: &DiskName, event: &DiskEvent
                 0 => "LOGICAL UNIT RESET".to_owned(),
                 key => format!("PREEMPT AND ABORT of the key {key:#018x}"),
             };
-            (event::PATH_FENCED, format!("disk {disk}: writes of the lost path {portal} were ended by {how}"))
+            (event::PATH_FENCED, format!("disk {disk}: writes on the lost path {portal} were aborted by {how}"))
         }
         DiskEvent::Unreachable { reason } => {
             let sentence = format!(
-                "disk {disk} is unreachable: {reason}. Its pool goes on without it. It returns by itself when a path is \
-                 available again."
+                "disk {disk} is unreachable: {reason}. Its pool continues without it. The disk rejoins by itself \
+                 when a path is available again."
             );
             (event::REMOTE_DISK_UNREACHABLE, sentence)
         }
@@ -277,12 +277,11 @@ fn refusal(path: &str, initiator: &str, error: &OpenError) -> Refusal {
             ),
         ),
         OpenError::Fence(initiator::FenceError::Foreign { .. }) => (code::REMOTE_RESERVED, RESERVED_HINT.to_owned()),
-        OpenError::OtherUnit { .. } | OpenError::BlockBytes { .. } | OpenError::NoIdentity(_) => (
-            code::REMOTE_UNUSABLE,
-            "give only portals that lead to one logical unit with blocks of 512 or 4096 bytes".to_owned(),
-        ),
+        OpenError::OtherUnit { .. } | OpenError::BlockBytes { .. } | OpenError::NoIdentity(_) => {
+            (code::REMOTE_UNUSABLE, "give only portals of one logical unit with blocks of 512 or 4096 bytes".to_owned())
+        }
         OpenError::Fence(_) | OpenError::Refused { .. } => {
-            (code::DISK_UNREADABLE, "check the target, which refuses commands that every disk carries out".to_owned())
+            (code::DISK_UNREADABLE, "check the target: it refuses mandatory disk commands".to_owned())
         }
     };
     Refusal::new(code, format!("{path} cannot be opened: {error}"), hint)

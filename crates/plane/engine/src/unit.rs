@@ -24,7 +24,7 @@ use crate::front::FrontUnit;
 use crate::latency::Latencies;
 use crate::shard_context::ShardContext;
 use block::IoError;
-use cache::Hold;
+use cache::Stall;
 use model::{
     AbsentVolume, Backend, CacheReport, DiskName, LatencyReport, ShapeOfUnit, Size, TaskStage, UnitShape,
     VolumeActivity, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState, WritePolicy,
@@ -186,7 +186,7 @@ impl<W: World> Unit<W> {
     /// Discards all writes that are not on disk yet: the volume was deleted.
     pub async fn throw_away(&self) {
         if let Some(volume) = self.store.policed() {
-            volume.throw_away().await;
+            volume.discard_dirty().await;
         }
     }
 
@@ -257,8 +257,8 @@ impl<W: World> Unit<W> {
     /// Reason why a command for `extent` waits above the device; `None` if it is below.
     pub fn hold(&self, extent: block::Extent) -> Option<TaskStage> {
         self.store.hold(extent).map(|hold| match hold {
-            Hold::Limit => TaskStage::Limit,
-            Hold::Room => TaskStage::Cache,
+            Stall::Limit => TaskStage::Limit,
+            Stall::BackPressure => TaskStage::Cache,
         })
     }
 

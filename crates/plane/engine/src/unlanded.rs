@@ -28,8 +28,9 @@ impl Unlanded {
         if count == 0 {
             return Ok(());
         }
-        let message = format!("{path} does not answer: {count} of its earlier operations have not ended");
-        let hint = "check the disk, its cable and its controller; it can be used again when they have ended";
+        let message = format!("{path} does not respond: {count} earlier operations have not completed");
+        let hint = "check the disk, its cable and its controller; the disk can be used again when they have \
+             completed";
         Err(Refusal::new(code::DISK_UNREADABLE, message, hint))
     }
 }

@@ -7,7 +7,7 @@
 use block::memory::Ram;
 use block::{BlockDevice, Blocks, Extent, Lba, Rope, View, Written};
 use cache::{
-    CacheShard, Cached, Check, Findings, Limited, Limits, PolicedVolume, Policy, ReadAhead, ReadCache, Runtime,
+    CacheShard, Cached, CachedVolume, Check, Findings, Limited, Limits, Policy, ReadAhead, ReadCache, Runtime,
     Scheduler, Share, VolumeId, WriteMemory,
 };
 use shard::Time;
@@ -120,7 +120,7 @@ fn main() {
 }
 
 /// Volume with all layers, cached completely.
-fn policed(scheduler: Scheduler<NoTime>, findings: Findings) -> PolicedVolume<Ram, NoTime> {
+fn policed(scheduler: Scheduler<NoTime>, findings: Findings) -> CachedVolume<Ram, NoTime> {
     let shard = CacheShard {
         runtime: NoTime,
         reads: ReadCache::new(BYTES / 2 * 3, findings.clone()),
@@ -130,7 +130,7 @@ fn policed(scheduler: Scheduler<NoTime>, findings: Findings) -> PolicedVolume<Ra
         findings,
     };
     let off = Policy { read_ahead: ReadAhead::Off, ..Policy::default() };
-    let volume = PolicedVolume::new(&shard, VolumeId(1), filled(), &off);
+    let volume = CachedVolume::new(&shard, VolumeId(1), filled(), &off);
     for at in (0..BYTES / 4096).step_by(2) {
         drop(now(volume.read(Extent::new(at, 2))).expect("memory never fails"));
     }

@@ -29,37 +29,37 @@ pub(crate) const UNIT_BYTES: usize = 4096;
 /// Owner of a log: the pool's catalog, which outlives the log device.
 pub trait LogOwner {
     /// Records durably that the log is never replayed again, and that `volumes` hold acknowledged data in memory
-    /// only. After a power cut before [`LogOwner::settled`] they are reported as having lost it.
+    /// only. After a power cut before [`LogOwner::all_destaged`] they are reported as having lost it.
     fn abandon(&self, error: IoError, volumes: Vec<VolumeId>) -> LocalBoxFuture<'static, Result<Stable, IoError>>;
 
     /// Notes that everything that was in the log is stable on the volumes' own devices.
-    fn settled(&self) -> LocalBoxFuture<'static, ()>;
+    fn all_destaged(&self) -> LocalBoxFuture<'static, ()>;
 }
 
 /// Volume as the log sees it.
 pub(crate) trait LogMember {
     /// Takes over a write that is stable in the log as dirty data. Called in the order of the log.
-    fn accept(self: Rc<Self>, start: Lba, data: View, hold: Hold);
+    fn accept(self: Rc<Self>, start: Lba, data: View, record_ref: RecordRef);
     /// Gives up a write of `bytes` bytes that will not be in the log.
     fn refuse(self: Rc<Self>, start: Lba, bytes: usize);
     /// Starts destaging everything, because the log has failed.
     fn log_failed(self: Rc<Self>);
     /// Waits until all dirty data is written below.
-    fn settled(self: Rc<Self>) -> LocalBoxFuture<'static, Result<(), IoError>>;
+    fn destage_all(self: Rc<Self>) -> LocalBoxFuture<'static, Result<(), IoError>>;
     /// Flushes the device below.
     fn flush_below(self: Rc<Self>) -> LocalBoxFuture<'static, Result<Stable, IoError>>;
 }
 
 /// Reference that keeps a record in the log.
 #[derive(Clone, Debug)]
-pub(crate) struct Hold(#[expect(dead_code, reason = "it is held, not used")] Rc<Held>);
+pub(crate) struct RecordRef(#[expect(dead_code, reason = "it is held, not used")] Rc<BatchRef>);
 
 #[derive(Debug)]
-struct Held {
+struct BatchRef {
     log: Weak<Shared>,
 }
 
-impl Drop for Held {
+impl Drop for BatchRef {
     fn drop(&mut self) {
         if let Some(log) = self.log.upgrade() {
             // The trim task checks whether the batch of this record can be freed now.
@@ -147,25 +147,25 @@ struct State {
     log_id: LogId,
     batches: VecDeque<LiveBatch>,
     /// By volume, the last batch whose records its release covers.
-    let_go: BTreeMap<VolumeId, u64>,
+    released_up_to: BTreeMap<VolumeId, u64>,
 }
 
 /// Batch in the ring.
 struct LiveBatch {
     number: u64,
     end: u64,
-    held: Weak<Held>,
+    batch_ref: Weak<BatchRef>,
     volumes: Vec<VolumeId>,
 }
 
 struct Entry {
     volume: VolumeId,
     content: Content,
-    ticket: Rc<Ticket>,
+    completion: Rc<Completion>,
 }
 
 #[derive(Debug, Default)]
-struct Ticket(RefCell<Option<Result<Option<Hold>, LogFailed>>>);
+struct Completion(RefCell<Option<Result<Option<RecordRef>, LogFailed>>>);
 
 impl WriteLog {
     /// Counters, and the current fill level.
@@ -229,11 +229,11 @@ impl WriteLog {
     /// Appends `content`; returns once it is stable in the log, and a write has been handed to its volume.
     ///
     /// It is appended even when the future is dropped.
-    pub(crate) async fn append(&self, volume: VolumeId, content: Content) -> Result<Option<Hold>, LogFailed> {
-        let ticket = Rc::new(Ticket::default());
+    pub(crate) async fn append(&self, volume: VolumeId, content: Content) -> Result<Option<RecordRef>, LogFailed> {
+        let completion = Rc::new(Completion::default());
         // Discards and releases carry no data and go to the queue with priority.
         let control = !matches!(content, Content::Write { .. });
-        let entry = Entry { volume, content, ticket: ticket.clone() };
+        let entry = Entry { volume, content, completion: completion.clone() };
         if self.has_failed() || self.0.closing.get() {
             // A stopped log takes nothing more; the volume is answered as for a failed one.
             self.0.refuse(vec![entry]);
@@ -244,12 +244,12 @@ impl WriteLog {
         }
         self.0.work.raise();
         // The entry is owned by the queue, so dropping this future only drops the answer.
-        self.0.done.wait(|| ticket.0.borrow_mut().take()).await
+        self.0.done.wait(|| completion.0.borrow_mut().take()).await
     }
 
     /// Waits, after a failure, until the owner has recorded it, so that writes may continue without the log.
     pub(crate) async fn failure_recorded(&self) -> Result<(), IoError> {
-        if crate::sabotage::is_planted(crate::sabotage::Sabotage::LogFailureNotRecorded) {
+        if crate::sabotage::is_planted(crate::sabotage::InjectedBug::LogFailureNotRecorded) {
             return Ok(());
         }
         // A log that was closed will never record anything.

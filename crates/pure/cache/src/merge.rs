@@ -3,7 +3,7 @@
 //! Only a write that continues an earlier one waits, and only until the other commands of this executor turn were
 //! polled: single and random writes pass without delay.
 
-use crate::sabotage::{Sabotage, is_planted};
+use crate::sabotage::{InjectedBug, is_planted};
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use shard::{Signal, yield_now};
 use smallvec::SmallVec;
@@ -190,7 +190,7 @@ impl<D: BlockDevice> Merged<D> {
         let blocks = batch.end.get() - batch.start;
         let bytes = blocks * u64::from(self.device.geometry().block_bytes);
         assert_eq!(at as u64, bytes, "the parts of a batch are all of it");
-        if is_planted(Sabotage::MergeLosesPiece) {
+        if is_planted(InjectedBug::MergeLosesPiece) {
             let lost = parts.last().map_or(0, |part| part.len());
             all.truncate(at - lost);
         }

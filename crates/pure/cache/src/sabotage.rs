@@ -4,11 +4,11 @@
 
 /// Mechanism that can be disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sabotage {
+pub(crate) enum InjectedBug {
     /// A fetch that raced with a write puts old content into the cache.
-    FillRacesWrite,
+    FetchRacesWrite,
     /// A reader joins a fetch that began before the newest write of its blocks.
-    JoinSpoiledFill,
+    JoinSpoiledFetch,
     /// A hit is not verified against its checksum.
     GuardNotCompared,
     /// A discard leaves its blocks in the read cache.
@@ -40,11 +40,11 @@ pub(crate) enum Sabotage {
 }
 
 #[cfg(test)]
-impl Sabotage {
+impl InjectedBug {
     /// All bugs, in the order of the variants.
     pub(crate) const ALL: [Self; 16] = [
-        Self::FillRacesWrite,
-        Self::JoinSpoiledFill,
+        Self::FetchRacesWrite,
+        Self::JoinSpoiledFetch,
         Self::GuardNotCompared,
         Self::DiscardKeepsCache,
         Self::DiscardOvertaken,
@@ -64,21 +64,21 @@ impl Sabotage {
 
 #[cfg(test)]
 thread_local! {
-    static PLANTED: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
+    static PLANTED: std::cell::Cell<Option<InjectedBug>> = const { std::cell::Cell::new(None) };
 }
 
 /// Plants `what` in this thread, or removes it.
 #[cfg(test)]
-pub(crate) fn plant(what: Option<Sabotage>) {
+pub(crate) fn plant(what: Option<InjectedBug>) {
     PLANTED.set(what);
 }
 
 #[cfg(test)]
-pub(crate) fn is_planted(what: Sabotage) -> bool {
+pub(crate) fn is_planted(what: InjectedBug) -> bool {
     PLANTED.get() == Some(what)
 }
 
 #[cfg(not(test))]
-pub(crate) fn is_planted(_: Sabotage) -> bool {
+pub(crate) fn is_planted(_: InjectedBug) -> bool {
     false
 }

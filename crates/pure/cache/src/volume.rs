@@ -1,11 +1,11 @@
 //! Volume with all cache layers and a policy that can change during I/O.
 
-use crate::holds::Hold;
 use crate::limits::{Limited, Scheduler};
 use crate::log::WriteLog;
 use crate::merge::{MergeCounters, Merged};
 use crate::policy::{Policy, WritePolicy};
 use crate::read::{Cached, ReadCache, ReadCounters};
+use crate::stalls::Stall;
 use crate::write::{WriteBack, WriteCounters, WriteMemory};
 use crate::{Findings, Runtime, VolumeId};
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
@@ -27,10 +27,10 @@ pub struct CacheShard<R: Runtime> {
     pub findings: Findings,
 }
 
-type Sleeves<D, R> = Limited<Cached<WriteBack<Merged<D>, R>, R>, R>;
+type Layers<D, R> = Limited<Cached<WriteBack<Merged<D>, R>, R>, R>;
 
 /// Volume with a [`Policy`]: limits above the read cache above the write cache above merged writes.
-pub struct PolicedVolume<D, R: Runtime>(Sleeves<D, R>);
+pub struct CachedVolume<D, R: Runtime>(Layers<D, R>);
 
 /// Counters of all layers of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub struct VolumeCounters {
     pub merges: MergeCounters,
 }
 
-impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
-    /// Wraps `device`, cached as `policy` says but written through: [`PolicedVolume::set_policy`] sets the rest.
+impl<D: BlockDevice + 'static, R: Runtime> CachedVolume<D, R> {
+    /// Wraps `device`, cached as `policy` says but written through: [`CachedVolume::set_policy`] sets the rest.
     pub fn new(shard: &CacheShard<R>, volume: VolumeId, device: D, policy: &Policy) -> Self {
         let (runtime, findings) = (shard.runtime.clone(), shard.findings.clone());
         // From the bottom up; each layer wraps the one before.
@@ -76,14 +76,14 @@ impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
         self.write_back().set_log(log).await;
     }
 
-    /// Discards all dirty data of a volume that is deleted. See [`WriteBack::throw_away`].
-    pub async fn throw_away(&self) {
-        self.write_back().throw_away().await;
+    /// Discards all dirty data of a volume that is deleted. See [`WriteBack::discard_dirty`].
+    pub async fn discard_dirty(&self) {
+        self.write_back().discard_dirty().await;
     }
 
     /// Runs `change`, after which the device may hold different content, and drops what was read before or during it.
     ///
-    /// The caller ensures that no write is pending: see [`PolicedVolume::close`].
+    /// The caller ensures that no write is pending: see [`CachedVolume::close`].
     pub async fn replace<T>(&self, change: impl Future<Output = T>) -> T {
         self.0.device().replace(change).await
     }
@@ -107,10 +107,10 @@ impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
     }
 
     /// Layer in which a command on some of these blocks waits; `None` when none does.
-    pub fn hold(&self, extent: Extent) -> Option<Hold> {
-        let below = || self.write_back().holds(extent).then_some(Hold::Room);
+    pub fn stall(&self, extent: Extent) -> Option<Stall> {
+        let below = || self.write_back().is_stalled(extent).then_some(Stall::BackPressure);
         // From the top down: a command that waits for its limits has not reached the write cache.
-        if self.0.holds(extent) { Some(Hold::Limit) } else { below() }
+        if self.0.is_stalled(extent) { Some(Stall::Limit) } else { below() }
     }
 
     /// Device below all layers.
@@ -123,7 +123,7 @@ impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
     }
 }
 
-impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for PolicedVolume<D, R> {
+impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for CachedVolume<D, R> {
     fn geometry(&self) -> Geometry {
         self.0.geometry()
     }

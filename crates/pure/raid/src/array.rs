@@ -11,7 +11,7 @@ use crate::members::{FailureLog, Member, MemberState, Members, Services, admit};
 use crate::on_disk::segments::Segments;
 use crate::path::{Current, Path, on_path};
 use crate::plain::Plain;
-use crate::protected::Old;
+use crate::protected::OldContent;
 use crate::status::Status;
 use crate::stripes::Stripes;
 use block::{
@@ -145,7 +145,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         match state {
             MemberState::Failed | MemberState::Missing => return Err(FailError::NotInService(member)),
             // A member whose loss the array could not survive is never failed by command.
-            MemberState::InService | MemberState::Rebuilding { .. } if !path.members().spares(member) => {
+            MemberState::InService | MemberState::Rebuilding { .. } if !path.members().can_lose(member) => {
                 return Err(FailError::Needed(member));
             }
             MemberState::InService | MemberState::Rebuilding { .. } => {}
@@ -153,18 +153,18 @@ impl<D: BlockDevice + 'static> Array<D> {
         let everywhere = self.geometry().all();
         // The failure takes effect before it is durable: from here on no command uses the member, and none is
         // acknowledged before the owner has recorded the failure.
-        path.members().lose(member, IoError::new(IoErrorKind::Gone, everywhere));
+        path.members().mark_failed(member, IoError::new(IoErrorKind::Gone, everywhere));
         path.members().failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
     }
 
     /// Remaining redundancy without `member`: 1 where any further member may fail then, 0 where none may; `None`
     /// where the array cannot serve without `member`, or already does.
     #[must_use]
-    pub fn spare_without(&self, member: u16) -> Option<u16> {
+    pub fn redundancy_without(&self, member: u16) -> Option<u16> {
         let path = self.path();
         match path.members().find(member)?.state() {
             MemberState::Failed | MemberState::Missing => None,
-            MemberState::InService | MemberState::Rebuilding { .. } => path.members().spare_without(member),
+            MemberState::InService | MemberState::Rebuilding { .. } => path.members().redundancy_without(member),
         }
     }
 
@@ -172,37 +172,37 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// command that the member missed is acknowledged. No effect on a member that the array needs.
     ///
     /// In-flight operations on its device keep waiting: the caller interrupts the device next.
-    pub fn give_up(&self, member: u16) {
+    pub fn fail_unresponsive(&self, member: u16) {
         // Decided again here: another member may have failed since the caller judged the silence.
-        if self.spare_without(member).is_some() {
-            self.path().members().lose(member, IoError::new(IoErrorKind::TimedOut, self.geometry().all()));
+        if self.redundancy_without(member).is_some() {
+            self.path().members().mark_failed(member, IoError::new(IoErrorKind::TimedOut, self.geometry().all()));
         }
     }
 
     /// Drops the device of a failed or missing member, so that it can be opened again. No effect on a member in use.
-    pub fn release(&self, member: u16) {
+    pub fn drop_device(&self, member: u16) {
         // A device in use stays: in-flight commands hold it.
         let path = self.path();
         if let Some(place) = path.members().find(member)
             && matches!(place.state(), MemberState::Failed | MemberState::Missing)
         {
-            place.release();
+            place.drop_device();
         }
     }
 
     /// Resets the error counters of the place of `member`; called when another disk has taken the place.
-    pub fn forget_errors(&self, member: u16) {
+    pub fn reset_error_counters(&self, member: u16) {
         if let Some(place) = self.path().members().find(member) {
-            place.forget_errors();
+            place.reset_error_counters();
         }
     }
 
     /// Stops the array and drops all of its devices; every later command fails with `Gone`.
-    pub fn dismantle(&self) {
+    pub fn shut_down(&self) {
         let path = self.path();
         // Stopped first, so that no command starts on a device that is being dropped.
         path.members().stop(IoError::new(IoErrorKind::Gone, self.geometry().all()));
-        path.members().places().iter().for_each(|place| place.release());
+        path.members().places().iter().for_each(|place| place.drop_device());
     }
 
     /// Puts `device` into the place of the failed or missing `member`; [`Array::rebuild`] fills it.
@@ -301,13 +301,13 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let path = self.path();
         let extent = extent_of(&path, start, &data)?;
-        on_path!(&path, array => array.write(extent, data, Old::Kept))
+        on_path!(&path, array => array.write(extent, data, OldContent::Preserve))
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let path = self.path();
         let extent = extent_of(&path, start, &data)?;
-        on_path!(&path, array => array.write(extent, data, Old::Unwanted))
+        on_path!(&path, array => array.write(extent, data, OldContent::Dead))
     }
 
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {

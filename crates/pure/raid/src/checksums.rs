@@ -10,7 +10,7 @@ use crate::finding::Finding;
 use crate::geometry::bytes;
 use crate::members::Members;
 use crate::on_disk::anchor::{Anchor, Reshape};
-use crate::on_disk::entry::Tie;
+use crate::on_disk::entry::CheckBinding;
 use crate::on_disk::regions::Regions;
 use crate::on_disk::segments::Segments;
 use crate::shape::{Options, Shape};
@@ -93,8 +93,8 @@ impl Pages {
     }
 
     /// Binding of a block's check to its array, member and address.
-    pub(crate) fn tie(&self, member: u16, block: u64) -> Tie {
-        Tie::new(self.seed, member, block)
+    pub(crate) fn binding(&self, member: u16, block: u64) -> CheckBinding {
+        CheckBinding::new(self.seed, member, block)
     }
 
     /// True when pages of this page's region were ever written.

@@ -41,7 +41,7 @@ impl Deadlines {
     /// Deadlines of a member that is being filled: it protects nothing yet, and filling it again would cost more than
     /// waiting.
     #[must_use]
-    pub fn while_filled(self) -> Self {
+    pub fn for_rebuild(self) -> Self {
         Self { first: self.member, ..self }
     }
 
@@ -54,40 +54,40 @@ impl Deadlines {
 
 /// Decision about a member that does not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// Keep waiting.
     Wait,
     /// Report the member as late; reads are served from the others.
     Late,
     /// Fail the member.
-    GiveUp,
+    Fail,
 }
 
 /// Decides about a member from its own silence and that of the `others` in service.
 ///
-/// *Shape*: `spare` is the number of further members that may fail once this one has; `None` where the array needs
-/// the member, which is then never failed.
+/// *Shape*: `redundancy` is the number of further members that may fail once this one has; `None` where the array
+/// needs the member, which is then never failed.
 #[must_use]
-pub fn judge(silence: Silence, others: &[Silence], spare: Option<u16>, deadlines: &Deadlines) -> Verdict {
+pub fn judge(silence: Silence, others: &[Silence], redundancy: Option<u16>, deadlines: &Deadlines) -> Decision {
     let oldest = |silence: &Silence| silence.read.max(silence.change);
     let owed = oldest(&silence);
-    let limit = match spare {
+    let limit = match redundancy {
         None => Duration::MAX,
         Some(0) => deadlines.member,
         Some(_) => deadlines.first,
     };
     // When nothing completes at all, a new operation must not restart the clock, so the time without progress counts,
     // too.
-    let mute = silence.progress;
-    let (usual_age, usual_mute) =
-        (middle(others.iter().map(oldest)), middle(others.iter().map(|other| other.progress)));
+    let no_progress = silence.progress;
+    let (usual_age, usual_no_progress) =
+        (median(others.iter().map(oldest)), median(others.iter().map(|other| other.progress)));
     // Compared with the median: one other slow member must not protect this one.
     let is_alone = |own: Duration, usual: Duration| own >= usual.saturating_mul(TIMES_OTHERS);
-    if owed >= limit && is_alone(owed, usual_age) || mute >= limit && is_alone(mute, usual_mute) {
-        return Verdict::GiveUp;
+    if owed >= limit && is_alone(owed, usual_age) || no_progress >= limit && is_alone(no_progress, usual_no_progress) {
+        return Decision::Fail;
     }
     // Late is reported whatever the others do; failing a member needs the comparison.
-    if owed >= FIRST_DEADLINE || mute >= FIRST_DEADLINE { Verdict::Late } else { Verdict::Wait }
+    if owed >= FIRST_DEADLINE || no_progress >= FIRST_DEADLINE { Decision::Late } else { Decision::Wait }
 }
 
 /// Factors over the median latency of the neighbors at which a member becomes slow, and below which it is no longer.
@@ -100,11 +100,11 @@ const SLOW_MIN: Duration = Duration::from_millis(20);
 pub fn is_slow(own: Duration, others: &[Duration], was_slow: bool) -> bool {
     let times = if was_slow { SLOW_TIMES.1 } else { SLOW_TIMES.0 };
     // A single member has no neighbors to be compared with.
-    !others.is_empty() && own >= SLOW_MIN && own >= middle(others.iter().copied()).saturating_mul(times)
+    !others.is_empty() && own >= SLOW_MIN && own >= median(others.iter().copied()).saturating_mul(times)
 }
 
 /// Median; of an even number the lower middle, and zero of none.
-fn middle(durations: impl Iterator<Item = Duration>) -> Duration {
+fn median(durations: impl Iterator<Item = Duration>) -> Duration {
     let mut all: Vec<Duration> = durations.collect();
     all.sort_unstable();
     all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or_default()
@@ -119,65 +119,65 @@ mod tests {
         Silence { read, change, progress }
     }
 
-    fn judged(own: Silence, others: &[Silence], spare: Option<u16>) -> Verdict {
-        judge(own, others, spare, &Deadlines::new(Duration::ZERO, Duration::from_secs(8)))
+    fn judged(own: Silence, others: &[Silence], redundancy: Option<u16>) -> Decision {
+        judge(own, others, redundancy, &Deadlines::new(Duration::ZERO, Duration::from_secs(8)))
     }
 
     #[test]
-    fn member_is_given_up_at_the_first_deadline_where_redundancy_is_left_and_at_its_own_where_not() {
+    fn member_fails_at_the_first_deadline_with_redundancy_left_and_at_its_own_without() {
         let idle = [Silence::default(); 3];
         let table = [
-            (silence(0, 900, 900), Some(1), Verdict::Wait),
-            (silence(0, 1_000, 1_000), Some(1), Verdict::GiveUp),
-            (silence(1_000, 0, 1_000), Some(1), Verdict::GiveUp),
-            (silence(0, 1_000, 1_000), Some(0), Verdict::Late),
-            (silence(0, 7_900, 7_900), Some(0), Verdict::Late),
-            (silence(0, 8_000, 8_000), Some(0), Verdict::GiveUp),
-            (silence(0, 3_600_000, 3_600_000), None, Verdict::Late),
+            (silence(0, 900, 900), Some(1), Decision::Wait),
+            (silence(0, 1_000, 1_000), Some(1), Decision::Fail),
+            (silence(1_000, 0, 1_000), Some(1), Decision::Fail),
+            (silence(0, 1_000, 1_000), Some(0), Decision::Late),
+            (silence(0, 7_900, 7_900), Some(0), Decision::Late),
+            (silence(0, 8_000, 8_000), Some(0), Decision::Fail),
+            (silence(0, 3_600_000, 3_600_000), None, Decision::Late),
         ];
-        for (own, spare, verdict) in table {
-            assert_eq!(judged(own, &idle, spare), verdict, "{own:?} with {spare:?} to spare");
+        for (own, redundancy, decision) in table {
+            assert_eq!(judged(own, &idle, redundancy), decision, "{own:?} with {redundancy:?} to spare");
         }
     }
 
     #[test]
-    fn write_that_comes_to_a_silent_member_does_not_wait_all_over_again() {
+    fn new_write_to_a_silent_member_does_not_restart_the_deadline() {
         let own = silence(0, 100, 1_200);
-        assert_eq!(judged(own, &[Silence::default(); 3], Some(1)), Verdict::GiveUp);
+        assert_eq!(judged(own, &[Silence::default(); 3], Some(1)), Decision::Fail);
     }
 
     #[test]
-    fn member_that_is_being_filled_has_more_time() {
-        let deadlines = Deadlines::new(Duration::ZERO, Duration::from_secs(8)).while_filled();
+    fn member_being_rebuilt_has_the_longer_deadline() {
+        let deadlines = Deadlines::new(Duration::ZERO, Duration::from_secs(8)).for_rebuild();
         let judged = |ms| judge(silence(0, ms, ms), &[Silence::default(); 3], Some(1), &deadlines);
-        assert_eq!([1_000, 7_900, 8_000].map(judged), [Verdict::Late, Verdict::Late, Verdict::GiveUp]);
+        assert_eq!([1_000, 7_900, 8_000].map(judged), [Decision::Late, Decision::Late, Decision::Fail]);
     }
 
     #[test]
-    fn slow_member_is_given_up_and_one_among_others_as_slow_is_not() {
+    fn slow_member_fails_unless_the_others_are_as_slow() {
         let own = silence(0, 2_000, 300);
-        assert_eq!(judged(own, &[silence(0, 20, 20); 5], Some(1)), Verdict::GiveUp);
-        assert_eq!(judged(own, &[silence(0, 1_500, 200); 5], Some(1)), Verdict::Late);
+        assert_eq!(judged(own, &[silence(0, 20, 20); 5], Some(1)), Decision::Fail);
+        assert_eq!(judged(own, &[silence(0, 1_500, 200); 5], Some(1)), Decision::Late);
     }
 
     #[test]
-    fn nobody_is_given_up_when_all_are_silent() {
+    fn no_member_fails_when_all_are_silent() {
         let all = silence(9_000, 9_000, 9_000);
-        assert_eq!(judged(all, &[all; 5], Some(1)), Verdict::Late);
+        assert_eq!(judged(all, &[all; 5], Some(1)), Decision::Late);
         // Two of six, at the same time.
         let two = [all, Silence::default(), Silence::default(), Silence::default(), Silence::default()];
-        assert_eq!(judged(all, &two, Some(1)), Verdict::GiveUp);
+        assert_eq!(judged(all, &two, Some(1)), Decision::Fail);
     }
 
     #[test]
-    fn one_of_two_mirrors_is_given_up_when_the_other_answers() {
+    fn one_of_two_mirrors_fails_when_the_other_responds() {
         let own = silence(0, 8_000, 8_000);
-        assert_eq!(judged(own, &[silence(0, 10, 10)], Some(0)), Verdict::GiveUp);
-        assert_eq!(judged(own, &[silence(0, 8_000, 8_000)], Some(0)), Verdict::Late);
+        assert_eq!(judged(own, &[silence(0, 10, 10)], Some(0)), Decision::Fail);
+        assert_eq!(judged(own, &[silence(0, 8_000, 8_000)], Some(0)), Decision::Late);
     }
 
     #[test]
-    fn member_is_slow_beside_others_that_are_not() {
+    fn member_is_slow_compared_with_faster_members() {
         let ms = Duration::from_millis;
         assert!(is_slow(ms(80), &[ms(5), ms(10), ms(10)], false));
         assert!(!is_slow(ms(79), &[ms(5), ms(10), ms(10)], false));

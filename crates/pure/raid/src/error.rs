@@ -197,16 +197,16 @@ pub enum GrowError {
 pub struct Opened {
     /// Members whose devices were given but rejected, with the reason. Nothing was written to them; the array serves
     /// without them.
-    pub left_out: Vec<(u16, LeftOut)>,
+    pub rejected: Vec<(u16, Rejected)>,
     /// Log batches that were replayed.
     pub batches: u64,
     /// Blocks that were written again from the log.
     pub images: u64,
     /// Blocks whose copies were compared because their last write may not have finished.
-    pub judged: u64,
+    pub resolved_blocks: u64,
     /// Numbers of log batches that cannot be read and whose loss the owner has accepted
     /// ([`Options::accept_log_loss`]): blocks that they had changed may be older than what was acknowledged.
-    pub holes: Vec<Range<u64>>,
+    pub lost_batches: Vec<Range<u64>>,
     /// True where the device of the last place had not joined when the array was last used, and is not used;
     /// [`Array::add_member`] adds it.
     pub not_joined: bool,
@@ -214,7 +214,7 @@ pub struct Opened {
 
 /// Reason why a device is not the member that it was given as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LeftOut {
+pub enum Rejected {
     /// The device has no protected array on it.
     #[error("it bears no array")]
     Blank,
@@ -240,7 +240,7 @@ pub enum OpenError {
     Unfit(#[from] ArrayError),
     /// Too many devices were rejected for the rest to serve. Nothing was written.
     #[error("{} devices are not the members that they were given as", .0.len())]
-    LeftOut(Vec<(u16, LeftOut)>),
+    Rejected(Vec<(u16, Rejected)>),
     /// No copy of the headers of these log batches can be read, and later batches exist: it is not known which blocks
     /// they had changed, so none may be served. Nothing was written.
     #[error(
@@ -270,7 +270,7 @@ pub enum RejoinError {
     Reshaping,
     /// The device is not the one that left, or not as it left: only [`Array::replace`] accepts it.
     #[error("the device is not the one that left: {0}")]
-    NotTheOne(LeftOut),
+    NotTheOne(Rejected),
 }
 
 fn of(bytes: u32) -> String {

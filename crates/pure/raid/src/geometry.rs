@@ -7,7 +7,7 @@
 mod bands;
 mod set;
 
-pub use bands::{Band, Touch, bands};
+pub use bands::{Band, ColumnWrite, bands};
 pub use set::MemberSet;
 
 use crate::bounds::{BLOCK_BYTES, CHUNK_BYTES, MEMBERS_MAX};
@@ -43,7 +43,7 @@ pub enum Role {
 
 /// Position of a block of the array within its stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StripePosition {
     /// Stripe, counted from 0.
     pub stripe: u64,
     /// Data column, counted from 0.
@@ -56,7 +56,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Position of its first block.
-    pub place: Place,
+    pub position: StripePosition,
     /// Number of blocks; more than the rest of the chunk only where consecutive chunks are contiguous.
     pub blocks: u64,
     /// Offset of the first block from the start of the extent that was split.
@@ -198,15 +198,15 @@ impl Layout {
 
     /// Position of block `lba` of the array.
     #[must_use]
-    pub fn locate(&self, lba: Lba) -> Place {
+    pub fn locate(&self, lba: Lba) -> StripePosition {
         let (stripe, offset) = (lba.0 / self.stripe_blocks(), lba.0 % self.stripe_blocks());
         let column = u16::try_from(offset / self.chunk_blocks).expect("a stripe has fewer columns than members");
-        Place { stripe, column, row: offset % self.chunk_blocks }
+        StripePosition { stripe, column, row: offset % self.chunk_blocks }
     }
 
     /// Block of the array at `place`; the inverse of [`Layout::locate`].
     #[must_use]
-    pub fn lba_of(&self, place: Place) -> Lba {
+    pub fn lba_of(&self, place: StripePosition) -> Lba {
         assert!(place.column < self.columns() && place.row < self.chunk_blocks, "a place is within its stripe");
         Lba(place.stripe * self.stripe_blocks() + u64::from(place.column) * self.chunk_blocks + place.row)
     }
@@ -216,7 +216,7 @@ impl Layout {
     pub fn lba_on(&self, member: u16, block: u64) -> Option<Lba> {
         let (stripe, row) = (block / self.chunk_blocks, block % self.chunk_blocks);
         match self.role_of(stripe, member) {
-            Role::Data { column, .. } => Some(self.lba_of(Place { stripe, column, row })),
+            Role::Data { column, .. } => Some(self.lba_of(StripePosition { stripe, column, row })),
             Role::P | Role::Q => None,
         }
     }
@@ -270,7 +270,7 @@ impl Layout {
             let place = layout.locate(Lba(extent.start.0 + at));
             // With one column the chunks of consecutive stripes follow each other on every member.
             let contiguous = if layout.columns() == 1 { u64::MAX } else { layout.chunk_blocks - place.row };
-            let piece = Piece { place, blocks: rest.min(contiguous), at };
+            let piece = Piece { position: place, blocks: rest.min(contiguous), at };
             at += piece.blocks;
             (rest > 0).then_some(piece)
         })

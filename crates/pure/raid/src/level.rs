@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn level_is_read_as_it_is_printed_and_as_people_type_it() {
+    fn level_parses_its_display_form_and_common_spellings() {
         for level in Level::ALL {
             assert_eq!(level.to_string().parse(), Ok(level));
         }

@@ -44,7 +44,7 @@ mod stripes;
 pub use array::Array;
 pub use bounds::{BLOCK_BYTES, CHUNK_BYTES, MEMBERS_MAX};
 pub use error::{
-    ArrayError, CopyError, FailError, GrowError, LeftOut, OpenError, Opened, RebuildError, RejoinError, ReplaceError,
+    ArrayError, CopyError, FailError, GrowError, OpenError, Opened, RebuildError, Rejected, RejoinError, ReplaceError,
 };
 pub use finding::{Finding, FindingKind, Outcome};
 pub use geometry::{Layout, capacity};

@@ -4,18 +4,18 @@
 //! and means the same everywhere (`failure`). The members know nothing of checksums, of the log or of commands.
 
 mod absence;
+mod copy_target;
 mod failure;
 mod member;
 mod op;
 mod retry;
-mod shadow;
 
-pub(crate) use absence::Missed;
+pub(crate) use absence::MissedRegions;
+pub(crate) use copy_target::CopyTarget;
 pub use failure::FailureLog;
-pub(crate) use member::{Member, Patience, Usable, admit, count};
+pub(crate) use member::{Member, ReadWait, Usable, admit, count};
 pub use member::{MemberState, MemberStatus};
 pub(crate) use op::{Change, Op, Ops};
-pub(crate) use shadow::Shadow;
 
 use crate::error::ArrayError;
 use crate::geometry::{Layout, MemberSet};
@@ -39,13 +39,13 @@ pub(crate) struct Members<D> {
 /// State shared by all layouts of one array.
 struct Shared {
     /// Number of places that count, in all layouts: a member that is joining does not.
-    width: Cell<u16>,
+    counted_len: Cell<u16>,
     /// Members not in service that already take pages and log batches.
     joining: Cell<MemberSet>,
     failures: failure::Failures,
     log: Rc<dyn FailureLog>,
     /// Regions that absent members miss; `None` for a plain array.
-    missed: Option<Rc<Missed>>,
+    missed: Option<Rc<MissedRegions>>,
     /// Timer. With it, a write that a member refuses for want of space is retried before the refusal counts.
     pause: Option<Pause>,
     background: Rc<Detached>,
@@ -56,7 +56,7 @@ struct Shared {
 /// Services of the owner and of the array that members use.
 pub(crate) struct Services {
     pub(crate) log: Rc<dyn FailureLog>,
-    pub(crate) missed: Option<Rc<Missed>>,
+    pub(crate) missed: Option<Rc<MissedRegions>>,
     pub(crate) pause: Option<Pause>,
     pub(crate) background: Rc<Detached>,
     pub(crate) changed: Rc<Signal>,
@@ -76,9 +76,9 @@ impl<D: BlockDevice + 'static> Members<D> {
     pub(crate) fn new(layout: Layout, places: Box<[Rc<Member<D>>]>, services: Services) -> Self {
         assert!(places.len() >= usize::from(layout.members()), "every member of the layout has a place");
         let Services { log, missed, pause, background, changed } = services;
-        let width = Cell::new(u16::try_from(places.len()).expect("the layout judges their number"));
+        let counted_len = Cell::new(u16::try_from(places.len()).expect("the layout judges their number"));
         let (joining, failures) = Default::default();
-        let shared = Shared { width, joining, failures, log, missed, pause, background, changed };
+        let shared = Shared { counted_len, joining, failures, log, missed, pause, background, changed };
         Self { layout, places, shared: Rc::new(shared) }
     }
 
@@ -117,22 +117,22 @@ impl<D: BlockDevice + 'static> Members<D> {
     }
 
     /// Number of members that count.
-    pub(crate) fn width(&self) -> u16 {
-        self.shared.width.get()
+    pub(crate) fn counted_len(&self) -> u16 {
+        self.shared.counted_len.get()
     }
 
     /// Makes `member`, which was joining, count.
     ///
     /// *Panics*: when it is not the next one.
-    pub(crate) fn count_in(&self, member: u16) {
-        assert_eq!(member, self.width(), "members join one after the other");
+    pub(crate) fn count_member(&self, member: u16) {
+        assert_eq!(member, self.counted_len(), "members join one after the other");
         self.end_joining(MemberSet::only(member));
-        self.shared.width.set(member + 1);
+        self.shared.counted_len.set(member + 1);
     }
 
     /// Members that count.
-    pub(crate) fn all(&self) -> MemberSet {
-        MemberSet::first(self.width())
+    pub(crate) fn counted(&self) -> MemberSet {
+        MemberSet::first(self.counted_len())
     }
 
     /// Members not in service that already take pages and log batches.
@@ -153,7 +153,7 @@ impl<D: BlockDevice + 'static> Members<D> {
 
     /// The members in service.
     pub(crate) fn in_service(&self) -> MemberSet {
-        self.all() - self.not_in_service()
+        self.counted() - self.not_in_service()
     }
 
     /// Members that pages and log batches are written to.
@@ -170,7 +170,7 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// Members that take no batch. A joining member takes it and is counted as if it stayed: if it leaves, the others
     /// with the batch suffice; if it stays and had not taken it, they would not.
     pub(crate) fn not_in_use(&self) -> MemberSet {
-        if sabotage::is(Bug::JoiningWithoutLog) { self.not_in_service() } else { self.all() - self.in_use() }
+        if sabotage::is(Bug::JoiningWithoutLog) { self.not_in_service() } else { self.counted() - self.in_use() }
     }
 
     /// Members that hold written data, including those being rebuilt.
@@ -179,7 +179,7 @@ impl<D: BlockDevice + 'static> Members<D> {
             let state = self.place(*member).state();
             matches!(state, MemberState::InService | MemberState::Rebuilding { .. })
         };
-        self.all().iter().filter(written).collect()
+        self.counted().iter().filter(written).collect()
     }
 
     /// Members that can be read, and that must be written, in `stripe`.
@@ -207,25 +207,25 @@ impl<D: BlockDevice + 'static> Members<D> {
         self: &Rc<Self>,
         member: u16,
         extent: Extent,
-        patience: Patience,
+        wait: ReadWait,
     ) -> Result<Rope, IoError> {
-        self.note_gone(member, self.place(member).read(extent, self.patience_with(member, patience))).await
+        self.note_gone(member, self.place(member).read(extent, self.read_wait(member, wait))).await
     }
 
     /// Reads blocks outside of the data area: pages, anchors, the log.
-    pub(crate) async fn read_beside_data(
+    pub(crate) async fn read_metadata(
         self: &Rc<Self>,
         member: u16,
         extent: Extent,
-        patience: Patience,
+        wait: ReadWait,
     ) -> Result<Rope, IoError> {
-        self.note_gone(member, self.place(member).read_beside_data(extent, self.patience_with(member, patience))).await
+        self.note_gone(member, self.place(member).read_metadata(extent, self.read_wait(member, wait))).await
     }
 
-    /// Patience for a read: a member that the array needs is waited for without a deadline.
-    fn patience_with(&self, member: u16, patience: Patience) -> Patience {
+    /// Wait limit for a read: a member that the array needs is waited for without a deadline.
+    fn read_wait(&self, member: u16, wait: ReadWait) -> ReadWait {
         // No other member has the content, so ending the read early would only turn silence into an error.
-        if self.spares(member) { patience } else { Patience::Patient }
+        if self.can_lose(member) { wait } else { ReadWait::Unbounded }
     }
 
     /// Awaits a read of the member; fails a member that is gone.
@@ -235,12 +235,12 @@ impl<D: BlockDevice + 'static> Members<D> {
         read: impl Future<Output = Result<Rope, IoError>>,
     ) -> Result<Rope, IoError> {
         // The place may get another device during the read, which must not fail for the old one's error.
-        let tenure = self.place(member).tenure.get();
+        let incarnation = self.place(member).device_incarnation.get();
         let result = read.await;
         if let Err(error) = result.as_ref()
             && error.kind == IoErrorKind::Gone
         {
-            self.lose_in(member, tenure, *error);
+            self.mark_failed_in(member, incarnation, *error);
         }
         result
     }
@@ -248,13 +248,13 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// Flushes one member; a failed flush fails the member.
     pub(crate) async fn flush_member(self: &Rc<Self>, member: u16) -> Result<Stable, IoError> {
         let place = self.place(member);
-        let tenure = place.tenure.get();
+        let incarnation = place.device_incarnation.get();
         // Drives the background work meanwhile: this flush may wait for a group commit that only that work completes,
         // because the record of a failure goes to the same disks.
         let mut flush = pin!(place.flush());
         let flushed = self.shared.background.until(|cx| flush.as_mut().poll(cx)).await;
         if let Err(error) = flushed {
-            self.lose_in(member, tenure, error);
+            self.mark_failed_in(member, incarnation, error);
         }
         flushed
     }

@@ -6,11 +6,11 @@
 use crate::array::Array;
 use crate::bounds::MEMBERS_MAX;
 use crate::checksums::Pages;
-use crate::error::{ArrayError, LeftOut, OpenError, Opened};
+use crate::error::{ArrayError, OpenError, Opened, Rejected};
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{Layout, MemberSet};
 use crate::locks::Locks;
-use crate::members::{FailureLog, Member, Members, Missed, Services, admit};
+use crate::members::{FailureLog, Member, Members, MissedRegions, Services, admit};
 use crate::on_disk::anchor::Anchor;
 use crate::on_disk::page;
 use crate::on_disk::page::PageId;
@@ -54,8 +54,8 @@ impl<D: BlockDevice + 'static> Array<D> {
             sizes: Default::default(),
             reshape: None,
             absent: MemberSet::NONE,
-            given: Box::new([(0, 0); MEMBERS_MAX as usize]),
-            marks: Box::new([(0, 0); MEMBERS_MAX as usize]),
+            last_anchor: Box::new([(0, 0); MEMBERS_MAX as usize]),
+            last_pages: Box::new([(0, 0); MEMBERS_MAX as usize]),
             used: Regions::default(),
             missed: Regions::default(),
         };
@@ -67,7 +67,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         let Protected { members, log, .. } = &**path.protected().expect("it was just built so");
         // A member may carry the log of an earlier array, whose anchors and first batch must not be found again.
         let wipe = |member| log.wipe(member);
-        for wiped in join_all((0..members.width()).map(wipe)).await {
+        for wiped in join_all((0..members.counted_len()).map(wipe)).await {
             wiped?;
         }
         log.write_anchor(1, Head { number: 1, at: 0 }).await?;
@@ -96,9 +96,9 @@ impl<D: BlockDevice + 'static> Array<D> {
             return Err(ArrayError::MemberCount { expected, members: members.len() }.into());
         }
         let mut found =
-            join_all((0..).zip(&members).map(|(member, device)| look_at(shape, member, device.as_ref()))).await;
-        let mut mended = disbelieve(&mut found);
-        let first = |anchors: Vec<Anchor>| anchors.into_iter().next().ok_or(LeftOut::Blank);
+            join_all((0..).zip(&members).map(|(member, device)| read_anchors(shape, member, device.as_ref()))).await;
+        let mut mended = discard_implausible(&mut found);
+        let first = |anchors: Vec<Anchor>| anchors.into_iter().next().ok_or(Rejected::Blank);
         let mut looked: Vec<_> = found.into_iter().map(|of| of.map(|anchors| anchors.and_then(first))).collect();
         // Of two anchors of equal age the one with fewer members wins: a failed `add_member` may have left the other
         // one on the new member alone.
@@ -125,13 +125,13 @@ impl<D: BlockDevice + 'static> Array<D> {
         let mut behind = MemberSet::NONE;
         for ((member, device), looked) in (0..).zip(members).zip(looked) {
             let judged = judge_device(member, device.as_ref(), looked, known).await;
-            if judged == Some(Ok(Standing::Mended)) {
+            if judged == Some(Ok(AnchorState::Mended)) {
                 mended = mended.with(member);
             }
             match judged {
-                Some(Ok(Standing::Behind | Standing::Mended)) => behind = behind.with(member),
-                Some(Ok(Standing::Newest)) | None => {}
-                Some(Err(reason)) => opened.left_out.push((member, reason)),
+                Some(Ok(AnchorState::Behind | AnchorState::Mended)) => behind = behind.with(member),
+                Some(Ok(AnchorState::Newest)) | None => {}
+                Some(Err(reason)) => opened.rejected.push((member, reason)),
             }
             // Only members that passed are used; the devices of the others are dropped without a write.
             taken.push(device.filter(|_| matches!(judged, Some(Ok(_)))));
@@ -139,12 +139,12 @@ impl<D: BlockDevice + 'static> Array<D> {
         let layout = shape.layout()?;
         let missing = (0..).zip(&taken).filter(|(_, device)| device.is_none()).map(|(member, _)| member).collect();
         let Some(newest) = newest.filter(|_| layout.survives(missing)) else {
-            if opened.left_out.is_empty() {
+            if opened.rejected.is_empty() {
                 let missing = usize::from(missing.len());
                 return Err(ArrayError::TooManyMissing { level: shape.level, missing }.into());
             }
             // Some devices were present but rejected; their reasons help more than a count of missing members.
-            return Err(OpenError::LeftOut(opened.left_out));
+            return Err(OpenError::Rejected(opened.rejected));
         };
         let accept_log_loss = options.accept_log_loss;
         // Only now may anything be written: before, an opening that fails must leave every device as it was.
@@ -152,7 +152,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         let path = array.path();
         let protected = path.protected().expect("it was just built so");
         Recovery::new(&path, accept_log_loss).replay(behind, &mut opened).await?;
-        tell_of_anchors(&protected.checksums.pages, mended, &opened);
+        report_anchors(&protected.checksums.pages, mended, &opened);
         // Before hosts are served: the rows of this stripe lie in two layouts, and commands choose the layout by
         // stripe.
         if let Some(reshaping) = path.reshaping() {
@@ -180,7 +180,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         let (background, changed) = (Rc::<Detached>::default(), Rc::<Signal>::default());
         let new = layout(shape.members)?;
         // Regions missed before a restart stay missed.
-        let missed = Rc::new(Missed::new(segments.clone(), anchor.missed.clone()));
+        let missed = Rc::new(MissedRegions::new(segments.clone(), anchor.missed.clone()));
         let pages = Rc::new(Pages::new(shape, segments, &anchor, &options));
         let log_state = Rc::new(LogState::new(shape, area, missed.clone(), anchor, changed.clone()));
         let commands = Rc::new(Commands::new(&options));
@@ -224,17 +224,17 @@ impl<D: BlockDevice + 'static> Array<D> {
 
 /// Reads the anchors of a device, the newest first; refuses those of another array or another member. `None` without
 /// a device.
-async fn look_at<D: BlockDevice>(
+async fn read_anchors<D: BlockDevice>(
     shape: &Shape,
     member: u16,
     device: Option<&D>,
-) -> Option<Result<Vec<Anchor>, LeftOut>> {
+) -> Option<Result<Vec<Anchor>, Rejected>> {
     let device = device?;
     let anchors = anchors_of(async |extent| device.read(extent).await).await;
     Some(anchors.and_then(|anchors| match &anchors[0] {
         // The identity is compared before the number: a disk of another array may have any number.
-        anchor if anchor.id != shape.id || !is_shape(anchor, shape) => Err(LeftOut::OtherArray),
-        anchor if anchor.member != member => Err(LeftOut::OtherMember(anchor.member)),
+        anchor if anchor.id != shape.id || !is_shape(anchor, shape) => Err(Rejected::OtherArray),
+        anchor if anchor.member != member => Err(Rejected::OtherMember(anchor.member)),
         _ => Ok(anchors),
     }))
 }
@@ -244,13 +244,13 @@ async fn look_at<D: BlockDevice>(
 /// Every counted member gets every anchor, keeps the last two, and no anchor is started before the previous one is
 /// stable. So an anchor that is more than one ahead of all other members that it counts, without its predecessor
 /// beside it, is damage and not the newest state.
-fn disbelieve(found: &mut [Option<Result<Vec<Anchor>, LeftOut>>]) -> MemberSet {
-    let newest_of = |of: &Option<Result<Vec<Anchor>, LeftOut>>| match of {
+fn discard_implausible(found: &mut [Option<Result<Vec<Anchor>, Rejected>>]) -> MemberSet {
+    let newest_of = |of: &Option<Result<Vec<Anchor>, Rejected>>| match of {
         Some(Ok(anchors)) => anchors.first().map(|anchor| anchor.number),
         _ => None,
     };
     let numbers: Vec<Option<u64>> = found.iter().map(newest_of).collect();
-    let mut disbelieved = MemberSet::NONE;
+    let mut discarded = MemberSet::NONE;
     for (member, of) in (0..).zip(found) {
         let Some(Ok(anchors)) = of else { continue };
         let newest = &anchors[0];
@@ -262,36 +262,36 @@ fn disbelieve(found: &mut [Option<Result<Vec<Anchor>, LeftOut>>]) -> MemberSet {
         if is_ahead && !has_before {
             // The older slot, if it is valid, is used in its place.
             anchors.remove(0);
-            disbelieved = disbelieved.with(member);
+            discarded = discarded.with(member);
         }
     }
-    disbelieved
+    discarded
 }
 
 /// True for a member without a readable anchor that the others count as current and that has the page that they say
 /// it was given last: only its anchors have decayed.
 async fn is_counted<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
-    let (_, stamp) = newest.marks[usize::from(member)];
+    let (_, stamp) = newest.last_pages[usize::from(member)];
     // Being counted is not enough: a blank replacement in the same place would be counted, too, but lacks the page.
-    let counts = !newest.absent.contains(member) && newest.given[usize::from(member)] == newest.age();
-    counts && stamp > 0 && marked_page(device, member, newest, segments).await.is_some_and(|found| found >= stamp)
+    let counts = !newest.absent.contains(member) && newest.last_anchor[usize::from(member)] == newest.age();
+    counts && stamp > 0 && last_page_stamp(device, member, newest, segments).await.is_some_and(|found| found >= stamp)
 }
 
 /// Returns the stamp of the page that the newest anchor names as last given to a member, if the page is there.
-async fn marked_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> Option<u64> {
-    let (page, copy, id) = marked(member, newest);
+async fn last_page_stamp<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> Option<u64> {
+    let (page, copy, id) = last_page(member, newest);
     if page >= segments.pages() {
         return None;
     }
-    let rope = device.read(Extent { start: segments.homes(page)[copy], len: Blocks(1) }).await.ok()?;
+    let rope = device.read(Extent { start: segments.page_addresses(page)[copy], len: Blocks(1) }).await.ok()?;
     page::parse(&rope.into_view(), newest.id, id).map(|found| found.stamp())
 }
 
 /// Returns the page that a member was given last: its number, its copy (0 or 1), and its identity.
-fn marked(member: u16, newest: &Anchor) -> (u64, usize, PageId) {
-    // Encoded by `mark_of`: the page number, shifted by one, and the copy in the lowest bit.
-    let (mark, _) = newest.marks[usize::from(member)];
-    let (page, copy) = (mark >> 1, usize::from(mark & 1 != 0));
+fn last_page(member: u16, newest: &Anchor) -> (u64, usize, PageId) {
+    // Encoded by `page_key`: the page number, shifted by one, and the copy in the lowest bit.
+    let (key, _) = newest.last_pages[usize::from(member)];
+    let (page, copy) = (key >> 1, usize::from(key & 1 != 0));
     let members = u16::try_from(newest.shape[1]).unwrap_or(MEMBERS_MAX);
     let before = (member + members - 1) % members.max(1);
     (page, copy, PageId { member: [member, before][copy], page })
@@ -319,13 +319,13 @@ fn segments_of(shape: &Shape, anchor: &Anchor) -> Result<Segments, ArrayError> {
 
 /// True when a member that is one anchor behind lacks the page it had been given before the newest anchor: it has
 /// gone back in time, and was not merely interrupted.
-async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
-    let (_, stamp) = newest.marks[usize::from(member)];
-    let (page, copy, id) = marked(member, newest);
+async fn lacks_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
+    let (_, stamp) = newest.last_pages[usize::from(member)];
+    let (page, copy, id) = last_page(member, newest);
     if stamp == 0 || page >= segments.pages() || sabotage::is(Bug::BehindBelieved) {
         return false;
     }
-    match device.read(Extent { start: segments.homes(page)[copy], len: Blocks(1) }).await {
+    match device.read(Extent { start: segments.page_addresses(page)[copy], len: Blocks(1) }).await {
         Ok(rope) => {
             let block = rope.into_view();
             // A damaged page has decayed, which is repaired later; a block that never was a page was overwritten
@@ -339,7 +339,7 @@ async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, se
 
 /// State of a device relative to the newest anchor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum AnchorState {
     /// The device has the newest anchor.
     Newest,
     /// The device has the anchor before it.
@@ -352,32 +352,32 @@ enum Standing {
 async fn judge_device<D: BlockDevice>(
     member: u16,
     device: Option<&D>,
-    looked: Option<Result<Anchor, LeftOut>>,
+    looked: Option<Result<Anchor, Rejected>>,
     known: Option<(&Anchor, &Segments)>,
-) -> Option<Result<Standing, LeftOut>> {
+) -> Option<Result<AnchorState, Rejected>> {
     let judged = looked?.and_then(|anchor| judge(&anchor, known.map(|(newest, _)| newest)));
     let (Some((newest, segments)), Some(device)) = (known, device) else { return Some(judged) };
     Some(match judged {
-        Ok(Standing::Behind) if is_without(device, member, newest, segments).await => Err(LeftOut::Stale),
-        Err(LeftOut::Blank) if is_counted(device, member, newest, segments).await => Ok(Standing::Mended),
+        Ok(AnchorState::Behind) if lacks_page(device, member, newest, segments).await => Err(Rejected::Stale),
+        Err(Rejected::Blank) if is_counted(device, member, newest, segments).await => Ok(AnchorState::Mended),
         judged => judged,
     })
 }
 
 /// Classifies an anchor as the newest one, the one before, or stale.
-fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<Standing, LeftOut> {
-    let Some(newest) = newest else { return Err(LeftOut::Blank) };
+fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<AnchorState, Rejected> {
+    let Some(newest) = newest else { return Err(Rejected::Blank) };
     // Every counted member gets every anchor, and the next is not started before it is stable there.
     let is_behind = anchor.number + 1 < newest.number || newest.absent.contains(anchor.member);
     if is_behind && !sabotage::is(Bug::StaleMember) {
-        return Err(LeftOut::Stale);
+        return Err(Rejected::Stale);
     }
-    Ok(if anchor.age() == newest.age() { Standing::Newest } else { Standing::Behind })
+    Ok(if anchor.age() == newest.age() { AnchorState::Newest } else { AnchorState::Behind })
 }
 
 /// Reports members whose anchors were damaged and are written again.
-fn tell_of_anchors(pages: &Pages, mended: MemberSet, opened: &Opened) {
-    let is_in = |member: &u16| opened.left_out.iter().all(|(left_out, _)| left_out != member);
+fn report_anchors(pages: &Pages, mended: MemberSet, opened: &Opened) {
+    let is_in = |member: &u16| opened.rejected.iter().all(|(rejected, _)| rejected != member);
     for member in mended.iter().filter(is_in) {
         let (extent, kind) = (Extent::new(0, 1), FindingKind::Anchor);
         pages.report(Finding::new(member, extent, kind, Outcome::Healed));

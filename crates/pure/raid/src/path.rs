@@ -95,9 +95,9 @@ impl<D: BlockDevice + 'static> Path<D> {
     }
 
     /// Prevents a reshape from moving blocks until the guard is dropped; `None` without a reshape.
-    pub(crate) async fn hold_still(&self) -> Option<RangeGuard> {
+    pub(crate) async fn pause_moves(&self) -> Option<RangeGuard> {
         match self.reshaping() {
-            Some(array) => Some(array.hold_still().await),
+            Some(array) => Some(array.pause_moves().await),
             None => None,
         }
     }

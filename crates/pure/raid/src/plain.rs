@@ -4,7 +4,7 @@
 
 use crate::geometry::{Role, Span, bytes};
 use crate::members::{Op, Ops};
-use crate::protected::Old;
+use crate::protected::OldContent;
 use crate::stripes::Stripes;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope, Stable, View, Written};
 use futures_util::future::join_all;
@@ -23,7 +23,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         self.stripes.read(extent)
     }
 
-    pub(crate) async fn write(&self, extent: Extent, data: View, _: Old) -> Result<Written, IoError> {
+    pub(crate) async fn write(&self, extent: Extent, data: View, _: OldContent) -> Result<Written, IoError> {
         assert_eq!(data.len(), bytes(extent.len.0), "data fills its extent");
         self.stripes.tally.add(|counters| counters.writes += 1);
         self.stripes.members.serving(extent)?;
@@ -38,28 +38,28 @@ impl<D: BlockDevice + 'static> Plain<D> {
     }
 
     async fn write_span(&self, span: Span, data: View) -> Result<(), IoError> {
-        if self.stripes.is_bare() {
-            return self.stripes.carry_out_bare(self.mirrored(&span, &data), span.extent).await;
+        if self.stripes.has_no_redundancy() {
+            return self.stripes.execute_unlocked(self.mirrored(&span, &data), span.extent).await;
         }
         let guard = self.stripes.locks.exclusive(span.stripes.clone()).await;
         self.stripes.members.serving(span.extent)?;
         let ops = if self.stripes.layout.has_parity() {
-            self.stripes.striped(&span, &data).await?
+            self.stripes.plan_stripe(&span, &data).await?
         } else {
             self.mirrored(&span, &data)
         };
-        self.stripes.carry_out(ops, guard, span.extent).await
+        self.stripes.execute(ops, guard, span.extent).await
     }
 
     /// Returns the writes to every copy, one for each run that is contiguous on a member.
     fn mirrored(&self, span: &Span, data: &View) -> Ops {
         let mut ops = Ops::new();
         for piece in self.stripes.layout.pieces(span.extent) {
-            let first = piece.place.stripe;
+            let first = piece.position.stripe;
             let first_row =
-                self.stripes.layout.member_extent(first, self.stripes.layout.all_rows()).start.0 + piece.place.row;
+                self.stripes.layout.member_extent(first, self.stripes.layout.all_rows()).start.0 + piece.position.row;
             for copy in 0..self.stripes.layout.copies() {
-                let member = self.stripes.layout.member_of(first, Role::Data { column: piece.place.column, copy });
+                let member = self.stripes.layout.member_of(first, Role::Data { column: piece.position.column, copy });
                 // A member that is being rebuilt takes only the stripes behind its front.
                 for run in self.stripes.members.written_runs(member, Extent::new(first_row, piece.blocks)) {
                     let at = piece.at + run.start.0 - first_row;
@@ -88,7 +88,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
     /// Passes a discard on where parity and mirrors stay consistent; elsewhere the content is kept.
     pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.stripes.members.serving(extent)?;
-        if self.stripes.is_bare() || self.all_discard_to_zeros() {
+        if self.stripes.has_no_redundancy() || self.all_discard_to_zeros() {
             self.stripes.for_spans(extent, |span| self.discard_span(span)).await?;
         }
         self.stripes.members.failures_recorded(extent).await?;
@@ -110,9 +110,9 @@ impl<D: BlockDevice + 'static> Plain<D> {
         if self.stripes.layout.has_parity() && span.extent.len.0 < self.stripes.layout.stripe_blocks() {
             return Ok(());
         }
-        if self.stripes.is_bare() {
+        if self.stripes.has_no_redundancy() {
             // RAID-0 relies on no content after a discard, so a member that does not support it costs nothing.
-            return match self.stripes.carry_out_bare(self.each_copy(&span), span.extent).await {
+            return match self.stripes.execute_unlocked(self.each_copy(&span), span.extent).await {
                 Err(error) if error.kind == IoErrorKind::Unsupported => Ok(()),
                 result => result,
             };
@@ -120,7 +120,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         let guard = self.stripes.locks.exclusive(span.stripes.clone()).await;
         self.stripes.members.serving(span.extent)?;
         let ops = if self.stripes.layout.has_parity() { self.whole_stripe(&span) } else { self.each_copy(&span) };
-        self.stripes.carry_out(ops, guard, span.extent).await
+        self.stripes.execute(ops, guard, span.extent).await
     }
 
     fn whole_stripe(&self, span: &Span) -> Ops {
@@ -133,8 +133,8 @@ impl<D: BlockDevice + 'static> Plain<D> {
         let mut ops = Ops::new();
         for piece in self.stripes.layout.pieces(span.extent) {
             for copy in 0..self.stripes.layout.copies() {
-                let role = Role::Data { column: piece.place.column, copy };
-                let member = self.stripes.layout.member_of(piece.place.stripe, role);
+                let role = Role::Data { column: piece.position.column, copy };
+                let member = self.stripes.layout.member_of(piece.position.stripe, role);
                 let extent = self.stripes.member_extent(&piece);
                 ops.extend(self.stripes.members.written_runs(member, extent).map(|run| Op::discard(member, run)));
             }

@@ -38,7 +38,7 @@ pub enum Parity {
 
 /// Readable parts of one stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct Availability {
     /// Number of data columns.
     pub columns: u16,
     /// Bit mask of the columns whose old content cannot be read.
@@ -70,10 +70,10 @@ pub struct Plan {
 /// Member reads of one stripe.
 pub type Reads = SmallVec<[Read; 8]>;
 
-impl Sight {
+impl Availability {
     /// True when the old content of `column` can be read.
     #[must_use]
-    pub fn sees(&self, column: u16) -> bool {
+    pub fn is_readable(&self, column: u16) -> bool {
         self.lost & (1 << column) == 0
     }
 
@@ -90,41 +90,43 @@ impl Plan {
 
 /// Chooses the cheapest plan to write `band`; `None` when too much is lost.
 #[must_use]
-pub fn choose(band: &Band, sight: &Sight) -> Option<Plan> {
-    if sight.parities().next().is_none() {
+pub fn choose(band: &Band, availability: &Availability) -> Option<Plan> {
+    if availability.parities().next().is_none() {
         return Some(Plan { kind: Kind::Unprotected, reads: Reads::new() });
     }
-    let reconstruct = reconstruct(band, sight);
+    let reconstruct = reconstruct(band, availability);
     // No reads at all, so nothing can be cheaper.
     if let Some(Plan { kind: Kind::FullStripe, .. }) = reconstruct {
         return reconstruct;
     }
     // The last resort, because it reads every column that can be read.
-    let restore = || restore(sight, band.rows).map(|reads| Plan { kind: Kind::Restore, reads });
+    let restore = || restore(availability, band.rows).map(|reads| Plan { kind: Kind::Restore, reads });
     // `min_by_key` keeps the first of equal plans: reconstruct-write, which relies on data rather than on parity.
-    let cheapest = [reconstruct, read_modify_write(band, sight)].into_iter().flatten().min_by_key(Plan::cost);
+    let cheapest = [reconstruct, read_modify_write(band, availability)].into_iter().flatten().min_by_key(Plan::cost);
     cheapest.or_else(restore)
 }
 
 /// Returns the reads from which every data column of `rows` follows, the lost ones by computation; `None` when too
 /// much is lost.
 #[must_use]
-pub fn restore(sight: &Sight, rows: Rows) -> Option<Reads> {
-    let mut reads: Reads =
-        (0..sight.columns).filter(|&column| sight.sees(column)).map(|column| data(column, rows)).collect();
-    let lost = usize::from(sight.columns) - reads.len();
-    let readable = sight.parities().filter(|&(_, parity)| parity == Parity::Readable);
+pub fn restore(availability: &Availability, rows: Rows) -> Option<Reads> {
+    let mut reads: Reads = (0..availability.columns)
+        .filter(|&column| availability.is_readable(column))
+        .map(|column| data(column, rows))
+        .collect();
+    let lost = usize::from(availability.columns) - reads.len();
+    let readable = availability.parities().filter(|&(_, parity)| parity == Parity::Readable);
     // One parity for each lost column, P before Q.
     reads.extend(readable.take(lost).map(|(role, _)| Read { role, rows }));
-    (reads.len() == usize::from(sight.columns)).then_some(reads)
+    (reads.len() == usize::from(availability.columns)).then_some(reads)
 }
 
-fn reconstruct(band: &Band, sight: &Sight) -> Option<Plan> {
+fn reconstruct(band: &Band, availability: &Availability) -> Option<Plan> {
     let mut reads = Reads::new();
-    for column in 0..sight.columns {
+    for column in 0..availability.columns {
         let rest = untouched(band, column);
         // A column that is lost and not written whole cannot be read for the new parity.
-        if !rest.is_empty() && !sight.sees(column) {
+        if !rest.is_empty() && !availability.is_readable(column) {
             return None;
         }
         reads.extend(rest.into_iter().map(|rows| data(column, rows)));
@@ -133,26 +135,27 @@ fn reconstruct(band: &Band, sight: &Sight) -> Option<Plan> {
     Some(Plan { kind, reads })
 }
 
-fn read_modify_write(band: &Band, sight: &Sight) -> Option<Plan> {
+fn read_modify_write(band: &Band, availability: &Availability) -> Option<Plan> {
     // A parity that cannot be read cannot be updated by a difference.
-    if sight.parities().any(|(_, parity)| parity == Parity::WriteOnly) {
+    if availability.parities().any(|(_, parity)| parity == Parity::WriteOnly) {
         return None;
     }
-    if !band.touches.iter().all(|touch| sight.sees(touch.column)) {
+    if !band.writes.iter().all(|column_write| availability.is_readable(column_write.column)) {
         return None;
     }
-    let mut reads: Reads = band.touches.iter().map(|touch| data(touch.column, touch.rows)).collect();
-    reads.extend(sight.parities().map(|(role, _)| Read { role, rows: band.rows }));
+    let mut reads: Reads =
+        band.writes.iter().map(|column_write| data(column_write.column, column_write.rows)).collect();
+    reads.extend(availability.parities().map(|(role, _)| Read { role, rows: band.rows }));
     Some(Plan { kind: Kind::ReadModifyWrite, reads })
 }
 
 /// Rows of the band that are not written in `column`.
 fn untouched(band: &Band, column: u16) -> SmallVec<[Rows; 2]> {
-    let Some(touch) = band.touches.iter().find(|touch| touch.column == column) else {
+    let Some(column_write) = band.writes.iter().find(|column_write| column_write.column == column) else {
         return smallvec![band.rows];
     };
-    let before = Rows::new(band.rows.start, touch.rows.start);
-    let behind = Rows::new(touch.rows.end, band.rows.end);
+    let before = Rows::new(band.rows.start, column_write.rows.start);
+    let behind = Rows::new(column_write.rows.end, band.rows.end);
     [before, behind].into_iter().filter(|rows| rows.len() > 0).collect()
 }
 

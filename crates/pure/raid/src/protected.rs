@@ -1,12 +1,12 @@
 //! Protected array: existing content is changed through the redo log, unwritten blocks are written directly to the
 //! members.
 //!
-//! `change` logs a change and applies it in place, `fresh` writes whole stripes without logging their content,
+//! `change` logs a change and applies it in place, `unlogged` writes whole stripes without logging their content,
 //! `discard` forgets blocks. docs/raid.md, "Protected arrays", has the order in which things become durable.
 
 mod change;
 mod discard;
-mod fresh;
+mod unlogged;
 
 use crate::bounds::BLOCK_BYTES;
 use crate::checksums::cache::Pins;
@@ -32,11 +32,11 @@ const PARTS_AT_ONCE: usize = 16;
 
 /// Requirement of a writer on the old content of the blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Old {
+pub(crate) enum OldContent {
     /// A crash before the write is durable may leave the old content.
-    Kept,
+    Preserve,
     /// The old content is dead: a crash may leave the blocks unwritten.
-    Unwanted,
+    Dead,
 }
 
 /// Protected array in one layout. A command keeps the layout that it started with.
@@ -64,9 +64,9 @@ pub(crate) struct Shared {
 /// Bookkeeping of unfinished commands of a protected array.
 #[derive(Default)]
 pub(crate) struct Commands {
-    fresh: fresh::Fresh,
+    unlogged: unlogged::Unlogged,
     /// Changes that were acknowledged from the log and are not in place yet.
-    behind: Cell<u32>,
+    pending_in_place: Cell<u32>,
     /// True while a growth or a new member changes the shape; only one may at a time.
     pub(crate) growing: Cell<bool>,
     /// Spawns a detached task that runs to its end; from [`Options::spawn`].
@@ -84,7 +84,7 @@ impl Commands {
 
     /// Stripes written fresh whose entries are not in the log yet.
     pub(crate) fn fresh_stripes(&self) -> u64 {
-        self.fresh.len() as u64
+        self.unlogged.len() as u64
     }
 }
 
@@ -136,7 +136,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         let everything = Extent { start: block::Lba(0), len: self.layout.blocks() };
         self.members.serving(everything)?;
         // Overwrites are in the log since they completed; the entries of fresh writes are logged now.
-        self.settle_fresh().await?;
+        self.log_unlogged().await?;
         // A member that failed before this flush must not return with data that this flush confirms as durable
         // elsewhere.
         self.members.failures_recorded(everything).await?;
@@ -163,7 +163,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             let mut done = Ok(());
             // A failed row does not end the others: each row is consistent by itself.
             for change in changes {
-                done = done.and(own.carry_out_logged(change).await);
+                done = done.and(own.commit_and_apply(change).await);
             }
             drop((pins, guard));
             done
@@ -171,7 +171,12 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.background.finish(work).await
     }
 
-    pub(crate) async fn write(self: &Rc<Self>, extent: Extent, data: View, old: Old) -> Result<Written, IoError> {
+    pub(crate) async fn write(
+        self: &Rc<Self>,
+        extent: Extent,
+        data: View,
+        old: OldContent,
+    ) -> Result<Written, IoError> {
         self.stripes.tally.add(|counters| counters.writes += 1);
         self.members.serving(extent)?;
         let mut parts = self.layout.spans(extent).flat_map(|span| self.parts(span));
@@ -243,7 +248,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         part.stripes.start * chunk..part.stripes.end * chunk
     }
 
-    async fn write_part(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+    async fn write_part(self: &Rc<Self>, part: Span, data: View, old: OldContent) -> Result<(), IoError> {
         assert!(part.stripes.end <= self.layout.stripes(), "a write is within the array");
         assert_eq!(data.len(), bytes(part.extent.len.0), "data fills its part");
         let guard = self.locks.rows_exclusive(self.rows_of_part(&part)).await;
@@ -255,8 +260,8 @@ impl<D: BlockDevice + 'static> Protected<D> {
             let pins = self.checksums.hold_stripes(&part.stripes).await;
             // Decided with the rows locked and the pages pinned. There is no old content that a crash would have to
             // preserve, so the new content need not be logged.
-            if old == Old::Unwanted || self.checksums.is_unwritten(&part.stripes) {
-                return self.write_fresh_stripes(part, data, pins, guard).await;
+            if old == OldContent::Dead || self.checksums.is_unwritten(&part.stripes) {
+                return self.write_unlogged_stripes(part, data, pins, guard).await;
             }
             drop(pins);
             if part.extent.len.0 > self.logged_blocks_max(self.log.state.ring.batch_blocks_max()) {
@@ -269,7 +274,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     }
 
     /// Splits whole stripes whose images do not fit into one batch.
-    async fn write_in_halves(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+    async fn write_in_halves(self: &Rc<Self>, part: Span, data: View, old: OldContent) -> Result<(), IoError> {
         // A crash between the halves leaves one of them written, as with any multi-block write.
         let half = part.extent.len.0 / 2;
         let stripe = self.layout.stripe_blocks();
@@ -283,7 +288,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         Box::pin(self.write_cut(two, second, old)).await
     }
 
-    async fn write_cut(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+    async fn write_cut(self: &Rc<Self>, part: Span, data: View, old: OldContent) -> Result<(), IoError> {
         let most = self.log.state.ring.batch_blocks_max();
         if part.extent.len.0 > self.logged_blocks_max(most) {
             return self.write_in_halves(part, data, old).await;
@@ -293,8 +298,8 @@ impl<D: BlockDevice + 'static> Protected<D> {
 
     /// Logs pending fresh writes of these stripes. The caller holds the rows.
     pub(crate) async fn settle_stripes(self: &Rc<Self>, stripes: &Range<u64>) -> Result<(), IoError> {
-        while self.commands.fresh.holds(stripes) && !sabotage::is(Bug::OverwriteBeforeFreshLogged) {
-            self.settle_fresh().await?;
+        while self.commands.unlogged.holds(stripes) && !sabotage::is(Bug::OverwriteBeforeFreshLogged) {
+            self.log_unlogged().await?;
         }
         Ok(())
     }
@@ -316,7 +321,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         // Entries are chosen with the rows locked, so no other change can take the same generation.
         let change = LoggedChange::new(self, part, ops, unknown);
         let own = self.clone();
-        let work = async move { own.carry_out_behind(change, (pins, guard)).await };
+        let work = async move { own.commit_then_apply(change, (pins, guard)).await };
         self.background.finish(work).await
     }
 
@@ -341,7 +346,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         pins: &mut Pins,
     ) -> Result<(Ops, Vec<(u16, Extent)>), IoError> {
         let stripe = part.stripes.start;
-        let ops = self.stripes.striped(part, data).await?;
+        let ops = self.stripes.plan_stripe(part, data).await?;
         let offset = part.extent.start.0 - stripe * self.layout.stripe_blocks();
         let mut unknown = Vec::new();
         for band in bands(self.layout.chunk_blocks(), offset, part.extent.len.0) {
@@ -365,7 +370,8 @@ impl<D: BlockDevice + 'static> Protected<D> {
         for piece in self.layout.pieces(part.extent) {
             let view = data.slice(bytes(piece.at)..bytes(piece.at + piece.blocks));
             for copy in 0..self.layout.copies() {
-                let member = self.layout.member_of(piece.place.stripe, Role::Data { column: piece.place.column, copy });
+                let member =
+                    self.layout.member_of(piece.position.stripe, Role::Data { column: piece.position.column, copy });
                 ops.push(Op::write(member, self.stripes.member_extent(&piece), view.clone()));
             }
         }

@@ -5,15 +5,15 @@
 //! log can be read or that the owner accepts the loss.
 
 mod chain;
+mod checksum_only;
+mod doublewrite;
 mod find;
-mod judge;
-mod spare;
 
 use crate::bounds::BLOCK_BYTES;
 use crate::error::{OpenError, Opened};
 use crate::geometry::{MemberSet, bytes};
 use crate::maintenance::{Repair, Scrubbed, scrub_step};
-use crate::members::Patience;
+use crate::members::ReadWait;
 use crate::on_disk::anchor::Reshape;
 use crate::on_disk::batch::Kind;
 use crate::on_disk::entry::{Entry, guards};
@@ -35,7 +35,7 @@ const RUNS_AT_ONCE: usize = 16;
 
 /// Final state of a block according to the log.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct FinalState {
     new: Entry,
     /// The previous entry of a checksum-only write that may not have finished.
     old: Option<Entry>,
@@ -44,13 +44,13 @@ struct Last {
 }
 
 /// Final states by member and block.
-type Lasts = BTreeMap<(u16, u64), Last>;
+type FinalStates = BTreeMap<(u16, u64), FinalState>;
 
 /// Run of images that are adjacent both in the log and on their member.
 struct Run {
     member: u16,
     block: u64,
-    lane: u16,
+    source: u16,
     at: u64,
     blocks: u64,
     /// Checksum entries that the blocks must match.
@@ -87,33 +87,33 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         let chain = self.follow(anchor.epoch, tail).await;
         self.array.members.serving(Extent::default())?;
         // Without the table of a batch any block may be older than acknowledged, so none may be served.
-        if !chain.holes.is_empty() && !self.accept_log_loss {
-            return Err(OpenError::LogDamaged(chain.holes));
+        if !chain.lost_batches.is_empty() && !self.accept_log_loss {
+            return Err(OpenError::LogDamaged(chain.lost_batches));
         }
-        opened.holes.clone_from(&chain.holes);
-        self.tell_of_log(&chain);
+        opened.lost_batches.clone_from(&chain.lost_batches);
+        self.report_log(&chain);
         // Before anything reads pages or stripes: both depend on the position.
         self.note_moved(&chain);
         // The next anchor overwrites the slot of the one before the newest, which may be the only anchor such a
         // member has.
         self.array.log.put_anchor(&anchor, behind).await?;
-        self.restore_spared().await?;
-        if chain.holes.last().is_some_and(|hole| hole.contains(&chain.head.number)) {
+        self.restore_doublewrite().await?;
+        if chain.lost_batches.last().is_some_and(|hole| hole.contains(&chain.head.number)) {
             self.clear_end(&chain).await;
         }
         // From here on the log is applied; the last batch must be stable first.
         self.relog(&chain).await?;
-        let mut lasts = lasts(&chain);
+        let mut final_states = final_states(&chain);
         opened.batches = chain.batches.len() as u64;
-        let blocks: Vec<(u64, u64)> = lasts.keys().map(|&(_, block)| (block, 1)).collect();
+        let blocks: Vec<(u64, u64)> = final_states.keys().map(|&(_, block)| (block, 1)).collect();
         // Absent members miss these blocks, too, and a member that fails from now on may lose them with its cache.
         self.array.members.note_missed(&blocks);
         self.array.log.state.missed.note_recent(&blocks);
-        opened.judged = self.judge_unended(&mut lasts).await?;
-        opened.images = self.copy_images(&lasts).await?;
+        opened.resolved_blocks = self.resolve_checksum_only(&mut final_states).await?;
+        opened.images = self.copy_images(&final_states).await?;
         // Images are in place and stable before any page says so.
         self.array.members.flush_those(self.array.members.in_use()).await?;
-        for (&(member, block), last) in &lasts {
+        for (&(member, block), last) in &final_states {
             let pins = self.array.checksums.hold_pages(member, Extent::new(block, 1)).await;
             self.array.checksums.pages.cache.borrow_mut().set(member, block, last.new);
             drop(pins);
@@ -134,8 +134,8 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         // The new epoch starts behind the old batches, which a search would otherwise take for its own.
         self.array.log.state.ring.restart(epoch, chain.head);
         // Replayed regions are stable now, so both windows of recent writes start empty.
-        self.array.log.state.missed.begin_window();
-        self.array.log.state.missed.end_window();
+        self.array.log.state.missed.checkpoint_started();
+        self.array.log.state.missed.checkpoint_ended();
         self.array.checksums.pages.recovering.set(false);
         // Needs the array in service: it heals through the log.
         self.restore_missing(&chain).await?;
@@ -177,14 +177,14 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
     async fn clear_end(&self, chain: &Chain) {
         let end = Extent::new(self.array.log.state.area.ring.start.0 + chain.head.at, 1);
         for member in self.array.members.in_use().iter() {
-            let found = self.array.members.read_beside_data(member, end, Patience::Patient).await;
+            let found = self.array.members.read_metadata(member, end, ReadWait::Unbounded).await;
             if found.is_err_and(|error| error.kind == IoErrorKind::Medium) {
                 // A member that cannot be written fails with the next batch.
                 let _ = self
                     .array
                     .members
                     .place(member)
-                    .write_beside_data(end.start, View::zeroed(BLOCK_BYTES as usize))
+                    .write_metadata(end.start, View::zeroed(BLOCK_BYTES as usize))
                     .await;
             }
         }
@@ -201,15 +201,15 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
             if self
                 .array
                 .members
-                .read_beside_data(member, extent, Patience::Patient)
+                .read_metadata(member, extent, ReadWait::Unbounded)
                 .await
                 .is_ok_and(|found| found == *bytes)
             {
                 continue;
             }
-            match self.array.members.place(member).write_beside_data(extent.start, bytes.clone()).await {
-                Err(error) if error.kind != IoErrorKind::Medium || self.array.members.spares(member) => {
-                    self.array.members.lose(member, error)
+            match self.array.members.place(member).write_metadata(extent.start, bytes.clone()).await {
+                Err(error) if error.kind != IoErrorKind::Medium || self.array.members.can_lose(member) => {
+                    self.array.members.mark_failed(member, error)
                 }
                 // A needed member that refuses the batch is not given up: others have it.
                 _ => {}
@@ -219,13 +219,13 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
     }
 
     /// Writes every image that is the latest state of its block; returns the number of blocks.
-    async fn copy_images(&self, lasts: &Lasts) -> Result<u64, IoError> {
+    async fn copy_images(&self, final_states: &FinalStates) -> Result<u64, IoError> {
         let mut runs: Vec<Run> = Vec::new();
-        for (&(member, block), last) in lasts {
-            let Some((lane, at)) = last.image else { continue };
+        for (&(member, block), last) in final_states {
+            let Some((source, at)) = last.image else { continue };
             match runs.last_mut() {
                 Some(run)
-                    if (run.member, run.lane) == (member, lane)
+                    if (run.member, run.source) == (member, source)
                         // Adjacent on the member and in the log, so one read and one write suffice.
                         && (run.block + run.blocks, run.at + run.blocks) == (block, at)
                         && run.blocks < RUN_BLOCKS =>
@@ -233,7 +233,7 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
                     run.blocks += 1;
                     run.entries.push(last.new);
                 }
-                _ => runs.push(Run { member, block, lane, at, blocks: 1, entries: vec![last.new] }),
+                _ => runs.push(Run { member, block, source, at, blocks: 1, entries: vec![last.new] }),
             }
         }
         let total = runs.iter().map(|run| run.blocks).sum();
@@ -253,9 +253,9 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         let content = self.read_images(&run).await?;
         match self.array.members.place(run.member).write(Lba(run.block), content).await {
             // The block keeps an entry that it does not match, so reads of it fail instead of returning old data.
-            Err(error) if error.kind == IoErrorKind::Medium && !self.array.members.spares(run.member) => Ok(()),
+            Err(error) if error.kind == IoErrorKind::Medium && !self.array.members.can_lose(run.member) => Ok(()),
             Err(error) => {
-                self.array.members.lose(run.member, error);
+                self.array.members.mark_failed(run.member, error);
                 self.array.members.serving(Extent::default())
             }
             Ok(_) => Ok(()),
@@ -265,15 +265,15 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
     /// Reads the images of a run and verifies them again: they matched when the log was read, and may not on the
     /// second read.
     async fn read_images(&self, run: &Run) -> Result<View, IoError> {
-        if let Ok(images) = self.read_right(run, run.lane, 0..run.blocks).await {
+        if let Ok(images) = self.read_right(run, run.source, 0..run.blocks).await {
             return Ok(images);
         }
         let mut images = Buf::zeroed(bytes(run.blocks));
         // Block by block from any member: each may have a different block damaged.
         for (n, place) in (0..).zip(images.chunks_exact_mut(BLOCK_BYTES as usize)) {
             let mut found = Err(IoError::new(IoErrorKind::Medium, Extent::new(run.block + n, 1)));
-            for lane in self.array.members.in_use().iter() {
-                found = self.read_right(run, lane, n..n + 1).await;
+            for source in self.array.members.in_use().iter() {
+                found = self.read_right(run, source, n..n + 1).await;
                 if found.is_ok() {
                     break;
                 }
@@ -283,12 +283,12 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         Ok(images.freeze())
     }
 
-    /// Reads `part` of a run of images from one lane; a medium error where they do not match.
-    async fn read_right(&self, run: &Run, lane: u16, part: Range<u64>) -> Result<View, IoError> {
+    /// Reads `part` of a run of images from one member; a medium error where they do not match.
+    async fn read_right(&self, run: &Run, source: u16, part: Range<u64>) -> Result<View, IoError> {
         let extent = Extent::new(self.array.log.state.area.ring.start.0 + run.at + part.start, part.end - part.start);
-        let images = self.array.members.read_beside_data(lane, extent, Patience::Patient).await?.into_view();
+        let images = self.array.members.read_metadata(source, extent, ReadWait::Unbounded).await?.into_view();
         let is_right = |(n, guard)| {
-            run.entries[n as usize].matches(self.array.checksums.pages.tie(run.member, run.block + n), guard)
+            run.entries[n as usize].matches(self.array.checksums.pages.binding(run.member, run.block + n), guard)
         };
         if part.zip(guards(&images)).all(is_right) || sabotage::is(Bug::ReplayUnseen) {
             Ok(images)
@@ -299,27 +299,27 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
 }
 
 /// Collects the latest record of every block in the log.
-fn lasts(chain: &Chain) -> Lasts {
-    let mut lasts = Lasts::new();
+fn final_states(chain: &Chain) -> FinalStates {
+    let mut final_states = FinalStates::new();
     for batch in &chain.batches {
         for record in &batch.records {
             // Batches before `settled` had ended in place, so only later ones are in doubt.
-            let is_open = record.kind == Kind::Sums && batch.number >= chain.settled;
+            let is_open = record.kind == Kind::ChecksumOnly && batch.number >= chain.settled;
             for n in 0..record.count {
                 let at = n as usize;
-                let last = Last {
+                let last = FinalState {
                     new: record.new.get(at).copied().unwrap_or(Entry::UNWRITTEN),
                     old: record.old.get(at).copied().filter(|_| is_open),
                     image: record.image.and_then(|image| batch.place_of(image + n)),
                 };
                 let key = (record.member, record.block + n);
                 if sabotage::is(Bug::ReplayFirstWins) {
-                    lasts.entry(key).or_insert(last);
+                    final_states.entry(key).or_insert(last);
                 } else {
-                    lasts.insert(key, last);
+                    final_states.insert(key, last);
                 }
             }
         }
     }
-    lasts
+    final_states
 }

@@ -8,8 +8,8 @@
 
 use crate::checksums::Checksums;
 use crate::geometry::MemberSet;
-use crate::members::{Members, Missed};
-use crate::on_disk::anchor::{Anchor, Marks};
+use crate::members::{Members, MissedRegions};
+use crate::on_disk::anchor::{Anchor, LastPages};
 use crate::on_disk::area::Area;
 use crate::redo::ring::{Head, Ring};
 use crate::shape::Shape;
@@ -35,15 +35,15 @@ pub(crate) struct RedoLog<D> {
 pub(crate) struct LogState {
     /// Identity of the array that the log belongs to.
     pub(crate) id: [u8; 16],
-    /// Location of the ring and the spare area on each member.
+    /// Location of the ring and the doublewrite area on each member.
     pub(crate) area: Area,
     pub(crate) ring: Rc<Ring>,
     /// The anchor written last.
     pub(crate) anchor: RefCell<Anchor>,
     /// For each member the page of its own that was last written to it, and the page's stamp.
-    pub(crate) marks: RefCell<Marks>,
+    pub(crate) last_pages: RefCell<LastPages>,
     /// Regions that absent members have missed.
-    pub(crate) missed: Rc<Missed>,
+    pub(crate) missed: Rc<MissedRegions>,
     /// Joining members that have all of their pages, so that anchors count them.
     pub(crate) admitted: Cell<MemberSet>,
     checkpointing: Cell<bool>,
@@ -65,14 +65,20 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
 
 impl LogState {
     /// The state of a log that starts where `anchor` says.
-    pub(crate) fn new(shape: &Shape, area: Area, missed: Rc<Missed>, anchor: Anchor, changed: Rc<Signal>) -> Self {
+    pub(crate) fn new(
+        shape: &Shape,
+        area: Area,
+        missed: Rc<MissedRegions>,
+        anchor: Anchor,
+        changed: Rc<Signal>,
+    ) -> Self {
         let head = Head { number: anchor.tail_number, at: anchor.tail_block };
         let (admitted, checkpointing, checkpoints) = Default::default();
         Self {
             id: shape.id,
             area,
             ring: Ring::new(shape.ring_blocks, anchor.epoch, head, changed),
-            marks: RefCell::new(anchor.marks.clone()),
+            last_pages: RefCell::new(anchor.last_pages.clone()),
             missed,
             admitted,
             checkpointing,

@@ -8,7 +8,7 @@ mod mover;
 mod placed;
 
 use crate::geometry::{Layout, bytes};
-use crate::protected::{Old, Protected};
+use crate::protected::{OldContent, Protected};
 use crate::sabotage::{self, Bug};
 use crate::status::Progress;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
@@ -60,7 +60,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     }
 
     /// Prevents blocks from being moved until the guard is dropped.
-    pub(crate) async fn hold_still(&self) -> RangeGuard {
+    pub(crate) async fn pause_moves(&self) -> RangeGuard {
         self.lock_blocks(0..u64::MAX, false).await
     }
 
@@ -75,7 +75,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         Ok(whole)
     }
 
-    pub(crate) async fn write(&self, extent: Extent, data: View, kept: Old) -> Result<Written, IoError> {
+    pub(crate) async fn write(&self, extent: Extent, data: View, kept: OldContent) -> Result<Written, IoError> {
         let (_still, new, old) = self.split(extent).await?;
         for (array, part) in [(&self.new, new), (&self.old, old)] {
             if !part.is_empty() {

@@ -9,15 +9,15 @@ use std::cell::Cell;
 /// Planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
-    /// A change keeps its ticket while its loss is logged: with a full log each waits for the other.
+    /// A change keeps its reservation while its loss is logged: with a full log each waits for the other.
     TicketHeldWhileLogging,
     /// A write is acknowledged and done in place before its batch is stable.
     AcknowledgeBeforeLog,
-    /// The lanes of the log are not flushed.
+    /// The mirrors of the log are not flushed.
     NoLaneFlush,
-    /// A batch is written to one lane, whatever the level tolerates.
+    /// A batch is written to one log mirror, whatever the level tolerates.
     OneLane,
-    /// Pages are overwritten without a copy in the spare area.
+    /// Pages are overwritten without a copy in the doublewrite area.
     PagesNotSpared,
     /// The anchor is written before the pages are stable.
     AnchorBeforePages,
@@ -79,7 +79,7 @@ pub enum Bug {
     LatecomersForgotten,
     /// Blocks of a batch count as covered by a checkpoint that started before the batch.
     WindowBeforeBatch,
-    /// A write error on a lane is ignored.
+    /// A write error on a log mirror is ignored.
     LaneErrorIgnored,
     /// The anchor does not contain the growth of the array.
     GrowthNotInAnchor,

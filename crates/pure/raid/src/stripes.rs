@@ -9,7 +9,7 @@ use crate::checksums::{Checksums, Written};
 use crate::geometry::Layout;
 use crate::level::Level;
 use crate::locks::Locks;
-use crate::members::{Members, Patience};
+use crate::members::{Members, ReadWait};
 use crate::redo::RedoLog;
 use crate::status::Tally;
 use block::{BlockDevice, Extent, IoError, Rope};
@@ -18,15 +18,15 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-mod blind;
-mod carry_out;
+mod excluded;
+mod execute;
 mod parity;
 mod parity_write;
 mod proof;
 mod read;
 mod restore;
 
-pub(crate) use blind::Blind;
+pub(crate) use excluded::Excluded;
 pub(crate) use restore::{parities_of, parity_of};
 
 /// Stripes of one layout of an array.
@@ -68,19 +68,19 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     ///
     /// A mismatch is conclusive only under the stripe's lock; without it a write may be in progress, and the caller
     /// reads again under the lock.
-    pub(crate) async fn read_member(&self, member: u16, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
+    pub(crate) async fn read_member(&self, member: u16, extent: Extent, wait: ReadWait) -> Result<Rope, IoError> {
         let Some(Protection { checksums, .. }) = &self.protection else {
-            return self.members.read_data(member, extent, patience).await;
+            return self.members.read_data(member, extent, wait).await;
         };
         match checksums.written(member, extent).await {
-            Written::All => checksums.read_compared(member, extent, patience).await,
+            Written::All => checksums.read_compared(member, extent, wait).await,
             Written::None => checksums.read_unwritten(member, extent),
             // Only the written runs go to the disk, which may hold anything elsewhere.
             Written::Some => {
                 let mut whole = Rope::new();
                 for (run, is_written) in checksums.runs(member, extent) {
                     whole.append(match is_written {
-                        true => checksums.read_compared(member, run, patience).await?,
+                        true => checksums.read_compared(member, run, wait).await?,
                         false => checksums.read_unwritten(member, run)?,
                     });
                 }
@@ -90,7 +90,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 
     /// True for RAID-0, which has no redundancy: nothing can be restored, and stripes need no lock.
-    pub(crate) fn is_bare(&self) -> bool {
+    pub(crate) fn has_no_redundancy(&self) -> bool {
         self.layout.level() == Level::Raid0
     }
 }

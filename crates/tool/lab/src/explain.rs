@@ -183,6 +183,7 @@ fn with_parity(figures: &Figures<'_>, fullest: &Use, mut evidence: Vec<String>) 
 fn full_window(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
     let end = |server: bool| if server { "target" } else { "initiator" };
+    // Before the TCP windows: a command outside the window has not reached a socket yet.
     if figures.held >= WINDOW_FULL {
         let said =
             format!("sessions had a command and no place in the target's window {} of the time", percent(figures.held));

@@ -276,6 +276,7 @@ impl fmt::Display for Measure {
 fn jain(shares: &[u64]) -> Option<f64> {
     let sum: f64 = shares.iter().map(|&share| share as f64).sum();
     let squares: f64 = shares.iter().map(|&share| (share as f64).powi(2)).sum();
+    // Square of the sum, divided by n times the sum of the squares.
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 

@@ -107,6 +107,7 @@ impl Root<'_> {
             line.split_once(':').filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
         };
         let logical = text.lines().filter(|line| value(line, "processor").is_some()).count();
+        // Core numbers repeat in every package, so only both together identify a core.
         let (mut package, mut cores) = (String::new(), BTreeSet::new());
         for line in text.lines() {
             if let Some(id) = value(line, "physical id") {

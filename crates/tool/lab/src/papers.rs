@@ -121,11 +121,11 @@ pub struct Cited {
     pub paper: String,
     /// Statement of the paper.
     pub text: String,
-    /// Reason why nothing of ours is compared with it.
+    /// Reason why no measurement is compared with it.
     pub why: String,
 }
 
-/// Published value compared with one of ours.
+/// Published value compared with a measured one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Residual<'a> {
     /// Labels of our point.
@@ -136,7 +136,7 @@ pub struct Residual<'a> {
     pub ratio: f64,
 }
 
-/// Published ratio compared with one of ours.
+/// Published ratio compared with a measured one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// Labels that both of our points share.
@@ -148,7 +148,7 @@ pub struct Held {
 }
 
 impl Papers {
-    /// Returns the published figure for one of ours.
+    /// Returns the published figure for a figure of a scenario.
     #[must_use]
     pub fn printed(&self, figure: &Figure) -> Option<&Printed> {
         self.figures.iter().find(|printed| Some(&printed.name) == figure.paper.as_ref())

@@ -208,6 +208,7 @@ impl Point {
     /// Returns the client of a session.
     #[must_use]
     pub fn client_of(&self, session: u32) -> u32 {
+        // The sessions after the point's own belong to one further client, that of the load beside it.
         (session / self.sessions).min(self.clients)
     }
 
@@ -226,6 +227,7 @@ impl Point {
         let sessions = self.own_sessions();
         match self.workers {
             0 => self.depth,
+            // The first sessions share the remainder.
             workers => workers / sessions + u32::from(session < workers % sessions),
         }
     }

@@ -185,6 +185,7 @@ impl Latency {
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let all: u64 = self.buckets.iter().map(|&(_, count)| count).sum();
+        // Nearest rank, at least one, so that quantile 0 is the smallest value.
         let rank = ((quantile * all as f64).ceil() as u64).clamp(1, all.max(1));
         let mut seen = 0;
         self.buckets.iter().find_map(|&(value, count)| {

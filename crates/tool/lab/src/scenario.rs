@@ -122,6 +122,7 @@ impl Scenario {
                     let (label, set) = axis.at(value)?;
                     let (mut labels, mut table) = (labels.clone(), table.clone());
                     labels.insert(axis.name.clone(), label);
+                    // An axis overrides the base, and a later axis overrides an earlier one.
                     table.extend(set);
                     next.push((labels, table));
                 }

@@ -169,6 +169,7 @@ fn pinned(cores: &[usize]) -> Vec<String> {
 /// Returns a loopback address with a port that was free a moment ago.
 pub fn free_portal() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free loopback port")?;
+    // The listener is closed on return; another process may still take the port before the target binds it.
     Ok(listener.local_addr()?)
 }
 

@@ -93,6 +93,7 @@ impl Testbed {
         let seed = SEED.fetch_add(1, Ordering::Relaxed) ^ (u64::from(std::process::id()) << 32);
         let run = move || {
             let sim = Sim::new(seed);
+            // No limit of virtual time: the testbed runs as long as its test does.
             sim.set_time_limit(Duration::MAX);
             sim.run(async move |sim| self.serve(&sim, &inbox).await);
         };
@@ -155,6 +156,8 @@ impl Testbed {
                 volumes.iter_mut().for_each(|volume| lock(&hosts).amend(volume));
             }
             reply(answer);
+            // Only after the reply: the thread may end once the count is zero, and the sender must have its answer by
+            // then.
             counter.fetch_sub(usize::from(counts), Ordering::AcqRel);
         });
         assert!(engine.send(inner).is_ok(), "the conductor runs until the order to stop");
@@ -178,6 +181,7 @@ fn next(inbox: &Receiver<Call>, waker: &Waker, is_idle: bool) -> Poll<Option<Cal
     let mut context = Context::from_waker(waker);
     let first = inbox.poll_receive(&mut context);
     if first.is_pending() && is_idle {
+        // Sleep in real time: an idle loop would otherwise advance virtual time as fast as the CPU allows.
         std::thread::park_timeout(IDLE);
         return inbox.poll_receive(&mut context);
     }
@@ -198,6 +202,7 @@ fn start_engine(machine: &Machine) -> Sender<Call> {
     let ticket = tickets::<Machine>(limits, &StreamOptions::default()).remove(0);
     let shard = ticket.start(machine.clone());
     let (orders, inbox) = mailbox::channel();
+    // The sender is dropped at once: the addresses of this machine never change.
     let (_, address_changes) = mailbox::channel();
     let facts = Facts {
         io: "sim".to_owned(),

@@ -121,6 +121,7 @@ impl World for Machine {
     }
 
     fn describe_disk(&self, path: &str) -> io::Result<DiskFacts> {
+        // A missing file is an error, whereas a file without an entry has no properties.
         fs::metadata(path)?;
         Ok(self.state.facts.get(path).cloned().unwrap_or_default())
     }

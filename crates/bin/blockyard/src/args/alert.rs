@@ -18,8 +18,9 @@ pub(crate) enum AlertCommand {
     #[command(
         group(clap::ArgGroup::new("what").multiple(true)),
         group(clap::ArgGroup::new("way").required(true).args(["mail", "webhook"])),
-        after_help = "A password comes from a file or from $BLOCKYARD_SMTP_PASSWORD, what messages are signed with from a file or from
-$BLOCKYARD_WEBHOOK_SECRET. What is wrong now is told, too.
+        after_help = "The SMTP password is read from a file or from $BLOCKYARD_SMTP_PASSWORD, the webhook signing \
+             secret from a file or from
+$BLOCKYARD_WEBHOOK_SECRET. Alerts that are already active are sent too.
 
 Example:
   blockyard alert add ops --mail storage@example.com --smtp mail.example.com --user array1 --password-file smtp.password
@@ -60,7 +61,8 @@ Example:
     /// Silence an alert for a limited time: send no messages about it
     #[command(
         group(clap::ArgGroup::new("until").required(true).args(["lasts", "off"])),
-        after_help = "It goes on standing in blockyard alert active, and is told when it is still so then.
+        after_help = "The alert stays in blockyard alert active. A notification is sent if it is still active when \
+             the silence ends.
 
 Example:
   blockyard alert silence pool tank --for 2h
@@ -81,7 +83,8 @@ Example:
     /// Acknowledge an alert that does not end by itself
     #[command(
         visible_alias = "ack",
-        after_help = "What has happened and is over, and what only you can judge, such as blocks that are lost. The audit says who has.
+        after_help = "Needed for alerts that do not clear by themselves, such as lost blocks. The audit log records \
+             who acknowledged.
 
 Example:
   blockyard alert acknowledge 12"

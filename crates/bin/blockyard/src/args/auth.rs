@@ -12,8 +12,9 @@ pub(crate) enum AuthCommand {
     Show,
     /// Set the weakest CHAP hash function that is allowed: md5 allows all, sha-256 forbids MD5 and SHA-1
     #[command(
-        after_help = "The strongest function that both sides know is taken in any case. A host that knows none that is allowed is
-refused at its next login; Windows and older Linux know MD5 alone.
+        after_help = "The strongest function that both sides support is always used. A host that supports none of \
+             the allowed functions is
+denied at its next login; Windows and older Linux support MD5 only.
 
 Example:
   blockyard auth weakest sha-256"
@@ -23,13 +24,12 @@ Example:
         algorithm: ChapAlgorithm,
     },
     /// Set the authentication of discovery sessions: own credentials, none, or those of the host
-    #[command(
-        after_help = "Whoever discovers must have the name of a host's initiator in any case, and hears only of what that host sees.
+    #[command(after_help = "A discovery session always needs the initiator name of a known host and lists only the \
+             targets mapped to that host.
 
 Example:
   blockyard auth discovery --chap-secret-file /root/discovery.secret --mutual-secret-file /root/ours.secret
-  blockyard auth discovery --as-host"
-    )]
+  blockyard auth discovery --as-host")]
     Discovery {
         #[command(flatten)]
         chap: ChapOptions,

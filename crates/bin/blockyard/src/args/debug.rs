@@ -7,11 +7,13 @@ use model::Span;
 #[derive(Debug, Subcommand)]
 pub(crate) enum DebugCommand {
     /// Show commands without a response, and the place where each of them waits
-    #[command(after_help = "It looks twice: a command that is there both times has waited so long at least.
+    #[command(
+        after_help = "Two samples are taken: a command that is in both has waited at least the time between them.
 
 Example:
   blockyard debug tasks
-  blockyard debug tasks --older 5s")]
+  blockyard debug tasks --older 5s"
+    )]
     Tasks {
         /// Show only commands that have waited at least this long [default: all]
         #[arg(long, value_name = "SPAN")]

@@ -13,7 +13,7 @@ pub(crate) enum DiskCommand {
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard disk list\n  blockyard disk list -o json")]
     List(ListOptions),
     /// Find disks of this machine that the array does not know, and show which are free
-    #[command(after_help = "Those that are blank and in nobody's use are free. Each of the others says why it is not.
+    #[command(after_help = "Disks that are blank and not in use are free. For each other disk the reason is shown.
 
 Example:
   blockyard disk find")]
@@ -85,10 +85,10 @@ A logical unit of another array, over two paths, with CHAP in both directions:
     #[command(after_help = "Example:
   blockyard disk replace d2 d6 --wait
 
-A disk that failed by accident, such as one that was pulled, may take its own place again:
+A disk that is good but was marked failed, such as one that was pulled, can rejoin its own slot:
   blockyard disk replace d2 d2
 
-A healthy disk is replaced when that is said twice:
+Replacing a healthy disk needs two confirmations:
   blockyard disk replace d2 d6 --force --yes")]
     Replace {
         /// Name of the failed disk

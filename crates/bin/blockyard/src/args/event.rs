@@ -47,8 +47,8 @@ impl std::str::FromStr for Since {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let at = text.parse().map(Self::At);
         at.or_else(|_: Refusal| text.parse().map(Self::Ago)).map_err(|refusal: Refusal| {
-            let hint = "write a span such as 24h, or a time in UTC such as 2026-11-21T10:19:59Z";
-            Refusal::new(refusal.code, format!("\"{text}\" is neither a span of time nor a time"), hint)
+            let hint = "write a duration such as 24h, or a UTC time such as 2026-11-21T10:19:59Z";
+            Refusal::new(refusal.code, format!("\"{text}\" is neither a duration nor a time"), hint)
         })
     }
 }

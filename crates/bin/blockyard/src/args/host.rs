@@ -18,9 +18,10 @@ pub(crate) enum HostCommand {
     },
     /// Add a host: initiator names, CHAP credentials, allowed networks
     #[command(
-        after_help = "Secrets never stand on the command line: they are read from a file, from standard input (-), or
-from BLOCKYARD_CHAP_SECRET and BLOCKYARD_MUTUAL_SECRET. They may be any 12 to 255 bytes; one line break at the end is not
-part of them. With --encoded they are written as 0x… or 0b….
+        after_help = "Secrets are never given on the command line: they are read from a file, from standard input \
+             (-), or
+from BLOCKYARD_CHAP_SECRET and BLOCKYARD_MUTUAL_SECRET. A secret has 12 to 255 bytes; one line break at the end is not
+part of it. With --encoded it is written as 0x… or 0b….
 
 Example:
   blockyard host add web --initiator iqn.1993-08.org.debian:01:abc123
@@ -48,8 +49,9 @@ Example:
     },
     /// Change a host: initiator names, allowed networks, CHAP credentials
     #[command(
-        after_help = "Sessions of an initiator that is taken away end, and so do those from an address that is not allowed any more: without
---force that is refused with the list of them. What must be proven is asked at the next login.
+        after_help = "Sessions of a removed initiator, and sessions from an address that is no longer allowed, are \
+             closed. Without
+--force the change is refused and lists these sessions. New CHAP settings apply from the next login.
 
 Example:
   blockyard host change web --add-initiator iqn.1993-08.org.debian:01:def456
@@ -92,14 +94,13 @@ Example:
         force: bool,
     },
     /// List denied logins with the reason and the fix
-    #[command(
-        after_help = "An initiator that comes in is taken off the list. The list is of this start of the daemon; blockyard event list keeps\nwhat was before.\n\nExample:\n  blockyard host refused -o table"
-    )]
+    #[command(after_help = "An entry is removed when its initiator logs in. The list starts empty when the daemon \
+             starts; blockyard event list has\nearlier ones.\n\nExample:\n  blockyard host denied -o table")]
+    #[command(name = "denied", alias = "refused")]
     Refused(ListOptions),
     /// Explain whether a volume is mapped to a host and usable by it, with every reason
-    #[command(
-        after_help = "Exit code 1 when it does not, or cannot use it.\n\nExample:\n  blockyard host explain web tank/vm1"
-    )]
+    #[command(after_help = "Exit code 1 if the volume is not mapped to the host or the host cannot use \
+             it.\n\nExample:\n  blockyard host explain web tank/vm1")]
     Explain {
         /// Name of the host
         host: Name,
@@ -108,9 +109,10 @@ Example:
     },
     /// Release the LUN numbers that a host had for volumes, so that other volumes may use them
     #[command(
-        after_help = "A LUN number that a host had for one volume is not given to another by itself: the host may still have it open, and would
-write into the other volume. Forget them when the host has logged out of the target, or has scanned it again. The numbers
-of its groups are forgotten with blockyard group forget-luns, those of all hosts with the name everyone.
+        after_help = "A LUN number that a host used for one volume is not reused for another: the host may still \
+             have it open and would
+write to the wrong volume. Release the numbers after the host has logged out of the target or has rescanned it. Release
+those of a host group with blockyard group forget-luns, those of all hosts with the name everyone.
 
 Example:
   blockyard host show web
@@ -201,9 +203,8 @@ pub(crate) enum TargetCommand {
         iqn: Option<Iqn>,
     },
     /// Remove a target
-    #[command(
-        after_help = "Refused while volumes are presented through it. Hosts that know its iSCSI name keep their LUN numbers for when it is\nadded again.\n\nExample:\n  blockyard target remove fast"
-    )]
+    #[command(after_help = "Refused while volumes are presented through it. The LUN numbers of its hosts are kept in \
+             case the target is added\nagain.\n\nExample:\n  blockyard target remove fast")]
     Remove {
         /// Name of the target
         name: Name,

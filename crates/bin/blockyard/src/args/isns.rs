@@ -11,8 +11,9 @@ pub(crate) enum IsnsCommand {
     Show,
     /// Set the iSNS server that targets are registered with, so that hosts discover them there
     #[command(
-        after_help = "Every target that shows something is registered, with the portals that hosts are told of. Which host hears of which target
-is for the server's discovery domains to say; what a host sees after its login is as it is presented here.
+        after_help = "Every target with mapped volumes is registered with its portals. Which host discovers which \
+             target is decided by
+the discovery domains of the server; access after the login is decided by the presentations of the array.
 
 Example:
   blockyard isns set 10.0.0.5"

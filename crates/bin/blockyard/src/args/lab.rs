@@ -51,8 +51,9 @@ pub(crate) enum LabCommand {
     },
     /// Replay the commands of a volume's trace on another unit, file or disk, and compare the latencies
     #[command(
-        after_help = "The file is from blockyard volume trace. READ, WRITE, WRITE SAME and SYNCHRONIZE CACHE that ended with GOOD are sent again, in as
-many sessions as they came from; what is left out is counted. A trace has no data: what is written says where it belongs.
+        after_help = "The file is from blockyard volume trace. READ, WRITE, WRITE SAME and SYNCHRONIZE CACHE that \
+             ended with GOOD are replayed, in as
+many sessions as recorded; skipped commands are counted. A trace holds no data: a generated pattern is written instead.
 
 Example:
   blockyard lab replay db.trace

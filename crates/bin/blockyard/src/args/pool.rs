@@ -78,7 +78,8 @@ pub(crate) enum PoolCommand {
   blockyard pool set tank
 
 Settings: rebuild (idle, balanced, fast), rebuild.min, rebuild.max, rebuild.done-by, rebuild.latency, disk.deadline, disk.wait,
-scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.hard (percent). `off` takes a setting back.")]
+scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.hard (percent). `off` restores the \
+     default.")]
     Set {
         /// Name of the pool
         name: Name,
@@ -134,9 +135,9 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.
   blockyard pool add-member tank d6
   blockyard pool add-member tank d6 --group 1 --wait
 
-Groups of RAID-5 and RAID-6 are laid out anew stripe by stripe, while hosts go on; when that has ended there is more
-space. It goes at the pace that is set for repairs, goes on after a crash, and cannot be taken back. A mirror gets one
-more copy, and no space. RAID-0 and RAID-10 cannot: give the pool one more group with blockyard pool add-group.")]
+Groups of RAID-5 and RAID-6 are reshaped stripe by stripe while the pool stays online; the new space is available at
+the end. The reshape runs at the rebuild rate, continues after a crash, and cannot be undone. A mirror gets one
+more copy and no space. RAID-0 and RAID-10 cannot be reshaped: add a group with blockyard pool add-group.")]
     AddMember {
         /// Name of the pool
         name: Name,
@@ -160,8 +161,8 @@ more copy, and no space. RAID-0 and RAID-10 cannot: give the pool one more group
   blockyard disk replace d0 big0 --force --yes --wait
   blockyard pool grow tank
 
-When the last disk of a group was replaced and filled, blockyard pool show says what can be gained. Volumes stay where
-they are, hosts go on, and the room is there at once. A group grows at most eight times so; the smallest disk counts.")]
+After the last disk of a group is replaced and rebuilt, blockyard pool show prints the space that can be gained. Volumes
+stay online, and the space is available at once. A group can grow eight times; its smallest disk sets the size.")]
     Grow {
         /// Name of the pool
         name: Name,
@@ -179,8 +180,9 @@ they are, hosts go on, and the room is there at once. A group grows at most eigh
   blockyard pool add-log tank n0 n1
   blockyard volume set tank/vm1 --write-policy back
 
-Two disks or more are a mirror. What is in the log when the daemon ends, however it ends, is written to the pool's disks
-before its volumes serve again.")]
+Two or more disks form a mirror. After a shutdown or a crash the contents of the log are written to the disks of \
+     the pool
+before its volumes come online.")]
     AddLog {
         /// Name of the pool
         name: Name,
@@ -200,8 +202,8 @@ before its volumes serve again.")]
   blockyard pool remove-log tank
   blockyard pool remove-log tank --lost --yes
 
-To write a volume through empties the log of it. With --lost a log goes whose disks are lost: volumes that wait for what it
-held serve again, without what they acknowledged last.")]
+Setting a volume to write-through empties its part of the log. With --lost a log is removed whose disks are lost: the
+volumes that wait for it come online again, without the last acknowledged writes.")]
     RemoveLog {
         /// Name of the pool
         name: Name,
@@ -216,7 +218,8 @@ held serve again, without what they acknowledged last.")]
     #[command(after_help = "Example:
   blockyard pool key tank --file tank.key
 
-Keep the file where this node's disks are not. It opens the pool's encrypted volumes on another node, and on this one if its own key is lost.")]
+Keep the file away from the disks of this node. It opens the encrypted volumes of the pool on another node, and on \
+     this one if its own key is lost.")]
     Key {
         /// Name of the pool
         name: Name,
@@ -228,7 +231,7 @@ Keep the file where this node's disks are not. It opens the pool's encrypted vol
     #[command(after_help = "Example:
   blockyard pool export tank
 
-Another machine needs the pool's key for encrypted volumes: write it down before, with blockyard pool key.")]
+Encrypted volumes need the pool key on the other machine: save it first with blockyard pool key.")]
     Export {
         /// Name of the pool
         name: Name,
@@ -244,8 +247,8 @@ Another machine needs the pool's key for encrypted volumes: write it down before
   blockyard pool import tank --read-only
   blockyard pool import tank --key-file tank.key
 
-A pool that another node has is not opened. Whether one that another node did not let go of is still in use is
-found out by watching its disks for six seconds; if not, --force takes it over.")]
+A pool that another node uses is not opened. If another node did not export the pool, its disks are watched for six
+seconds; if they are not in use, --force imports the pool.")]
     Import {
         /// Name of the pool, as stored on its disks
         name: Name,

@@ -30,13 +30,13 @@ Settings: see blockyard portal set --help.")]
   blockyard portal set 172.17.0.2 advertise=san.example.com:13260
 
 Settings:
-  role    plain: hosts stay where they log in
-          front: hosts are told of it, and each session is sent to a data portal
-          data:  takes sessions; hosts that reach a front portal are not told of it
+  role    plain: sessions stay on the portal they log in to
+          front: listed in discovery; each session is redirected to a data portal
+          data:  accepts sessions; not listed in discovery where a front portal is reachable
   group   the target portal group tag, 1 to 65535
-  weight  its part of the sessions, against those of other data portals, 1 to 1000
-  advertise  ADDRESS[:PORT] that hosts reach, where that is not where the portal listens (NAT, containers): an IPv4
-             or IPv6 address or a DNS name; told in SendTargets, redirects and iSNS; off removes it [default: off]")]
+  weight  share of sessions relative to other data portals, 1 to 1000
+  advertise  ADDRESS[:PORT] that hosts connect to, if it differs from the listen address (NAT, containers): an IPv4
+             or IPv6 address or a DNS name; used in SendTargets, redirects and iSNS; off removes it [default: off]")]
     Set {
         /// Address of the portal
         address: PortalAddress,
@@ -48,12 +48,10 @@ Settings:
         force: bool,
     },
     /// Move the sessions of a portal to others, and deny logins until it is resumed
-    #[command(
-        after_help = "Hosts are asked to log in anew, one path of each at a time, and are sent to another portal.
+    #[command(after_help = "Hosts are asked to log in again, one path at a time, and are redirected to another portal.
 
 Example:
-  blockyard portal drain 10.0.1.1 && blockyard portal list"
-    )]
+  blockyard portal drain 10.0.1.1 && blockyard portal list")]
     Drain {
         /// Address of the portal
         address: PortalAddress,
@@ -77,22 +75,21 @@ Example:
     #[command(after_help = "Example:\n  blockyard portal groups")]
     Groups(ListOptions),
     /// Set the access state (ALUA) of volumes through the portals of a group; without settings, show it
-    #[command(
-        after_help = "Hosts that use ALUA (target port groups) choose their paths by it, and are told when it changes. They may set
-something else for a volume themselves, which holds until it is set here again.
+    #[command(after_help = "Hosts that use ALUA (target port groups) choose their paths by it and are notified of \
+             changes. A host may set
+another state for a volume itself (SET TARGET PORT GROUPS), which lasts until it is set here again.
 
 Example:
   blockyard portal group 2 access=non-optimized
   blockyard portal group 1 preferred=yes
 
 Settings:
-  access     optimized:      as well as anywhere
-             non-optimized:  wholly, but hosts should come through an optimized group while there is one
-             standby:        hosts see the volumes, and neither read nor write them
-             unavailable:    hosts hear that the volumes are elsewhere
-             offline:        the ports are out of service
-  preferred  yes or no: hosts should choose it before groups with the same access"
-    )]
+  access     optimized:      preferred path
+             non-optimized:  usable, but hosts should prefer an optimized group
+             standby:        volumes are visible, but reads and writes are refused
+             unavailable:    volumes are reported as not accessible
+             offline:        ports are out of service
+  preferred  yes or no: preferred over groups with the same access")]
     Group {
         /// Target portal group tag
         tag: PortalGroupTag,
@@ -104,13 +101,12 @@ Settings:
         force: bool,
     },
     /// Choose data portals by the fewest sessions or by the fewest bytes; without an argument, show the choice
-    #[command(
-        after_help = "Before that, sessions of one host to one target go to different portals, and a portal in the
-host's own network goes before others.
+    #[command(after_help = "Two rules come first: sessions of one host to one target go to different portals, and a \
+             portal in the
+network of the host is preferred.
 
 Example:
-  blockyard portal balance bytes"
-    )]
+  blockyard portal balance bytes")]
     Balance {
         /// Measure of load: sessions or bytes
         #[arg(value_name = "BY")]

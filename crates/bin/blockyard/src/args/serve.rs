@@ -103,7 +103,7 @@ impl FromStr for WebListen {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let alone = || text.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| SocketAddr::new(ip, WEB_PORT));
         text.parse().or_else(|_| alone()).map(Self).map_err(|_| {
-            let message = format!("\"{text}\" is not an address to serve the console at");
+            let message = format!("\"{text}\" is not an address for the console");
             Refusal::new(code::ADDRESS_INVALID, message, "write 10.0.0.1, 10.0.0.1:8443 or [fd00::1]:8443")
         })
     }

@@ -15,18 +15,19 @@ pub(crate) enum SessionCommand {
     )]
     List(ListOptions),
     /// Show a session: negotiated parameters, authentication, connections, latency
-    #[command(
-        after_help = "A connection that is lost keeps its tasks for a while, for another one to take them over (ErrorRecoveryLevel 2).\n\nExample:\n  blockyard session show 1"
-    )]
+    #[command(after_help = "A lost connection keeps its tasks until another connection takes them over or a timeout \
+             ends (ErrorRecoveryLevel 2).\n\nExample:\n  blockyard session show 1")]
     Show {
         /// Number of the session, as in the list
         id: u32,
     },
     /// Record the traffic of a session, or of all connections from an address, for Wireshark
     #[command(
-        after_help = "A session is recorded from its next PDU on, until it ends; what comes from an address is recorded with its logins. The file is
-pcapng, for its owner alone: what hosts read and write is in it, and the digits of CHAP responses are not. Interrupt it to end
-it sooner. A host is never slowed down: what could not be written in time is missing, and counted.
+        after_help = "A session is recorded from its next PDU until it closes; with --from logins are recorded too. \
+             The file is
+pcapng, readable by its owner only: it contains the data that hosts read and write, but no CHAP responses. \
+     Interrupt the command to
+stop earlier. Hosts are never slowed down: packets that could not be written in time are dropped and counted.
 
 Example:
   blockyard session record 1 --to web.pcapng
@@ -51,15 +52,13 @@ Example:
         bytes_max: Option<Size>,
     },
     /// End a session: its initiator is asked to log out, and the session is closed after five seconds
-    #[command(
-        after_help = "What it has under way is done before. Nothing keeps an initiator from logging in again, and most do at once: to
-keep it out, take away what it sees with blockyard unpresent.
+    #[command(after_help = "Commands in flight finish first. Most initiators log in again at once: to
+prevent that, remove the mappings with blockyard unpresent.
 
 Example:
   blockyard session kill 1
   blockyard session kill 1 --now
-  blockyard session kill 1 --connection 2"
-    )]
+  blockyard session kill 1 --connection 2")]
     Kill {
         /// Number of the session, as in the list
         id: u32,

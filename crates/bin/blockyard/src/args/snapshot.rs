@@ -118,8 +118,8 @@ fn one_name<'a>(volume: &VolumeName, mut names: impl Iterator<Item = &'a Name>) 
     match names.find(|other| *other != name) {
         None => Ok(name.clone()),
         Some(other) => {
-            let message = format!("there are two names for the snapshot of {volume}, {name} and {other}");
-            Err(Refusal::new(code::OPTIONS_CONFLICT, message, "give one of them"))
+            let message = format!("two names were given for the snapshot of {volume}: {name} and {other}");
+            Err(Refusal::new(code::OPTIONS_CONFLICT, message, "give one name"))
         }
     }
 }
@@ -150,8 +150,8 @@ impl FromStr for Until {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let at = text.parse().map(Self::At);
         at.or_else(|_: Refusal| text.parse().map(Self::In)).map_err(|refusal: Refusal| {
-            let hint = "write a span such as 30d, or a time in UTC such as 2027-11-21T10:19:59Z";
-            Refusal::new(refusal.code, format!("\"{text}\" is neither a span of time nor a time"), hint)
+            let hint = "write a duration such as 30d, or a UTC time such as 2027-11-21T10:19:59Z";
+            Refusal::new(refusal.code, format!("\"{text}\" is neither a duration nor a time"), hint)
         })
     }
 }

@@ -10,21 +10,21 @@ pub(crate) enum StateCommand {
     #[command(after_help = "Example:\n  blockyard state show")]
     Show,
     /// Accept the older version of the state in use, and allow changes again
-    #[command(
-        after_help = "Where the latest version of the state is damaged, the daemon serves the latest whole one and refuses changes.
-Check hosts, mappings and users first: what was changed after that version is missing. The damaged file is kept as *.damaged.
+    #[command(after_help = "If the latest version of the state is damaged, the daemon uses the latest intact one and \
+             refuses changes.
+Check hosts, mappings and users first: later changes are missing. The damaged file is kept as *.damaged.
 
 Example:
   blockyard state show
-  blockyard state accept"
-    )]
+  blockyard state accept")]
     Accept,
     /// List the copies of the state on the disks of pools, and restore one if the state folder is lost; the daemon must
     /// be stopped
     #[command(
-        after_help = "Copies are never taken by themselves. Each line says which version it is, when and by which node it was written, and in what it differs
+        after_help = "Copies are never restored automatically. Each line shows the version, when and by which node \
+             it was written, and how it differs
 from the state in the folder, or from the first copy where there is none: + only in the copy, - not in the copy, ~ other values.
-Users and alert receivers are not in copies. Secrets are sealed with node.key, which must be put back as well.
+Users and alert receivers are not in copies. Secrets are encrypted with node.key, which must be restored as well.
 
 Example:
   blockyard state recover /dev/sdb /dev/sdc

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 pub(crate) enum SupportCommand {
     /// Create a support bundle: one file with everything needed to analyze the array, without secrets
     #[command(
-        after_help = "Everything is what other commands print, and can be read with tar: reports, events, metrics, the last lines of the daemon's log, what doctor says, and facts of the machine.
-Names of hosts, initiators and addresses are in it; secrets and data are not.
+        after_help = "A tar file with the output of other commands: reports, events, metrics, the last lines of the \
+             daemon log, doctor findings and system information.
+It contains names of hosts, initiators and addresses, but no secrets and no data.
 
 Example:
   blockyard support bundle

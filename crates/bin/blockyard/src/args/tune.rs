@@ -9,8 +9,8 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneCommand {
     /// Show the settings to change: present value, recommended value, reason, and effect
-    #[command(after_help = "Nothing is changed. Run it on the array's own machine; as root it sees everything.
-Disks and cards with the same values share a line.
+    #[command(after_help = "Read-only: changes nothing. Run it on the array itself; as root it shows all settings.
+Disks and network cards with the same values share a line.
 
 Example:
   blockyard tune show
@@ -25,8 +25,9 @@ Example:
     },
     /// Apply the recommended settings, now and at every start of the machine
     #[command(
-        after_help = "What somebody has to agree to is set only where --only names the knob. What was so before is kept for revert.
-It needs root. Done twice, it changes nothing; what is refused is said, the rest is done, and the exit code is 1.
+        after_help = "Settings that need consent are applied only if --only names them. The previous values are \
+             kept for revert.
+Needs root. Idempotent. Refused settings are listed, the others are applied, and the exit code is 1.
 
 Example:
   blockyard tune apply --dry-run
@@ -37,7 +38,8 @@ Example:
     Apply(TuneApplyOptions),
     /// Print the recommended settings of a host, each with its reason
     #[command(
-        after_help = "Nothing is changed anywhere. With a host's name timeouts are those for its paths; how it logs in is what blockyard connect prints.
+        after_help = "Read-only: prints commands. With the name of a host the timeouts fit its paths; blockyard \
+             connect prints the login commands.
 
 Example:
   blockyard tune host --os linux

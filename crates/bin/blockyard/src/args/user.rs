@@ -10,7 +10,8 @@ use std::path::PathBuf;
 pub(crate) enum UserCommand {
     /// Add a user of the console
     #[command(
-        after_help = "Without a password a link is printed, with which the user chooses one: it is good once, and for half an hour.
+        after_help = "Without a password a one-time link is printed, with which the user sets one. It expires after \
+             30 minutes.
 
 Example:
   blockyard user add alice --role operator
@@ -32,7 +33,7 @@ Example:
     /// Change the role, password or second factor of a user
     #[command(
         group(clap::ArgGroup::new("what").required(true).multiple(true)),
-        after_help = "The user's logins are over then.
+        after_help = "This ends the logins of the user.
 
 Example:
   blockyard user set alice --role admin
@@ -63,7 +64,7 @@ Example:
     /// Remove a user
     #[command(
         visible_alias = "rm",
-        after_help = "Its logins are over, and its tokens good for nothing.\n\nExample:\n  blockyard user remove alice"
+        after_help = "Ends its logins and revokes its tokens.\n\nExample:\n  blockyard user remove alice"
     )]
     Remove {
         /// Name of the user
@@ -124,11 +125,12 @@ pub(crate) enum AuditCommand {
         search: Option<String>,
     },
     /// Verify the integrity of the audit log
-    #[command(after_help = "Exit code 1 when one is not; it is named.\n\nExample:\n  blockyard audit verify")]
+    #[command(after_help = "Exit code 1 if a record was changed; its number is printed.\n\nExample:\n  blockyard \
+         audit verify")]
     Verify,
     /// Forward every audit record to a syslog server
     #[command(
-        after_help = "All records that are kept are said, in order and at least once; what could not be said is said later.
+        after_help = "All stored records are sent in order, at least once; records that could not be sent are retried.
 
 Example:
   blockyard audit forward syslog+tls://logs.example.com
@@ -146,7 +148,8 @@ Example:
         server_pin: Option<String>,
     },
     /// Export all audit records to a new file, one JSON object per line
-    #[command(after_help = "With - they go to standard output.\n\nExample:\n  blockyard audit export --to audit.jsonl")]
+    #[command(after_help = "With - they are written to standard output.\n\nExample:\n  blockyard audit export \
+         --to audit.jsonl")]
     Export {
         /// File to create; it must not exist
         #[arg(long, value_name = "FILE")]

@@ -80,9 +80,9 @@ pub(crate) enum VolumeCommand {
   blockyard volume copy tank/vm1@monday tank --name vm1-monday --wait
   blockyard volume cancel-copy fast/vm1
 
-Of a volume that is in use, the copy is of one instant: that at which the command was given. What takes no space takes
-none in the copy. The copy is listed as copying and can be used when it is whole. It continues after a restart or a
-crash, when both pools are open.")]
+The copy is a point-in-time image of the volume, taken when the command starts. Unmapped blocks stay unmapped
+in the copy. The copy is listed as copying and can be used when it is complete. It continues after a restart or a
+crash, once both pools are open.")]
     Copy {
         /// Source of the copy: POOL/VOLUME, or POOL/VOLUME@SNAPSHOT
         source: CopySource,
@@ -125,8 +125,9 @@ crash, when both pools are open.")]
   blockyard volume reservations tank/shared
   blockyard volume reservations tank/shared --clear --yes
 
-Hosts in a cluster shut each other out of a shared volume by reserving it. --clear is for what nobody is left to release:
-hosts that are still there are told, and must register again.")]
+Hosts in a cluster fence each other from a shared volume with reservations. Use --clear if no host is left to \
+     release one:
+remaining hosts are notified and must register again.")]
     Reservations {
         /// Name of the volume
         name: VolumeName,
@@ -145,7 +146,7 @@ hosts that are still there are told, and must register again.")]
   blockyard volume set tank/scratch --write-policy back-volatile
   blockyard volume set tank/vm1
 
-With back-volatile a power cut loses what was written and not flushed, as with the cache of a disk.")]
+With back-volatile a power failure loses writes that were not flushed, as with the volatile cache of a disk.")]
     Set {
         /// Name of the volume
         name: VolumeName,
@@ -162,7 +163,8 @@ With back-volatile a power cut loses what was written and not flushed, as with t
     },
     /// Show the latency of host commands by operation, since the volume was opened
     #[command(
-        after_help = "From when all of a command is there to its answer. Each time is at most an eighth more than it was.
+        after_help = "Measured from the arrival of the complete command to its response. Times are rounded up by at \
+             most 12.5 %.
 
 Example:
   blockyard volume latency tank/vm1"
@@ -175,17 +177,15 @@ Example:
     },
     /// Record the commands that hosts send to a volume, with their times, for `blockyard lab replay`; without options,
     /// show the state of the trace
-    #[command(
-        after_help = "Kept are the last commands that have ended: when each began, how long it took, its CDB, which session sent it, its status
-and how much it moved. Nothing of what hosts read or write is kept. The file is for its owner alone.
+    #[command(after_help = "The trace keeps the last completed commands: start time, duration, CDB, session, status
+and transfer length, but no data. The file is readable by its owner only.
 
 Example:
   blockyard volume trace tank/db --start
   blockyard volume trace tank/db
   blockyard volume trace tank/db --out db.trace
   blockyard volume trace tank/db --out db.trace --stop
-  blockyard volume trace tank/db --stop"
-    )]
+  blockyard volume trace tank/db --stop")]
     Trace {
         /// Name of the volume
         name: VolumeName,

@@ -8,7 +8,7 @@ use model::{Name, Role};
 pub(crate) enum WebCommand {
     /// Show the addresses of the console and the certificate of the node
     #[command(
-        after_help = "A browser that does not know the certificate shows its fingerprint: compare it with this one.
+        after_help = "A browser that does not trust the certificate shows its fingerprint: compare it with this one.
 
 Example:
   blockyard web show"
@@ -18,7 +18,7 @@ Example:
     #[command(after_help = "Example:
   blockyard web link
   blockyard web link --role viewer
-  blockyard web link --user alice    # who has forgotten her password")]
+  blockyard web link --user alice    # to reset her password")]
     Link {
         /// Set a new password of this user, instead of adding a user
         #[arg(long, value_name = "NAME", conflicts_with = "role")]

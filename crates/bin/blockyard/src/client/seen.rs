@@ -65,7 +65,7 @@ impl Client {
             return failure;
         }
         let message = format!("{}: {}", refusal.message.replace(": ", ", "), both.join(", "));
-        Refusal::new(refusal.code, message, "look at it, and repeat the command if that is still wanted").into()
+        Refusal::new(refusal.code, message, "check the object, then repeat the command if it is still needed").into()
     }
 }
 
@@ -95,7 +95,7 @@ fn differences(was: &Value, is: &Value) -> Vec<String> {
                 }
             }
             _ if was == is => {}
-            _ => told.push(format!("{path} was {} and is {}", said(was), said(is))),
+            _ => told.push(format!("{path} changed from {} to {}", said(was), said(is))),
         }
     }
     let mut told = Vec::new();

@@ -46,7 +46,7 @@ impl Way {
             return Ok(Self::Socket(global.socket.clone().unwrap_or_else(default_socket)));
         };
         let wrong = || {
-            let message = format!("\"{url}\" is not where an array can be asked");
+            let message = format!("\"{url}\" is not the URL of an array");
             Failure::usage(&Refusal::new(code::ADDRESS_INVALID, message, "write https://array1:8443"))
         };
         let parsed: Uri = url.parse().map_err(|_| wrong())?;
@@ -75,14 +75,22 @@ impl Way {
             Self::Remote(remote) => {
                 let headers = request.headers_mut();
                 let bearer = format!("Bearer {}", *remote.token);
-                let mut bearer =
-                    hyper::header::HeaderValue::from_str(&bearer).map_err(|_| no_token("it has odd characters"))?;
+                let mut bearer = hyper::header::HeaderValue::from_str(&bearer).map_err(|_| {
+                    no_token(
+                        "it contains invalid \
+                         characters",
+                    )
+                })?;
                 // Debug output of headers must not contain the token.
                 bearer.set_sensitive(true);
                 headers.insert("authorization", bearer);
                 let host = if remote.host.contains(':') { format!("[{}]", remote.host) } else { remote.host.clone() };
-                let host =
-                    format!("{host}:{}", remote.port).parse().map_err(|_| no_token("its host has odd characters"))?;
+                let host = format!("{host}:{}", remote.port).parse().map_err(|_| {
+                    no_token(
+                        "its host name contains \
+                         invalid characters",
+                    )
+                })?;
                 headers.insert("host", host);
                 over(remote.connect().await?, request).await
             }
@@ -100,9 +108,8 @@ impl Way {
 impl Remote {
     async fn connect(&self) -> Result<Line, Failure> {
         let refused = |error: io::Error| {
-            let message = format!("{} cannot be asked: {error}", self.url);
-            let hint =
-                "see blockyard web show there; a certificate that the node has made for itself is believed with --pin";
+            let message = format!("cannot connect to {}: {error}", self.url);
+            let hint = "see blockyard web show there; trust a self-signed certificate with --pin";
             Failure::from(Refusal::new(code::DAEMON_UNREACHABLE, message, hint))
         };
         trust::connect(&self.host, self.port, Some(&self.trust), CONNECT).await.map_err(refused)
@@ -138,18 +145,18 @@ fn token(file: Option<&Path>) -> Result<Zeroizing<String>, Failure> {
 }
 
 fn no_token(why: &str) -> Failure {
-    let message = format!("there is no token to prove ourselves with: {why}");
-    let hint = "make one there with blockyard token create, and name its file with --token-file";
+    let message = format!("no API token: {why}");
+    let hint = "create one there with blockyard token create, and give its file with --token-file";
     Refusal::new(code::UNPROVEN, message, hint).into()
 }
 
 fn unreachable(socket: &Path, error: &io::Error) -> Failure {
     let socket = socket.display();
     if error.kind() == ErrorKind::PermissionDenied {
-        let message = format!("only root and the daemon's own user may speak to {socket}");
+        let message = format!("only root and the user of the daemon may connect to {socket}");
         return Refusal::new(code::FORBIDDEN, message, "use sudo").into();
     }
-    let message = format!("no daemon answers at {socket}");
-    let hint = "start it with blockyard serve, or name its socket with --socket";
+    let message = format!("no daemon is listening at {socket}");
+    let hint = "start it with blockyard serve, or give its socket with --socket";
     Refusal::new(code::DAEMON_UNREACHABLE, message, hint).into()
 }

@@ -15,28 +15,27 @@ pub(super) fn run(desk: &Desk, command: AlertCommand) -> Result<(), Failure> {
         AlertCommand::Add { name, how } => {
             let new = NewReceiver { name: name.clone(), how: asked(how)? };
             let answer = desk.client.post("/receivers", &new, "receiver")?;
-            desk.out
-                .done(&answer, &format!("receiver {name} is told of alerts; try it with blockyard alert test {name}"))
+            desk.out.done(&answer, &format!("receiver {name} added; test it with blockyard alert test {name}"))
         }
         AlertCommand::Set { name, how } => {
             let answer = desk.client.patch(&path_of(&name), &asked(how)?, "receiver")?;
-            desk.out.done(&answer, &format!("receiver {name} is changed; try it with blockyard alert test {name}"))
+            desk.out.done(&answer, &format!("receiver {name} changed; test it with blockyard alert test {name}"))
         }
         AlertCommand::Test { name } => {
             let answer = desk.client.post(&format!("{}/test", path_of(&name)), &serde_json::json!({}), "test")?;
             let ReceiverTest { said } = answer.decode()?;
-            desk.out.done(&answer, &format!("receiver {name} has taken a test: {said}"))
+            desk.out.done(&answer, &format!("receiver {name} accepted the test message: {said}"))
         }
         AlertCommand::Remove { name } => {
             desk.client.delete(&path_of(&name))?;
-            desk.out.said(&format!("receiver {name} is told no more"))
+            desk.out.said(&format!("receiver {name} removed"))
         }
         AlertCommand::Silence { what, lasts, .. } => silence(desk, what.join(" "), lasts),
         AlertCommand::Acknowledge { number } => {
             let path = format!("/alerts/{number}/acknowledge");
             let answer = desk.client.post(&path, &serde_json::json!({}), "alert")?;
             let AlertReport { facts, .. } = answer.decode()?;
-            desk.out.done(&answer, &format!("alert {number} is acknowledged: {}", facts.sentence))
+            desk.out.done(&answer, &format!("alert {number} acknowledged: {}", facts.sentence))
         }
         AlertCommand::Silenced(options) => silenced(desk, &options),
     }
@@ -76,7 +75,7 @@ fn active(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/alerts", "alerts", options, &[])?;
     let alerts: Vec<AlertReport> = answer.decode()?;
     if alerts.is_empty() && options.search.is_none() && !desk.out.is_json() {
-        return desk.out.said("nothing is wrong");
+        return desk.out.said("no active alerts");
     }
     let row = |alert: &AlertReport| {
         let facts = &alert.facts;
@@ -93,7 +92,7 @@ fn active(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
             what.join("; "),
         ]
     };
-    let header = &["ALERT", "SEVERITY", "SINCE", "CODE", "SUBJECT", "TOLD", "WHAT IS SO, AND WHAT TO DO"];
+    let header = &["ALERT", "SEVERITY", "SINCE", "CODE", "SUBJECT", "SENT TO", "MESSAGE"];
     desk.out.rows(&answer, &Rows { header, rows: alerts.iter().map(row).collect() })
 }
 
@@ -114,23 +113,23 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
             or_dash(receiver.why.as_ref()),
         ]
     };
-    let header = &["RECEIVER", "HOW", "LEAST", "TOLD", "FAILED", "WHY"];
+    let header = &["RECEIVER", "METHOD", "MIN SEVERITY", "SENT", "FAILED", "ERROR"];
     desk.out.rows(&answer, &Rows { header, rows: receivers.iter().map(row).collect() })
 }
 
 fn silence(desk: &Desk, what: String, lasts: Option<model::Span>) -> Result<(), Failure> {
     let Some(lasts) = lasts else {
         desk.client.delete(&format!("/silences?what={}", what.replace(' ', "%20")))?;
-        return desk.out.said(&format!("people are told of {what} again"));
+        return desk.out.said(&format!("silence of {what} removed"));
     };
     let answer = desk.client.post("/silences", &NewSilence { what, lasts }, "silence")?;
     let SilenceReport { what, until } = answer.decode()?;
-    desk.out.done(&answer, &format!("nobody is told of {what} until {until}"))
+    desk.out.done(&answer, &format!("{what} is silenced until {until}"))
 }
 
 fn silenced(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/silences", "silences", options, &[])?;
     let silences: Vec<SilenceReport> = answer.decode()?;
     let rows = silences.iter().map(|it| vec![it.what.clone(), it.until.to_string()]).collect();
-    desk.out.rows(&answer, &Rows { header: &["WHAT", "UNTIL"], rows })
+    desk.out.rows(&answer, &Rows { header: &["ALERT", "UNTIL"], rows })
 }

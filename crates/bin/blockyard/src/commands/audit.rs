@@ -25,7 +25,7 @@ pub(super) fn run(desk: &Desk, command: AuditCommand) -> Result<(), Failure> {
             let mut file = NewFile::at(&to);
             let saved = desk.client.fetch("/audit/records", |bytes| file.put(bytes))?;
             if file.is_saved(saved)? && !file.is_stdout() {
-                desk.out.said(&format!("the audit is in {}", to.display()))?;
+                desk.out.said(&format!("audit log written to {}", to.display()))?;
             }
             Ok(())
         }
@@ -39,7 +39,7 @@ fn list(desk: &Desk, query: &str) -> Result<(), Failure> {
         vec![
             record.number.to_string(),
             record.time.to_string(),
-            record.caller.clone().unwrap_or_else(|| "a stranger".to_owned()),
+            record.caller.clone().unwrap_or_else(|| "unauthenticated".to_owned()),
             or_dash(record.address),
             format!("{} {}", record.method, record.path),
             result(&record),
@@ -74,17 +74,14 @@ fn verify(desk: &Desk) -> Result<(), Failure> {
     let AuditCheck { first, last, records, hash, broken, findings } = answer.decode()?;
     match &broken {
         None if !findings.is_empty() => {
-            desk.out.done(&answer, &format!("the audit is damaged: {}", findings.join("; ")))?;
+            desk.out.done(&answer, &format!("the audit log is damaged: {}", findings.join("; ")))?;
             Err(Failure::Said)
         }
-        None => desk.out.done(
-            &answer,
-            &format!(
-                "all of {records} records, {first} to {last}, are as they were written; the last one's hash is {hash}"
-            ),
-        ),
+        None => desk
+            .out
+            .done(&answer, &format!("{records} records, {first} to {last}, verified; hash of the last record: {hash}")),
         Some(broken) => {
-            let mut told = vec![format!("record {} is not as it was written: {}", broken.number, broken.why)];
+            let mut told = vec![format!("record {} failed verification: {}", broken.number, broken.why)];
             told.extend(findings);
             desk.out.done(&answer, &told.join("; "))?;
             Err(Failure::Said)

@@ -29,8 +29,8 @@ pub(super) fn run(desk: &Desk, command: AuthCommand) -> Result<(), Failure> {
 fn told(desk: &Desk, answer: &Answer) -> Result<(), Failure> {
     let auth: AuthReport = answer.decode()?;
     let discovery = match &auth.discovery {
-        None => "proves what its host proves for other sessions".to_owned(),
+        None => "uses the credentials of the host".to_owned(),
         Some(own) => own.to_string(),
     };
-    desk.out.done(answer, &format!("CHAP speaks {} or stronger\ndiscovery {discovery}", auth.weakest))
+    desk.out.done(answer, &format!("CHAP hash: {} or stronger\ndiscovery {discovery}", auth.weakest))
 }

@@ -83,7 +83,7 @@ fn list(desk: &Desk) -> Result<(), Failure> {
     let configs: Vec<PastConfig> = answer.decode()?;
     let row = |config: &PastConfig| {
         let back = match config.steps.as_slice() {
-            _ if config.present => "as it is now".to_owned(),
+            _ if config.present => "current".to_owned(),
             [] => "nothing".to_owned(),
             [only] => only.to_string(),
             [first, rest @ ..] => format!("{first}, and {} more", rest.len()),
@@ -113,7 +113,7 @@ fn restore(desk: &Desk, version: ConfigVersion, yes: bool, mut request: RestoreC
     let sent = desk.client.post(&format!("/config/versions/{}/restore", version.0), &request, "applied");
     let now = || Ok(past()?.map(|config| config.steps).unwrap_or_default());
     let answer = sent.map_err(|failure| with_both(failure, &shown, now))?;
-    desk.out.done(&answer, &format!("everybody sees what they saw in configuration {}", version.0))
+    desk.out.done(&answer, &format!("access is restored to configuration {}", version.0))
 }
 
 /// Extends the failure by the steps that differ between those `shown` and those of `now`, if the array has changed.
@@ -129,10 +129,10 @@ fn with_both(failure: Failure, shown: &[Step], now: impl FnOnce() -> Result<Vec<
     };
     let (then, is) = (without(shown, &now), without(&now, shown));
     let message = match then == is {
-        true => format!("{}; the steps are the same as before", refusal.message),
-        false => format!("{}; shown was {then}; it would be {is} now", refusal.message),
+        true => format!("{}; the steps have not changed", refusal.message),
+        false => format!("{}; you saw {then}; the change would now be {is}", refusal.message),
     };
-    Refusal::new(refusal.code, message, "repeat the command to see and confirm the steps as they are now").into()
+    Refusal::new(refusal.code, message, "repeat the command to see and confirm the current steps").into()
 }
 
 /// Asks for confirmation if steps remove something or affect sessions.
@@ -143,8 +143,9 @@ fn admit(steps: &[Step], sessions: u32, yes: bool) -> Result<(), Failure> {
     }
     let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     let notice = if sessions == 1 { "notices" } else { "notice" };
-    let message = format!("{} would go, and {} {notice}", count(removed, "thing"), count(sessions as usize, "session"));
-    confirm::agreement("apply", Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))
+    let (removed, sessions) = (count(removed, "object"), count(sessions as usize, "session"));
+    let message = format!("{removed} would be deleted, and {sessions} {notice}");
+    confirm::agreement("apply", Refusal::new(code::UNCONFIRMED, message, "repeat with --yes to confirm"))
 }
 
 fn plan(desk: &Desk, request: &ApplyConfig) -> Result<(Plan, crate::client::Answer), Failure> {
@@ -155,20 +156,21 @@ fn plan(desk: &Desk, request: &ApplyConfig) -> Result<(Plan, crate::client::Answ
 fn show(desk: &Desk, plan: &Plan) -> Result<(), Failure> {
     let mut text: String = plan.steps.iter().map(|step| format!("{step}\n")).collect();
     if plan.steps.is_empty() {
-        text.push_str("everything is so already\n");
+        text.push_str("no changes\n");
     }
     let losses = plan.losses.iter().map(|loss| format!("! {loss}\n"));
     text.extend(losses);
     put(&text)?;
     if !plan.losses.is_empty() && !desk.out.is_quiet() {
         eprintln!(
-            "sessions end or lose access: apply it with --allow-disruption, or unmount what is in use there first"
+            "sessions would end or lose access: unmount the volumes on those hosts first, or apply with \
+             --allow-disruption"
         );
     }
     if !plan.kept.is_empty() && !desk.out.is_quiet() {
         let more = plan.kept.len().saturating_sub(KEPT_SHOWN);
-        let more = if more > 0 { format!(" and {more} more; -o json names all") } else { String::new() };
-        eprintln!("not in the document, and kept: {}{more}", plan.kept[..plan.kept.len().min(KEPT_SHOWN)].join(", "));
+        let more = if more > 0 { format!(" and {more} more; -o json lists all") } else { String::new() };
+        eprintln!("not in the document, kept: {}{more}", plan.kept[..plan.kept.len().min(KEPT_SHOWN)].join(", "));
     }
     Ok(())
 }
@@ -212,7 +214,7 @@ fn read(file: &Path) -> Result<Document, Failure> {
     let read = bounded::source_or_stdin(file, DOCUMENT_BYTES_MAX as u64).and_then(bounded::text_of);
     let text = read.map_err(|error| {
         let message = format!("{shown} cannot be read: {error}");
-        Refusal::new(code::DOCUMENT_INVALID, message, "name a document; blockyard export writes one")
+        Refusal::new(code::DOCUMENT_INVALID, message, "give the file of a document; blockyard export writes one")
     })?;
     // JSON documents are objects; no TOML document begins with a brace.
     let parsed = if text.trim_start().starts_with('{') {
@@ -221,8 +223,8 @@ fn read(file: &Path) -> Result<Document, Failure> {
         toml::from_str(&text).map_err(|error| bounded::complaint(&text, error.span(), error.message()))
     };
     parsed.map_err(|error| {
-        let message = format!("{shown} is no document: {error}");
-        Refusal::new(code::DOCUMENT_INVALID, message, "compare it with what blockyard export writes").into()
+        let message = format!("{shown} is not a valid document: {error}");
+        Refusal::new(code::DOCUMENT_INVALID, message, "compare it with the output of blockyard export").into()
     })
 }
 
@@ -235,7 +237,7 @@ fn toml(document: &Document) -> Result<String, Failure> {
 }
 
 fn unsaid(error: &dyn std::fmt::Display) -> Failure {
-    Refusal::new(code::INTERNAL, format!("the document cannot be written: {error}"), "report this").into()
+    Refusal::new(code::INTERNAL, format!("the document cannot be encoded: {error}"), "report this as a bug").into()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) fn run(desk: &Desk, command: &DebugCommand) -> Result<(), Failure> {
         let whole = serde_json::json!({ "schema": 1, "tasks": tasks });
         return put(&format!("{whole:#}\n"));
     }
-    let header = &["SESSION", "HOST", "VOLUME", "LUN", "COMMAND", "TAG", "CMDSN", "AGE", "WAITS FOR"];
+    let header = &["SESSION", "HOST", "VOLUME", "LUN", "COMMAND", "TAG", "CMDSN", "AGE", "WAITING ON"];
     desk.out.rows(&answer, &Rows { header, rows: tasks.iter().map(row).collect() })
 }
 

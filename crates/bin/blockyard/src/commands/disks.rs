@@ -25,23 +25,26 @@ pub(super) fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
         }
         DiskCommand::Remove { disk } => {
             desk.client.delete(&format!("/disks/{disk}"))?;
-            desk.out.said(&format!("disk {disk} is forgotten; what is on it stays"))
+            desk.out.said(&format!("disk {disk} removed; its data is kept"))
         }
         DiskCommand::Fail { disk } => {
             let answer = desk.client.post(&format!("/disks/{disk}/fail"), &(), "pool")?;
             let pool: PoolReport = answer.decode()?;
-            desk.out.done(&answer, &format!("disk {disk} is out; pool {} is {}", pool.name, pool.state.as_str()))
+            desk.out.done(
+                &answer,
+                &format!("disk {disk} removed from the pool; pool {} is {}", pool.name, pool.state.as_str()),
+            )
         }
         DiskCommand::Show { disk } => show(desk, &disk),
         DiskCommand::Locate { disk, light, blink } => locate(desk, &disk, light, blink),
         DiskCommand::Spare(SpareCommand::Add { disk, pool, force }) => with_disk(desk, &disk, force, |disk| {
             let scope = pool.as_ref().map_or("all pools".to_owned(), |pool| format!("pool {pool}"));
             let answer = desk.client.post(&format!("/disks/{disk}/spare"), &NewSpare { pool, force }, "disk")?;
-            desk.out.done(&answer, &format!("disk {disk} is a spare for {scope}"))
+            desk.out.done(&answer, &format!("disk {disk} is now a hot spare for {scope}"))
         }),
         DiskCommand::Spare(SpareCommand::Remove { disk }) => {
             desk.client.delete(&format!("/disks/{disk}/spare"))?;
-            desk.out.said(&format!("disk {disk} is a spare no more"))
+            desk.out.said(&format!("disk {disk} is no longer a hot spare"))
         }
         DiskCommand::Replace { disk, replacement, force, yes, wait, patience } => {
             let pool = with_disk(desk, &replacement, force, |replacement| {
@@ -88,13 +91,13 @@ fn paths_of(remote: &RemoteReport) -> String {
         let reason = path.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
         let (portal, state) = (path.portal, path.state.as_str());
         format!(
-            "  {:<7} {portal} {state}{active}, {} commands, lost {} times{reason}\n",
+            "  {:<7} {portal} {state}{active}, {} commands, {} path failures{reason}\n",
             "path", path.commands, path.losses
         )
     };
     let user = remote.chap_user.as_deref().unwrap_or("no");
     let mutual = remote.mutual_chap_user.as_ref().map_or(String::new(), |user| format!(", mutual {user}"));
-    let digests = if remote.digests { "required" } else { "as the target prefers" };
+    let digests = if remote.digests { "required" } else { "negotiated by the target" };
     let login = format!(
         "  {:<7} {} LUN {}, CHAP {user}{mutual}, digests {digests}\n",
         "target",
@@ -163,12 +166,12 @@ fn show(desk: &Desk, name: &DiskName) -> Result<(), Failure> {
 /// Summarizes the health of a disk in one line.
 fn health_of(health: &DiskHealth) -> String {
     let complaints = health.complaints();
-    let verdict = if complaints.is_empty() { "nothing to complain of".to_owned() } else { complaints.join(", ") };
+    let verdict = if complaints.is_empty() { "healthy".to_owned() } else { complaints.join(", ") };
     let facts = [
         health.temperature.map(|degrees| format!("{degrees} °C")),
         health.power_on_hours.map(|hours| format!("{hours} hours")),
-        health.percent_used.map(|percent| format!("{percent} % of its life used")),
-        health.link_errors.filter(|&count| count > 0).map(|count| format!("{count} errors of its link")),
+        health.percent_used.map(|percent| format!("{percent} % of rated life used")),
+        health.link_errors.filter(|&count| count > 0).map(|count| format!("{count} link errors")),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     let facts = if facts.is_empty() { String::new() } else { format!("; {}", facts.join(", ")) };
@@ -177,12 +180,14 @@ fn health_of(health: &DiskHealth) -> String {
 
 fn locate(desk: &Desk, disk: &DiskName, light: Option<Light>, blink: Option<u64>) -> Result<(), Failure> {
     let (how, text) = match (light, blink) {
-        (Some(Light::On), _) => (Locate::On, format!("the light beside disk {disk} is on")),
-        (Some(Light::Off), _) => (Locate::Off, format!("the light beside disk {disk} is off")),
+        (Some(Light::On), _) => (Locate::On, format!("locate light of disk {disk} is on")),
+        (Some(Light::Off), _) => (Locate::Off, format!("locate light of disk {disk} is off")),
         (None, seconds) => {
             let seconds = seconds.unwrap_or(30);
-            let text =
-                format!("disk {disk} is read in a rhythm for {seconds} s; look for a light that blinks once a second");
+            let text = format!(
+                "disk {disk} is read at intervals for {seconds} s; look for an activity light that blinks \
+                     once a second"
+            );
             (Locate::Blink { seconds }, text)
         }
     };
@@ -222,7 +227,7 @@ fn with_login(request: NewDisk, options: RemoteOptions) -> Result<NewDisk, Failu
 /// Adds a disk for each path; `usual` is the request without the path.
 fn add(desk: &Desk, paths: &[PathBuf], usual: &NewDisk) -> Result<(), Failure> {
     if usual.name.is_some() && paths.len() > 1 {
-        let sentence = "one --name does not fit several disks; add them one by one, or leave it out";
+        let sentence = "--name works for one disk only; add the disks one by one, or omit it";
         return Err(Failure::Usage(sentence.to_owned()));
     }
     for path in paths {
@@ -244,8 +249,8 @@ fn add(desk: &Desk, paths: &[PathBuf], usual: &NewDisk) -> Result<(), Failure> {
 fn held_by(label: &Label) -> String {
     match label {
         Label::None => String::new(),
-        Label::Damaged => "; it has a damaged label of a pool, and making a pool of it overwrites that".to_owned(),
-        Label::Foreign { what } => format!("; it holds {what}, and making a pool of it overwrites that"),
+        Label::Damaged => "; it has a damaged pool label, which pool create overwrites".to_owned(),
+        Label::Foreign { what } => format!("; it holds {what}, which pool create overwrites"),
         Label::Ours { pool_name, owner, .. } => {
             let owner = owner.as_ref().filter(|owner| !owner.released);
             let owner = owner.map_or(String::new(), |owner| format!(" (last used by node {})", owner.node_name));
@@ -269,7 +274,7 @@ fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, F
     };
     let pool: PoolReport = answer.decode()?;
     let text = format!(
-        "disk {} takes the place of {disk}; pool {} is {}, see blockyard pool show {} --watch",
+        "disk {} replaces {disk}; pool {} is {}, see blockyard pool show {} --watch",
         request.replacement,
         pool.name,
         pool.state.as_str(),
@@ -287,7 +292,12 @@ pub(super) fn absolute(path: &Path) -> Result<String, Failure> {
     }
     let wrong = |why: &str| {
         let message = format!("the path \"{}\" cannot be used: {why}", path.display());
-        Failure::usage(&Refusal::new(code::PATH_INVALID, message, "name a block device or a regular file"))
+        Failure::usage(&Refusal::new(
+            code::PATH_INVALID,
+            message,
+            "give the path of a block device or a regular \
+             file",
+        ))
     };
     let absolute = std::path::absolute(path).map_err(|error| wrong(&error.to_string()))?;
     let mut clean = PathBuf::new();
@@ -299,5 +309,5 @@ pub(super) fn absolute(path: &Path) -> Result<String, Failure> {
             clean.push(part);
         }
     }
-    clean.into_os_string().into_string().map_err(|_| wrong("it is not text"))
+    clean.into_os_string().into_string().map_err(|_| wrong("it is not valid UTF-8"))
 }

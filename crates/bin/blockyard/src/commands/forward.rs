@@ -13,12 +13,12 @@ pub(super) fn forward(desk: &Desk, to: String, ca_file: Option<PathBuf>, pin: Op
         "show" => show(desk),
         "off" => {
             let answer = desk.client.put("/audit/forward", &SetForward::default(), "forward")?;
-            desk.out.done(&answer, "the audit is forwarded to nobody")
+            desk.out.done(&answer, "audit forwarding is off")
         }
         _ => {
             let asked = SetForward { to: Some(to.clone()), pin, ca_file };
             let answer = desk.client.put("/audit/forward", &asked, "forward")?;
-            desk.out.done(&answer, &format!("the audit is forwarded to {to}; see blockyard audit forward show"))
+            desk.out.done(&answer, &format!("the audit log is forwarded to {to}; see blockyard audit forward show"))
         }
     }
 }
@@ -28,10 +28,10 @@ fn show(desk: &Desk) -> Result<(), Failure> {
     let ForwardReport { to, position, last, why, .. } = answer.decode()?;
     let facts = [
         ("to", or_dash(to)),
-        ("said up to record", position.to_string()),
+        ("sent up to record", position.to_string()),
         ("last", or_dash(last)),
         ("failing", or_dash(why)),
     ];
     let rows = facts.map(|(name, value)| vec![name.to_owned(), value]);
-    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: rows.into() })
+    desk.out.rows(&answer, &Rows { header: &["PROPERTY", "VALUE"], rows: rows.into() })
 }

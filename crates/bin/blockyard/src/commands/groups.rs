@@ -28,7 +28,7 @@ pub(super) fn run(desk: &Desk, command: GroupCommand) -> Result<(), Failure> {
         GroupCommand::ForgetLuns { name } => forget_luns(desk, "groups", &name),
         GroupCommand::Remove { name, force } => {
             desk.client.delete(&format!("/groups/{name}{}", forced(force)))?;
-            desk.out.said(&format!("group {name} is forgotten"))
+            desk.out.said(&format!("group {name} removed"))
         }
     }
 }

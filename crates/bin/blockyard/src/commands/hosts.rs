@@ -51,14 +51,14 @@ pub(super) fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
             };
             let answer = desk.client.patch(&format!("/hosts/{name}"), &change, "host")?;
             let host: HostReport = answer.decode()?;
-            desk.out.done(&answer, &format!("host {name} is changed, it {}", host.proof))
+            desk.out.done(&answer, &format!("host {name} changed: it {}", host.proof))
         }
         HostCommand::Refused(options) => refused(desk, &options),
         HostCommand::Explain { host, volume } => explain(desk, &host, &volume),
         HostCommand::ForgetLuns { name } => forget_luns(desk, "hosts", &name),
         HostCommand::Remove { name, force } => {
             desk.client.delete(&format!("/hosts/{name}{}", forced(force)))?;
-            desk.out.said(&format!("host {name} is forgotten"))
+            desk.out.said(&format!("host {name} removed"))
         }
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn forget_luns(desk: &Desk, noun: &str, name: &Name) -> Result<(), Fa
     let answer = desk.client.delete_for(&format!("/{noun}/{name}/luns"), "former_luns")?;
     let forgotten: Vec<FormerLun> = answer.decode()?;
     let numbers = if forgotten.len() == 1 { "LUN number" } else { "LUN numbers" };
-    desk.out.done(&answer, &format!("{} {numbers} of {name} forgotten: other volumes may get them", forgotten.len()))
+    desk.out.done(&answer, &format!("{} {numbers} of {name} released for other volumes", forgotten.len()))
 }
 
 /// Returns the CHAP credentials of the initiator and of this node.
@@ -77,7 +77,7 @@ pub(super) fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewC
     let from_input = [&chap_secret_file, &mutual_secret_file].map(|file| file.as_deref() == Some(Path::new("-")));
     // Standard input can be read only once.
     if from_input == [true, true] {
-        let sentence = "standard input cannot hold both secrets; put one of them into a file";
+        let sentence = "standard input cannot carry both secrets; put one of them in a file";
         return Err(Failure::Usage(sentence.to_owned()));
     }
     let own = secret::read(chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET", encoded)?;
@@ -92,7 +92,7 @@ fn add(desk: &Desk, request: &NewHost) -> Result<(), Failure> {
     let answer = desk.client.post("/hosts", request, "host")?;
     let host: HostReport = answer.decode()?;
     let HostReport { name, proof, .. } = &host;
-    desk.out.done(&answer, &format!("host {name} added, it {proof}; next: blockyard present VOLUME {name}"))
+    desk.out.done(&answer, &format!("host {name} added: it {proof}; next: blockyard present VOLUME {name}"))
 }
 
 fn refused(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
@@ -106,12 +106,12 @@ fn refused(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
             or_dash(login.initiator.as_ref()),
             match login.held_back_ms {
                 0 => login.reason(),
-                ms => format!("{}; held back {} ms", login.reason(), ms),
+                ms => format!("{}; response delayed by {} ms", login.reason(), ms),
             },
             login.remedy(),
         ]
     };
-    let header = &["LAST", "TIMES", "ADDRESS", "INITIATOR", "WHY", "TO LET IT IN"];
+    let header = &["LAST", "TIMES", "ADDRESS", "INITIATOR", "REASON", "FIX"];
     desk.out.rows(&answer, &Rows { header, rows: logins.iter().map(row).collect() })
 }
 
@@ -127,9 +127,9 @@ fn explain(desk: &Desk, host: &Name, volume: &VolumeName) -> Result<(), Failure>
     let points: String = told.points.iter().map(point).collect();
     let is_stopped = told.points.iter().any(|point| !point.good);
     let (how, but) = match (told.sees, is_stopped) {
-        (true, false) => ("sees", ""),
-        (true, true) => ("sees", ", and cannot use all of it"),
-        (false, _) => ("does not see", ""),
+        (true, false) => ("has access to", ""),
+        (true, true) => ("has access to", ", but cannot fully use it"),
+        (false, _) => ("has no access to", ""),
     };
     desk.out.done(&answer, &format!("host {host} {how} volume {volume}{but}:{points}"))?;
     // The exit code lets scripts test whether the host can use the volume.
@@ -165,7 +165,7 @@ fn show(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let sessions: Vec<SessionReport> = desk.client.get("/sessions", "sessions")?.decode()?;
     let facts = [
         ("initiators", if host.any { "any".to_owned() } else { joined(&host.initiators) }),
-        ("may come from", if host.networks.is_empty() { "anywhere".to_owned() } else { joined(&host.networks) }),
+        ("allowed addresses", if host.networks.is_empty() { "anywhere".to_owned() } else { joined(&host.networks) }),
         ("proof", format!("it {}", host.proof)),
         ("groups", if groups.is_empty() { "-".to_owned() } else { joined(&groups) }),
     ];
@@ -184,7 +184,7 @@ fn show(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let of_host = |one: &&SessionReport| one.host.as_ref() == Some(name);
     let volumes = seen.iter().filter(is_seen).map(volume).collect();
     let sessions = sessions.iter().filter(of_host).map(session).collect();
-    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: facts.into() })?;
+    desk.out.rows(&answer, &Rows { header: &["PROPERTY", "VALUE"], rows: facts.into() })?;
     desk.out.said("")?;
     desk.out.rows(&answer, &Rows { header: &["LUN", "VOLUME", "ACCESS", "TARGET"], rows: volumes })?;
     if !host.former_luns.is_empty() {
@@ -214,7 +214,7 @@ pub(super) fn run_target(desk: &Desk, command: TargetCommand) -> Result<(), Fail
         }
         TargetCommand::Remove { name, force } => {
             desk.client.delete(&format!("/targets/{name}{}", forced(force)))?;
-            desk.out.said(&format!("target {name} is served no more"))
+            desk.out.said(&format!("target {name} removed"))
         }
     }
 }

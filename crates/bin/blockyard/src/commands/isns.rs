@@ -12,11 +12,11 @@ pub(super) fn run(desk: &Desk, command: &IsnsCommand) -> Result<(), Failure> {
         IsnsCommand::Show => show(desk),
         IsnsCommand::Set { server } => {
             let answer = desk.client.put("/isns", &SetIsns { server: Some(server) }, "isns")?;
-            desk.out.done(&answer, &format!("targets are being registered with {server}; see blockyard isns show"))
+            desk.out.done(&answer, &format!("registering targets with {server}; see blockyard isns show"))
         }
         IsnsCommand::Off => {
             let answer = desk.client.put("/isns", &SetIsns { server: None }, "isns")?;
-            desk.out.done(&answer, "targets are registered with no server")
+            desk.out.done(&answer, "iSNS registration is off")
         }
     }
 }
@@ -26,8 +26,8 @@ fn show(desk: &Desk) -> Result<(), Failure> {
     let IsnsReport { server, entity, state, targets, portals } = answer.decode()?;
     let state = match state {
         IsnsState::Off => "off".to_owned(),
-        IsnsState::Nothing => "no target shows anything, or no portal is open".to_owned(),
-        IsnsState::Registered { heard } => format!("registered, it said so {heard}"),
+        IsnsState::Nothing => "no target has mapped volumes, or no portal is open".to_owned(),
+        IsnsState::Registered { heard } => format!("registered, last confirmed {heard}"),
         IsnsState::Failing { why } => format!("failing: {why}"),
     };
     let facts = [
@@ -38,5 +38,5 @@ fn show(desk: &Desk) -> Result<(), Failure> {
         ("portals", joined(&portals)),
     ];
     let rows = facts.map(|(name, value)| vec![name.to_owned(), value]);
-    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: rows.into() })
+    desk.out.rows(&answer, &Rows { header: &["PROPERTY", "VALUE"], rows: rows.into() })
 }

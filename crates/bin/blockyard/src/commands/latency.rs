@@ -19,7 +19,7 @@ pub(super) fn rows(latencies: &[LatencyReport]) -> Rows {
         let times = [one.p50_us, one.p99_us, one.p999_us, one.longest_us].map(time);
         [one.operation.clone(), one.commands.to_string()].into_iter().chain(times).collect()
     };
-    let header = &["OPERATION", "COMMANDS", "P50", "P99", "P99.9", "LONGEST"];
+    let header = &["OPERATION", "COMMANDS", "P50", "P99", "P99.9", "MAX"];
     Rows { header, rows: latencies.iter().map(row).collect() }
 }
 

@@ -45,7 +45,7 @@ impl<'a> NewFile<'a> {
             Err(error) if self.is_stdout() && error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             Err(error) => {
                 let message = format!("{} cannot be written: {error}", self.path.display());
-                let hint = "name a new file, in a folder that has room";
+                let hint = "give a new file in a folder with free space";
                 Err(Refusal::new(code::IO_FAILED, message, hint).into())
             }
         }

@@ -61,8 +61,8 @@ pub(super) fn named(paths: &[PathBuf], known: &[DiskReport]) -> Result<Vec<(Disk
     for path in paths {
         let full = absolute(path)?;
         if named.iter().any(|(_, other)| *other == full) {
-            let message = format!("disk {full} is named twice");
-            return Err(Refusal::new(code::NAMED_TWICE, message, "name each disk once").into());
+            let message = format!("disk {full} is listed twice");
+            return Err(Refusal::new(code::NAMED_TWICE, message, "list each disk once").into());
         }
         let own = known.iter().find(|disk| disk.path == full).and_then(|disk| disk.name.clone());
         let is_taken = |name: &DiskName| {

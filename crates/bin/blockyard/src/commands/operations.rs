@@ -13,12 +13,12 @@ pub(super) fn run(desk: &Desk, command: &OperationCommand) -> Result<(), Failure
         OperationCommand::List(options) => list(desk, options),
         OperationCommand::Show { id, wait: true, patience } => {
             follow(&desk.client, id, !desk.out.is_quiet(), Patience::new(*patience))?;
-            desk.out.said(&format!("{id} is not under way any more"))
+            desk.out.said(&format!("{id} is no longer running"))
         }
         OperationCommand::Show { id, wait: false, .. } => show(desk, id),
         OperationCommand::Cancel { id } => {
             desk.client.delete(&format!("/operations/{id}"))?;
-            desk.out.said(&format!("{id} ends"))
+            desk.out.said(&format!("{id} is stopping"))
         }
     }
 }
@@ -39,7 +39,7 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
             operation.sentence.clone(),
         ]
     };
-    let header = &["OPERATION", "DONE", "STATE", "SPEED", "LEFT", "BEGUN", "CANCELLABLE", "WHAT"];
+    let header = &["OPERATION", "DONE", "STATE", "SPEED", "LEFT", "STARTED", "CANCELABLE", "DESCRIPTION"];
     desk.out.rows(&answer, &Rows { header, rows: operations.iter().map(row).collect() })
 }
 

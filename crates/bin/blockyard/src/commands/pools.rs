@@ -30,8 +30,8 @@ pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
                 desk.client.post("/pools", &NewPool { name, groups, force, spares, spread: spread.is_some() }, "pool")
             })?;
             let pool: PoolReport = answer.decode()?;
-            // A layout that does not survive the loss of an enclosure is allowed, but must not go unnoticed.
             desk.out.done(&answer, &created(&pool, level, disks.len()))?;
+            // A layout that does not survive the loss of an enclosure is allowed, but must not go unnoticed.
             weak(&pool).iter().for_each(|warning| eprintln!("blockyard: {warning}"));
             Ok(())
         }
@@ -64,7 +64,7 @@ pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::RemoveLog { name, lost, yes } => log::remove(desk, &name, lost, yes),
         PoolCommand::Export { name, force } => {
             desk.client.post_and_forget(&format!("{}/export", pool_path(&name)), &Removal { force })?;
-            desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
+            desk.out.said(&format!("pool {name} exported; import it on any node with blockyard pool import {name}"))
         }
         PoolCommand::Key { name, file } => key::write(desk, &name, &file),
         PoolCommand::Import { name, force, accept_log_loss, read_only, key_file, keep, yes } => {
@@ -79,7 +79,7 @@ pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             let path = pool_path(&name);
             let seen = confirm::destruction(&desk.client, (&path, "pool"), &name, yes)?;
             desk.client.delete_as_seen(&path, "", seen.as_ref())?;
-            desk.out.said(&format!("pool {name} is gone; its disks are free"))
+            desk.out.said(&format!("pool {name} destroyed; its disks are free"))
         }
     }
 }
@@ -97,7 +97,7 @@ fn import(desk: &Desk, name: &model::Name, request: ImportPool) -> Result<(), Fa
     let pool: PoolReport = answer.decode()?;
     let volumes = if pool.volumes == 1 { "volume" } else { "volumes" };
     let how = pool.read_only.as_ref().map_or(String::new(), |why| format!(" read-only ({why})"));
-    let text = format!("pool {name} is open{how} and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);
+    let text = format!("pool {name} imported{how}: {}, {} {volumes}", pool.state.as_str(), pool.volumes);
     desk.out.done(&answer, &text)
 }
 
@@ -115,8 +115,8 @@ fn created(pool: &PoolReport, level: Level, disks: usize) -> String {
 /// Divides the disks in order into `count` groups of the same number.
 fn share_out(like: &NewGroup, disks: &[DiskName], count: usize) -> Result<Vec<NewGroup>, Failure> {
     if count == 0 || !disks.len().is_multiple_of(count) {
-        let message = format!("{} disks cannot be shared out to {count} groups evenly", disks.len());
-        let hint = "give as many disks to each group";
+        let message = format!("{} disks cannot be divided evenly into {count} groups", disks.len());
+        let hint = "give the same number of disks for each group";
         return Err(Failure::usage(&Refusal::new(code::GROUPS_UNEQUAL, message, hint)));
     }
     let group = |disks: &[DiskName]| NewGroup { disks: disks.to_vec(), ..like.clone() };
@@ -174,7 +174,7 @@ fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
     };
     match &pool.read_only {
         Some(why) => line(format_args!("  read-only: {why}; {}", pool.way_to_write())),
-        None if pool.imported_read_only => line(format_args!("  read-only: imported so")),
+        None if pool.imported_read_only => line(format_args!("  read-only: imported with --read-only")),
         None => {}
     }
     for Problem { subject, state, meaning, action, .. } in problems {
@@ -186,7 +186,7 @@ fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
         line(format_args!("  {sentence}"));
     }
     if let Some(warning) = weak(pool) {
-        line(format_args!("  place   {warning}"));
+        line(format_args!("  layout  {warning}"));
     }
     if !pool.spares.is_empty() {
         line(format_args!("  spares  {}", joined(&pool.spares)));
@@ -210,7 +210,7 @@ fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
         }
         if let Some(growth) = group.growth {
             let command = format!("blockyard pool grow {} --group {}", pool.name, group.number);
-            line(format_args!("    its disks have room for {} more: {command}", growth.iec()));
+            line(format_args!("    its disks can provide {} more: {command}", growth.iec()));
         }
     }
     if !pool.lost.is_empty() {
@@ -250,7 +250,7 @@ fn drawn_member(member: &MemberReport, problems: &[&Problem]) -> String {
     let wrong = match member.wrong_blocks {
         0 => String::new(),
         // Blocks of members are 4 KiB.
-        n => format!(", {} not as written", Size::new(n * 4096).iec()),
+        n => format!(", {} checksum errors", Size::new(n * 4096).iec()),
     };
     let fitness = match (&member.copy, member.fitness) {
         (Some(copy), _) => format!(", being copied to {}, {} %", copy.disk, copy.progress.percent()),
@@ -259,7 +259,7 @@ fn drawn_member(member: &MemberReport, problems: &[&Problem]) -> String {
         }
         (None, MemberFitness::Fit | MemberFitness::Slow) => String::new(),
     };
-    let spare = member.stands_for.as_ref().map_or(String::new(), |of| format!(", was a spare, in the place of {of}"));
+    let spare = member.stands_for.as_ref().map_or(String::new(), |of| format!(", former spare, replaces {of}"));
     let subject = format!("disk {disk}");
     let worst = problems.iter().find(|problem| problem.subject == subject);
     let worst = worst.map_or(String::new(), |problem| format!(", {}", problem.state));

@@ -15,26 +15,29 @@ pub(super) fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
             let request = NewPortal { address, settings: settings.into_iter().collect() };
             let answer = desk.client.post("/portals", &request, "portal")?;
             let portal: PortalReport = answer.decode()?;
-            desk.out.done(&answer, &format!("hosts can log in at {}, {}", portal.address, meaning(&portal)))
+            desk.out.done(&answer, &format!("portal open: hosts can log in at {} {}", portal.address, meaning(&portal)))
         }
         PortalCommand::Set { address, settings, force } => set(desk, address, settings, force),
         PortalCommand::Drain { address } => {
             let answer = desk.client.post(&path(address, "/drain"), &(), "portal")?;
             let portal: PortalReport = answer.decode()?;
             let text = match portal.sessions {
-                0 => format!("portal {address} takes no sessions until blockyard portal resume {address}"),
-                n => format!("portal {address} takes no sessions; {n} are asked to move, see blockyard portal list"),
+                0 => format!("portal {address} drained: no new sessions until blockyard portal resume {address}"),
+                n => format!(
+                    "portal {address} is draining: {n} sessions are asked to move, see blockyard portal \
+                     list"
+                ),
             };
             desk.out.done(&answer, &text)
         }
         PortalCommand::Resume { address } => {
             let answer = desk.client.post(&path(address, "/resume"), &(), "portal")?;
-            desk.out.done(&answer, &format!("portal {address} takes sessions again"))
+            desk.out.done(&answer, &format!("portal {address} accepts sessions again"))
         }
         PortalCommand::Remove { address, force } => {
             let asked = query(&[("force", force.to_string())]);
             desk.client.delete(&format!("{}?{asked}", path(address, "")))?;
-            desk.out.said(&format!("portal {address} is closed"))
+            desk.out.said(&format!("portal {address} removed"))
         }
         PortalCommand::Groups(options) => groups(desk, &options),
         PortalCommand::Group { tag, settings, force } => group(desk, tag, settings, force),
@@ -49,8 +52,8 @@ fn path(address: PortalAddress, rest: &str) -> String {
 fn meaning(portal: &PortalReport) -> &'static str {
     match portal.policy.role {
         model::PortalRole::Plain => "and stay there",
-        model::PortalRole::Front => "and are sent to data portals",
-        model::PortalRole::Data => "and are sent there from front portals",
+        model::PortalRole::Front => "and are redirected to data portals",
+        model::PortalRole::Data => "after a redirect from a front portal",
     }
 }
 
@@ -100,7 +103,7 @@ fn balance(desk: &Desk, by: Option<Balance>) -> Result<(), Failure> {
         None => desk.client.get("/balance", "balance")?,
     };
     let by: Balance = answer.decode()?;
-    desk.out.done(&answer, &format!("sessions go to the data portal with the fewest {by} for its weight"))
+    desk.out.done(&answer, &format!("sessions go to the data portal with the fewest {by} relative to its weight"))
 }
 
 /// Returns true for `[::]`, whose address does not show whether it accepts IPv4 as well.
@@ -117,8 +120,9 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
             PortalState::NoLink { why } => format!("no link: {why}"),
             PortalState::Failed { why } => format!("failed: {why}"),
             PortalState::Open if !policy.drained && portal.also_ipv4 => "open, IPv4 and IPv6".to_owned(),
-            PortalState::Open if !policy.drained && is_any_of_ipv6(portal) => "open, IPv6 alone".to_owned(),
+            PortalState::Open if !policy.drained && is_any_of_ipv6(portal) => "open, IPv6 only".to_owned(),
             PortalState::Open if !policy.drained => "open".to_owned(),
+            // A drained portal keeps its sessions until they have moved or ended.
             PortalState::Open if portal.sessions > 0 => "draining".to_owned(),
             PortalState::Open => "drained".to_owned(),
         };

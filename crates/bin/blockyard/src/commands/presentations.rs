@@ -31,7 +31,8 @@ pub(super) fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failur
     };
     let mut text: String = seen.iter().map(told).collect();
     if seen.iter().any(|seen| seen.open) {
-        text += "warning: whoever reaches a portal sees it, and proves nothing; present it to hosts by name unless that is wanted\n";
+        text += "warning: any initiator that can reach a portal has access, without authentication; present the \
+             volume to hosts by name instead\n";
     }
     text.extend(seen.iter().find(|seen| seen.portals.is_empty()).map(unreached));
     // Commands for each target once: a single login finds all volumes of a target.
@@ -39,7 +40,7 @@ pub(super) fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failur
     let reached = || seen.iter().filter(|seen| !seen.portals.is_empty());
     text.extend(reached().filter(|seen| targets.insert(&seen.iqn)).map(connect::lines));
     if reached().any(|seen| seen.host.as_str() != EVERYONE) {
-        text += "\nMore, with multipath and what should be seen then: blockyard connect HOST --os linux\n";
+        text += "\nFor multipath and checks see: blockyard connect HOST --os linux\n";
     }
     if seen.len() > 1 && seen.iter().all(|one| one.volume == seen[0].volume) {
         text += "\nThe host has several paths to one volume: it needs multipath (multipathd, MPIO).\n";
@@ -50,20 +51,21 @@ pub(super) fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failur
 fn told(seen: &PresentationReport) -> String {
     let who = match (seen.host.as_str(), seen.open) {
         (EVERYONE, _) => EVERYONE.to_owned(),
-        (host, true) => format!("everyone whom no other host names, as host {host},"),
+        (host, true) => format!("every initiator that belongs to no other host, as host {host},"),
         (host, false) => format!("host {host}"),
     };
     let how = if seen.read_only { ", read-only" } else { "" };
-    format!("{who} sees volume {} as LUN {}{how} of {}\n", seen.volume, seen.lun, seen.iqn)
+    format!("{who} has access to volume {} as LUN {}{how} of {}\n", seen.volume, seen.lun, seen.iqn)
 }
 
 /// Describes what is missing until the host reaches the volume.
 fn unreached(seen: &PresentationReport) -> String {
     let groups: Vec<String> = seen.groups.iter().map(u16::to_string).collect();
     match groups.first() {
-        None => "warning: no portal is open, so nobody reaches it; see blockyard portal list\n".to_owned(),
+        None => "warning: no portal is open, so no host can reach it; see blockyard portal list\n".to_owned(),
         Some(group) => format!(
-            "warning: there is no open portal of group {}, so nobody sees it until there is one: blockyard portal add ADDRESS group={group}\n",
+            "warning: portal group {} has no open portal, so no host can reach it; add one: blockyard portal add \
+             ADDRESS group={group}\n",
             groups.join(" or ")
         ),
     }
@@ -74,7 +76,7 @@ pub(super) fn unpresent(desk: &Desk, options: &UnpresentOptions) -> Result<(), F
     pairs.extend(options.target.as_ref().map(|target| ("target", target.to_string())));
     pairs.extend(options.force.then(|| ("force", true.to_string())));
     desk.client.delete(&format!("/presentations?{}", query(&pairs)))?;
-    desk.out.said(&format!("host {} sees volume {} no more", options.host, options.volume))
+    desk.out.said(&format!("volume {} is no longer presented to host {}", options.host, options.volume))
 }
 
 pub(super) fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {

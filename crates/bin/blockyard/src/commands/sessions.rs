@@ -27,16 +27,16 @@ pub(super) fn run(desk: &Desk, command: &SessionCommand) -> Result<(), Failure> 
         ),
         SessionCommand::Kill { id, cid: Some(cid), .. } => {
             let answer = desk.client.delete_for(&format!("/sessions/{id}?cid={cid}"), "ended")?;
-            desk.out.done(&answer, &format!("connection {cid} of session {id} was cut off"))
+            desk.out.done(&answer, &format!("connection {cid} of session {id} closed"))
         }
         SessionCommand::Kill { id, now, cid: None } => {
             let asked = query(&[("now", now.to_string())]);
             let answer = desk.client.delete_for(&format!("/sessions/{id}?{asked}"), "ended")?;
             let how = match answer.decode()? {
-                SessionEnd::LoggedOut => "its initiator has logged out",
-                SessionEnd::CutOff => "it was cut off",
+                SessionEnd::LoggedOut => "the initiator logged out",
+                SessionEnd::CutOff => "its connections were closed",
             };
-            desk.out.done(&answer, &format!("session {id} is over: {how}"))
+            desk.out.done(&answer, &format!("session {id} closed: {how}"))
         }
     }
 }
@@ -63,19 +63,16 @@ fn record(desk: &Desk, to: &Path, asked: &[(&str, Option<String>)]) -> Result<()
     }
     // No summary: the connection broke, and the file ends at an arbitrary packet.
     let Some(Summary { packets, lost }) = Summary::of(&end) else {
-        let message = format!("the daemon went away; {} ends there", to.display());
-        return Err(Refusal::new(code::DAEMON_UNREACHABLE, message, "look at its log").into());
+        let message = format!("the connection to the daemon was lost; {} is incomplete", to.display());
+        return Err(Refusal::new(code::DAEMON_UNREACHABLE, message, "check the daemon log").into());
     };
-    let missing = if lost == 0 {
-        String::new()
-    } else {
-        format!(", {lost} are missing: they came faster than they were written")
-    };
+    let missing =
+        if lost == 0 { String::new() } else { format!(", {lost} dropped because they could not be written in time") };
     // Standard output carries the file, so no text may follow.
     if file.is_stdout() {
         return Ok(());
     }
-    desk.out.said(&format!("{packets} packets are in {}{missing}", to.display()))
+    desk.out.said(&format!("{packets} packets written to {}{missing}", to.display()))
 }
 
 fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
@@ -87,10 +84,10 @@ fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
     let window = window.map_or("-".to_owned(), |window| {
         // Serial number arithmetic (RFC 1982): both numbers wrap at 2^32.
         let open = window.max_cmd_sn.wrapping_sub(window.exp_cmd_sn).wrapping_add(1);
-        format!("ExpCmdSN {}, MaxCmdSN {}: {open} more commands are taken", window.exp_cmd_sn, window.max_cmd_sn)
+        format!("ExpCmdSN {}, MaxCmdSN {}: {open} more commands accepted", window.exp_cmd_sn, window.max_cmd_sn)
     });
     let proof = match &session.chap_user {
-        Some(user) if session.mutual => format!("{} as {user}, and so did we", session.authentication),
+        Some(user) if session.mutual => format!("{} as {user}, mutual", session.authentication),
         Some(user) => format!("{} as {user}", session.authentication),
         None => session.authentication.clone(),
     };
@@ -103,8 +100,8 @@ fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
         ("target", session.target.clone().unwrap_or_else(|| "discovery".to_owned())),
         ("LUNs", joined(&session.luns)),
         ("reservations", reservations(&session)),
-        ("proved", proof),
-        ("logged in for", duration(session.connected_seconds)),
+        ("authenticated", proof),
+        ("connected", duration(session.connected_seconds)),
         ("commands", session.commands.to_string()),
         ("read", Size::new(session.read_bytes).to_string()),
         ("written", Size::new(session.written_bytes).to_string()),
@@ -113,7 +110,7 @@ fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
     let facts = facts.map(|(name, value)| vec![name.to_owned(), value]).into_iter();
     let connections: Vec<_> = session.connections.iter().map(connection_row).collect();
     let keys = session.negotiated.into_iter().map(|(key, value)| vec![key, value]);
-    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: facts.chain(keys).collect() })?;
+    desk.out.rows(&answer, &Rows { header: &["PROPERTY", "VALUE"], rows: facts.chain(keys).collect() })?;
     desk.out.said("")?;
     desk.out.rows(&answer, &Rows { header: &["CID", "ADDRESS", "PORTAL", "STATE", "DIGESTS"], rows: connections })?;
     if latencies.is_empty() {
@@ -137,7 +134,7 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
         "COMMANDS",
         "READ",
         "WRITTEN",
-        "FOR",
+        "CONNECTED",
         "RESERVATIONS",
         "ISID",
         "INITIATOR",

@@ -17,20 +17,20 @@ pub(super) fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> 
             let answer = desk.client.post("/snapshots", &request, "snapshots")?;
             let made: Vec<SnapshotReport> = answer.decode()?;
             let names: Vec<String> = made.iter().map(|snapshot| snapshot.name.to_string()).collect();
-            let instant = if made.len() > 1 { ", all of one instant" } else { "" };
+            let instant = if made.len() > 1 { ", consistent with each other" } else { "" };
             desk.out.done(&answer, &format!("snapshot {} created{instant}", names.join(", ")))
         }
         SnapshotCommand::Delete { name, yes } => {
             let path = format!("/snapshots/{name}");
             let seen = confirm::destruction(&desk.client, (&path, "snapshot"), &name, yes)?;
             desk.client.delete_as_seen(&path, "", seen.as_ref())?;
-            desk.out.said(&format!("snapshot {name} is gone; its space is given back in the background"))
+            desk.out.said(&format!("snapshot {name} deleted; its space is freed in the background"))
         }
         SnapshotCommand::Lock { name, lock } => {
             let lock = lock.lock();
             if lock == LockWish::Open {
-                let hint = "give --lock-until TIME, or --locked for ever";
-                let refusal = Refusal::new(code::VALUE_MISSING, "it was not said until when to lock", hint);
+                let hint = "give --lock-until TIME, or --locked for no end";
+                let refusal = Refusal::new(code::VALUE_MISSING, "no end of the lock was given", hint);
                 return Err(Failure::usage(&refusal));
             }
             let answer = desk.client.patch(&format!("/snapshots/{name}"), &LockSnapshot { lock }, "snapshot")?;

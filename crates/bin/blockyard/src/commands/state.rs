@@ -13,7 +13,8 @@ pub(super) fn run(desk: &Desk, command: &StateCommand) -> Result<(), Failure> {
         StateCommand::Accept => {
             let answer = desk.client.post("/state/accept", &serde_json::json!({}), "state")?;
             let state: StateReport = answer.decode()?;
-            desk.out.done(&answer, &format!("version {} is the state; changes are taken", state.version))
+            desk.out
+                .done(&answer, &format!("version {} of the state accepted; changes are allowed again", state.version))
         }
     }
 }
@@ -28,5 +29,5 @@ fn show(desk: &Desk) -> Result<(), Failure> {
         ("changes", held.unwrap_or_else(|| "taken".to_owned())),
     ];
     let rows = facts.map(|(name, value)| vec![name.to_owned(), value]);
-    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: rows.into() })
+    desk.out.rows(&answer, &Rows { header: &["PROPERTY", "VALUE"], rows: rows.into() })
 }

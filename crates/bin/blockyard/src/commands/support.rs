@@ -60,13 +60,14 @@ pub(super) fn run(desk: &Desk, command: SupportCommand) -> Result<(), Failure> {
     let to = to.unwrap_or_else(|| PathBuf::from(format!("{name}.tar")));
     let mut bundle = Bundle { folder: name, now, tar: tar::Builder::new(Vec::new()) };
     fill(desk, &mut bundle).map_err(|error| {
-        Refusal::new(code::IO_FAILED, format!("the bundle cannot be put together: {error}"), "report this")
+        Refusal::new(code::IO_FAILED, format!("the support bundle cannot be created: {error}"), "report this as a bug")
     })?;
     let bytes = bundle.tar.into_inner().unwrap_or_default();
     let mut file = NewFile::at(&to);
     let saved = file.put(&bytes);
     if file.is_saved(saved)? && !file.is_stdout() {
-        desk.out.said(&format!("{} is written; read it with tar before you give it away", to.display()))?;
+        desk.out
+            .said(&format!("support bundle written to {}; review it with tar before you share it", to.display()))?;
     }
     Ok(())
 }

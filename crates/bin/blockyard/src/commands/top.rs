@@ -68,7 +68,7 @@ fn one(out: Output, moment: &Moment, options: &TopOptions, lines: usize) -> Resu
 fn summary(moment: &Moment) -> String {
     let (total, sessions) = (&moment.total, moment.portals.iter().map(|portal| portal.sessions).sum::<u32>());
     format!(
-        "{}  {} IOPS ({} reads, {} writes)  {} MB/s read, {} written  half below {}, 99 % below {}  {}",
+        "{}  {} IOPS ({} reads, {} writes)  {} MB/s read, {} written  p50 {}, p99 {}  {}",
         moment.time,
         count(total.commands()),
         count(total.reads),
@@ -91,7 +91,7 @@ macro_rules! with_rates {
 fn table(noun: TopNoun, moment: &Moment, lines: usize) -> Rows {
     match noun {
         TopNoun::Volumes => Rows {
-            header: with_rates!("VOLUME", "CACHE", "WAITS FOR"),
+            header: with_rates!("VOLUME", "CACHE", "BOTTLENECK"),
             rows: moment.volumes.iter().take(lines).map(volume).collect(),
         },
         TopNoun::Hosts => {

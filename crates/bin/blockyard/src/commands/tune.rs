@@ -20,8 +20,8 @@ pub(super) fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
     }
     // The commands read and write `/sys` and `/proc` of the machine that they run on.
     if !desk.client.is_here() {
-        let message = "blockyard tune looks at the machine that it runs on, and that is not the array's";
-        let refusal = Refusal::new(code::ELSEWHERE, message, "run it there, without --url");
+        let message = "blockyard tune works on the local machine, not on a remote array";
+        let refusal = Refusal::new(code::ELSEWHERE, message, "run it on the array, without --url");
         return Err(Failure::usage(&refusal));
     }
     match command {
@@ -44,8 +44,7 @@ fn host(desk: &Desk, options: &TuneHostOptions) -> Result<(), Failure> {
     };
     let steps = tune::host::steps(options.system, Terms::ours(), machine);
     let host = options.host.as_ref().map_or("HOST".to_owned(), ToString::to_string);
-    let note =
-        format!("How it logs in, and its rule for multipath: blockyard connect {host} --os {}", options.system.word());
+    let note = format!("Login and multipath settings: blockyard connect {host} --os {}", options.system.word());
     connect::print(desk, &steps, &[&note])
 }
 
@@ -54,7 +53,7 @@ fn array(desk: &Desk) -> Result<Array, Failure> {
     let disks: Vec<DiskReport> = desk.client.get("/disks", "disks")?.decode()?;
     let portals: Vec<PortalReport> = desk.client.get("/portals", "portals")?.decode()?;
     let addresses = uring::addresses().map_err(|error| {
-        Refusal::new(code::IO_FAILED, format!("the addresses of this machine are not known: {error}"), "try again")
+        Refusal::new(code::IO_FAILED, format!("the addresses of this machine cannot be read: {error}"), "try again")
     })?;
     let portals: BTreeSet<IpAddr> = portals.iter().map(|portal| portal.address.ip()).collect();
     // An unspecified portal address listens on every interface of its address family.
@@ -79,7 +78,7 @@ fn chosen(root: &Root, array: &Array, which: &TuneOptions) -> Result<Vec<Advice>
     let all = tune::look(root, array);
     let unknown = which.only.iter().find(|word| !all.iter().any(|advice| advice.is_named(word)));
     if let Some(word) = unknown {
-        let message = format!("\"{word}\" names no knob that this machine has for the array");
+        let message = format!("\"{word}\" matches no setting of this machine");
         let refusal = Refusal::new(code::WORD_UNKNOWN, message, "see blockyard tune show");
         return Err(Failure::usage(&refusal));
     }
@@ -100,7 +99,7 @@ fn show(desk: &Desk, which: &TuneOptions, all: bool) -> Result<(), Failure> {
     let groups = alike(&shown);
     if !groups.is_empty() {
         desk.out.lines(&Rows {
-            header: &["", "KNOB", "ON", "IS", "SHOULD BE", "WHY", "WHAT IT BRINGS"],
+            header: &["", "SETTING", "DEVICE", "VALUE", "RECOMMENDED", "REASON", "EFFECT"],
             rows: groups.iter().map(row).collect(),
         })?;
         desk.out.said("")?;
@@ -173,21 +172,21 @@ fn summary(root: &Root, array: &Array, groups: &[Group<'_>], well: usize) -> Vec
     let mut lines = Vec::new();
     match tune::files(root, &array.disks) {
         0 => {}
-        1 => lines.push("1 disk is a file: what is below its file system is not the array's to tune.".to_owned()),
-        n => lines.push(format!("{n} disks are files: what is below their file system is not the array's to tune.")),
+        1 => lines.push("1 disk is a file: the devices below its file system are not tuned.".to_owned()),
+        n => lines.push(format!("{n} disks are files: the devices below their file systems are not tuned.")),
     }
     if array.interfaces.is_empty() {
-        lines.push("No portal is on a network card.".to_owned());
+        lines.push("No portal uses a network card.".to_owned());
     }
     match well {
         0 => {}
-        1 => lines.push("1 setting is well as it is: blockyard tune show --all".to_owned()),
-        n => lines.push(format!("{n} settings are well as they are: blockyard tune show --all")),
+        1 => lines.push("1 setting is already good: blockyard tune show --all".to_owned()),
+        n => lines.push(format!("{n} settings are already good: blockyard tune show --all")),
     }
     let count = |verdict| groups.iter().filter(|group| group.advice.verdict == verdict).count();
     lines.push(match (count(Verdict::Change), count(Verdict::Ask)) {
-        (0, 0) => "Nothing is to be changed.".to_owned(),
-        (0, asks) => format!("{asks} for you to decide; nothing else is to be changed."),
+        (0, 0) => "No changes.".to_owned(),
+        (0, asks) => format!("{asks} for you to decide; no other changes."),
         (changes, 0) => format!("{changes} to change: blockyard tune apply"),
         (changes, asks) => format!("{changes} to change: blockyard tune apply; {asks} for you to decide."),
     });

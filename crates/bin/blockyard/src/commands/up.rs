@@ -20,7 +20,7 @@ pub(super) fn run(desk: &Desk, options: &UpOptions) -> Result<(), Failure> {
     let SetupReport { steps, presentation } = answer.decode()?;
     let mut text: String = steps.iter().map(|step| format!("{step}\n")).collect();
     if steps.is_empty() {
-        text.push_str("everything is so already\n");
+        text.push_str("no changes\n");
     }
     text.extend(presentation.as_ref().map(connect::lines));
     if desk.out.is_quiet() { Ok(()) } else { put(&text) }
@@ -57,8 +57,12 @@ fn host_name(options: &UpOptions) -> Result<Name, Failure> {
     match (&options.host, options.initiators.first()) {
         (Some(name), _) => Ok(name.clone()),
         (None, Some(iqn)) => Ok(of_initiator(iqn)?),
-        (None, None) => {
-            Err(Refusal::new(code::HOST_EMPTY, "nobody is named who may use it", "give --initiator IQN").into())
-        }
+        (None, None) => Err(Refusal::new(
+            code::HOST_EMPTY,
+            "no host was given for the volume",
+            "give --initiator IQN or --host \
+                 NAME",
+        )
+        .into()),
     }
 }

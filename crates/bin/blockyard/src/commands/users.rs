@@ -19,16 +19,16 @@ pub(super) fn run(desk: &Desk, command: UserCommand) -> Result<(), Failure> {
             let password = password_file.map(|path| read(&path)).transpose()?;
             let answer = desk.client.patch(&path_of(&name), &SetUser { role, password, no_second_factor }, "user")?;
             let user: UserReport = answer.decode()?;
-            desk.out.done(&answer, &format!("user {name} is changed, and is {}; its logins are over", user.role))
+            desk.out.done(&answer, &format!("user {name} changed: role {}; its logins were ended", user.role))
         }
         UserCommand::Logins(options) => logins(desk, &options),
         UserCommand::Logout { id } => {
             desk.client.delete(&format!("/logins/{id}"))?;
-            desk.out.said(&format!("login {id} is over"))
+            desk.out.said(&format!("login {id} ended"))
         }
         UserCommand::Remove { name } => {
             desk.client.delete(&path_of(&name))?;
-            desk.out.said(&format!("user {name} may not log in any more"))
+            desk.out.said(&format!("user {name} removed"))
         }
     }
 }
@@ -43,14 +43,14 @@ pub(super) fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failur
             let NewTokenReport { report, secret } = answer.decode()?;
             // The token goes to stdout alone, so that it can be redirected to a file.
             if !desk.out.is_quiet() {
-                eprintln!("token {} is good until {}; it is shown this once", report.name, report.until);
+                eprintln!("token {} is valid until {}; it is shown only once", report.name, report.until);
             }
             put(&format!("{secret}\n"))
         }
         TokenCommand::List(options) => tokens(desk, &options),
         TokenCommand::Revoke { name } => {
             desk.client.delete(&format!("/tokens/{name}"))?;
-            desk.out.said(&format!("token {name} is good for nothing any more"))
+            desk.out.said(&format!("token {name} revoked"))
         }
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn link(desk: &Desk, user: Option<Name>, role: Option<Role>) -> Resul
     }
     let LinkReport { url, until } = answer.decode()?;
     if !desk.out.is_quiet() {
-        eprintln!("open this once, before {until}:");
+        eprintln!("one-time link, valid until {until}:");
     }
     put(&format!("{url}\n"))
 }
@@ -73,7 +73,7 @@ fn add(desk: &Desk, name: Name, role: Role, file: Option<&Path>) -> Result<(), F
     let password = file.map(read).transpose()?.or_else(from_environment);
     let invited = password.is_none();
     let answer = desk.client.post("/users", &NewUser { name: name.clone(), role, password }, "user")?;
-    desk.out.done(&answer, &format!("user {name} may log in as {role}"))?;
+    desk.out.done(&answer, &format!("user {name} can log in with role {role}"))?;
     if invited && !desk.out.is_json() { link(desk, Some(name), None) } else { Ok(()) }
 }
 
@@ -106,7 +106,10 @@ fn logins(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
         ]
     };
     let rows = answer.decode::<Vec<LoginReport>>()?.into_iter().map(row).collect();
-    desk.out.rows(&answer, &Rows { header: &["LOGIN", "USER", "ADDRESS", "BEGUN", "SEEN", "UNTIL", "BROWSER"], rows })
+    desk.out.rows(
+        &answer,
+        &Rows { header: &["LOGIN", "USER", "ADDRESS", "STARTED", "LAST SEEN", "EXPIRES", "BROWSER"], rows },
+    )
 }
 
 fn tokens(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
@@ -122,7 +125,7 @@ fn tokens(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
         ]
     };
     let rows = answer.decode::<Vec<TokenReport>>()?.into_iter().map(row).collect();
-    desk.out.rows(&answer, &Rows { header: &["TOKEN", "ROLE", "SCOPES", "MAKER", "UNTIL", "USED"], rows })
+    desk.out.rows(&answer, &Rows { header: &["TOKEN", "ROLE", "SCOPES", "CREATOR", "EXPIRES", "LAST USED"], rows })
 }
 
 fn path_of(name: &Name) -> String {
@@ -134,7 +137,7 @@ fn read(path: &Path) -> Result<Password, Failure> {
     let read = bounded::source_or_stdin(path, FILE_BYTES_MAX).and_then(bounded::text_of);
     let mut text = read.map_err(|error| {
         let message = format!("the password file {} cannot be read: {error}", path.display());
-        Refusal::new(code::IO_FAILED, message, "name a file that holds the password alone, or - for standard input")
+        Refusal::new(code::IO_FAILED, message, "give a file that contains only the password, or - for standard input")
     })?;
     if text.ends_with('\n') {
         text.pop();

@@ -64,8 +64,8 @@ pub(super) fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Resize { name, size } => {
             let answer = desk.client.patch(&format!("/volumes/{name}"), &Resize { size }, "volume")?;
             let volume: VolumeReport = answer.decode()?;
-            let rescan = "hosts were told; on Linux run: iscsiadm -m session --rescan";
-            desk.out.done(&answer, &format!("volume {name} has {}; {rescan}", had(volume.size, Some(size))))
+            let rescan = "hosts were notified; on Linux run: iscsiadm -m session --rescan";
+            desk.out.done(&answer, &format!("volume {name} resized to {}; {rescan}", had(volume.size, Some(size))))
         }
         VolumeCommand::Latency { name, list } => super::latency::of_volume(desk, &name, &list),
         VolumeCommand::Trace { name, start, commands, out, stop } => match (start, out) {
@@ -78,7 +78,7 @@ pub(super) fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             let path = format!("/volumes/{name}");
             let seen = confirm::destruction(&desk.client, (&path, "volume"), &name, yes)?;
             desk.client.delete_as_seen(&path, forced(force), seen.as_ref())?;
-            desk.out.said(&format!("volume {name} is gone"))
+            desk.out.said(&format!("volume {name} deleted"))
         }
     }
 }
@@ -94,7 +94,7 @@ fn roll_back(desk: &Desk, mut request: RollBack) -> Result<(), Failure> {
         answered => answered?,
     };
     let SnapshotName { volume, snapshot } = request.snapshot;
-    desk.out.done(&answer, &format!("volume {volume} shows what it was at {snapshot}"))
+    desk.out.done(&answer, &format!("volume {volume} rolled back to {snapshot}"))
 }
 
 fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
@@ -122,7 +122,7 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
         "STATE",
         "SIZE",
         "MAPPED",
-        "RECLAIMED",
+        "FREED",
         "SNAPSHOTS",
         "BLOCK",
         "BACKEND",
@@ -171,7 +171,7 @@ fn set(desk: &Desk, name: &VolumeName, settings: VolumeSettingOptions) -> Result
     desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows })?;
     // A policy that can lose acknowledged writes must not be set unnoticed.
     if policy.write == WritePolicy::BackVolatile {
-        eprintln!("blockyard: a power cut loses what hosts wrote to {name} and did not flush");
+        eprintln!("blockyard: a power failure loses writes to {name} that hosts have not flushed");
     }
     Ok(())
 }
@@ -210,7 +210,7 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
     match &volume.backend {
         Backend::Pool { provision, granule, zero_detection, encrypted, .. } => {
             let granule = granule.map_or(String::new(), |granule| format!(", granules of {}", granule.iec()));
-            let zeros = if *zero_detection { ", zeros take no space" } else { "" };
+            let zeros = if *zero_detection { ", zero detection" } else { "" };
             let cipher = if *encrypted { ", encrypted (AES-256-XTS)" } else { "" };
             told.push(("space", format!("{}{granule}{zeros}{cipher}", provision.as_str())));
         }
@@ -226,11 +226,11 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         let shared = format!("{}, of which {} shared", space.mapped.iec(), space.shared.iec());
         told.push(("mapped", shared));
         if space.reserved > Size::ZERO {
-            told.push(("kept", format!("{} for what it may still write", space.reserved.iec())));
+            told.push(("kept", format!("{} reserved for future writes", space.reserved.iec())));
         }
-        told.push(("reclaimed", format!("{} since its pool was opened", space.reclaimed.iec())));
+        told.push(("freed", format!("{} since its pool was opened", space.reclaimed.iec())));
         let held = space.held_by_snapshots.filter(|_| space.snapshots > 0);
-        let held = held.map_or(String::new(), |held| format!(", which hold {} that it does not show", held.iec()));
+        let held = held.map_or(String::new(), |held| format!(", which keep {} not in the volume", held.iec()));
         told.push(("snapshots", format!("{}{held}", space.snapshots)));
         told.extend(space.clone_of.as_ref().map(|origin| ("clone of", origin.to_string())));
         told.extend(space.cleaning.map(|cleaning| ("cleaning", format!("{} % done", cleaning.percent()))));
@@ -240,21 +240,21 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         let changed = policy.settings().into_iter().zip(defaults).filter(|(set, default)| set != default);
         let changed: Vec<String> = changed.map(|((key, value), _)| format!("{key}={value}")).collect();
         if !changed.is_empty() {
-            told.push(("set", changed.join(" ")));
+            told.push(("settings", changed.join(" ")));
         }
-        let rate = cache.hit_percent().map_or("nothing read".to_owned(), |percent| format!("{percent} % of reads"));
+        let rate = cache.hit_percent().map_or("no reads".to_owned(), |percent| format!("{percent} % read hits"));
         let dirty = match (cache.dirty, cache.stuck) {
             (Size::ZERO, _) => String::new(),
-            (dirty, 0) => format!(", {} not on the disks yet", dirty.iec()),
-            (dirty, stuck) => format!(", {} not on the disks, of which they refuse {stuck} pieces", dirty.iec()),
+            (dirty, 0) => format!(", {} dirty", dirty.iec()),
+            (dirty, stuck) => format!(", {} dirty, {stuck} writes failed", dirty.iec()),
         };
-        told.push(("cache", format!("{rate}, {} of memory{dirty}", cache.used.iec())));
+        told.push(("cache", format!("{rate}, {} in memory{dirty}", cache.used.iec())));
     }
     match volume.sanitize {
         Some(SanitizeReport::Running { percent }) => {
-            told.push(("sanitize", format!("{percent} % done; it serves nobody")))
+            told.push(("sanitize", format!("{percent} % done; the volume is offline")))
         }
-        Some(SanitizeReport::Failed) => told.push(("sanitize", "it has failed; it serves nobody".to_owned())),
+        Some(SanitizeReport::Failed) => told.push(("sanitize", "failed; the volume is offline".to_owned())),
         None => {}
     }
     if let Some(reservation) = &volume.reservation {
@@ -262,7 +262,7 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
     }
     let counters = &volume.counters;
     if counters.conflicts > 0 {
-        told.push(("refused", format!("{} commands of hosts that were kept out", counters.conflicts)));
+        told.push(("conflicts", format!("{} commands refused by reservations", counters.conflicts)));
     }
     let done = format!(
         "{} reads of {}, {} writes of {}, {} errors",
@@ -272,6 +272,6 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         Size::new(counters.written_bytes).iec(),
         counters.errors
     );
-    told.push(("done", done));
+    told.push(("I/O", done));
     told
 }

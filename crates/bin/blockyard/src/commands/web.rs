@@ -16,22 +16,25 @@ pub(super) fn run(desk: &Desk, command: WebCommand) -> Result<(), Failure> {
 fn show(desk: &Desk) -> Result<(), Failure> {
     let answer = desk.client.get("/web", "web")?;
     let WebReport { url, addresses, certificate } = answer.decode()?;
-    let mut facts = vec![("console", url.unwrap_or_else(|| "not served".to_owned()))];
+    let mut facts = vec![("console", url.unwrap_or_else(|| "not available".to_owned()))];
     for WebAddress { address, open, why } in addresses {
         let state = match why {
             _ if open => format!("{address}, open"),
-            Some(why) => format!("{address}, tried again: {why}"),
-            None => format!("{address}, being opened"),
+            Some(why) => format!("{address}, not open, retrying: {why}"),
+            None => format!("{address}, opening"),
         };
         facts.push(("address", state));
     }
     if let Some(certificate) = certificate {
-        facts.push(("certificate", if certificate.generated { "made by the node" } else { "its owner's" }.to_owned()));
+        facts.push((
+            "certificate",
+            if certificate.generated { "self-signed by the node" } else { "from a file" }.to_owned(),
+        ));
         facts.push(("names", joined(&certificate.names)));
         facts.push(("until", or_dash(Some(certificate.until))));
         facts.push(("fingerprint", certificate.fingerprint));
         facts.push(("pin", certificate.pin));
     }
     let rows = facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows })
+    desk.out.rows(&answer, &Rows { header: &["PROPERTY", "VALUE"], rows })
 }

@@ -38,8 +38,8 @@ impl Client {
         let client = Arc::new(Self { socket: tie.socket, number: AtomicU32::new(1), waiting: Mutex::default() });
         let reader = client.clone();
         std::thread::Builder::new().name("helper".to_owned()).spawn(move || {
-            let why = reader.read().map_or_else(|error| error.to_string(), |()| "it has ended".to_owned());
-            tracing::error!(why, "the privileged helper is gone; the daemon ends");
+            let why = reader.read().map_or_else(|error| error.to_string(), |()| "it has exited".to_owned());
+            tracing::error!(why, "the privileged helper has exited; the daemon stops");
             // Without the helper no further disk can be opened.
             std::process::exit(1);
         })?;
@@ -80,14 +80,20 @@ impl Client {
             }
         };
         let answered = sent.map_err(io::Error::from).and_then(|_| {
-            told.recv_timeout(PATIENCE).map_err(|_| io::Error::new(ErrorKind::TimedOut, "the helper does not answer"))
+            told.recv_timeout(PATIENCE).map_err(|_| {
+                io::Error::new(
+                    ErrorKind::TimedOut,
+                    "the helper does not \
+                 respond",
+                )
+            })
         });
         // A request that failed is forgotten, so that a late answer is dropped.
         let answered = answered.inspect_err(|_| drop(self.waiting().remove(&request.number)))?;
         match answered {
             (Outcome::Failed { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
             (Outcome::Refused { why }, _) => {
-                tracing::warn!(why, "the privileged helper refused a request");
+                tracing::warn!(why, "the privileged helper denied a request");
                 Err(io::Error::new(ErrorKind::PermissionDenied, why))
             }
             done => Ok(done),
@@ -111,12 +117,12 @@ impl uring::Privileged for Client {
         self.descriptor(Verb::Open { path: path.into(), mode: Mode { write, direct } }).map_err(|error| {
             let errno = error.raw_os_error().map(Errno::from_raw_os_error);
             let why = match errno {
-                Some(Errno::ALREADY) => "an earlier opening of it has not ended",
-                Some(Errno::AGAIN) => "the helper opens as many disks as it may, and they do not answer",
+                Some(Errno::ALREADY) => "an earlier open of it has not returned",
+                Some(Errno::AGAIN) => "too many disks are being opened and do not respond",
                 Some(Errno::TIMEDOUT) => "it could not be opened within 8 s",
                 _ => return error,
             };
-            io::Error::new(ErrorKind::TimedOut, format!("{path} does not answer: {why}"))
+            io::Error::new(ErrorKind::TimedOut, format!("{path} does not respond: {why}"))
         })
     }
 
@@ -127,7 +133,7 @@ impl uring::Privileged for Client {
     fn locate(&self, path: &str, on: bool) -> io::Result<()> {
         self.ask(Verb::Locate { path: path.into(), on }).map(drop).map_err(|error| match error.raw_os_error() {
             Some(errno) if errno == Errno::OPNOTSUPP.raw_os_error() => {
-                io::Error::new(ErrorKind::Unsupported, "its enclosure has no light that is known")
+                io::Error::new(ErrorKind::Unsupported, "its enclosure has no known locate light")
             }
             _ => error,
         })

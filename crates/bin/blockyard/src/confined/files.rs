@@ -58,10 +58,8 @@ pub(super) fn restrict(config: &Config) -> Result<Option<String>, String> {
     let status = rules(config).and_then(RulesetCreated::restrict_self).map_err(|error| error.to_string())?;
     match status.ruleset {
         RulesetStatus::FullyEnforced => Ok(None),
-        RulesetStatus::PartiallyEnforced => Ok(Some("this kernel lacks some of the rules".to_owned())),
-        RulesetStatus::NotEnforced => {
-            Err("needs Linux 5.13 or later, and landlock among its security modules".to_owned())
-        }
+        RulesetStatus::PartiallyEnforced => Ok(Some("this kernel does not support all rules".to_owned())),
+        RulesetStatus::NotEnforced => Err("needs Linux 5.13 or later with the landlock security module".to_owned()),
     }
 }
 
@@ -100,7 +98,7 @@ fn allowed(config: &Config) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     allowed.extend(settings.socket.parent().map(|folder| (folder.to_path_buf(), AccessFs::RemoveFile.into())));
     allowed.extend(READ_BELOW.map(|path| (PathBuf::from(path), read)));
     allowed.extend(READ.map(|path| (PathBuf::from(path), AccessFs::ReadFile.into())));
-    // An ordinary user can read there only what everybody can, also after a file was replaced.
+    // An ordinary user can read there only world-readable files, also after a file was replaced.
     if !geteuid().is_root() {
         allowed.push(("/etc".into(), read));
     }

@@ -18,9 +18,9 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     vec![
         Step::new("Enable the software adapter", first),
         // A volume that was claimed before the rule keeps its old plug-in until it is claimed again.
-        Step::new("Let all paths carry I/O, before volumes are seen for the first time", [rule.to_owned()]),
-        Step::new("Find the target and log in", log_in),
-        Step::new("See what is there", seen),
+        Step::new("Use all paths for I/O; set this before the first rescan", [rule.to_owned()]),
+        Step::new("Discover the target and log in", log_in),
+        Step::new("Check the result", seen),
     ]
 }
 

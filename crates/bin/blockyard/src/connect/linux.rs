@@ -8,12 +8,13 @@ const MULTIPATH: [&str; 12] = [
     "  device {",
     "    vendor \"BLOCKYRD\"",
     "    product \"Volume\"",
-    "    prio alua                                # paths by what the array says of its portal groups",
-    "    path_grouping_policy group_by_prio       # all paths that are as good carry I/O together",
+    "    prio alua                                # path priority from the portal groups of the array",
+    "    path_grouping_policy group_by_prio       # use all paths of the best priority",
     "    path_selector \"service-time 0\"",
     "    path_checker tur",
     "    failback immediate",
-    "    no_path_retry 30                         # without any path I/O waits; \"fail\" where a cluster fences instead",
+    "    no_path_retry 30                         # I/O waits while no path is up; use \"fail\" where a cluster \
+     fences",
     "  }",
     "}",
 ];
@@ -22,23 +23,23 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     let mut steps = vec![Step::new("Install the initiator", ["apt install open-iscsi multipath-tools".to_owned()])];
     if let Some(initiator) = &view.initiator {
         steps.push(Step::new(
-            "Be who the array knows",
+            "Set the initiator name",
             [
                 format!("echo InitiatorName={initiator} > /etc/iscsi/initiatorname.iscsi"),
                 "systemctl restart iscsid".to_owned(),
             ],
         ));
     }
-    steps.push(Step::new("Find the target and log in, now and at each start", start(view)));
+    steps.push(Step::new("Discover the target and log in, now and at each boot", start(view)));
     if view.has_paths() {
         let mut file =
             vec!["mkdir -p /etc/multipath/conf.d && cat > /etc/multipath/conf.d/blockyard.conf <<END".to_owned()];
         file.extend(MULTIPATH.map(str::to_owned));
         file.extend(["END".to_owned(), "systemctl reload-or-restart multipathd".to_owned()]);
         // Before the login, so that multipathd claims the disks when they appear.
-        steps.insert(steps.len() - 1, Step::new("Let several paths be one disk", file));
+        steps.insert(steps.len() - 1, Step::new("Set up multipath", file));
     }
-    steps.push(Step::new("See what is there", seen(view)));
+    steps.push(Step::new("Check the result", seen(view)));
     steps
 }
 

@@ -21,7 +21,7 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
             "    saferemove 0",
             "END",
         ];
-        let what = "Make a volume group of a volume and give it to the cluster, once, on one node";
+        let what = "Create a volume group on the volume and add it to the cluster, once, on one node";
         steps.push(Step::new(what, lines.map(str::to_owned)));
     } else {
         steps.extend(view.targets.iter().enumerate().map(|(n, target)| without_paths(n, target)));
@@ -44,5 +44,5 @@ fn without_paths(n: usize, target: &Target) -> Step {
         "    content images".to_owned(),
         "END".to_owned(),
     ];
-    Step::new("Give the target to the cluster, once, on one node; each LUN can be a disk of a guest", lines)
+    Step::new("Add the target to the cluster, once, on one node; each LUN can be the disk of a guest", lines)
 }

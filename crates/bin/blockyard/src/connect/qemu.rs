@@ -19,7 +19,7 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
             target.iqn
         )
     }));
-    let mut steps = vec![Step::new("See what is there (package libiscsi-bin)", seen)];
+    let mut steps = vec![Step::new("Check the result (package libiscsi-bin)", seen)];
     steps.push(Step::new("Start a guest with a volume (package qemu-block-extra)", typed(log_in(view))));
     steps
 }

@@ -4,12 +4,12 @@ use super::{Step, View};
 
 pub(super) fn steps(view: &View) -> Vec<Step> {
     let mut steps = vec![Step::new(
-        "Start the initiator, now and at each start",
+        "Start the initiator, now and at each boot",
         ["Set-Service MSiSCSI -StartupType Automatic; Start-Service MSiSCSI".to_owned()],
     )];
     if let Some(initiator) = &view.initiator {
         steps.push(Step::new(
-            "Be who the array knows",
+            "Set the initiator name",
             [format!(
                 "Set-InitiatorPort -NodeAddress (Get-InitiatorPort | ? ConnectionType -eq iSCSI).NodeAddress -NewNodeAddress {initiator}"
             )],
@@ -17,15 +17,15 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     }
     if view.has_paths() {
         let lines = [
-            "Install-WindowsFeature Multipath-IO   # Windows Server; it wants a restart the first time",
+            "Install-WindowsFeature Multipath-IO   # Windows Server; restart needed the first time",
             "Enable-MSDSMAutomaticClaim -BusType iSCSI",
             "New-MSDSMSupportedHW -VendorId BLOCKYRD -ProductId Volume",
             "Set-MSDSMGlobalDefaultLoadBalancePolicy -Policy RR",
             "Set-MPIOSetting -NewPathVerificationState Enabled -NewPDORemovePeriod 30",
         ];
-        steps.push(Step::new("Let several paths be one disk", lines.map(str::to_owned)));
+        steps.push(Step::new("Set up multipath", lines.map(str::to_owned)));
     }
-    steps.push(Step::new("Find the target and log in, now and at each start", log_in(view, view.has_paths())));
+    steps.push(Step::new("Discover the target and log in, now and at each boot", log_in(view, view.has_paths())));
     let mut seen = view.units();
     seen.push(
         "Get-IscsiSession | Format-Table TargetNodeAddress, IsConnected, IsPersistent, NumberOfConnections".to_owned(),
@@ -35,10 +35,11 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
         seen.push("mpclaim -s -d   # each volume once, Round Robin".to_owned());
     }
     seen.push(
-        "Get-Disk | ? FriendlyName -like 'BLOCKYRD*' | ? PartitionStyle -eq RAW | Initialize-Disk -PartitionStyle GPT   # only what is new, and only of this kind of array"
+        "Get-Disk | ? FriendlyName -like 'BLOCKYRD*' | ? PartitionStyle -eq RAW | Initialize-Disk -PartitionStyle \
+         GPT   # only new disks of this array"
             .to_owned(),
     );
-    steps.push(Step::new("See what is there", seen));
+    steps.push(Step::new("Check the result", seen));
     steps
 }
 

@@ -33,7 +33,7 @@ pub(super) fn compare(options: &CompareOptions, global: &Global) -> Result<(), F
         (Some(second), ..) => print(&runs(&a_run(first)?, &a_run(second)?, &COMPARED), global),
         (None, Some(axis), [one, other], None) => print(&labels(&a_run(first)?, axis, one, other, &COMPARED)?, global),
         _ => {
-            Err(Failure::Usage("name two runs, two builds and a scenario, or an axis and two labels of it".to_owned()))
+            Err(Failure::Usage("give two runs, two builds and a scenario, or an axis and two of its labels".to_owned()))
         }
     }
 }
@@ -41,7 +41,7 @@ pub(super) fn compare(options: &CompareOptions, global: &Global) -> Result<(), F
 /// Reads a run; for a program in its place, the error says what is missing.
 fn a_run(path: &Path) -> Result<Run> {
     kept(path).map_err(|error| match is_a_program(path) {
-        Ok(true) => error.context("to compare builds, name a scenario as well (--scenario FILE)"),
+        Ok(true) => error.context("to compare builds, give a scenario as well (--scenario FILE)"),
         Ok(false) | Err(_) => error,
     })
 }
@@ -65,7 +65,7 @@ fn in_turn(scenario: &Path, first: &Path, second: &Path, options: &CompareOption
 
 fn print(rows: &[Row], global: &Global) -> Result<(), Failure> {
     if rows.is_empty() {
-        return Err(anyhow!("there is no point that both have").into());
+        return Err(anyhow!("the runs have no point in common").into());
     }
     let row = |row: &Row| {
         let labels: Vec<&str> = row.labels.values().map(String::as_str).collect();
@@ -73,5 +73,5 @@ fn print(rows: &[Row], global: &Global) -> Result<(), Failure> {
         vec![labels.join(", "), row.measure.title().to_owned(), said]
     };
     let rows = rows.iter().map(row).collect();
-    Output::new(global).lines(&Rows { header: &["POINT", "MEASURE", "THE FIRST IS"], rows })
+    Output::new(global).lines(&Rows { header: &["POINT", "MEASURE", "FIRST VS SECOND"], rows })
 }

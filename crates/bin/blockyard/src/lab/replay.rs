@@ -23,7 +23,7 @@ pub(super) fn replay(options: &ReplayOptions, global: &Global) -> Result<(), Fai
     let file = fs::read(&options.trace).with_context(|| format!("cannot read {name}"))?;
     let traced = ::trace::parse(&file).with_context(|| name.to_string())?;
     if options.speed.is_some() && matches!(options.pace, ReplayPace::Fast) {
-        let why = "at --pace fast the times of the recording count for nothing; leave --speed out";
+        let why = "--speed has no effect with --pace fast; omit it";
         return Err(Failure::Usage(why.to_owned()));
     }
     if options.show {
@@ -60,6 +60,7 @@ fn way_of(to: &str, options: &ReplayOptions, sessions: usize) -> Result<Way, Fai
         target: aim.target.clone(),
         lun: aim.lun,
         initiator: aim.initiator.clone(),
+        // A separate ISID per session: an equal one would reinstate the session before (RFC 7143 §6.3.5).
         session: session as u16,
         auth: aim.auth.clone(),
         digests: false,
@@ -70,7 +71,7 @@ fn way_of(to: &str, options: &ReplayOptions, sessions: usize) -> Result<Way, Fai
 }
 
 fn json_line(value: &impl Serialize) -> Result<(), Failure> {
-    put(&(serde_json::to_string(value).context("cannot be said in JSON")? + "\n"))
+    put(&(serde_json::to_string(value).context("cannot be encoded as JSON")? + "\n"))
 }
 
 /// Prints every command, as a row or as a line of JSON.
@@ -109,7 +110,7 @@ fn show(traced: &Traced, global: &Global) -> Result<(), Failure> {
             command.data_in_bytes.to_string(),
         ]
     };
-    let header = &["NUMBER", "AT S", "TOOK US", "SESSION", "OPERATION", "CDB", "STATUS", "SENSE", "OUT", "IN"];
+    let header = &["NUMBER", "START S", "DURATION US", "SESSION", "OPERATION", "CDB", "STATUS", "SENSE", "OUT", "IN"];
     output.lines(&Rows { header, rows: traced.commands.iter().map(row).collect() })
 }
 
@@ -128,7 +129,7 @@ fn sum_up(recorded: &Recorded, global: &Global) -> Result<(), Failure> {
         row.extend([figures.p50_ns, figures.p99_ns, figures.p999_ns, figures.longest_ns].map(us));
         row
     };
-    let header = &["KIND", "COMMANDS", "BYTES", "P50 US", "P99 US", "P99.9 US", "LONGEST US"];
+    let header = &["KIND", "COMMANDS", "BYTES", "P50 US", "P99 US", "P99.9 US", "MAX US"];
     output.lines(&Rows { header, rows: recorded.kinds.iter().map(row).collect() })?;
     say_skipped(&recorded.skipped, output);
     Ok(())
@@ -170,7 +171,7 @@ fn say(replayed: &Replayed, global: &Global) -> Result<(), Failure> {
     }
     let failed: u64 = replayed.kinds.iter().map(|kind| kind.replayed.failed).sum();
     if failed > 0 {
-        return Err(anyhow::anyhow!("{failed} commands failed that had ended well when they were recorded").into());
+        return Err(anyhow::anyhow!("{failed} commands failed that had succeeded in the recording").into());
     }
     Ok(())
 }
@@ -200,7 +201,7 @@ fn totals(replayed: &Replayed) -> Rows {
     };
     let late = [us(replayed.late.p99_ns), us(replayed.late.longest_ns)];
     Rows {
-        header: &["LOAD", "SECONDS", "COMMANDS/S", "MB/S", "LATE P99 US", "LATEST US"],
+        header: &["LOAD", "SECONDS", "COMMANDS/S", "MB/S", "LATE P99 US", "LATE MAX US"],
         rows: vec![
             row("recorded", |kind| &kind.recorded, replayed.recorded_seconds, ["-", "-"].map(str::to_owned)),
             row("replayed", |kind| &kind.replayed, replayed.replayed_seconds, late),

@@ -142,6 +142,6 @@ mod tests {
         while !desks.at_work.lock().expect("nobody panics").is_empty() {
             std::thread::yield_now();
         }
-        assert_eq!(desks.take(&open("/dev/hangs"), 5).map(drop), Ok(()), "it has ended");
+        assert_eq!(desks.take(&open("/dev/hangs"), 5).map(drop), Ok(()), "it has exited");
     }
 }

@@ -131,11 +131,11 @@ impl Policy {
 
     fn admit_tree(&self, real: &Path) -> Result<(), Denial> {
         if self.own.iter().any(|own| real.starts_with(own)) {
-            return Err(Denial::Policy(format!("{} belongs to the array itself", real.display())));
+            return Err(Denial::Policy(format!("{} belongs to the state of the array", real.display())));
         }
         let state = SYSTEM_STATE.iter().map(|name| Path::new("/var/lib").join(name));
         match SYSTEM.iter().map(PathBuf::from).chain(state).find(|tree| real.starts_with(tree)) {
-            Some(tree) => Err(Denial::Policy(format!("{} lies below {}", real.display(), tree.display()))),
+            Some(tree) => Err(Denial::Policy(format!("{} is below {}", real.display(), tree.display()))),
             None => Ok(()),
         }
     }
@@ -146,7 +146,7 @@ impl Policy {
         if port >= PORT_MIN || self.ports.contains(&port) {
             return Ok(());
         }
-        Err(Denial::Policy(format!("port {port} is below {PORT_MIN} and not in the configuration")))
+        Err(Denial::Policy(format!("port {port} is below {PORT_MIN} and not configured")))
     }
 }
 
@@ -167,7 +167,7 @@ fn admit(path: &Path) -> Result<(), Denial> {
     if path.is_absolute() && !path.components().any(|part| part == Component::ParentDir) {
         return Ok(());
     }
-    Err(Denial::Policy("a path begins at / and has no steps back".to_owned()))
+    Err(Denial::Policy("a path must be absolute and without ..".to_owned()))
 }
 
 fn link_to(fd: &OwnedFd) -> String {

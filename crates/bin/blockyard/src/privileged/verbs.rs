@@ -39,7 +39,7 @@ impl Verbs {
                 Program::Wipefs => Run::wipefs(&place.real),
                 Program::Blkid => Run::blkid(&place.real),
             }),
-            _ => unreachable!("it is no program"),
+            _ => unreachable!("it is not an allowed program"),
         };
         run.map_err(outcome_of)
     }
@@ -56,7 +56,7 @@ impl Verbs {
                 .and_then(|()| uring::listen_on(*address, *takes_ipv4).map_err(|error| errno_of(&error).into()))
                 .map(Some),
             Verb::Locate { path, on } => self.locate(path, *on).map(|()| None),
-            Verb::Health { .. } | Verb::Contents { .. } => unreachable!("they are programs"),
+            Verb::Health { .. } | Verb::Contents { .. } => unreachable!("programs are not allowed"),
         };
         match done {
             Ok(descriptor) => (Outcome::Done, descriptor),
@@ -129,7 +129,7 @@ impl Verbs {
         if !place.is_file() && lock(&self.opened).contains(&place.stat.st_rdev) {
             return Ok(place);
         }
-        Err(Denial::Policy(format!("{} is no disk that was opened by the helper", path.display())))
+        Err(Denial::Policy(format!("{} is not a disk that was opened by the helper", path.display())))
     }
 }
 
@@ -148,6 +148,7 @@ fn outcome_of(denial: Denial) -> Outcome {
 fn whole_device(place: &Place) -> PathBuf {
     let whole = || {
         let entry = fs::canonicalize(Path::new("/sys/class/block").join(place.real.file_name()?)).ok()?;
+        // sysfs lists a partition as a folder below its disk.
         let whole = if entry.join("partition").exists() { entry.parent()?.file_name()? } else { entry.file_name()? };
         Some(Path::new("/dev").join(whole))
     };

@@ -24,8 +24,8 @@ impl FromStr for Cpus {
         if text.split(',').all(is_range) {
             return Ok(Self::of_list(text));
         }
-        let message = format!("\"{text}\" is no list of cores");
-        Err(Refusal::new(code::CONFIG_INVALID, message, "write it like 2-5 or 0,2,4"))
+        let message = format!("\"{text}\" is not a list of cores");
+        Err(Refusal::new(code::CONFIG_INVALID, message, "write, for example, 2-5 or 0,2,4"))
     }
 }
 

@@ -81,8 +81,7 @@ fn of(root: &Root, device: &Device) -> Vec<Advice> {
         if !device.is_shared {
             return advice;
         }
-        let note =
-            format!("the array has only a part of {}; whoever has the others is served by the same queue", device.name);
+        let note = format!("the array uses only a part of {}; other users share the same queue", device.name);
         if advice.verdict == Verdict::Change { advice.asking(note) } else { advice }
     };
     all.into_iter().flatten().map(shared).collect()
@@ -126,7 +125,14 @@ impl Queue<'_> {
         let (knob, wanted) = self.wanted_scheduler();
         let advice = Advice::kept(knob, self.name, now).file(&self.path("scheduler"), wanted);
         let is_there = text.split_whitespace().any(|word| word.trim_matches(['[', ']']) == wanted);
-        Some(if is_there { advice } else { advice.without_hope(format!("this kernel has no {wanted} for it")) })
+        Some(if is_there {
+            advice
+        } else {
+            advice.without_hope(format!(
+                "this kernel does not support {wanted} for \
+             it"
+            ))
+        })
     }
 
     fn requests(&self) -> Option<Advice> {
@@ -154,7 +160,7 @@ impl Queue<'_> {
             return Some(advice);
         }
         if now >= REQUEST_KB || now >= most {
-            let note = (now < REQUEST_KB).then(|| format!("the hardware takes no more than {most}"));
+            let note = (now < REQUEST_KB).then(|| format!("the hardware limit is {most}"));
             return Some(advice.saying(note.unwrap_or_default()));
         }
         Some(advice.file(&self.path("max_sectors_kb"), most.min(REQUEST_KB).to_string()))

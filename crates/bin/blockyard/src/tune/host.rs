@@ -64,12 +64,16 @@ pub(crate) fn steps(system: System, terms: Terms, machine: Machine) -> Vec<Step>
         }
         System::Qemu => {
             let lines = [
-                "# Its initiator has no queue or burst of its own to set; a thread of its own keeps the disk apart from the guest's other work.",
+                "# This initiator has no queue or burst settings; an I/O thread separates the disk from the other \
+                 work of the guest.",
                 "-object iothread,id=disk0 -device virtio-blk-pci,drive=DRIVE,iothread=disk0",
             ];
             let network = linux::network(machine).into_iter();
             network
-                .chain([Step::new("Give the disk a thread, where the guest is started", lines.map(str::to_owned))])
+                .chain([Step::new(
+                    "Give the disk its own I/O thread in the guest configuration",
+                    lines.map(str::to_owned),
+                )])
                 .collect()
         }
     }

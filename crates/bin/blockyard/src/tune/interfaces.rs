@@ -73,7 +73,8 @@ fn mtu(root: &Root, name: &str) -> Option<Advice> {
         return Some(advice);
     }
     let note = format!(
-        "every switch on the way and every host must take {JUMBO}, or connections stand still; then: blockyard tune apply --only {name}/mtu"
+        "every switch and host on the path must support an MTU of {JUMBO}, or connections hang; then: blockyard \
+         tune apply --only {name}/mtu"
     );
     Some(advice.file(&path, JUMBO.to_string()).asking(note))
 }
@@ -92,9 +93,9 @@ fn queues(root: &Root, name: &str) -> Option<Advice> {
         let advice = Advice::kept(&QUEUES, name, now.to_string());
         return Some(match said {
             None if now < near && root.is_real() && root.ethtool("-i", name).is_none() => {
-                advice.saying("apt install ethtool, to see how many it could have")
+                advice.saying("install ethtool to read the maximum")
             }
-            _ => advice.saying("the card does not let them be chosen"),
+            _ => advice.saying("the card does not support a change"),
         });
     };
     // More queues than processors near the card bring nothing.
@@ -132,17 +133,17 @@ fn ring(root: &Root, name: &str) -> Option<Advice> {
         return Some(advice);
     }
     let advice = advice.to(most.to_string(), [ethtool("-G", name, "rx", &most.to_string())]);
-    Some(advice.saying(format!("{lost} packets were lost")))
+    Some(advice.saying(format!("{lost} packets dropped")))
 }
 
 fn features(root: &Root, name: &str) -> Vec<Advice> {
     let text = root.ethtool("-k", name).unwrap_or_default();
     let feature = |knob: &'static Knob, label: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(label)?.strip_prefix(": "))?;
-        // `[fixed]` marks a feature that the driver does not let anybody change.
+        // `[fixed]` marks a feature that the driver does not allow to be changed.
         let (now, is_fixed) = (line.split_whitespace().next()?, line.contains("[fixed]"));
         let advice = Advice::kept(knob, name, now).to("on", [ethtool("-K", name, knob.name, "on")]);
-        Some(if is_fixed { advice.without_hope("the card has no such thing") } else { advice })
+        Some(if is_fixed { advice.without_hope("not supported by the card") } else { advice })
     };
     [feature(&TSO, "tcp-segmentation-offload"), feature(&GRO, "generic-receive-offload")]
         .into_iter()

@@ -57,7 +57,7 @@ fn of(root: &Root, name: &str, path: &str, is_managed: bool) -> Option<Advice> {
     let advice = Advice::kept(&IRQ_AFFINITY, name, served.to_string());
     // Managed interrupts: the kernel spreads them at initialization and refuses changes.
     if is_managed {
-        return Some(advice.saying("the kernel has shared them out, and keeps it so"));
+        return Some(advice.saying("the kernel distributes them and does not allow changes"));
     }
     if near.contains_all(&served) && served.len() >= queues.len().min(near.len()) {
         return Some(advice);
@@ -70,7 +70,10 @@ fn of(root: &Root, name: &str, path: &str, is_managed: bool) -> Option<Advice> {
     (0..queues.len()).filter_map(|n| near.nth(n)).for_each(|cpu| wanted.join(&Cpus::of_list(&cpu.to_string())));
     let advice = Advice { wanted: format!("{wanted}, queue by queue"), ..advice.to("spread", settings) };
     Some(if is_balanced(root) {
-        advice.asking("irqbalance would move them again: systemctl disable --now irqbalance, then blockyard tune apply --only irq_affinity")
+        advice.asking(
+            "irqbalance would override it: systemctl disable --now irqbalance, then blockyard tune \
+             apply --only irq_affinity",
+        )
     } else {
         advice
     })

@@ -46,6 +46,7 @@ pub(super) fn line(root: &Root, setting: &Setting) -> Option<Line> {
                     in_file(UDEV, format!("{}, ATTR{{{attribute}}}=\"{value}\"", interface_rule(root, name)?))
                 }
                 ["sys", "devices" | "module", ..] => in_file(TMPFILES, format!("w /{path} - - - - {value}")),
+                // The unit sets all interrupts, so it needs no line of its own for each.
                 ["proc", "irq", ..] => in_file(UNIT, String::new()),
                 _ => None,
             }

@@ -87,251 +87,245 @@ use Source::{Documentation, Measured, Paper};
 
 pub(super) static SCHEDULER: Knob = disk(
     "scheduler",
-    "a disk without heads gains nothing from an order of requests, and loses the time for it",
+    "an SSD gains nothing from request sorting, which costs CPU time",
     Measured,
-    "mq-deadline has 0.7 and bfq 0.9 of the 4 KiB reads of none, on a disk of memory; S0 runs without one, S4 does on SSDs",
+    "4 KiB reads on a RAM disk, relative to none: mq-deadline 0.7, bfq 0.9; S0 uses none, S4 uses it on SSDs",
 );
 pub(super) static SCHEDULER_OF_HEADS: Knob = disk(
     "scheduler",
-    "a disk with heads seeks less when requests are sorted by their place",
+    "a hard disk seeks less when requests are sorted by position",
     Documentation,
-    "random reads and writes at depth; not measured by us",
+    "faster random I/O at high queue depth; not measured",
 );
 pub(super) static NR_REQUESTS: Knob = disk(
     "nr_requests",
-    "a scheduler can only put in order what it may hold; without one it is the depth of the hardware",
+    "the scheduler sorts only requests in its queue; without a scheduler the hardware queue depth applies",
     Measured,
-    "1024 has 1.15 times the reads of 32 at depth 256, on a disk of memory; S0 sets 1024",
+    "1024 gives 1.15 times the reads of 32 at queue depth 256 on a RAM disk; S0 sets 1024",
 );
 pub(super) static MAX_SECTORS: Knob = disk(
     "max_sectors_kb",
-    "a disk without heads serves the parts of a request that is cut up side by side",
+    "an SSD serves the parts of a split request in parallel",
     Measured,
-    "no gain from larger ones (0.55 of the 1 MiB reads with 1024), on a disk of memory",
+    "no gain from larger requests (0.55 of the 1 MiB reads with 1024) on a RAM disk",
 );
-pub(super) static MAX_SECTORS_OF_HEADS: Knob = disk(
-    "max_sectors_kb",
-    "what the array sends as one request is not cut up",
-    Paper,
-    "S0 sets 1024, with no figure of its own",
-);
+pub(super) static MAX_SECTORS_OF_HEADS: Knob =
+    disk("max_sectors_kb", "one request of the array is not split", Paper, "S0 sets 1024 without a figure");
 pub(super) static READ_AHEAD: Knob = disk(
     "read_ahead_kb",
-    "the array reads past the kernel's cache and reads ahead by itself, see blockyard volume set",
+    "the array uses direct I/O and its own read-ahead, see blockyard volume set",
     Documentation,
-    "none on the array's own disks",
+    "no effect on disks of the array",
 );
 pub(super) static RQ_AFFINITY: Knob = disk(
     "rq_affinity",
-    "a shard wants its answers on its own core",
+    "completions should run on the core of the shard",
     Measured,
-    "1.1 to 2.2 times the 4 KiB reads, on a disk of memory",
+    "1.1 to 2.2 times the 4 KiB reads on a RAM disk",
 );
 pub(super) static NOMERGES: Knob = disk(
     "nomerges",
-    "requests for neighboring blocks become one; a disk without heads takes them one by one as well",
+    "merging of adjacent requests does not help an SSD",
     Measured,
-    "no difference (0.88 to 1.05) for 4 KiB reads, on a disk of memory",
+    "no difference (0.88 to 1.05) for 4 KiB reads on a RAM disk",
 );
 pub(super) static NOMERGES_OF_HEADS: Knob = disk(
     "nomerges",
-    "requests for neighboring blocks become one, which is one seek",
+    "adjacent requests are merged, which saves seeks",
     Documentation,
-    "sequential reads and writes in small pieces; not measured by us",
+    "faster small sequential I/O; not measured",
 );
-pub(super) static ADD_RANDOM: Knob = disk(
-    "add_random",
-    "each request would be stirred into the random numbers",
-    Documentation,
-    "CPU time of each request",
-);
+pub(super) static ADD_RANDOM: Knob =
+    disk("add_random", "each request would feed the entropy pool", Documentation, "CPU time of each request");
 pub(super) static WRITE_CACHE: Knob = disk(
     "write_cache",
-    "\"write back\" makes the array flush before it acknowledges; only who knows the disk may say otherwise",
+    "\"write back\" makes the array flush before it acknowledges; change it only if the disk cache is protected",
     Documentation,
-    "\"write through\" for a cache that loses power loses data",
+    "\"write through\" with a volatile disk cache loses data at a power failure",
 );
 pub(super) static WBT: Knob = disk(
     "wbt_lat_usec",
-    "holds back only what the kernel's cache writes late, and the array writes past it",
+    "throttles only writeback of the page cache, which the array does not use",
     Documentation,
-    "none on the array's own disks",
+    "no effect on disks of the array",
 );
 pub(super) static QUEUE_DEPTH: Knob = disk(
     "queue_depth",
-    "a SATA disk that is given one command at a time (no NCQ) cannot choose the shortest way",
+    "a SATA disk without NCQ cannot reorder commands",
     Documentation,
-    "random reads of a disk that turns",
+    "faster random reads of a hard disk",
 );
 
 pub(super) static TCP_RMEM: Knob = tcp(
     "net.ipv4.tcp_rmem",
-    "the daemon leaves the size of buffers to the kernel; the largest one bounds what a host may have on its way",
+    "socket buffers are autotuned; the maximum limits the bytes in flight from a host",
     Measured,
-    "writes at a round trip of 6 ms: 99 MB/s with 1 MiB, 510 with 6, 610 with 16",
+    "writes at a round-trip time of 6 ms: 99 MB/s with 1 MiB, 510 with 6, 610 with 16",
 );
 pub(super) static TCP_WMEM: Knob = tcp(
     "net.ipv4.tcp_wmem",
-    "the same for what is on its way to a host",
+    "limits the bytes in flight to a host",
     Measured,
-    "reads at a round trip of 6 ms: 135 MB/s with 1 MiB, 500 with 4, 960 with 16",
+    "reads at a round-trip time of 6 ms: 135 MB/s with 1 MiB, 500 with 4, 960 with 16",
 );
 pub(super) static RMEM_MAX: Knob = tcp(
     "net.core.rmem_max",
-    "bounds what a program asks for, and the daemon does not ask",
+    "limits explicit socket buffer sizes, which the daemon does not set",
     Documentation,
-    "none on the array",
+    "no effect on the array",
 );
 pub(super) static WMEM_MAX: Knob = tcp(
     "net.core.wmem_max",
-    "bounds what a program asks for, and the daemon does not ask",
+    "limits explicit socket buffer sizes, which the daemon does not set",
     Documentation,
-    "none on the array",
+    "no effect on the array",
 );
 pub(super) static CONGESTION: Knob = tcp(
     "net.ipv4.tcp_congestion_control",
-    "the daemon chooses cubic for each connection, whatever the system's default is",
+    "the daemon selects cubic for each connection, independent of the system default",
     Measured,
-    "bbr has 0.8 of the 128 KiB reads that cubic has, without a delay",
+    "bbr gives 0.8 of the 128 KiB reads of cubic without network delay",
 );
 pub(super) static CONGESTION_ALLOWED: Knob = tcp(
     "net.ipv4.tcp_allowed_congestion_control",
-    "the daemon is not root, and may choose cubic only where everybody may",
+    "the daemon is not root and may select cubic only if it is allowed for all users",
     Measured,
-    "without it connections have the system's default; bbr has 0.8 of the 128 KiB reads, without a delay",
+    "otherwise the system default applies; bbr gives 0.8 of the 128 KiB reads without network delay",
 );
 pub(super) static SLOW_START: Knob = tcp(
     "net.ipv4.tcp_slow_start_after_idle",
-    "hosts are idle between bursts, and each burst would begin slowly",
+    "hosts pause between bursts, and each burst would restart in slow start",
     Measured,
-    "1 MiB after a pause takes 0.4 of the time at a round trip of 6 ms, 0.6 without a delay",
+    "1 MiB after a pause takes 0.4 of the time at a round-trip time of 6 ms, 0.6 without delay",
 );
 pub(super) static MTU_PROBING: Knob = tcp(
     "net.ipv4.tcp_mtu_probing",
-    "where large packets vanish without a word, connections stand still unless smaller ones are tried",
+    "where a device drops large packets silently, connections hang unless TCP probes a smaller MTU",
     Documentation,
-    "hosts behind a switch that drops large packets stay connected",
+    "hosts behind such a device stay connected",
 );
 pub(super) static SACK: Knob = tcp(
     "net.ipv4.tcp_sack",
-    "without it one lost packet costs all that came after it",
+    "without SACK one lost packet causes retransmission of all later ones",
     Documentation,
-    "any way that loses packets",
+    "faster on links that lose packets",
 );
 pub(super) static NETDEV_BUDGET: Knob = tcp(
     "net.core.netdev_budget",
-    "the kernel stops taking packets when the budget is used up, and comes back later",
+    "the kernel stops receive processing when the budget is used up",
     Documentation,
-    "only where /proc/net/softnet_stat counts such stops",
+    "helps only if /proc/net/softnet_stat counts time squeezes",
 );
 pub(super) static NETDEV_BACKLOG: Knob = tcp(
     "net.core.netdev_max_backlog",
     "packets beyond it are dropped before TCP sees them",
     Documentation,
-    "only where /proc/net/softnet_stat counts drops",
+    "helps only if /proc/net/softnet_stat counts drops",
 );
 pub(super) static BUSY_READ: Knob = tcp(
     "net.core.busy_read",
-    "is for programs that sleep in a socket, and shards sleep in their ring",
+    "applies to blocking socket calls; shards wait in io_uring",
     Documentation,
-    "none on the array; busy_poll in its own configuration is what there is",
+    "no effect on the array; use busy_poll in its configuration instead",
 );
 pub(super) static SOMAXCONN: Knob = tcp(
     "net.core.somaxconn",
-    "after a restart all hosts come at once",
+    "after a restart all hosts log in at the same time",
     Documentation,
-    "logins beyond it wait a second and try again",
+    "connections beyond it retry after 1 s",
 );
 
 pub(super) static MTU: Knob =
-    interface("mtu", "large packets are fewer to handle, for both ends", Paper, "S1 has jumbo frames from end to end");
+    interface("mtu", "fewer packets for both ends to process", Paper, "S1 uses jumbo frames end to end");
 pub(super) static MTU_OF_VIRTUAL: Knob = interface(
     "mtu",
-    "a virtual card hands large packets on without cutting them up",
+    "a virtual card passes large packets on without segmentation",
     Measured,
-    "no clear gain from 9000 on virtual cards",
+    "no clear gain from an MTU of 9000 on virtual cards",
 );
 pub(super) static QUEUES: Knob = interface(
     "queues",
-    "each queue (RSS) is a core that can take packets; more than cores near the card bring none",
+    "each receive queue (RSS) uses one core; more queues than cores of the NUMA node bring no gain",
     Paper,
-    "+5 to 10 thousand IOPS below 20 parallel readers, nothing above (S4, ixgbe)",
+    "+5,000 to 10,000 IOPS below 20 parallel readers, nothing above (S4, ixgbe)",
 );
 pub(super) static RPS: Knob = interface(
     "rps_cpus",
-    "a card with one queue has one core take all packets, unless that core passes them on",
+    "with one queue a single core processes all packets unless RPS distributes them",
     Measured,
-    "loses on two cores: 0.8 of the 4 KiB commands; not tried with more",
+    "slower on two cores: 0.8 of the 4 KiB commands; not measured with more",
 );
 pub(super) static RX_RING: Knob = interface(
     "rx_ring",
-    "packets that find no place in it are lost",
+    "packets are dropped when the ring is full",
     Documentation,
-    "only where the card counts such losses",
+    "helps only if the card counts drops",
 );
-pub(super) static TSO: Knob = interface(
-    "tso",
-    "the card cuts large sends into packets; without it cores do",
-    Documentation,
-    "CPU time of every read",
-);
+pub(super) static TSO: Knob =
+    interface("tso", "the card segments large sends instead of the CPU", Documentation, "CPU time of every read");
 pub(super) static GRO: Knob = interface(
     "gro",
-    "packets of a connection are joined before TCP sees them",
+    "packets of a connection are merged before TCP processing",
     Documentation,
     "CPU time of every write",
 );
 pub(super) static IRQ_AFFINITY: Knob = Knob {
     name: "irq_affinity",
     kind: Kind::Interrupts,
-    why: "each queue has a core near the card to itself",
-    effect: "+5 to 10 thousand IOPS below 20 parallel readers, nothing above (S4, ixgbe)",
+    why: "each queue has its own core on the NUMA node of the card",
+    effect: "+5,000 to 10,000 IOPS below 20 parallel readers, nothing above (S4, ixgbe)",
     source: Paper,
 };
 
-pub(super) static GOVERNOR: Knob =
-    processor("governor", "a core that slept slowly begins slowly", Documentation, "time of single commands");
+pub(super) static GOVERNOR: Knob = processor(
+    "governor",
+    "a core in a deep sleep state or at a low clock wakes slowly",
+    Documentation,
+    "lower \
+         latency of single \
+         commands",
+);
 pub(super) static HALT_POLL: Knob = processor(
     "guest_halt_poll_ns",
-    "a virtual machine gives a core back as soon as it is idle, unless the core looks for work for a moment first",
+    "an idle virtual CPU halts at once and is slow to wake, unless it polls first",
     Measured,
-    "2 to 2.9 times the 4 KiB commands of one session where it takes 30 us to get the core back, for CPU time of the hypervisor's",
+    "2 to 2.9 times the 4 KiB commands of one session where a wakeup takes 30 us; costs CPU time of the hypervisor",
 );
 pub(super) static SHARD_CPUS: Knob = processor(
     "shard_cpus",
-    "memory, cards and disks of another socket are further away",
+    "access to memory, cards and disks of another socket is slower",
     Paper,
-    "+5 to 10 thousand IOPS below 20 parallel readers, nothing above (S4, with IRQs and queues)",
+    "+5,000 to 10,000 IOPS below 20 parallel readers, nothing above (S4, with IRQs and queues)",
 );
 pub(super) static ISOLATED: Knob = processor(
     "isolated",
-    "cores that are kept from the scheduler serve only who names them",
+    "isolated cores run only processes that are pinned to them",
     Documentation,
-    "shards run beside them unless cpus in the array's configuration names them",
+    "shards do not use them unless cpus in the configuration lists them",
 );
 pub(super) static IO_URING: Knob = processor(
     "kernel.io_uring_disabled",
-    "without io_uring the daemon serves with threads",
+    "without io_uring the daemon uses threads",
     Documentation,
-    "2 forbids it to all, 1 to all but a group",
+    "2 disables it for all, 1 for all but one group",
 );
 pub(super) static HUGE_PAGES: Knob = memory(
     "transparent_hugepage",
-    "the daemon's buffers live as long as it does",
+    "the buffers of the daemon are allocated for its whole run time",
     Documentation,
-    "none known; any value will do",
+    "none known; any value is good",
 );
 pub(super) static SWAPPINESS: Knob = memory(
     "vm.swappiness",
-    "a page of the daemon that was swapped out is a read of a disk before a read of a disk",
+    "a swapped-out page of the daemon adds a disk read to each access",
     Documentation,
-    "only where memory runs short",
+    "helps only if memory is low",
 );
 pub(super) static MEMLOCK: Knob = memory(
     "memlock",
-    "kernels before 5.12 count rings as locked memory, and give none beyond the limit",
+    "kernels before 5.12 count rings as locked memory and refuse them beyond the limit",
     Documentation,
-    "without rings the daemon serves with threads",
+    "without rings the daemon uses threads",
 );
 
 /// All settings; docs/operate/tuning.md has a line for each.

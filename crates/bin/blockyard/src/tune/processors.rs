@@ -42,7 +42,7 @@ fn governor(root: &Root) -> Option<Advice> {
     let advice = advice.to("performance", settings);
     let can = root.text(&format!("{CPUS}/cpu0/cpufreq/scaling_available_governors"));
     let has = can.is_none_or(|all| all.split_whitespace().any(|one| one == "performance"));
-    Some(if has { advice } else { advice.without_hope("this kernel has no such governor") })
+    Some(if has { advice } else { advice.without_hope("not supported by this kernel") })
 }
 
 /// Recommends halt polling in virtual machines whose kernel supports it.
@@ -51,10 +51,10 @@ fn halt_poll(root: &Root) -> Option<Advice> {
     root.text(&format!("{CPUS}/cpuidle/current_governor")).filter(|governor| governor == "haltpoll")?;
     let now = root.number(PATH)?;
     let advice = Advice::kept(&HALT_POLL, "", now.to_string());
-    // Any other value was chosen by somebody, and stays.
+    // Any other value was set by an administrator and is kept.
     let advice = if now == 0 { advice.file(PATH, HALT_POLL_NS) } else { advice };
-    let note =
-        "somebody has forbidden it here, and it takes CPU time of the machine below; then: blockyard tune apply --only";
+    let note = "disabled on this machine by its administrator; it uses CPU time of the hypervisor. To enable it: \
+         blockyard tune apply --only";
     Some(advice.asking(format!("{note} {}", HALT_POLL.name)))
 }
 
@@ -78,6 +78,7 @@ fn shard_cpus(root: &Root, array: &Array) -> Option<Advice> {
     }
     for disk in disks::devices(root, &array.disks) {
         let below = format!("sys/block/{}/device", disk.name);
+        // The device of an NVMe namespace is its controller; the PCI device is one level further.
         let at = ["numa_node", "device/numa_node"].map(|file| format!("{below}/{file}"));
         let path = at.iter().find(|path| root.has(path)).cloned();
         add(disk.name, path.unwrap_or_default());
@@ -87,21 +88,21 @@ fn shard_cpus(root: &Root, array: &Array) -> Option<Advice> {
         format!("{} on node {node}", names.iter().cloned().collect::<Vec<_>>().join(", "))
     };
     match by_node.len() {
-        0 => Some(advice.saying("no card or disk says which node it is on")),
+        0 => Some(advice.saying("no card or disk reports its NUMA node")),
         1 => {
             let near = Cpus::near(root, by_node.keys().next().copied());
             if near.contains_all(&now) {
                 return Some(advice);
             }
             let note = format!(
-                "set cpus = \"{near}\" in /etc/blockyard.toml and restart the daemon, where that node has cores enough"
+                "set cpus = \"{near}\" in /etc/blockyard.toml and restart the daemon, if that node has enough cores"
             );
             Some(advice.to(near.to_string(), []).asking(note))
         }
         // Devices on several nodes: no choice of cores is near all of them.
         _ => {
             let all = by_node.iter().map(told).collect::<Vec<_>>().join("; ");
-            let note = format!("{all}: cards and disks on one node would spare the way between them");
+            let note = format!("{all}: put cards and disks on one node to avoid traffic between nodes");
             Some(Advice { verdict: Verdict::Cannot, note, ..advice })
         }
     }
@@ -131,7 +132,10 @@ fn isolated(root: &Root) -> Option<Advice> {
 fn io_uring(root: &Root) -> Option<Advice> {
     let path = sysctl(IO_URING.name);
     let advice = Advice::kept(&IO_URING, "", root.text(&path)?).file(&path, "0");
-    Some(advice.asking("somebody has forbidden it here; then: blockyard tune apply --only kernel.io_uring_disabled"))
+    Some(advice.asking(
+        "disabled on this machine by its administrator. To enable it: blockyard tune apply --only \
+         kernel.io_uring_disabled",
+    ))
 }
 
 fn huge_pages(root: &Root) -> Option<Advice> {
@@ -152,6 +156,7 @@ fn swappiness(root: &Root) -> Option<Advice> {
 /// Recommends locked memory, on kernels that charge rings to it.
 fn locked(root: &Root, array: &Array) -> Option<Advice> {
     let release = root.text("proc/sys/kernel/osrelease")?;
+    // A release such as 6.1.0-18-amd64: only the first two numbers count.
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next()?, numbers.next()?);
     let limits = root.text(&format!("proc/{}/limits", array.pid?))?;

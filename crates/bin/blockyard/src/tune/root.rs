@@ -77,13 +77,13 @@ impl Root {
     /// *Errors*: its message.
     pub(crate) fn run_ethtool(&self, words: &[&str]) -> io::Result<()> {
         if !self.is_real() {
-            return Err(io::Error::other("a picture of a machine has no ethtool"));
+            return Err(io::Error::other("ethtool is not available in a recorded machine"));
         }
         let ended = run_within(ethtool().args(words), ETHTOOL_LIMIT).map_err(io::Error::other)?;
         match ended.status {
             Some(status) if status.success() => Ok(()),
-            Some(_) => Err(io::Error::other(excerpt(ended.said.lines().next().unwrap_or("ethtool refused")))),
-            None => Err(io::Error::other("ethtool does not end")),
+            Some(_) => Err(io::Error::other(excerpt(ended.said.lines().next().unwrap_or("ethtool failed")))),
+            None => Err(io::Error::other("ethtool timed out")),
         }
     }
 }

@@ -126,7 +126,7 @@ fn other_value(root: &Root, setting: &Setting) -> Option<String> {
     } else {
         now == setting.value()
     };
-    (!same).then(|| format!("the kernel has made {now} of it"))
+    (!same).then(|| format!("the kernel set {now} instead"))
 }
 
 fn words(text: &str) -> BTreeSet<&str> {

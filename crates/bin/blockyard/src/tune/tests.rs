@@ -61,7 +61,7 @@ fn two_sockets_with_nvme_sas_and_ixgbe_get_this_advice_and_no_other() {
     for name in ["sda/read_ahead_kb", "nvme0n1/write_cache", "eth2/tso", "net.core.rmem_max", "memlock", "isolated"] {
         assert!(well.iter().any(|it| it == name), "{name} is not in {well:?}");
     }
-    assert_eq!(one(&all, "nvme0n1/irq_affinity").note, "the kernel has shared them out, and keeps it so");
+    assert_eq!(one(&all, "nvme0n1/irq_affinity").note, "the kernel distributes them and does not allow changes");
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn what_cannot_be_had_says_why() {
     for (name, why) in [
         ("sda/scheduler", "no mq-deadline"),
         ("net.ipv4.tcp_allowed_congestion_control", "no cubic"),
-        ("eth2/tso", "no such thing"),
-        ("governor", "no such governor"),
+        ("eth2/tso", "not supported by the card"),
+        ("governor", "not supported by this kernel"),
     ] {
         let advice = one(&all, name);
         assert_eq!(advice.verdict, Verdict::Cannot, "{name}");
@@ -204,7 +204,17 @@ fn card_with_one_queue_is_not_told_to_pass_packets_on() {
 
 #[test]
 fn no_value_is_advised_with_a_reason_that_speaks_against_it() {
-    let against = ["no gain", "no clear gain", "no difference", "none ", "loses on", "0.7 and bfq", "0.8 of the 4 KiB"];
+    let against = [
+        "no gain",
+        "no clear gain",
+        "no difference",
+        "none ",
+        "no effect",
+        "slower on",
+        "mq-deadline \
+         0.7",
+        "0.8 of the 4 KiB",
+    ];
     let picture = Picture::two_sockets();
     // A virtual card, and a solid-state disk with a small request size.
     for (path, text) in [

@@ -92,7 +92,7 @@ fn lost_disk_is_told_once_and_its_replacement_once_though_a_receiver_is_away_and
     assert_eq!(states(&webhook.taken()[1]), [("resolved", "BY-E302")]);
     assert_eq!(webhook.taken()[1]["alerts"][0]["number"], alert["number"]);
     assert!(mail.taken()[1].contains("Subject: [test] resolved: pool tank"), "{}", mail.taken()[1]);
-    assert_eq!(good(dir, "alert active"), "nothing is wrong\n");
+    assert_eq!(good(dir, "alert active"), "no active alerts\n");
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
@@ -106,8 +106,8 @@ fn receiver_that_cannot_be_told_is_said_why_and_is_an_event_once() {
     let plain = format!("alert add plain --mail a@example.com --smtp {} --tls none", mail.address);
     good(dir, &plain);
     let said = good(dir, "alert test plain");
-    assert!(said.contains("taken a test: 250 2.0.0 taken"), "{said}");
-    assert!(mail.taken()[0].contains("nothing is the matter"), "{:?}", mail.taken());
+    assert!(said.contains("accepted the test message: 250 2.0.0 taken"), "{said}");
+    assert!(mail.taken()[0].contains("no action needed"), "{:?}", mail.taken());
     let wrong = format!("sha256:{}", "0".repeat(64));
     good(dir, &format!("alert add other --mail a@example.com --smtp {} --server-pin {wrong}", mail.address));
     for _ in 0..2 {
@@ -117,17 +117,17 @@ fn receiver_that_cannot_be_told_is_said_why_and_is_an_event_once() {
     good(dir, "alert add nobody --webhook http://127.0.0.1:9/");
     assert!(ask(dir, &["alert", "test", "nobody"]).stderr.contains("cannot be reached"));
     let events = good(dir, "event list --no-headers");
-    assert_eq!(events.matches("receiver other is not told of alerts").count(), 1, "{events}");
+    assert_eq!(events.matches("receiver other is not receiving alerts").count(), 1, "{events}");
     let refused = |line: &str, wanted: &str| {
         let outcome = ask_line(dir, line);
         assert!(outcome.code != 0 && outcome.stderr.contains(wanted), "{line}: {}", outcome.stderr);
     };
-    refused("alert add far --webhook http://10.0.0.1/", "in the clear nothing is told to another machine");
-    refused("alert add far --mail x --smtp mail", "\"x\" is not an address of mail");
-    refused("alert add far --mail x@y --smtp mail --user me", "a user and a password go together");
-    refused("alert add plain --webhook https://h/", "there is a receiver plain already");
-    refused("alert set plain --webhook https://h/", "told by mail");
-    refused("alert test far", "there is no receiver far");
+    refused("alert add far --webhook http://10.0.0.1/", "unencrypted webhooks are allowed only to this machine");
+    refused("alert add far --mail x --smtp mail", "\"x\" is not a mail address");
+    refused("alert add far --mail x@y --smtp mail --user me", "user and password must be given together");
+    refused("alert add plain --webhook https://h/", "receiver plain already exists");
+    refused("alert set plain --webhook https://h/", "a mail receiver has no URL, form or secret");
+    refused("alert test far", "receiver far does not exist");
     let told = good(dir, "alert list --no-headers");
     assert!(told.contains("plain\tmail to a@example.com"), "{told}");
     assert!(end(&mut daemon, Signal::TERM).success());

@@ -184,7 +184,7 @@ fn doctor_finds_a_target_name_that_another_array_has_by_discovery() {
     let discover = portal.to_string();
     let look = || ask(here_dir, &["doctor", "--discover", &discover]).stdout;
     good(there_dir, "present v --everyone");
-    assert!(look().contains("none of them by a name of ours"), "{}", look());
+    assert!(look().contains("none with a name of this array"), "{}", look());
     good(there_dir, "present v --everyone --target twice");
     let said = look();
     assert!(said.contains("target iqn.2026-11.com.example:twice") && said.contains(&discover), "{said}");
@@ -192,7 +192,7 @@ fn doctor_finds_a_target_name_that_another_array_has_by_discovery() {
     let own = portals.split('\t').next().expect("a portal").to_owned();
     good(here_dir, "present v --everyone --target twice");
     let said = ask(here_dir, &["doctor", "--discover", &own]).stdout;
-    assert!(said.contains("none of them by a name of ours"), "its own portal: {said}");
+    assert!(said.contains("none with a name of this array"), "its own portal: {said}");
     for daemon in [&mut here, &mut there] {
         assert!(end(daemon, Signal::TERM).success());
     }

@@ -41,7 +41,7 @@ fn document_makes_the_array_twice_changes_nothing_and_earlier_ones_come_back() {
     assert_eq!(say(dir, "volume list --no-headers").1, "", "nothing was done yet");
     let (code, said, _) = say(dir, &format!("apply -f {file}"));
     assert_eq!((code, said), (0, format!("{steps}3 steps applied\n")));
-    assert_eq!(say(dir, &format!("apply -f {file} --prune")).1, "everything is so already\n");
+    assert_eq!(say(dir, &format!("apply -f {file} --prune")).1, "no changes\n");
     let (_, exported, _) = say(dir, "export");
     assert!(exported.contains("[host.web.chap]\nuser = \"web\"\n") && !exported.contains("twelve"), "{exported}");
     let copy = dir.join("copy.toml");
@@ -51,7 +51,7 @@ fn document_makes_the_array_twice_changes_nothing_and_earlier_ones_come_back() {
     fs::write(&path, DOCUMENT.replace("[host.web]", "[host.db]").replace("\"web\"", "\"db\"")).expect("a file");
     let (code, _, why) = say(dir, &format!("apply -f {file} --prune"));
     assert_eq!(code, 4);
-    assert!(why.contains("2 things would go, and 0 sessions notice; repeat with --yes"), "{why}");
+    assert!(why.contains("2 objects would be deleted, and 0 sessions notice; repeat with --yes"), "{why}");
     let (code, said, why) = say(dir, &format!("apply -f {file} --prune --yes"));
     assert_eq!(code, 0, "{said}{why}");
     assert!(said.contains("+ host db") && said.contains("- host web"), "{said}");
@@ -67,7 +67,7 @@ fn document_makes_the_array_twice_changes_nothing_and_earlier_ones_come_back() {
 
     for (text, exit, wanted) in [
         ("schema = 1\n[host.x]\nwrong = 1\n", 2, "unknown field `wrong`"),
-        ("schema = 2\n", 2, "begin it with schema = 1"),
+        ("schema = 2\n", 2, "start it with schema = 1"),
         ("schema = 1\n[[present]]\nvolume = \"nothing\"\nhost = \"web\"\n", 3, "BY-1103"),
     ] {
         fs::write(&path, text).expect("a file");
@@ -129,7 +129,7 @@ fn one_command_goes_from_bare_disks_to_a_volume_that_a_host_uses() {
         "{said}"
     );
     for (line, wanted) in [
-        (format!("up tank/vm3 16MiB d9.img --initiator {iqn}"), "pool tank is there already"),
+        (format!("up tank/vm3 16MiB d9.img --initiator {iqn}"), "pool tank already exists"),
         ("up tank/vm3 16MiB --host abc123 --initiator iqn.1993-08.org.debian:01:other".to_owned(), "without initiator"),
     ] {
         let (code, _, why) = say(dir, &line);
@@ -152,14 +152,14 @@ fn document_brings_secrets_of_receivers_from_files_beside_it_and_no_user_without
     fs::write(&path, sections).expect("a file");
     let (code, _, why) = say(dir, &format!("apply -f {file}"));
     assert_eq!(code, 2, "{why}");
-    assert!(why.contains("receiver desk: its messages are signed, and what with is not known here"), "{why}");
+    assert!(why.contains("receiver desk: its messages are signed, but no signing secret is stored here"), "{why}");
     fs::write(&path, format!("{sections}secret_file = \"desk.secret\"\n")).expect("a file");
     assert!(say(dir, &format!("apply -f {file}")).2.contains("desk.secret cannot be read"));
     fs::write(dir.join("desk.secret"), "twelve bytes and more\n").expect("a file");
     let steps = "+ user alice: admin, who can log in with what blockyard web link --user alice prints\n\
                  + receiver desk: generic webhook http://127.0.0.1:9/hook\n";
     assert_eq!(say(dir, &format!("apply -f {file}")), (0, format!("{steps}2 steps applied\n"), String::new()));
-    assert_eq!(say(dir, &format!("apply -f {file} --prune")).1, "everything is so already\n");
+    assert_eq!(say(dir, &format!("apply -f {file} --prune")).1, "no changes\n");
     let (_, exported, _) = say(dir, "export");
     let told = "[user.alice]\nrole = \"admin\"\n\n[receiver.desk]\nurl = \"http://127.0.0.1:9/hook\"\nsigned = true\n";
     assert!(exported.ends_with(told) && !exported.contains("twelve"), "{exported}");
@@ -230,7 +230,7 @@ fn odd_sizes_that_the_array_exports_are_taken_back_and_sizes_without_a_unit_are_
         }
         let file = dir.join(format!("copy.{form}"));
         fs::write(&file, exported).expect("a file");
-        let so = "everything is so already\n";
+        let so = "no changes\n";
         assert_eq!(good(&format!("diff -f {} --prune --exit-code", file.display())), so);
         assert_eq!(good(&format!("apply -f {} --prune", file.display())), so);
     }
@@ -260,12 +260,13 @@ fn document_with_chap_and_no_secret_is_told_what_documents_have() {
     let sentence = lab.bad(&["apply", "-f", "array.toml"], 2);
     assert_eq!(
         sentence,
-        "[host.web.chap] has no secret, and the array knows none; write secret_file = \"FILE\" there, the name of a file beside the document that holds the secret alone (BY-1605)"
+        "[host.web.chap] has no secret, and the array has none; write secret_file = \"FILE\" there; the file lies \
+         beside the document and contains only the secret (BY-1605)"
     );
     fs::write(lab.dir.path().join("web.secret"), "twelve bytes and more\n").expect("a file");
     fs::write(&path, format!("{document}secret_file = \"web.secret\"\n")).expect("a file");
     lab.good(&["apply", "-f", "array.toml", "--yes"]);
     // An export has no secrets, and applying it keeps the known ones.
     fs::write(&path, lab.good(&["export"])).expect("a file");
-    assert_eq!(lab.good(&["apply", "-f", "array.toml"]), "everything is so already\n");
+    assert_eq!(lab.good(&["apply", "-f", "array.toml"]), "no changes\n");
 }

@@ -32,8 +32,8 @@ fn asked(lab: &Lab, line: &str, answer: &str, meanwhile: impl FnOnce()) -> Outco
         }
         std::mem::take(&mut said)
     };
-    let question = take("to go on: ");
-    assert!(question.contains(" to go on: "), "{line}: {question}");
+    let question = take("to continue: ");
+    assert!(question.contains(" to continue: "), "{line}: {question}");
     meanwhile();
     File::try_clone(&terminal).expect("it is open").write_all(format!("{answer}\n").as_bytes()).expect("it is typed");
     let mut bytes = Vec::new();
@@ -53,7 +53,7 @@ fn what_has_changed_since_it_was_asked_about_is_kept_and_both_values_are_told() 
     lab.furnish();
     let refused = |outcome: Outcome, both: &[&str]| {
         assert_eq!((outcome.code, outcome.stdout.as_str()), (4, ""), "{}", outcome.stderr);
-        for text in ["it has changed since it was looked at", "(BY-1207)"].iter().chain(both) {
+        for text in ["it has changed since it was read", "(BY-1207)"].iter().chain(both) {
             assert!(outcome.stderr.contains(text), "{text}: {}", outcome.stderr);
         }
     };
@@ -61,7 +61,7 @@ fn what_has_changed_since_it_was_asked_about_is_kept_and_both_values_are_told() 
         lab.good(&["volume", "resize", "tank/vm1", "40MiB"]);
         lab.good(&["volume", "set", "tank/vm1", "--iops", "500"]);
     });
-    refused(grown, &["size was 33554432 and is 41943040", "policy.iops was off and is 500"]);
+    refused(grown, &["size changed from 33554432 to 41943040", "policy.iops changed from off to 500"]);
     assert!(lab.good(&["volume", "list"]).contains("tank/vm1"));
     // A volume that was recreated under the same name is another volume.
     let other = asked(&lab, "volume delete tank/vm1", "tank/vm1", || {
@@ -80,7 +80,7 @@ fn what_has_changed_since_it_was_asked_about_is_kept_and_both_values_are_told() 
     let set = asked(&lab, "pool destroy tank", "tank", || {
         lab.good(&["pool", "set", "tank", "rebuild=fast"]);
     });
-    refused(set, &["policy.repair.mode was balanced and is fast"]);
+    refused(set, &["policy.repair.mode changed from balanced to fast"]);
     let spare = asked(&lab, "disk replace d0 d5 --force", "d0", || {
         lab.good(&["pool", "destroy", "tank", "--yes"]);
         lab.good(&["disk", "spare", "add", "d0"]);
@@ -97,7 +97,7 @@ fn what_is_as_it_was_is_done_and_a_wrong_answer_does_nothing() {
     assert_eq!(wrong.code, 4, "{}", wrong.stderr);
     assert!(wrong.stderr.contains("type its name exactly"), "{}", wrong.stderr);
     let right = asked(&lab, "volume delete tank/vm1", "tank/vm1", || {});
-    assert_eq!((right.code, right.stdout.as_str()), (0, "volume tank/vm1 is gone\n"), "{}", right.stderr);
+    assert_eq!((right.code, right.stdout.as_str()), (0, "volume tank/vm1 deleted\n"), "{}", right.stderr);
     let right = asked(&lab, "pool destroy tank", "tank", || {});
     assert_eq!(right.code, 0, "{}", right.stderr);
 }
@@ -116,9 +116,11 @@ fn plan_is_applied_to_the_array_that_it_was_shown_for() {
     let applied = asked(&lab, "apply -f array.toml --prune", "apply", || meanwhile("more"));
     assert_eq!(applied.code, 4, "{}", applied.stderr);
     for text in [
-        "the array was changed since this was planned; shown was ~ host web: iqn.2001-04.com.example:web → iqn.2001-04.com.example:new",
-        "; it would be ~ host web: iqn.2001-04.com.example:web, iqn.2001-04.com.example:more → iqn.2001-04.com.example:new",
-        "; repeat the command to see and confirm the steps as they are now (BY-1851)",
+        "the array was changed since the preview; you saw ~ host web: iqn.2001-04.com.example:web → \
+         iqn.2001-04.com.example:new",
+        "; the change would now be ~ host web: iqn.2001-04.com.example:web, iqn.2001-04.com.example:more → \
+             iqn.2001-04.com.example:new",
+        "; repeat the command to see and confirm the current steps (BY-1851)",
     ] {
         assert!(applied.stderr.contains(text), "{text}: {}", applied.stderr);
     }
@@ -132,8 +134,7 @@ fn plan_is_applied_to_the_array_that_it_was_shown_for() {
     let version = past.expect("a number").to_owned();
     let restored = asked(&lab, &format!("config restore {version}"), "apply", || meanwhile("late"));
     assert_eq!(restored.code, 4, "{}", restored.stderr);
-    for text in ["the array was changed since these steps were worked out; shown was ", "example:late → ", "(BY-1851)"]
-    {
+    for text in ["the array was changed since the preview; you saw ", "example:late → ", "(BY-1851)"] {
         assert!(restored.stderr.contains(text), "{text}: {}", restored.stderr);
     }
     assert!(!lab.good(&["host", "list"]).contains("old\t"), "nothing was done");

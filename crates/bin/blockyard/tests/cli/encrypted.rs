@@ -36,9 +36,9 @@ fn pool_key_is_written_once_and_for_its_owner_alone() {
     let line = fs::read_to_string(dir.join("tank.key")).expect("it was written");
     let words: Vec<&str> = line.split_whitespace().collect();
     assert!(said.contains(words[1]) && !said.contains(words[2]), "{said}");
-    assert!(refused(dir, "pool key tank --file tank.key").contains("name a file that is not there yet (BY-1814)"));
+    assert!(refused(dir, "pool key tank --file tank.key").contains("give the path of a new file (BY-1814)"));
     assert_eq!(fs::read_to_string(dir.join("tank.key")).expect("it is still there"), line);
-    assert!(refused(dir, "pool key other --file other.key").contains("there is no pool other"));
+    assert!(refused(dir, "pool key other --file other.key").contains("pool other does not exist"));
     assert!(!dir.join("other.key").exists());
     let refusal = refused(dir, "volume create scratch 1MiB --ram --encrypted");
     assert!(refusal.contains("has no pool"), "{refusal}");
@@ -69,7 +69,7 @@ fn encrypted_volume_outlives_the_key_of_its_node_when_the_pools_was_written_down
     fs::write(dir.join("other.key"), format!("blockyard-pool-key-1 0102030405060708 {}\n", "07".repeat(32)))
         .expect("written");
     let refusal = refused(dir, "pool import tank --key-file other.key");
-    assert!(refusal.contains(&format!("the pool wants {id}")), "{refusal}");
+    assert!(refusal.contains(&format!("but the pool needs {id}")), "{refusal}");
     // Read-only, the key stays in the state: nothing of the pool can be wrapped with the node's own key.
     good(dir, "pool import tank --read-only --key-file tank.key");
     assert!(end(&mut daemon, Signal::TERM).success());

@@ -65,7 +65,7 @@ fn change_that_finds_no_room_for_the_state_is_refused_and_others_follow_once_the
     };
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("No space left on device"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("make room"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("free disk space"), "{}", refused.stderr);
     assert_eq!(hosts(dir.path()), there, "it serves on, with what there was");
     // The file is opened again, which may have shrunk it.
     for at in 0..20 {

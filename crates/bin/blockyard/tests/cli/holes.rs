@@ -55,12 +55,12 @@ fn hole_in_the_redo_log_of_a_group_names_the_volumes_that_lie_there() {
     let events = good(dir, "event list");
     let told = events.lines().find(|line| line.contains("BY-E234")).unwrap_or_default();
     assert!(told.contains("of group 0 of pool tank") && told.ends_with("from a backup: tank/v."), "{events}");
-    all_tell(dir, "BY-E234", "open without part of its log");
+    all_tell(dir, "BY-E234", "open without part of its redo log");
     assert!(end(&mut daemon, Signal::TERM).success());
     // A restart does not change that; an administrator who has checked the volumes ends it.
     let mut daemon = start_with(dir, "test", &["--no-web"]);
     wait_until_served(dir);
-    all_tell(dir, "BY-E234", "open without part of its log");
+    all_tell(dir, "BY-E234", "open without part of its redo log");
     let alerts = good(dir, "alert active");
     let alert = alerts.lines().find(|line| line.contains("BY-E234")).expect("it is told");
     good(dir, &format!("alert acknowledge {}", alert.split_whitespace().next().expect("a number")));

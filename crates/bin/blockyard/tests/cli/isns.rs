@@ -70,7 +70,7 @@ fn targets_are_registered_as_long_as_they_show_something_and_the_daemon_runs() {
     good("host add web --any");
     good("portal add 127.0.0.2:0 group=7");
     good(&format!("isns set {}", server.address));
-    await_that("there is nothing to register", || good("isns show").contains("no target shows anything"));
+    await_that("there is nothing to register", || good("isns show").contains("no target has mapped volumes"));
     assert_eq!(listed(dir, "nodes"), "");
 
     good("present v web --group 7");
@@ -148,7 +148,7 @@ fn target_name_that_another_array_has_registered_is_found() {
     let found = names_found(second);
     let place = format!("has the same name at {portal} (entity \"test.");
     let bad = found.iter().find(|(grade, _)| grade == "bad").expect("a finding");
-    assert!(bad.1.contains(&place) && bad.1.ends_with("hosts take both targets for one and corrupt data"), "{found:?}");
+    assert!(bad.1.contains(&place) && bad.1.ends_with("hosts treat both as one target and corrupt data"), "{found:?}");
     let status = good(second, "status");
     assert!(status.contains("blockyard target add"), "what to do: {status}");
     assert!(good(second, "event list").contains("BY-E426"));

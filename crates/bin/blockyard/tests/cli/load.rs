@@ -37,7 +37,7 @@ fn lab_measures_proves_and_finds_the_target_that_forgets() {
     for who in ["bare", "ram", "native"] {
         let ended = run(dir.path(), &["run", file, "--only", &format!("who={who}"), "--out", out]);
         assert_eq!(ended.code, 0, "{who}: {}", ended.stderr);
-        assert_eq!(ended.stderr.contains("each held what it must"), who != "bare", "{who}: {}", ended.stderr);
+        assert_eq!(ended.stderr.contains("blocks read and verified"), who != "bare", "{who}: {}", ended.stderr);
         let run: ::lab::run::Run =
             serde_json::from_slice(&fs::read(out).expect("it is kept")).expect("it is read as it was written");
         let sample = &run.points[0].samples[0];
@@ -134,7 +134,15 @@ fn lab_keeps_what_was_measured_before_a_point_that_fails() {
     let (file, out) = (file.to_str().expect("a text"), out.to_str().expect("a text"));
     let told = run(dir.path(), &["run", file, "--out", out]);
     assert_eq!(told.code, 1, "{}", told.stdout);
-    assert!(told.stderr.contains("what was is in ") && told.stderr.contains("who = broken"), "{}", told.stderr);
+    assert!(
+        told.stderr.contains("the results so far are in ")
+            && told.stderr.contains(
+                "who = \
+         broken"
+            ),
+        "{}",
+        told.stderr
+    );
     let kept: ::lab::run::Run = serde_json::from_slice(&fs::read(out).expect("it is kept")).expect("a run");
     let samples: Vec<usize> = kept.points.iter().map(|point| point.samples.len()).collect();
     assert_eq!((samples, kept.complete), (vec![1, 1, 0], false));

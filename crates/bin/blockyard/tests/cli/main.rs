@@ -54,7 +54,8 @@ fn exit_codes_are_done_usage_not_found_and_no_daemon() {
     assert_eq!(alone.code, 6);
     assert_eq!(
         alone.stderr,
-        "blockyard: no daemon answers at nowhere; start it with blockyard serve, or name its socket with --socket (BY-1808)\n"
+        "blockyard: no daemon is listening at nowhere; start it with blockyard serve, or give its socket with \
+         --socket (BY-1808)\n"
     );
     assert_eq!(lab.run(&["--version"]).code, 0);
     assert_eq!(lab.run(&["help"]).code, 0);
@@ -124,12 +125,13 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             2,
             "read-ahead cannot be \"65536\"; write off, adaptive, or a size from 4KiB to 64MiB (BY-1010)",
         ),
-        ("volume create tank/vm1 1MiB", 4, "there is a volume tank/vm1 already; choose another name (BY-1201)"),
-        ("volume create pond/vm1 1MiB", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
+        ("volume create tank/vm1 1MiB", 4, "volume tank/vm1 already exists; choose another name (BY-1201)"),
+        ("volume create pond/vm1 1MiB", 3, "pool pond does not exist; see blockyard pool list (BY-1102)"),
         (
             "volume resize tank/vm1 16MiB",
             4,
-            "volume tank/vm1 has 32 MiB (33.6 MB) and does not shrink to 16 MiB (16.8 MB); give a larger size, or make a smaller volume and copy (BY-1501)",
+            "volume tank/vm1 has 32 MiB (33.6 MB) and cannot shrink to 16 MiB (16.8 MB); give a larger size, or \
+             create a smaller volume and copy the data (BY-1501)",
         ),
         (
             "volume create Tank/vm1 1MiB",
@@ -139,7 +141,8 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume create loose 1MiB",
             2,
-            "volume loose has neither a pool nor a backend; name it POOL/VOLUME, or give --file PATH, --ram or --null (BY-1517)",
+            "volume loose has neither a pool nor a back end; write POOL/VOLUME, or give --file PATH, --ram or \
+             --null (BY-1517)",
         ),
         (
             "volume create loose --ram --null 1MiB",
@@ -159,12 +162,12 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "pool create p2 --level raid1 d4 d5",
             4,
-            "disk d4 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)",
+            "disk d4 is in use by pool tank; choose a free disk, see blockyard disk list (BY-1303)",
         ),
         (
             "pool create p2 --level raid1 --groups 2 d4 d5 d6",
             2,
-            "3 disks cannot be shared out to 2 groups evenly; give as many disks to each group (BY-1410)",
+            "3 disks cannot be divided evenly into 2 groups; give the same number of disks for each group (BY-1410)",
         ),
         (
             "pool destroy tank --yes",
@@ -174,60 +177,60 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "pool destroy tank",
             4,
-            "pool tank and everything on it would be gone; repeat with --yes if that is wanted (BY-1809)",
+            "pool tank and all of its data would be deleted; repeat with --yes to confirm (BY-1809)",
         ),
         (
             "volume delete tank/vm1",
             4,
-            "volume tank/vm1 and everything on it would be gone; repeat with --yes if that is wanted (BY-1809)",
+            "volume tank/vm1 and all of its data would be deleted; repeat with --yes to confirm (BY-1809)",
         ),
         (
             "disk add d0.img",
             4,
-            "DIR/d0.img is known as disk d0; use that name, or remove it first with blockyard disk remove (BY-1309)",
+            "DIR/d0.img is already disk d0; use that name, or remove it first with blockyard disk remove (BY-1309)",
         ),
         (
             "disk add nothing.img",
             4,
-            "there is nothing at DIR/nothing.img; give the path of a block device or a regular file, or make one with --create SIZE (BY-1301)",
+            "DIR/nothing.img does not exist; give the path of a block device or a regular file, or create a \
+             file with --create SIZE (BY-1301)",
         ),
-        (
-            "disk add --name x a.img b.img",
-            2,
-            "one --name does not fit several disks; add them one by one, or leave it out",
-        ),
+        ("disk add --name x a.img b.img", 2, "--name works for one disk only; add the disks one by one, or omit it"),
         (
             "disk remove d9",
             3,
-            "there is no disk d9; see blockyard disk list, or add it with blockyard disk add (BY-1101)",
+            "disk d9 does not exist; see blockyard disk list, or add it with blockyard disk add (BY-1101)",
         ),
         (
             "disk replace d0 d5",
             4,
-            "disk d0 is healthy; name the disk that failed, or repeat with --force to replace a healthy one (BY-1306)",
+            "disk d0 is healthy; give the failed disk, or repeat with --force to replace a healthy one (BY-1306)",
         ),
         (
             "disk replace d0 d5 --force",
             4,
-            "disk d0 is healthy, and pool tank would be without it until the rebuild has ended; repeat with --yes if that is wanted (BY-1809)",
+            "disk d0 is healthy, and pool tank would run without it until the rebuild has finished; repeat with \
+             --yes to confirm (BY-1809)",
         ),
         (
             "disk replace d0 d0",
             4,
-            "disk d0 is healthy and in its place; name a free disk, or take it out first with blockyard disk fail d0 (BY-1306)",
+            "disk d0 is healthy and in use; give a free disk, or fail it first with blockyard disk fail d0 (BY-1306)",
         ),
         (
             "portal add 0.0.0.0:3261 role=data",
             2,
-            "sessions cannot be sent to 0.0.0.0:3261, which stands for every address; add a portal for each address with blockyard portal add (BY-1705)",
+            "sessions cannot be redirected to the wildcard address 0.0.0.0:3261; add a portal for each address \
+             with blockyard portal add (BY-1705)",
         ),
         ("portal set 10.0.0.1 role=back", 2, "role cannot be \"back\"; write plain, front or data (BY-1010)"),
         (
             "portal drain 10.0.0.1",
             4,
-            "no other portal of group 1 would take the sessions of 10.0.0.1:3260; add one with blockyard portal add, or resume one that is drained (BY-1704)",
+            "no other portal of group 1 can take over the sessions of 10.0.0.1:3260; add one with blockyard \
+             portal add, or resume a drained one (BY-1704)",
         ),
-        ("portal drain 10.9.9.9", 3, "no portal has the address 10.9.9.9:3260; see blockyard portal list (BY-1107)"),
+        ("portal drain 10.9.9.9", 3, "portal 10.9.9.9:3260 does not exist; see blockyard portal list (BY-1107)"),
         ("portal balance luck", 2, "sessions cannot be balanced by \"luck\"; write sessions or bytes (BY-1010)"),
         (
             "host add db --initiator web1",
@@ -237,7 +240,9 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "host add db --initiator iqn.2001-04.com.example:WEB",
             4,
-            "initiator iqn.2001-04.com.example:web belongs to host web; present to host web, or take it away first with blockyard host change web --remove-initiator iqn.2001-04.com.example:web (BY-1202)",
+            "initiator iqn.2001-04.com.example:web belongs to host web; present to host web, or remove the \
+             initiator first with blockyard host change web --remove-initiator iqn.2001-04.com.example:web \
+             (BY-1202)",
         ),
         (
             "host add db --any --address 10.0.0.0/40",
@@ -247,13 +252,14 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "host add db --any --chap-user db",
             2,
-            "CHAP as db has no secret; name a file that holds the secret alone with --chap-secret-file or --mutual-secret-file (BY-1605)",
+            "CHAP as db has no secret; give a file that contains only the secret with --chap-secret-file or \
+             --mutual-secret-file (BY-1605)",
         ),
         ("auth weakest md4", 2, "\"md4\" is no hash function of CHAP; write md5, sha-1, sha-256 or sha3-256 (BY-1010)"),
         (
             "auth discovery",
             2,
-            "nothing is given that discovery should prove; give its CHAP secret, or say --open or --as-host (BY-1605)",
+            "no credentials were given for discovery; give its CHAP secret, or --open or --as-host (BY-1605)",
         ),
         (
             "isns set nas",
@@ -265,9 +271,9 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             3,
             "nothing is presented to host web; present a volume to it first: blockyard present VOLUME web (BY-1106)",
         ),
-        ("session show 7", 3, "there is no session 7; see blockyard session list (BY-1112)"),
-        ("session record 7 --to it", 3, "there is no session 7; see blockyard session list (BY-1112)"),
-        ("session kill 7 --now", 3, "there is no session 7; see blockyard session list (BY-1112)"),
+        ("session show 7", 3, "session 7 does not exist; see blockyard session list (BY-1112)"),
+        ("session record 7 --to it", 3, "session 7 does not exist; see blockyard session list (BY-1112)"),
+        ("session kill 7 --now", 3, "session 7 does not exist; see blockyard session list (BY-1112)"),
         (
             "host add db",
             2,
@@ -276,59 +282,65 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "present tank/vm1 nobody",
             3,
-            "there is no host nobody; see blockyard host list, or add it with blockyard host add (BY-1104)",
+            "host nobody does not exist; see blockyard host list, or add it with blockyard host add (BY-1104)",
         ),
         (
             "present tank/vm1 web --lun 99999",
             2,
             "invalid value '99999' for '--lun <N>': 99999 is not in 0..=65535; see blockyard present --help",
         ),
-        ("present tank/vm1 web --lun 20000", 2, "LUN 20000 cannot be addressed; choose 0 to 16383 (BY-1008)"),
+        ("present tank/vm1 web --lun 20000", 2, "LUN 20000 is out of range; choose 0 to 16383 (BY-1008)"),
         (
             "unpresent tank/vm1 web",
             3,
-            "host web does not see volume tank/vm1; see blockyard presentation list (BY-1106)",
+            "volume tank/vm1 is not presented to host web; see blockyard presentation list (BY-1106)",
         ),
-        ("disk spare add d0", 4, "disk d0 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)"),
-        ("disk spare remove d5", 4, "disk d5 is no spare; blockyard disk list shows which disks are (BY-1311)"),
+        (
+            "disk spare add d0",
+            4,
+            "disk d0 is in use by pool tank; choose a free disk, see blockyard disk list \
+             (BY-1303)",
+        ),
+        ("disk spare remove d5", 4, "disk d5 is not a hot spare; blockyard disk list shows the hot spares (BY-1311)"),
         ("pool set tank rebuild=faster", 2, "rebuild cannot be \"faster\"; write idle, balanced or fast (BY-1010)"),
-        ("pool set tank fast", 2, "\"fast\" is no setting; write it as KEY=VALUE, such as rebuild=fast (BY-1010)"),
+        ("pool set tank fast", 2, "\"fast\" is not a setting; write KEY=VALUE, for example rebuild=fast (BY-1010)"),
         (
             "pool scrub stop tank",
             3,
-            "no scrub of pool tank runs; start one with blockyard pool scrub start tank (BY-1109)",
+            "no scrub of pool tank is running; start one with blockyard pool scrub start tank (BY-1109)",
         ),
         (
             "disk locate d0 on",
             4,
-            "no light beside disk d0 is known; let its own light blink with blockyard disk locate d0 --blink (BY-1312)",
+            "disk d0 has no known locate light; use its activity light: blockyard disk locate d0 --blink (BY-1312)",
         ),
-        ("pool export pond", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
+        ("pool export pond", 3, "pool pond does not exist; see blockyard pool list (BY-1102)"),
         (
             "volume create tank/x 1MiB --thin --stripe-unit 64KiB",
             2,
-            "a stripe unit is for volumes in segments, which have no map; leave it out, or leave out --thin (BY-1018)",
+            "a volume with a stripe unit has no map and cannot be thin; omit --stripe-unit or --thin (BY-1018)",
         ),
         (
             "volume create x 1MiB --ram --thin",
             2,
-            "volume x has no pool to take its space from; name it POOL/VOLUME, or leave out --thin and the like (BY-1517)",
+            "volume x has no pool; write POOL/VOLUME, or omit --thin and other pool options (BY-1517)",
         ),
-        ("snapshot create tank/vm9 noon", 3, "there is no volume tank/vm9; see blockyard volume list (BY-1103)"),
+        ("snapshot create tank/vm9 noon", 3, "volume tank/vm9 does not exist; see blockyard volume list (BY-1103)"),
         (
             "snapshot create tank/vm1,tank/vm1 noon",
             2,
-            "volume tank/vm1 is named twice; name every volume once (BY-1017)",
+            "volume tank/vm1 is listed twice; list every volume once (BY-1017)",
         ),
         (
             "snapshot create tank/vm1 noon --lock-until soon",
             2,
-            "\"soon\" is neither a span of time nor a time; write a span such as 30d, or a time in UTC such as 2027-11-21T10:19:59Z (BY-1009)",
+            "\"soon\" is neither a duration nor a time; write a duration such as 30d, or a UTC time such as \
+             2027-11-21T10:19:59Z (BY-1009)",
         ),
         (
             "snapshot create tank/vm1 noon --lock-until 2001-01-01T00:00:00Z",
             2,
-            "a lock until 2001-01-01T00:00:00Z would be over already; give a time that is to come (BY-1009)",
+            "the lock time 2001-01-01T00:00:00Z is in the past; give a future time (BY-1009)",
         ),
         (
             "snapshot delete tank/vm1 --yes",
@@ -338,31 +350,31 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "snapshot delete tank/vm1@noon --yes",
             3,
-            "there is no snapshot tank/vm1@noon; see blockyard snapshot list tank/vm1 (BY-1110)",
+            "snapshot tank/vm1@noon does not exist; see blockyard snapshot list tank/vm1 (BY-1110)",
         ),
         (
             "snapshot lock tank/vm1@noon",
             2,
-            "it was not said until when to lock; give --lock-until TIME, or --locked for ever (BY-1019)",
+            "no end of the lock was given; give --lock-until TIME, or --locked for no end (BY-1019)",
         ),
         (
             "volume rollback tank/vm1 noon",
             3,
-            "there is no snapshot tank/vm1@noon; see blockyard snapshot list tank/vm1 (BY-1110)",
+            "snapshot tank/vm1@noon does not exist; see blockyard snapshot list tank/vm1 (BY-1110)",
         ),
-        ("volume delete tank/none", 3, "there is no volume tank/none; see blockyard volume list (BY-1103)"),
-        ("pool destroy none", 3, "there is no pool none; see blockyard pool list (BY-1102)"),
+        ("volume delete tank/none", 3, "volume tank/none does not exist; see blockyard volume list (BY-1103)"),
+        ("pool destroy none", 3, "pool none does not exist; see blockyard pool list (BY-1102)"),
         (
             "snapshot delete tank/vm1@noon",
             3,
-            "there is no snapshot tank/vm1@noon; see blockyard snapshot list tank/vm1 (BY-1110)",
+            "snapshot tank/vm1@noon does not exist; see blockyard snapshot list tank/vm1 (BY-1110)",
         ),
         (
             "volume reservations tank/none --clear",
             3,
-            "there is no volume tank/none; see blockyard volume list (BY-1103)",
+            "volume tank/none does not exist; see blockyard volume list (BY-1103)",
         ),
-        ("pool remove-log none --lost", 3, "there is no pool none; see blockyard pool list (BY-1102)"),
+        ("pool remove-log none --lost", 3, "pool none does not exist; see blockyard pool list (BY-1102)"),
         ("pool remove-log tank --lost", 3, "pool tank has no log; see blockyard pool show (BY-1425)"),
         (
             "snapshot create tank/vm1",
@@ -372,7 +384,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "snapshot create tank/vm1@noon night",
             2,
-            "there are two names for the snapshot of tank/vm1, noon and night; give one of them (BY-1018)",
+            "two names were given for the snapshot of tank/vm1: noon and night; give one name (BY-1018)",
         ),
         (
             "snapshot create tank/vm1@",
@@ -382,23 +394,26 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "alert add ops --mail ops@example.com",
             2,
-            "receiver ops has no mail server; name the server that takes its mail: --smtp HOST, or smtp in a document (BY-1019)",
+            "receiver ops has no mail server; give the mail server: --smtp HOST, or smtp in a document (BY-1019)",
         ),
         (
             "alert silence tank --for 1h",
             2,
-            "\"tank\" is neither a code nor a subject; write a code such as BY-E302, or a subject such as \"pool tank\" (BY-1026)",
+            "\"tank\" is neither a code nor an object; write a code such as BY-E302, or an object such as \"pool \
+             tank\" (BY-1026)",
         ),
         (
             "connect web",
             3,
             "nothing is presented to host web; present a volume to it first: blockyard present VOLUME web (BY-1106)",
         ),
-        ("pool check pond", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
+        ("pool check pond", 3, "pool pond does not exist; see blockyard pool list (BY-1102)"),
         (
             "volume set tank/vm1 --write-policy back",
             4,
-            "volume tank/vm1 cannot be written back: pool tank has no log device; give it one with blockyard pool add-log tank DISK DISK, or choose back-volatile, which loses what was not flushed when the power fails (BY-1513)",
+            "volume tank/vm1 cannot use write-back: pool tank has no log device; add one with blockyard pool \
+             add-log tank DISK DISK, or choose back-volatile, which loses unflushed writes at a power failure \
+             (BY-1513)",
         ),
         (
             "volume set tank/vm1 --write-policy lazy",
@@ -438,11 +453,12 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             2,
             "unknown option \"--thin\" of blockyard pool create; see blockyard pool create --help",
         ),
-        ("disk", 2, "a command is missing; see blockyard disk --help"),
+        ("disk", 2, "no command given; see blockyard disk --help"),
         (
             "serve --config nothing.toml",
             2,
-            "nothing.toml cannot be read: No such file or directory (os error 2); name a text file of less than 1 MiB with --config, or leave it out (BY-1801)",
+            "nothing.toml cannot be read: No such file or directory (os error 2); give a text file of less than 1 \
+             MiB with --config, or omit the option (BY-1801)",
         ),
         (
             "serve --portal here",
@@ -452,7 +468,8 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "serve --log ==",
             2,
-            "\"==\" is not a log filter: invalid filter directive; write info, or info,engine=debug (BY-1801)",
+            "\"==\" is not a log filter: invalid filter directive; write, for example, info or info,engine=debug \
+             (BY-1801)",
         ),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
@@ -562,7 +579,7 @@ fn secrets_come_from_files_and_the_environment_and_are_never_shown() {
     let said = lab.good(&[add.as_slice(), &files].concat());
     assert_eq!(
         said,
-        "host web added, it proves itself as web and may check us as us; next: blockyard present VOLUME web\n"
+        "host web added: it authenticates as web, mutual CHAP as us optional; next: blockyard present VOLUME web\n"
     );
     let everything = lab.good(&["host", "list", "-o", "json"]);
     assert!(!everything.contains("a host's secret") && !everything.contains("ffff"), "{everything}");
@@ -613,7 +630,7 @@ fn recording_is_a_new_file_for_its_owner_alone_and_a_refusal_leaves_none() {
     assert!(!lab.dir.path().join("it").exists());
     assert_eq!(
         lab.good(&["session", "record", "1", "--to", "it", "--for", "1s", "--max", "1MiB"]),
-        "0 packets are in it\n"
+        "0 packets written to it\n"
     );
     let meta = fs::metadata(lab.dir.path().join("it")).expect("the file");
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
@@ -641,8 +658,8 @@ fn trace_is_begun_shown_taken_out_and_stopped() {
     lab.bad(&["volume", "trace", "tank/vm1", "--commands", "9"], 2);
     assert!(lab.bad(&["volume", "trace", "tank/none", "--start"], 3).contains("tank/none"));
     let begun = lab.good(&["volume", "trace", "tank/vm1", "--start", "--commands", "9"]);
-    assert_eq!(begun, "volume tank/vm1 is traced: its last 9 commands are kept\n");
-    assert!(lab.bad(&["volume", "trace", "tank/vm1", "--start"], 4).contains("is traced already"));
+    assert_eq!(begun, "trace of volume tank/vm1 started: the last 9 commands are kept\n");
+    assert!(lab.bad(&["volume", "trace", "tank/vm1", "--start"], 4).contains("is already running"));
     let shown: Value = serde_json::from_str(&lab.good(&["-o", "json", "volume", "trace", "tank/vm1"])).expect("JSON");
     assert_eq!((&shown["trace"]["is_on"], &shown["trace"]["commands_max"]), (&json!(true), &json!(9)));
     lab.good(&["volume", "trace", "tank/vm1", "--out", "it"]);
@@ -662,14 +679,14 @@ fn snapshot_has_its_name_behind_the_volume_or_apart() {
     lab.good(&["volume", "create", "tank/vm2", "4MiB"]);
     assert_eq!(lab.good(&["snapshot", "create", "tank/vm1@monday"]), "snapshot tank/vm1@monday created\n");
     assert_eq!(lab.good(&["snapshot", "create", "tank/vm1", "tuesday"]), "snapshot tank/vm1@tuesday created\n");
-    let both = "snapshot tank/vm1@noon, tank/vm2@noon created, all of one instant\n";
+    let both = "snapshot tank/vm1@noon, tank/vm2@noon created, consistent with each other\n";
     assert_eq!(lab.good(&["snapshot", "create", "tank/vm1,tank/vm2@noon"]), both);
     let both = both.replace("noon", "night");
     assert_eq!(lab.good(&["snapshot", "create", "tank/vm1@night,tank/vm2@night", "night"]), both);
     let differ = lab.bad(&["snapshot", "create", "tank/vm1@a,tank/vm2@b"], 2);
-    assert_eq!(differ, "there are two names for the snapshot of tank/vm1, a and b; give one of them (BY-1018)");
+    assert_eq!(differ, "two names were given for the snapshot of tank/vm1: a and b; give one name (BY-1018)");
     let back = lab.good(&["volume", "rollback", "tank/vm1@monday", "--yes"]);
-    assert_eq!(back, "volume tank/vm1 shows what it was at monday\n");
+    assert_eq!(back, "volume tank/vm1 rolled back to monday\n");
 }
 
 #[test]
@@ -727,5 +744,5 @@ fn every_is_for_what_only_looks() {
     assert_eq!(outcome.code, 2, "{}", outcome.stderr);
     let outcome = lab.run(&["host", "remove", "web", "--every"]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (2, ""), "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("--every is for what only looks"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("--every works only with read-only commands"), "{}", outcome.stderr);
 }

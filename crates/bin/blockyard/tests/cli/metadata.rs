@@ -76,7 +76,7 @@ fn damaged_mark_of_the_owner_is_written_again_with_an_event() {
     let mut daemon = mirrored(dir);
     // All four places of one disk, until the owner has written to it and checked again: two beats of two seconds.
     let disk = File::options().write(true).open(dir.join("d0.img")).expect("it is there");
-    let sentence = "disk d0 of pool tank: its owner's mark was damaged and was written again.";
+    let sentence = "disk d0 of pool tank: its owner's mark was damaged and was repaired.";
     let told = (0..40).any(|_| {
         disk.write_all_at(&[0xa5; 4 * 4096], 1 << 20).expect("it is written");
         std::thread::sleep(Duration::from_millis(500));

@@ -15,7 +15,7 @@ fn presentation_through_a_group_without_portals_warns_and_says_what_to_do() {
     let lab = furnished();
     let said = lab.good(&["present", "s1", "solo", "--group", "7"]);
     assert!(
-        said.contains("no open portal of group 7") && said.contains("blockyard portal add ADDRESS group=7"),
+        said.contains("portal group 7 has no open portal") && said.contains("blockyard portal add ADDRESS group=7"),
         "{said}"
     );
     assert!(!said.contains("ADDRESS:3260"), "nothing is to be typed there: {said}");
@@ -33,8 +33,17 @@ fn presentation_to_whoever_comes_warns_as_one_to_everyone_does() {
     let lab = furnished();
     lab.good(&["host", "add", "any", "--any"]);
     let said = lab.good(&["present", "s2", "any"]);
-    assert!(said.starts_with("everyone whom no other host names, as host any, sees volume s2"), "{said}");
-    assert!(said.contains("warning: whoever reaches a portal sees it, and proves nothing"), "{said}");
+    assert!(
+        said.starts_with(
+            "every initiator that belongs to no other host, as host any, has access to volume \
+         s2"
+        ),
+        "{said}"
+    );
+    assert!(
+        said.contains("warning: any initiator that can reach a portal has access, without authentication"),
+        "{said}"
+    );
 }
 
 #[test]

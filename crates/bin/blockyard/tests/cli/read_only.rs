@@ -14,7 +14,7 @@ const DISKS: [&str; 2] = ["d0", "d1"];
 const FILL: u8 = 7;
 const BLOCKS: u32 = 2048;
 /// Reason shown for a pool that was imported read-only.
-const ASKED_FOR: &str = "it was imported with --read-only";
+const ASKED_FOR: &str = "imported with --read-only";
 
 /// Creates the pool `tank` of two disks in the folder `disks` with `tank/v`, to which a host has written.
 fn furnish(dir: &Path) {

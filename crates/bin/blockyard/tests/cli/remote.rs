@@ -78,7 +78,7 @@ fn raid6_on_disks_of_two_arrays_survives_a_path_and_an_array() {
         good(dir, &format!("disk add --name {name} {address}"));
     }
     let twice = ask_line(dir, &format!("disk add --name r6 {}", disks[5]));
-    assert!(twice.code != 0 && twice.stderr.contains("is known as disk r5"), "{}", twice.stderr);
+    assert!(twice.code != 0 && twice.stderr.contains("is already disk r5"), "{}", twice.stderr);
     good(dir, &format!("pool create tank --level raid6 {}", names.join(" ")));
     good(dir, "volume create tank/v 32MiB");
     present(dir);

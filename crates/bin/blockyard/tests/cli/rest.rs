@@ -67,7 +67,7 @@ host add web --initiator iqn.2001-04.com.example:web
 host list
 host show web
 host change web --add-initiator iqn.2001-04.com.example:web2
-host refused
+host denied
 group add cluster web
 group list
 group leave cluster web

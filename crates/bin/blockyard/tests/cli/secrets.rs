@@ -117,6 +117,6 @@ fn secrets_lie_once_in_locked_memory_and_nothing_leaves_copies() {
     assert_once(&daemon, SECRET, "after a start and a login");
     good(dir, "host remove web --force");
     assert_gone(&daemon, SECRET, "after its host was removed");
-    assert!(ask(dir, &["doctor"]).stdout.contains("lie in locked memory"));
+    assert!(ask(dir, &["doctor"]).stdout.contains("are in locked memory"));
     assert!(end(&mut daemon, Signal::TERM).success());
 }

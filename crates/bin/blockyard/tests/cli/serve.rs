@@ -154,7 +154,10 @@ fn shards_stay_on_the_cores_that_are_named() {
     assert!(end(&mut daemon, Signal::TERM).success());
     let sentence = ask(dir.path(), &["serve", "--cpus", "60000", "--state-dir", "state"]);
     assert_eq!(sentence.code, 2);
-    assert!(sentence.stderr.starts_with("blockyard: not all cores of cpus 60000 are there; this machine has 0"));
+    assert!(sentence.stderr.starts_with(
+        "blockyard: cpus = 60000 names cores that do not exist; choose from the \
+         online cores: 0"
+    ));
 }
 
 #[test]
@@ -205,7 +208,7 @@ fn pool_of_another_machine_is_imported_when_that_has_let_go_of_it_or_is_told_to_
         )
     );
     assert_eq!(good(theirs, "pool import tank --force"), "pool tank is open and healthy, with 0 volumes\n");
-    let told = "pool tank was taken over from node alpha, which had not let go of it";
+    let told = "pool tank forcibly imported; node alpha did not export it";
     let begun = Instant::now();
     while !good(theirs, "event list --no-headers").contains(told) {
         assert!(begun.elapsed() < PATIENCE, "nobody heard of it");
@@ -502,7 +505,7 @@ fn damaged_key_of_the_console_stops_nothing_else_and_is_tried_again() {
             assert!(begun.elapsed() < PATIENCE, "{name}: no event");
             std::thread::sleep(Duration::from_millis(100));
         }
-        assert!(shown().contains("not served") && shown().contains("key.pem"), "{name}: {}", shown());
+        assert!(shown().contains("not available") && shown().contains("key.pem"), "{name}: {}", shown());
         assert_ne!(ask(dir.path(), &["status", "--check"]).code, 0, "{name}");
         assert!(ask(dir.path(), &["doctor"]).stdout.contains("certificate of the console"), "{name}");
         if name == "a folder" {

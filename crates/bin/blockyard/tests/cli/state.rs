@@ -138,7 +138,7 @@ fn array_does_not_begin_anew_beside_a_pool_of_its_machine() {
         let daemon = ["serve", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0", "--no-web"];
         let outcome = ask(dir, &[&daemon[..], &["--config", "config.toml"]].concat());
         assert!(outcome.code != 0 && outcome.stderr.contains("BY-1823"), "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("pool tank, which node test of this machine had last"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("pool tank, last used by node test of this machine"), "{}", outcome.stderr);
     }
     let mut daemon = configured(&["--new"]);
     assert!(end(&mut daemon, Signal::TERM).success());
@@ -197,7 +197,7 @@ fn audit_that_is_damaged_or_cannot_be_read_stops_no_volume() {
     fs::write(&file, &bytes).expect("writes");
     let mut daemon = serve(dir);
     let verified = ask_line(dir, "audit verify");
-    assert!(verified.code == 1 && verified.stdout.contains("record 2 is not as it was written"), "{}", verified.stdout);
+    assert!(verified.code == 1 && verified.stdout.contains("record 2 failed verification"), "{}", verified.stdout);
     assert!(good(dir, "event list").contains("BY-E511"));
     good(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
     assert!(end(&mut daemon, Signal::TERM).success());

@@ -56,7 +56,7 @@ fn disks_that_are_alike_share_a_line_and_only_changes_are_shown() {
     assert_eq!(cells("add_random").len(), 1, "{table}");
     assert_eq!(cells("add_random")[0][..5], ["change", "add_random", "sda, sdb", "1", "0"]);
     assert!(!table.contains("\nok\t") && !table.starts_with("ok\t"), "{table}");
-    assert!(table.contains("2 settings are well as they are: blockyard tune show --all\n"), "{table}");
+    assert!(table.contains("2 settings are already good: blockyard tune show --all\n"), "{table}");
     assert!(table.ends_with("4 to change: blockyard tune apply\n"), "{table}");
     let all = lab.good(&["tune", "show", "--root", "m", "--no-headers", "--all"]);
     assert!(all.contains("ok\tadd_random\tsdc\t0\tas it is\t"), "{all}");
@@ -79,9 +79,13 @@ fn knobs_are_shown_with_what_is_to_be_done() {
     let cells: Vec<&str> = line.split('\t').collect();
     assert_eq!(cells[..5], ["change", "net.core.somaxconn", "-", "128", "4096"]);
     assert!(cells[6].ends_with("(documentation)"), "{line}");
-    assert!(table.ends_with(
-            "No portal is on a network card.\n1 setting is well as it is: blockyard tune show --all\n2 to change: blockyard tune apply\n"
-        ), "{table}");
+    assert!(
+        table.ends_with(
+            "No portal uses a network card.\n1 setting is already good: blockyard tune show --all\n2 to change: \
+             blockyard tune apply\n"
+        ),
+        "{table}"
+    );
     let quiet = lab.good(&["tune", "show", "--root", "m", "--quiet", "--no-headers"]);
     assert_eq!(quiet.lines().count(), 2, "only what is not well: {quiet}");
     let only = lab.good(&["tune", "show", "--root", "m", "-o", "json", "--only", "net.ipv4.tcp_sack"]);
@@ -97,15 +101,12 @@ fn this_machine_is_shown_and_another_is_not() {
     lab.furnish();
     let table = lab.good(&["tune", "show", "--all"]);
     assert!(table.contains("net.ipv4.tcp_rmem"), "{table}");
-    assert!(table.contains("6 disks are files: what is below their file system"), "{table}");
+    assert!(table.contains("6 disks are files: the devices below their file systems"), "{table}");
     let sentence = lab.bad(&["tune", "show", "--only", "warp"], 2);
-    assert_eq!(
-        sentence,
-        "\"warp\" names no knob that this machine has for the array; see blockyard tune show (BY-1015)"
-    );
+    assert_eq!(sentence, "\"warp\" matches no setting of this machine; see blockyard tune show (BY-1015)");
     put(&lab.dir.path().join("token"), "x\n");
     let elsewhere = ["tune", "show", "--url", "https://127.0.0.1:9", "--token-file", "token"];
-    assert!(lab.bad(&elsewhere, 2).starts_with("blockyard tune looks at the machine that it runs on"));
+    assert!(lab.bad(&elsewhere, 2).starts_with("blockyard tune works on the local machine"));
 }
 
 #[test]
@@ -123,10 +124,10 @@ fn knobs_are_set_kept_and_set_back() {
     assert_eq!((sentence.code, somaxconn().as_str()), (4, "128\n"), "nobody has agreed");
     assert!(apply(&["--yes"]).ends_with("m/etc/sysctl.d/90-blockyard.conf is written\n"));
     assert_eq!(somaxconn(), "4096");
-    assert_eq!(apply(&["--yes"]), "Nothing is to be changed.\n");
+    assert_eq!(apply(&["--yes"]), "No changes.\n");
     lab.good(&["tune", "revert", "--root", "m"]);
     assert_eq!(somaxconn(), "128");
-    assert_eq!(lab.good(&["tune", "revert", "--root", "m"]), "Nothing was set by blockyard tune apply.\n");
+    assert_eq!(lab.good(&["tune", "revert", "--root", "m"]), "No settings were applied by blockyard tune apply.\n");
     assert!(!lab.dir.path().join("m/etc/sysctl.d/90-blockyard.conf").exists());
 }
 
@@ -135,7 +136,7 @@ fn knobs_that_are_set_for_now_are_in_no_file() {
     let lab = Lab::new();
     machine(&lab);
     let done = lab.good(&["tune", "apply", "--root", "m", "--yes", "--until-restart", "--only", "net.core.somaxconn"]);
-    assert!(done.ends_with("\nuntil the machine starts again: net.core.somaxconn\n"), "{done}");
+    assert!(done.ends_with("\nuntil the next reboot: net.core.somaxconn\n"), "{done}");
     assert!(!lab.dir.path().join("m/etc").exists());
     assert!(lab.good(&["tune", "revert", "--root", "m"]).contains("net.core.somaxconn\t4096\t128"));
 }

@@ -50,7 +50,7 @@ fn thin_pool_that_is_full_is_told_by_all() {
     good(dir, "unpresent tank/v client --force");
     good(dir, "volume delete tank/v --yes");
     wait_for(dir, "status", |said| said.starts_with("All good"));
-    assert_eq!(good(dir, "alert active").trim(), "nothing is wrong");
+    assert_eq!(good(dir, "alert active").trim(), "no active alerts");
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
@@ -73,8 +73,8 @@ fn volume_that_does_not_serve_in_a_healthy_pool_is_told_by_all() {
     }
     let mut daemon = start_with(dir, "test", &["--no-web"]);
     wait_until_served(dir);
-    all_tell(dir, "BY-E247", "not serving");
-    assert!(good(dir, "pool show tank").starts_with("pool tank: volume tank/v not serving (critical)\n"));
+    all_tell(dir, "BY-E247", "offline");
+    assert!(good(dir, "pool show tank").starts_with("pool tank: volume tank/v offline (critical)\n"));
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 

@@ -1,4 +1,4 @@
-//! Stand-in for SPDK that speaks its JSON-RPC, and serves the requested targets by a daemon of ours.
+//! Stand-in for SPDK that speaks its JSON-RPC, and serves the requested targets with Blockyard's daemon.
 
 use crate::{brief, means};
 use lab::drive;

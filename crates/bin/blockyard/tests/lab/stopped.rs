@@ -1,4 +1,4 @@
-//! Run that is told to stop before it is complete.
+//! Run that is stopped before it is complete.
 
 use lab::run::Run;
 use rustix::process::{Pid, Signal, kill_process};
@@ -45,7 +45,7 @@ fn run_that_is_told_to_end_keeps_what_it_measured() {
         let ended = running.wait_with_output().expect("it ends");
         let words = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert_eq!(ended.status.code(), Some(1), "{signal:?}: {words}");
-        assert!(words.contains("what was measured is kept"), "{signal:?}: {words}");
+        assert!(words.contains("the results so far are kept"), "{signal:?}: {words}");
         let run: Run = serde_json::from_str(&fs::read_to_string(&out).expect("it is kept")).expect("it is a run");
         assert!(!run.complete && run.points.len() == 2, "{signal:?}");
         fs::remove_file(&out).expect("it is there");

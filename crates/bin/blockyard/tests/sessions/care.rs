@@ -129,7 +129,7 @@ fn rebuild_that_could_not_read_everything_ends_with_a_list_of_what_is_lost() {
             assert!(told[0].sentence.starts_with(&amount), "{}", told[0].sentence);
             let status = node.control.status.report().await.unwrap();
             assert_eq!(status.severity, model::Severity::Critical, "{}", status.verdict);
-            assert!(status.verdict.contains("pool tank is without some of its data"), "{}", status.verdict);
+            assert!(status.verdict.contains("pool tank is missing data"), "{}", status.verdict);
 
             let bad = unreadable(&mut host).await;
             assert_eq!(bad, listed(&node).await, "by volume and LBA");
@@ -151,7 +151,7 @@ fn rebuild_that_could_not_read_everything_ends_with_a_list_of_what_is_lost() {
             assert_eq!(unreadable(&mut host).await, [0_u64; 0]);
             assert!(node.codes().await.contains(&event::BLOCKS_RECOVERED));
             let status = node.control.status.report().await.unwrap();
-            assert!(!status.verdict.contains("without some of its data"), "{}", status.verdict);
+            assert!(!status.verdict.contains("missing data"), "{}", status.verdict);
         });
     }
 }

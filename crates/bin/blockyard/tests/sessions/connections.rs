@@ -170,7 +170,8 @@ fn host_that_answers_no_more_is_cut_off_and_that_is_told() {
         let told = array.events().await;
         assert_eq!((told.len(), told[0].code), (1, event::HOST_CUT_OFF), "{told:?}");
         let said = format!(
-            "host open was cut off ({} at 10.0.0.1): the peer did not answer a ping; look at the host and the way to it",
+            "session of host open closed ({} at 10.0.0.1): the peer did not answer a ping; check the host and the \
+             network",
             login.initiator()
         );
         assert_eq!(told[0].sentence, said);

@@ -350,7 +350,7 @@ fn copy_continues_where_it_was_after_crashes_and_restarts() {
             slowly(&node, "off").await;
             check_whole(&sim, &node).await;
             let told = node.control.steward.events(control::Wanted::default()).await;
-            assert!(told.iter().any(|told| told.sentence == "tank/db continues to be copied to fast/db"), "{told:?}");
+            assert!(told.iter().any(|told| told.sentence == "copy of tank/db to fast/db continues"), "{told:?}");
         });
     }
 }

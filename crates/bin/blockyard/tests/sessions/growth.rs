@@ -60,7 +60,7 @@ fn pool_whose_disks_were_all_replaced_by_larger_ones_grows_while_hosts_use_it() 
         let before = node.pool().await;
         let refused = node.control.pools.grow(&name("tank"), GrowPool::default()).await.unwrap_err();
         assert_eq!(refused.code, code::GROUP_FULL_SIZE);
-        assert!(refused.message.contains("disk d0 has no more room"), "{refused}");
+        assert!(refused.message.contains("disk d0 has no more space"), "{refused}");
 
         replace_all(&sim, &node).await;
         let foretold = node.pool().await.groups[0].growth.expect("there is room");
@@ -99,7 +99,7 @@ fn pool_does_not_grow_while_a_member_is_missing_or_without_checksums() {
         assert_eq!(node.pool().await.groups[0].growth, None);
         let refused = node.control.pools.grow(&name("tank"), GrowPool::default()).await.unwrap_err();
         assert_eq!(refused.code, code::POOL_BUSY);
-        assert!(refused.message.contains("disk e1 is not in step"), "{refused}");
+        assert!(refused.message.contains("disk e1 is not in sync"), "{refused}");
 
         for disk in ["p0", "p1"] {
             node.add_disk(disk, 80).await;

@@ -24,7 +24,7 @@ fn lun_that_a_host_does_not_see_is_told_with_the_rule_and_what_would_show_it() {
             "of what it looked for nothing is told: {told:?}"
         );
         let sentence = &told[0].sentence;
-        for words in ["LUN 7 of iqn.", "READ (10)", "what is not presented is not seen", "--target t --lun 7"] {
+        for words in ["LUN 7 of iqn.", "READ (10)", "no volume is mapped to it with that LUN", "--target t --lun 7"] {
             assert!(sentence.contains(words), "{words}: {sentence}");
         }
         sim.sleep(Duration::from_secs(31)).await;

@@ -357,7 +357,7 @@ fn log_is_removed_when_nobody_is_written_back_and_its_disks_are_free() {
         stage.write_late(1).await;
         let refused = stage.remove(false).await.unwrap_err();
         assert_eq!(refused.code, code::LOG_IN_USE);
-        assert_eq!(refused.message, "volume tank/vm1 is written back through the log of pool tank");
+        assert_eq!(refused.message, "volume tank/vm1 uses the log device of pool tank");
         assert_eq!(add_log(&stage.node, &LOG, false).await.unwrap_err().code, code::LOG_KNOWN);
         set_write_policy(&stage.node, "tank/vm1", "through").await.unwrap();
         assert_eq!(stage.volume("tank/vm1").await.cache.unwrap().dirty, Size::ZERO, "it was drained");
@@ -367,7 +367,7 @@ fn log_is_removed_when_nobody_is_written_back_and_its_disks_are_free() {
             assert_eq!(stage.remove(false).await.unwrap_err().code, code::LOG_UNKNOWN);
             assert_eq!(
                 set_write_policy(&stage.node, "tank/vm1", "back").await.unwrap_err().message,
-                "volume tank/vm1 cannot be written back: pool tank has no log device"
+                "volume tank/vm1 cannot use write-back: pool tank has no log device"
             );
             if round == 1 {
                 stage = stage.cut(&sim, None, 1).await;

@@ -1,4 +1,4 @@
-//! At 3 am a disk fails under load, nobody intervenes, and the array is healthy again.
+//! At 3 am a disk fails under load, no operator intervenes, and the array is healthy again.
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
@@ -60,8 +60,7 @@ fn disk_that_dies_at_night_is_replaced_by_a_spare_and_nothing_is_lost() {
             // The group has more space than hosts have written, and only that was written to the new disk.
             let events = node.control.steward.events(control::Wanted::default()).await;
             let filled = events.iter().find(|told| told.code == event::REBUILD_ENDED).expect("it was told");
-            let written =
-                filled.sentence.split(" is filled and in service: ").nth(1).and_then(|said| said.split(' ').next());
+            let written = filled.sentence.split(" finished: ").nth(1).and_then(|said| said.split(' ').next());
             let unit = filled.sentence.contains(" KiB written to it in ");
             let written: f64 = written.expect("an amount").parse().expect("a number");
             assert!(unit && written < 1024.0, "{}", filled.sentence);

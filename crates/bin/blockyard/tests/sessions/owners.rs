@@ -199,7 +199,7 @@ fn daemon_whose_disk_does_not_answer_stops_within_a_bound_and_says_what_waits() 
         let refusal = node.control.stop().await.unwrap_err();
         assert_eq!(refusal.code, code::STOP_INCOMPLETE);
         let waits = "commands of sessions that have ended, pool tank (the flush of its groups)";
-        assert_eq!(refusal.message, format!("not everything ended in its time: {waits}"));
+        assert_eq!(refusal.message, format!("shutdown timed out: {waits}"));
         assert!(sim.now().since(began) < Duration::from_secs(45), "{:?}", sim.now().since(began));
     });
 }

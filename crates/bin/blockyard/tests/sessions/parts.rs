@@ -69,7 +69,7 @@ fn part_that_was_opened_and_not_written_makes_way_for_the_written_one() {
                         }
                         node = used_alone(&sim, node, &disks, &read, None).await;
                         for _ in 0..restarts {
-                            // Each opening commits at least once: the part that nobody wrote may have the newer
+                            // Each opening commits at least once: the part that was not written may have the newer
                             // generation.
                             node = used_alone(&sim, node, &disks, &read, None).await;
                         }

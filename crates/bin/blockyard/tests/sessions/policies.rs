@@ -79,7 +79,7 @@ fn policies_change_under_load_and_no_write_is_lost() {
             }
             let refusal = set(&node, &[("write-policy", "back"), ("iops", "10")]).await.unwrap_err();
             assert_eq!(refusal.code, code::POLICY_IMPOSSIBLE);
-            assert_eq!(refusal.message, "volume tank/vm1 cannot be written back: pool tank has no log device");
+            assert_eq!(refusal.message, "volume tank/vm1 cannot use write-back: pool tank has no log device");
             stop.set(true);
             let (mut host, told) = ended.receive().await.unwrap();
             while host.test_unit_ready().await.is_some() {}

@@ -104,7 +104,7 @@ fn drained_portal_moves_its_sessions_and_gets_some_back() {
     });
 }
 
-/// A session at level 2 without a connection hears nothing, and does not keep others from being asked.
+/// A session at level 2 without a connection receives no request, and does not prevent requests to others.
 #[test]
 fn session_without_a_connection_does_not_stand_in_the_way_of_others_that_move() {
     Sim::new(7).run(async move |sim| {
@@ -202,7 +202,7 @@ fn volume_is_seen_only_through_the_portal_groups_that_it_is_presented_through() 
         assert_eq!(outside.try_read(0).await, Err((5, 0x25, 0)), "there is no such unit");
         let told = node.control.steward.events(control::Wanted::default()).await;
         let hidden = told.iter().find(|event| event.code == event::LUN_HIDDEN).expect("it is told");
-        assert!(hidden.sentence.contains("through portal group 2 alone, and it came through 1"), "{hidden:?}");
+        assert!(hidden.sentence.contains("only through portal group 2, but the session uses group 1"), "{hidden:?}");
         let discovery = Login { target: None, ..Login::of(OPEN, 3) };
         let (mut asker, _) = Host::follow(&sim, &discovery, data(2)).await;
         assert!(asker.targets().await.is_empty(), "the front portal is of group 1");

@@ -60,7 +60,7 @@ fn command_that_a_disk_does_not_answer_is_told_with_the_disk_and_for_how_long() 
             for _ in 0..3 {
                 sim.sleep(Duration::from_millis(100)).await;
                 let tasks = node.control.sessions.tasks().await.unwrap();
-                let oldest = tasks.first().expect("a disk of the stripe does not answer");
+                let oldest = tasks.first().expect("a disk of the stripe does not respond");
                 assert_eq!(
                     (oldest.stage, oldest.disk.as_ref().map(ToString::to_string)),
                     (Disk, Some("d0".to_owned()))
@@ -73,7 +73,7 @@ fn command_that_a_disk_does_not_answer_is_told_with_the_disk_and_for_how_long() 
             assert_eq!(node.control.status.report().await.unwrap().verdict, "All good", "a moment is nothing");
             sim.sleep(Duration::from_secs(6)).await;
             let status = node.control.status.report().await.unwrap();
-            assert!(status.verdict.starts_with("disk d0 is not answering: look at its cable"), "{}", status.verdict);
+            assert!(status.verdict.starts_with("disk d0 is not responding: check its cable"), "{}", status.verdict);
             assert_eq!(status.severity, model::Severity::Critical);
             let alerted = node.control.status.conditions().await.unwrap().there;
             assert!(alerted.iter().any(|it| it.code == model::event::DISK_STALLED && it.subject.name == "d0"));

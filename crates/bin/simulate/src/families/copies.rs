@@ -30,6 +30,7 @@ impl Families<'_> {
         let own: Name = format!("v{number}").parse().expect("this is a name");
         let target = VolumeName::in_pool(self.pool.name.clone(), own);
         let source = CopySource::Volume(self.volumes[at].0.name.clone());
+        // The copy shows a point in time between this one and the answer.
         let op = self.oracle(at, Oracle::begin);
         let came = stage.until_dark(Order::CopyVolume { source, target: target.clone(), id }).await;
         let is_cut = matches!(came, Came::Dark);

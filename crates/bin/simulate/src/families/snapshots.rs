@@ -30,6 +30,7 @@ impl Families<'_> {
             self.relatives.insert(self.volumes[at].0.id);
             made.push((at, name, SnapshotId::from_random(stage.chance.identity())));
         }
+        // The snapshots show a point in time between this one and the answer.
         let ops: Vec<OpId> = at.iter().map(|&at| self.oracle(at, Oracle::begin)).collect();
         let snapshots = made.iter().map(|(_, name, id)| (name.clone(), *id)).collect();
         let came = stage.until_dark(Order::CreateSnapshots { snapshots, lock: SnapshotLock::Open }).await;

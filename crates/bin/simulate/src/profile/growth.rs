@@ -109,6 +109,7 @@ impl Growth<'_> {
 
     /// Replaces every disk of a group by a larger one and lets the group use the added space.
     async fn enlarge(&mut self) -> Judged<Step> {
+        // Without redundancy, a replaced member cannot be rebuilt.
         let bears = |group: &GroupReport| group.level.tolerated(group.members.len()) > 0;
         let Some(GroupReport { number, members, .. }) = self.a_group(bears).await? else { return Ok(Step::Done) };
         self.disk_mib += self.stage.chance.within(24..=48);
@@ -118,6 +119,7 @@ impl Growth<'_> {
             let group = self.group(number).await?;
             let failed = group.members[slot].disk.clone().ok_or("a member of a healthy group has no disk")?;
             self.stage.order(Order::ReplaceDisk { failed, member: None, replacement, force: true }).await?;
+            // A power failure during the rebuild, which must be completed after the restart.
             if self.stage.chance.percent(10) {
                 self.stage.world.sleep(self.stage.chance.moment(Duration::from_millis(400))).await;
                 step = self.families.go_dark().await?;
@@ -137,6 +139,7 @@ impl Growth<'_> {
                 self.stage.order(order).await?;
             }
         }
+        // From now on a replacement must have the new size.
         self.pool.need(self.disk_mib);
         let gained = self.stage.pool().await?.size.bytes() - before;
         if gained == foretold { Ok(step) } else { Err(format!("{foretold} bytes were foretold, and {gained} came")) }

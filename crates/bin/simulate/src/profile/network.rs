@@ -31,6 +31,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.until_over(&traffic, Duration::from_secs(1)).await;
     stage.world.network().set_faults(NetworkFaults::default());
     stage.quiet(&traffic).await?;
+    // Twice: the first check decides what each block holds, and the second must find the same.
     stage.look_at_all(&units).await?;
     stage.look_at_all(&units).await?;
     leave(stage).await
@@ -50,6 +51,7 @@ async fn disturb(stage: &Stage, traffic: &Traffic) {
             1 => network.set_faults(stage.bad_network(true)),
             2 => network.set_faults(stage.bad_network(false)),
             _ => {
+                // The other of the two portals stays reachable.
                 network.cut(hosts, chance.pick(&array));
                 stage.world.sleep(chance.moment(Duration::from_secs(100))).await;
                 network.heal();

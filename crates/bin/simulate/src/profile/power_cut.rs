@@ -29,6 +29,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
             return Err(format!("a power cut has cost members: {report:?}"));
         }
         if stage.chance.percent(70) {
+            // Twice: the first check decides what each block holds, and the second must find the same.
             stage.look_at_all(&units).await?;
             stage.look_at_all(&units).await?;
         }

@@ -124,6 +124,7 @@ impl Mode {
             Self::Redirect => {
                 product.command(&["portal", "set", &other.to_string(), "role=data"])?;
                 product.command(&["portal", "set", &portal.to_string(), "role=front"])?;
+                // Proves that the redirect works before the suite relies on it.
                 let at = Client::log_in(&product.units()[0], 0)?.portal;
                 ensure!(at == other, "a session is at {at}, and was to be sent to {other}");
             }
@@ -153,6 +154,7 @@ impl Mode {
                 ensure!(block_bytes == 4096, "blocks have {block_bytes} bytes");
             }
             Self::Chap | Self::MutualChap | Self::HexName | Self::Base64Name => {
+                // Proves that CHAP is required, so that the suite really authenticates.
                 let without = Client::log_in(&product.units()[0], 0);
                 ensure!(without.is_err(), "a host that proves nothing is let in");
                 if self == Self::MutualChap {

@@ -97,6 +97,7 @@ impl Request {
 
 /// Returns the command with this number in the stream of the seed.
 pub(super) fn request(seed: u64, number: u64) -> Request {
+    // Independent of the other commands, so that this one can be sent alone.
     let mut random = Random::new(mix(seed) ^ number);
     let mut request = match random.below(16) {
         0..=7 => media::request(&mut random),

@@ -60,6 +60,7 @@ pub(super) fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
     let second = build::pack(&later, folder)?;
     let machine = Machine::boot(&clean_root())?;
     let (first, second) = (machine.take(&first)?, machine.take(&second)?);
+    // Taken before the installation, to find what a purge leaves.
     let before = machine.files()?;
 
     machine.install(&first)?;
@@ -80,6 +81,7 @@ pub(super) fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
     say("a daemon that does not answer is started again by the watchdog, and the data is there");
 
     machine.sh("echo '# ours' >> /etc/blockyard.toml")?;
+    // Another process ID proves a restart.
     let old = machine.main_pid()?;
     machine.install(&second)?;
     machine.await_active("blockyard")?;
@@ -110,6 +112,7 @@ pub(super) fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
     ensure!(!machine.sh("cat /etc/passwd /etc/group /etc/shadow")?.contains("blockyard"), "a purge left the user");
     say("purged it leaves nothing but the key, and its disks as they were");
 
+    // The short watchdog of the test must not affect the next installation.
     machine.sh("rm -r /etc/systemd/system/blockyard.service.d")?;
     machine.install(&second)?;
     machine.await_active("blockyard")?;

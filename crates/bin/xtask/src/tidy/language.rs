@@ -1,4 +1,5 @@
-//! Language rules of `docs/style.md` that a machine can hold: first words of doc comments, names of types, lengths of lines in docs.
+//! Language rules of `docs/style.md` that a program can check: first words of doc comments, names of types, and line
+//! lengths in docs.
 //!
 //! Each rule counts its breaches per crate or page. The ratchet excuses what is left of older text.
 

@@ -1,4 +1,4 @@
-//! Lengths of files and functions, circles of modules, methods of a type, assertions of a crate, language, and the list of
+//! Limits for files, functions, import cycles, methods per type, assertions per crate and language, with a list of
 //! exceptions that may only shrink.
 
 use super::rust::Source;
@@ -35,13 +35,13 @@ pub(super) struct Ratchet {
     /// Lower bound of assertions per 1,000 functions, by crate.
     #[serde(default)]
     assertions: BTreeMap<String, usize>,
-    /// Crate → doc comments that begin with a clause.
+    /// Number of doc comments that begin with a clause, by crate.
     #[serde(default)]
     clauses: BTreeMap<String, usize>,
-    /// Crate → types with names of the deny list.
+    /// Number of types with a denied name, by crate.
     #[serde(default)]
     denied_types: BTreeMap<String, usize>,
-    /// Page → lines that are too long.
+    /// Number of lines that are too long, by page.
     #[serde(default)]
     long_lines: BTreeMap<String, usize>,
 }
@@ -53,7 +53,7 @@ impl Ratchet {
         toml::from_str(&text).with_context(|| format!("{PLACE} is not as expected"))
     }
 
-    /// Finds what is too long, and exceptions that are longer than what they excuse.
+    /// Finds values above their limit, and exceptions that permit more than necessary.
     pub(super) fn check(&self, sources: &[Source], tree: &Tree) -> Vec<Finding> {
         let files: BTreeMap<_, _> =
             sources.iter().map(|source| (source.path.clone(), source.production_lines)).collect();

@@ -13,7 +13,7 @@ const EMPTY_WORDS: [&str; 10] =
 /// First words of function names that add nothing to the noun.
 const EMPTY_VERBS: [&str; 3] = ["get", "do", "process"];
 
-/// One function: where it starts, and its lines from `fn` to the closing brace without comments.
+/// Function: its first line, and its lines from `fn` to the closing brace without comments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub name: String,
@@ -25,11 +25,11 @@ pub(super) struct Function {
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub path: String,
-    /// Lines outside `#[cfg(test)]` that are no comment; zero for a file of tests.
+    /// Lines outside `#[cfg(test)]` that are not comments; zero for a test file.
     pub production_lines: usize,
-    /// Lines outside `#[cfg(test)]` that are a comment; zero for a file of tests.
+    /// Lines outside `#[cfg(test)]` that are comments; zero for a test file.
     pub comment_lines: usize,
-    /// Those of `comment_lines` that are documentation.
+    /// Documentation lines among `comment_lines`.
     pub doc_lines: usize,
     /// Number of doc comments, tests included.
     pub docs: usize,
@@ -37,7 +37,7 @@ pub(super) struct Source {
     pub clauses: Vec<usize>,
     /// Types whose names are denied.
     pub denied_types: Vec<String>,
-    /// The functions outside `#[cfg(test)]`.
+    /// Functions outside `#[cfg(test)]`.
     pub functions: Vec<Function>,
     /// Paths outside `#[cfg(test)]` that begin with `crate`, `super` or `self`.
     pub paths: Vec<Vec<String>>,

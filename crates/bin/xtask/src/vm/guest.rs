@@ -58,6 +58,7 @@ impl Guest {
         qemu.args(["-smp", "2", "-m", "1280", "-device", "virtio-rng-pci"]);
         qemu.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&image.initramfs);
         qemu.args(["-append", &format!("console=ttyS0 quiet panic=-1 guest={GUEST}/24")]);
+        // Writes of the guest go to a temporary file, so that the cached root stays clean.
         qemu.arg("-drive").arg(format!("file={},format=raw,if=virtio,snapshot=on", image.root.display()));
         qemu.arg("-chardev").arg(format!("file,id=out,path={}", out.display()));
         qemu.args(["-device", "virtio-serial", "-device", "virtserialport,chardev=out,name=out"]);

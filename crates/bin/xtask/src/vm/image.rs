@@ -126,6 +126,7 @@ fn make_initramfs(kernel: &Path, file: &Path) -> Result<()> {
 /// Creates an ext4 file system with a small Debian and the modules of the kernel.
 fn make_root(kernel: &Path, file: &Path) -> Result<()> {
     let tree = file.with_extension("tree");
+    // Left by an interrupted run.
     let _ = fs::remove_dir_all(&tree);
     let include = format!("--include={PACKAGES}");
     let mirror = mirror::find()?;

@@ -87,17 +87,17 @@ impl Chain {
         let named = match head {
             Head::Whole { number, hash, worn } => {
                 if worn {
-                    self.findings.push("a part of the head of the audit is damaged".to_owned());
+                    self.findings.push("a part of the head of the audit log log is damaged".to_owned());
                 }
                 Some(AuditHead { number, hash })
             }
             Head::Missing if self.last.number == 0 && state.number == 0 => None,
             Head::Missing => {
-                self.findings.push("the head of the audit is missing".to_owned());
+                self.findings.push("the head of the audit log log is missing".to_owned());
                 None
             }
             Head::Damaged(why) => {
-                self.findings.push(format!("the head of the audit is damaged: {why}"));
+                self.findings.push(format!("the head of the audit log log is damaged: {why}"));
                 None
             }
         };
@@ -179,7 +179,7 @@ impl Chain {
             let oldest = self.path(first);
             if let Err(error) = fs::remove_file(&oldest) {
                 // Not fatal: the log is complete, only longer than its limit.
-                tracing::warn!(%error, file = %oldest.display(), "an old file of the audit stays");
+                tracing::warn!(%error, file = %oldest.display(), "an old audit file could not be removed");
             }
         }
         Ok(())
@@ -224,7 +224,7 @@ impl End {
             match opened(&line) {
                 Ok((record, hash)) => {
                     if record.number != number {
-                        let why = format!("record {} stands in the place of record {number}", record.number);
+                        let why = format!("record {} is in the place of record {number}", record.number);
                         end.damaged.get_or_insert(why);
                     }
                     // The higher number counts, so that no number is used twice.
@@ -249,7 +249,7 @@ impl End {
             (self.last.number, self.bytes) = (number, bytes as u64);
             return Ok(self);
         }
-        tracing::warn!(file = %path.display(), "a record was cut short, and is taken away");
+        tracing::warn!(file = %path.display(), "a truncated record is removed");
         let file = OpenOptions::new().write(true).open(path)?;
         file.set_len(self.bytes)?;
         file.sync_all()?;
@@ -278,8 +278,8 @@ fn first_of(name: &str) -> Option<u64> {
 
 /// Refusal while the audit log cannot be used.
 pub(crate) fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Refusal {
-    let message = format!("changes are refused: the audit {} cannot be written or read: {error}", path.display());
-    let hint = "make room, or give the daemon the right to read and write there; it is tried again every 10 s";
+    let message = format!("changes are refused: the audit log {} cannot be written or read: {error}", path.display());
+    let hint = "free disk space, or give the daemon read and write permission there; retried every 10 s";
     Refusal::new(code::AUDIT_UNUSABLE, message, hint)
 }
 

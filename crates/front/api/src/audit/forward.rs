@@ -68,8 +68,8 @@ impl Forward {
     pub(crate) fn open(control: Arc<Control>, audit: Arc<Audit>) -> Result<Self, Refusal> {
         let kept = control.core.document(DOCUMENT)?.map_or_else(|| Ok(Kept::default()), serde_json::from_value);
         let kept = kept.map_err(|error| {
-            let message = format!("where the audit is forwarded to cannot be read: {error}");
-            Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote it")
+            let message = format!("the audit forwarding settings cannot be read: {error}");
+            Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote them")
         })?;
         Ok(Self { control, audit, kept: Mutex::new(kept), fare: Mutex::default() })
     }
@@ -89,8 +89,8 @@ impl Forward {
         to.as_deref().map(place).transpose()?;
         let trust = match (pin, ca_file) {
             (Some(_), Some(_)) => {
-                let message = "a pin and a file of authorities cannot both be believed";
-                return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "give one of them"));
+                let message = "a pinned key and a CA file exclude each other";
+                return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "give one of the two"));
             }
             (Some(pin), None) => ReceiverTrust::Pin { pin },
             (None, Some(path)) => ReceiverTrust::CaFile { path },
@@ -134,7 +134,7 @@ impl Forward {
         let line = line.map_err(|error| format!("it cannot be reached: {error}"))?;
         let (mut reader, mut writer) = tokio::io::split(line);
         let (mut said, mut unsettled) = (kept.position, VecDeque::new());
-        let broke = |error: io::Error| format!("the connection broke: {error}");
+        let broke = |error: io::Error| format!("connection lost: {error}");
         let mut heard = [0; 512];
         loop {
             let batch = self.after(said).await?;
@@ -146,7 +146,7 @@ impl Forward {
                     writer.write_all(frames.as_bytes()).await?;
                     writer.flush().await
                 };
-                timeout(PATIENCE, written).await.map_err(|_| "it takes nothing".to_owned())?.map_err(broke)?;
+                timeout(PATIENCE, written).await.map_err(|_| "it accepts no data".to_owned())?.map_err(broke)?;
                 said = last;
                 unsettled.push_back((Instant::now(), last));
             }
@@ -177,7 +177,7 @@ impl Forward {
         if let Some(position) = position {
             // A position that could not be stored only causes repeated records.
             if let Err(refusal) = self.keep(Kept { position, ..now_kept }) {
-                tracing::error!(%refusal, "how far the audit was forwarded could not be written down");
+                tracing::error!(%refusal, "the progress of audit forwarding could not be saved");
             }
             self.note(None);
         }
@@ -188,7 +188,12 @@ impl Forward {
     async fn after(&self, position: u64) -> Result<Vec<(u64, String)>, String> {
         let files = self.audit.files();
         let read = tokio::task::spawn_blocking(move || after(&files, position));
-        read.await.map_err(|error| error.to_string())?.map_err(|error| format!("the audit cannot be read: {error}"))
+        read.await.map_err(|error| error.to_string())?.map_err(|error| {
+            format!(
+                "the audit log cannot be read: \
+             {error}"
+            )
+        })
     }
 
     /// Records the outcome, with an event when it changes.
@@ -202,15 +207,15 @@ impl Forward {
                 event::RECEIVER_AWAY,
                 subject,
                 event::RECEIVER_BACK,
-                "the audit is forwarded again",
+                "audit forwarding works again",
             );
             return;
         };
         let problem = Problem {
             severity: Severity::Warning,
             subject: "receiver audit".to_owned(),
-            state: "not told of the audit".to_owned(),
-            meaning: format!("{why}; it is tried again"),
+            state: "not receiving the audit log".to_owned(),
+            meaning: format!("{why}; delivery is retried"),
             action: "see blockyard audit forward".to_owned(),
         };
         self.control.notices.add(event::RECEIVER_AWAY, subject, problem);
@@ -218,8 +223,13 @@ impl Forward {
 
     fn keep(&self, next: Kept) -> Result<(), Refusal> {
         let value = serde_json::to_value(&next).map_err(|error| {
-            tracing::error!(%error, "where the audit goes cannot be said in JSON");
-            Refusal::new(code::INTERNAL, "where the audit goes cannot be said in JSON", "report this")
+            tracing::error!(%error, "the audit forwarding settings cannot be encoded as JSON");
+            Refusal::new(
+                code::INTERNAL,
+                "the audit forwarding settings cannot be encoded as JSON",
+                "report this as \
+                 a bug",
+            )
         })?;
         self.control.core.keep_document(DOCUMENT, value)?;
         *self.kept() = next;
@@ -274,7 +284,7 @@ struct Place {
 
 fn place(to: &str) -> Result<Place, Refusal> {
     let wrong = |hint: &str| {
-        let message = format!("\"{}\" is not where the audit can go", to.escape_debug());
+        let message = format!("\"{}\" is not a valid audit forwarding target", to.escape_debug());
         Refusal::new(code::ADDRESS_INVALID, message, hint)
     };
     let usual = "write syslog+tls://host, or with a port syslog+tls://host:6514";
@@ -292,7 +302,7 @@ fn place(to: &str) -> Result<Place, Refusal> {
     // Audit records contain names and addresses, so in the clear they do not leave the node.
     let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|it| it.is_loopback());
     if !is_tls && !is_here {
-        return Err(wrong("in the clear it goes to a relay on the node itself alone; write syslog+tls://…"));
+        return Err(wrong("unencrypted syslog is allowed only to this node itself; write syslog+tls://…"));
     }
     let port = parsed.port_u16().unwrap_or(if is_tls { TLS_PORT } else { PLAIN_PORT });
     Ok(Place { is_tls, host, port })

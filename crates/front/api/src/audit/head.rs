@@ -44,7 +44,7 @@ pub(crate) fn read(folder: &Path) -> io::Result<Head> {
     let latest = places.into_iter().flatten().max_by_key(|(number, _)| *number);
     Ok(match latest {
         Some((number, hash)) => Head::Whole { number, hash, worn: worn || bytes.len() > 2 * PLACE_BYTES },
-        None if bytes.len() < PLACE_BYTES => Head::Damaged("it is cut short".to_owned()),
+        None if bytes.len() < PLACE_BYTES => Head::Damaged("it is truncated".to_owned()),
         None => Head::Damaged("its checksum does not match".to_owned()),
     })
 }

@@ -17,8 +17,13 @@ const HASH_KEY: &str = ",\"hash\":\"";
 /// Serializes a record as a line; returns the line and its hash.
 pub(crate) fn sealed(record: &AuditRecord) -> Result<(String, String), Refusal> {
     let text = serde_json::to_string(record).map_err(|error| {
-        tracing::error!(%error, "a record cannot be said in JSON");
-        Refusal::new(code::INTERNAL, "a record cannot be said in JSON", "report this with the daemon's log")
+        tracing::error!(%error, "an audit record cannot be encoded as JSON");
+        Refusal::new(
+            code::INTERNAL,
+            "an audit record cannot be encoded as JSON",
+            "report this as a bug, with the \
+             daemon log",
+        )
     })?;
     let (open, _) = text.rsplit_once(HASH_KEY).expect("the hash is the last key of a record");
     let hash = hash(open);
@@ -29,15 +34,15 @@ pub(crate) fn sealed(record: &AuditRecord) -> Result<(String, String), Refusal> 
 ///
 /// *Errors*: a description of the damage.
 pub(crate) fn opened(line: &[u8]) -> Result<(AuditRecord, String), String> {
-    let line = std::str::from_utf8(line).map_err(|_| "it is no text")?;
+    let line = std::str::from_utf8(line).map_err(|_| "it is not valid UTF-8")?;
     let whole = line.rsplit_once(HASH_KEY).and_then(|(open, rest)| Some((open, rest.strip_suffix("\"}")?)));
-    let (open, said) = whole.ok_or("it is no record")?;
+    let (open, said) = whole.ok_or("it is not a record")?;
     let found = hash(open);
     // The hash covers the bytes as written, so a changed formatting is noticed as well.
     if found != said {
         return Err("its hash does not match".to_owned());
     }
-    let record: AuditRecord = serde_json::from_str(line).map_err(|error| format!("it is no record: {error}"))?;
+    let record: AuditRecord = serde_json::from_str(line).map_err(|error| format!("it is not a record: {error}"))?;
     // Such a number would not fit into a file name.
     if record.number >= NUMBER_END {
         return Err(format!("it cannot have the number {}", record.number));

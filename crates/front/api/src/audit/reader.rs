@@ -70,7 +70,7 @@ impl Reader {
         check.records_of(self, state)?;
         // Only the limit on files removes the oldest one, so with fewer files the first record must be there.
         if check.first > 1 && self.files.len() < FILES_MAX {
-            check.findings.push(format!("records 1 to {} are missing: their files are gone", check.first - 1));
+            check.findings.push(format!("records 1 to {} are missing: their files do not exist", check.first - 1));
         }
         // A broken chain has no valid end to compare.
         if check.broken.is_some() {
@@ -78,13 +78,13 @@ impl Reader {
         }
         match head {
             Head::Missing if check.last == 0 && state.number == 0 => {}
-            Head::Missing => check.findings.push("the head of the audit is missing".to_owned()),
-            Head::Damaged(why) => check.findings.push(format!("the head of the audit is damaged: {why}")),
+            Head::Missing => check.findings.push("the head of the audit log log is missing".to_owned()),
+            Head::Damaged(why) => check.findings.push(format!("the head of the audit log log is damaged: {why}")),
             Head::Whole { number, hash, worn } => {
                 if worn {
-                    check.findings.push("a part of the head of the audit is damaged".to_owned());
+                    check.findings.push("a part of the head of the audit log log is damaged".to_owned());
                 }
-                check.ends_with(&AuditHead { number, hash }, "the head of the audit");
+                check.ends_with(&AuditHead { number, hash }, "the head of the audit log");
             }
         }
         if check.broken.is_none() {
@@ -127,10 +127,10 @@ impl AuditCheck {
     /// Checks that the chain does not end before the record that `whose` names.
     fn ends_with(&mut self, named: &AuditHead, whose: &str) {
         if named.number > self.last {
-            let why = format!("records {} to {} are missing: {whose} names them", self.last + 1, named.number);
+            let why = format!("records {} to {} are missing, but {whose} refers to them", self.last + 1, named.number);
             self.broken_at(self.last + 1, why);
         } else if named.number == self.last && self.last > 0 && named.hash != self.hash {
-            self.broken_at(self.last, format!("it is not the record that {whose} names"));
+            self.broken_at(self.last, format!("it is not the record that {whose} refers to"));
         }
     }
 
@@ -142,12 +142,12 @@ impl AuditCheck {
 /// Reason why an intact record is in the wrong place; `None` if it is in the right one.
 fn misplaced(record: &AuditRecord, hash: &str, number: u64, before: Option<&str>, state: &AuditHead) -> Option<String> {
     if record.number != number {
-        return Some(format!("record {} stands in its place", record.number));
+        return Some(format!("record {} is in its place", record.number));
     }
     // The first record that is left refers to one that may have been deleted.
     if before.is_some_and(|before| before != record.before) || number == 1 && record.before != NOTHING {
-        return Some("it does not hang on the record before".to_owned());
+        return Some("its hash does not chain to the previous record".to_owned());
     }
     (number == state.number && hash != state.hash)
-        .then(|| "it is not the record that the state of the array names".to_owned())
+        .then(|| "it is not the record that the state of the array refers to".to_owned())
 }

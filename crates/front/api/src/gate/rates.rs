@@ -39,8 +39,8 @@ impl Rates {
         let gained = now.duration_since(bucket.at).as_secs_f64() * rate;
         (bucket.left, bucket.at) = ((bucket.left + gained).min(most), now);
         if bucket.left < 1.0 {
-            let message = format!("{who} asks too often");
-            return Err(Refusal::new(code::ASKED_TOO_OFTEN, message, "ask again in a second"));
+            let message = format!("too many requests from {who}");
+            return Err(Refusal::new(code::ASKED_TOO_OFTEN, message, "try again in 1 s"));
         }
         bucket.left -= 1.0;
         Ok(())

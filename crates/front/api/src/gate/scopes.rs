@@ -61,11 +61,11 @@ pub(crate) fn admit(caller: &Caller, row: &Row, uri: &Uri, body: &Bytes) -> Resu
         return Ok(());
     }
     let does = if wanted == Scope::ACCESS {
-        "decides who may use the array"
+        "changes who may use the array"
     } else {
-        "can destroy data or keep it from being deleted"
+        "can destroy data or prevent its deletion"
     };
-    let message = format!("this request {does}, and {} has no scope {wanted}", caller.name);
+    let message = format!("this request {does}, but {} has no scope {wanted}", caller.name);
     Err(Refusal::new(code::FORBIDDEN, message, format!("create a token with --scope {wanted}")))
 }
 

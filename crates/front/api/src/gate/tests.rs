@@ -67,7 +67,7 @@ async fn every_row_is_for_its_role_and_those_above_and_nobody_else() {
                 // A recording runs until it is ended.
                 let body = if row.looks() { "" } else { "{}" };
                 let page = asker.ask(row.method.clone(), &filled(row), body).await;
-                let refused = page.text.contains("\"BY-1807\"") && page.text.contains("this takes the role");
+                let refused = page.text.contains("\"BY-1807\"") && page.text.contains("this needs role");
                 assert_eq!(refused, role < row.role, "{how} of {role}, {row:?}: {} {}", page.status, page.text);
                 assert_ne!(page.status, StatusCode::UNAUTHORIZED, "{how} of {role}, {row:?}");
                 assert_eq!(refused, refused && page.status == StatusCode::FORBIDDEN);
@@ -79,7 +79,7 @@ async fn every_row_is_for_its_role_and_those_above_and_nobody_else() {
     for row in rows() {
         let page =
             node.local(row.method.clone(), &filled(row), &if row.looks() { Value::Null } else { json!({}) }).await;
-        assert!(!page.text.contains("this takes the role"), "root, {row:?}: {}", page.text);
+        assert!(!page.text.contains("this needs role"), "root, {row:?}: {}", page.text);
     }
 }
 

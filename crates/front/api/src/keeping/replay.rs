@@ -66,7 +66,7 @@ impl Key {
         let key = value.to_str().ok().filter(|key| (1..=255).contains(&key.len()));
         key.map(|key| Self { caller: caller.to_owned(), key: key.to_owned() }).ok_or_else(|| {
             let hint = "use 1 to 255 printable characters, such as a UUID";
-            Refusal::new(code::HEADER_INVALID, "the Idempotency-Key cannot be one", hint)
+            Refusal::new(code::HEADER_INVALID, "the Idempotency-Key is invalid", hint)
         })
     }
 }
@@ -84,8 +84,8 @@ impl Replays {
     ) -> Result<Response, Refusal> {
         let entry = self.entry(&key, print, Instant::now());
         if entry.print != print {
-            let message = format!("the Idempotency-Key {} came with another request", key.key.escape_debug());
-            return Err(Refusal::new(code::KEY_REUSED, message, "take a new key for a new request"));
+            let message = format!("the Idempotency-Key {} was used for another request", key.key.escape_debug());
+            return Err(Refusal::new(code::KEY_REUSED, message, "use a new key for a new request"));
         }
         // A repetition waits here until the first request is answered.
         let mut answer = entry.answer.clone().lock_owned().await;
@@ -106,8 +106,8 @@ impl Replays {
             told
         });
         told.await.map(Answer::said).map_err(|error| {
-            tracing::error!(%error, "a change broke off");
-            Refusal::new(code::INTERNAL, "the change broke off", "report this with the daemon's log")
+            tracing::error!(%error, "a change failed unexpectedly");
+            Refusal::new(code::INTERNAL, "the change failed unexpectedly", "report this as a bug, with the daemon log")
         })
     }
 

@@ -128,12 +128,12 @@ fn admit_admins(before: &Registry, after: &Registry, section: &Section) -> Resul
         return Ok(());
     }
     let fate = |name: &&Name| match section.get(*name) {
-        Some(entry) => format!("{name} would be {}", entry.role),
-        None => format!("{name} would go"),
+        Some(entry) => format!("{name} would become {}", entry.role),
+        None => format!("{name} would be removed"),
     };
     let fates = admins.iter().map(fate).collect::<Vec<_>>().join(", ");
-    let message = format!("no admin who can log in would be left: {fates}");
-    let hint = format!("write role = \"{}\" for one who has a password", Role::Admin);
+    let message = format!("no admin that can log in would remain: {fates}");
+    let hint = format!("write role = \"{}\" for a user that has a password", Role::Admin);
     Err(Refusal::new(code::LAST_ADMIN, message, hint))
 }
 

@@ -81,8 +81,8 @@ impl Links {
 }
 
 fn ended() -> Refusal {
-    let hint = "ask for a new one: blockyard web link prints it";
-    Refusal::new(code::LINK_ENDED, "this link was used, or has ended", hint)
+    let hint = "print a new one with blockyard web link";
+    Refusal::new(code::LINK_ENDED, "this link was already used or has expired", hint)
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ impl Logins {
         if logins.len() < before {
             return Ok(());
         }
-        let message = format!("there is no login {}", id.escape_debug());
+        let message = format!("login {} does not exist", id.escape_debug());
         Err(Refusal::new(code::LOGIN_UNKNOWN, message, "see blockyard user logins"))
     }
 

@@ -84,7 +84,14 @@ impl Mill {
         memory_kib: u32,
         passes: u32,
     ) -> Result<Vec<u8>, Refusal> {
-        let busy = || Refusal::new(code::ASKED_TOO_OFTEN, "too many log in at this moment", "try again in a while");
+        let busy = || {
+            Refusal::new(
+                code::ASKED_TOO_OFTEN,
+                "too many logins at the same time",
+                "try again in a few \
+             seconds",
+            )
+        };
         // Refused instead of queued without bound: every hash takes 19 MiB.
         let _place = self.places.clone().try_acquire_owned().map_err(|_| busy())?;
         let _turn = self.turns.clone().acquire_owned().await.map_err(|_| busy())?;
@@ -96,7 +103,7 @@ impl Mill {
             argon.hash_password_into(password.as_bytes(), &salt, &mut hash).ok()?;
             Some(hash)
         });
-        let broke = || Refusal::new(code::INTERNAL, "a password could not be worked out", "report this");
+        let broke = || Refusal::new(code::INTERNAL, "a password could not be hashed", "report this as a bug");
         worked.await.ok().flatten().ok_or_else(broke)
     }
 }
@@ -105,18 +112,22 @@ impl Mill {
 pub(crate) fn admit(password: &str, name: &str) -> Result<(), Refusal> {
     let weak = |message: &str, hint: &str| Err(Refusal::new(code::PASSWORD_WEAK, message, hint));
     if password.chars().count() < CHARS_MIN {
-        return weak("the password is too short", "take at least 12 characters, such as four words");
+        return weak("the password is too short", "use at least 12 characters, such as four words");
     }
     if password.len() > BYTES_MAX {
-        return weak("the password is too long", "take at most 1024 bytes");
+        return weak("the password is too long", "use at most 1,024 bytes");
     }
     let different: std::collections::BTreeSet<char> = password.chars().collect();
     if different.len() < DIFFERENT_MIN {
-        return weak("the password has few different characters", "take at least 5, such as four words have");
+        return weak(
+            "the password has few different characters",
+            "use at least 5 different characters, such as \
+             four words",
+        );
     }
     // The user's name inside the password does not count toward its length.
     if password.to_lowercase().replace(&name.to_lowercase(), "").chars().count() < CHARS_MIN - name.len().min(8) {
-        return weak("the password is little more than the user's name", "take something else, such as four words");
+        return weak("the password is too similar to the user name", "use another one, such as four words");
     }
     Ok(())
 }

@@ -74,7 +74,7 @@ impl Book {
     pub(crate) fn open(control: Arc<Control>) -> Result<Self, Refusal> {
         let kept = control.core.document(DOCUMENT)?;
         let registry = kept.map_or_else(|| Ok(Registry::default()), serde_json::from_value).map_err(|error| {
-            let message = format!("the users that are kept cannot be read: {error}");
+            let message = format!("the stored users cannot be read: {error}");
             Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote them")
         })?;
         Ok(Self { control, current: Mutex::new(Arc::new(registry)) })
@@ -96,8 +96,13 @@ impl Book {
         // Nothing is written if nothing has changed.
         if next != **current {
             let value = serde_json::to_value(&next).map_err(|error| {
-                tracing::error!(%error, "users cannot be said in JSON");
-                Refusal::new(code::INTERNAL, "users cannot be said in JSON", "report this with the daemon's log")
+                tracing::error!(%error, "the users cannot be encoded as JSON");
+                Refusal::new(
+                    code::INTERNAL,
+                    "the users cannot be encoded as JSON",
+                    "report this as a bug, with the \
+                     daemon log",
+                )
             })?;
             // Stored before it takes effect: what was answered must survive a restart.
             self.control.core.keep_document(DOCUMENT, value)?;
@@ -121,15 +126,11 @@ impl Registry {
     /// Adds a user.
     pub(crate) fn add_user(&mut self, name: &Name, user: User) -> Result<(), Refusal> {
         if self.users.contains_key(name) {
-            return Err(Refusal::new(
-                code::NAME_TAKEN,
-                format!("there is a user {name} already"),
-                "choose another name",
-            ));
+            return Err(Refusal::new(code::NAME_TAKEN, format!("user {name} already exists"), "choose another name"));
         }
         if self.users.len() >= USERS_MAX {
-            let message = format!("there are {USERS_MAX} users already");
-            return Err(Refusal::new(code::LIMIT_REACHED, message, "remove those who have left"));
+            let message = format!("the limit of {USERS_MAX} users is reached");
+            return Err(Refusal::new(code::LIMIT_REACHED, message, "remove unused users"));
         }
         self.users.insert(name.clone(), user);
         Ok(())
@@ -146,15 +147,11 @@ impl Registry {
     /// Adds a token.
     pub(crate) fn add_token(&mut self, name: &Name, token: Token) -> Result<(), Refusal> {
         if self.tokens.contains_key(name) {
-            return Err(Refusal::new(
-                code::NAME_TAKEN,
-                format!("there is a token {name} already"),
-                "choose another name",
-            ));
+            return Err(Refusal::new(code::NAME_TAKEN, format!("token {name} already exists"), "choose another name"));
         }
         if self.tokens.len() >= TOKENS_MAX {
-            let message = format!("there are {TOKENS_MAX} tokens already");
-            return Err(Refusal::new(code::LIMIT_REACHED, message, "revoke those that are not used"));
+            let message = format!("the limit of {TOKENS_MAX} tokens is reached");
+            return Err(Refusal::new(code::LIMIT_REACHED, message, "revoke unused tokens"));
         }
         self.tokens.insert(name.clone(), token);
         Ok(())
@@ -172,5 +169,5 @@ impl Registry {
 }
 
 fn no_user(name: &Name) -> Refusal {
-    Refusal::new(code::USER_UNKNOWN, format!("there is no user {name}"), "see blockyard user list")
+    Refusal::new(code::USER_UNKNOWN, format!("user {name} does not exist"), "see blockyard user list")
 }

@@ -41,18 +41,18 @@ impl People {
     ) -> Result<NewTokenReport, Refusal> {
         let NewToken { name, role, scopes, lasts } = request;
         if role > most {
-            let message = format!("a token of role {role} may more than its maker, who is {most}");
-            return Err(Refusal::new(code::ROLE_TOO_HIGH, message, format!("ask for {most} or less")));
+            let message = format!("a token with role {role} would exceed the role of its creator, {most}");
+            return Err(Refusal::new(code::ROLE_TOO_HIGH, message, format!("use {most} or a lower role")));
         }
         // A scope is `destroy`, `access` or a noun of the API.
         if let Some(scope) = scopes.iter().find(|scope| !scope.permits_more() && !nouns.contains(&scope.as_str())) {
             let hint = format!("write {}, {}, or one of {}", Scope::DESTROY, Scope::ACCESS, nouns.join(", "));
-            return Err(Refusal::new(code::WORD_UNKNOWN, format!("\"{scope}\" is no scope"), hint));
+            return Err(Refusal::new(code::WORD_UNKNOWN, format!("\"{scope}\" is not a scope"), hint));
         }
         let seconds = lasts.map_or(LASTS_DAYS * DAY, |lasts| lasts.duration().as_secs());
         if !(60..=LASTS_DAYS_MAX * DAY).contains(&seconds) {
-            let hint = format!("give a minute to {LASTS_DAYS_MAX} days, such as 30d");
-            return Err(Refusal::new(code::TIME_INVALID, "a token cannot last so long", hint));
+            let hint = format!("give 1min to {LASTS_DAYS_MAX} days, such as 30d");
+            return Err(Refusal::new(code::TIME_INVALID, "the lifetime of the token is out of range", hint));
         }
         // 256 random bits.
         let secret = format!("{PREFIX}{}", control::to_hex(&control::random::<32>()?));
@@ -81,7 +81,7 @@ impl People {
         self.book.change(|registry| {
             let token = registry.tokens.get(name).filter(|token| maker.is_none() || token.maker.as_ref() == maker);
             if token.is_none() {
-                let message = format!("there is no token {name}");
+                let message = format!("token {name} does not exist");
                 return Err(Refusal::new(code::TOKEN_UNKNOWN, message, "see blockyard token list"));
             }
             registry.tokens.remove(name);

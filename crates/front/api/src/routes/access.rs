@@ -10,7 +10,12 @@ type C = Arc<Control>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        one("/auth", "auth", "Show the authentication settings of the array", |c: C| async move { Ok(c.auth.report()) }),
+        one(
+            "/auth",
+            "auth",
+            "Show the authentication settings of the array",
+            |c: C| async move { Ok(c.auth.report()) },
+        ),
         set(
             "/auth",
             "auth",

@@ -56,9 +56,12 @@ pub(crate) fn rows() -> Vec<Row> {
                 c.config.set_up(asked, &Beside::of(&door, caller)).await
             },
         ),
-        get("/config/versions", "configs", "List restore points of the access configuration, current first", |c: C| async move {
-            c.config.past().await
-        }),
+        get(
+            "/config/versions",
+            "configs",
+            "List restore points of the access configuration, current first",
+            |c: C| async move { c.config.past().await },
+        ),
         act(
             "/config/versions/{version}/restore",
             "applied",

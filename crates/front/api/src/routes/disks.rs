@@ -12,9 +12,7 @@ type One = Named<DiskName>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/disks", "disks", "List all disks, missing ones included", |c: C| async move {
-            c.disks.list().await
-        }),
+        list("/disks", "disks", "List all disks, missing ones included", |c: C| async move { c.disks.list().await }),
         list(
             "/block-devices",
             "block_devices",
@@ -25,20 +23,28 @@ pub(crate) fn rows() -> Vec<Row> {
         add("/disks", "disk", "Add a disk", |c: C, Who(caller), Body(new): Body<NewDisk>| async move {
             // Creating a file names a path that need not exist, so it cannot be one of the offered devices.
             if new.create.is_some() && !caller.may_name_any_path() {
-                let message = format!("only an admin creates files that stand for disks, and {caller} is none");
+                let message = format!("only an admin may create disk files, and {caller} is not an admin");
                 return Err(Refusal::new(code::FORBIDDEN, message, "ask an admin; a token needs --scope access"));
             }
             admit_path(&c, &caller, &new.path).await?;
             c.disks.add(new).await
         }),
-        one("/disks/{name}", "disk", "Show a disk", |c: C, Named(name): One| async move { c.disks.report(&name).await }),
+        one(
+            "/disks/{name}",
+            "disk",
+            "Show a disk",
+            |c: C, Named(name): One| async move { c.disks.report(&name).await },
+        ),
         remove("/disks/{name}", "Remove a disk; its content is kept", |c: C, Named(name): One| async move {
             c.disks.remove(&name).await
         })
         .destroys(),
-        act("/disks/{name}/fail", "pool", "Fail a disk: remove it from its pool", |c: C, Named(name): One| async move {
-            c.pools.fail_disk(&name).await
-        })
+        act(
+            "/disks/{name}/fail",
+            "pool",
+            "Fail a disk: remove it from its pool",
+            |c: C, Named(name): One| async move { c.pools.fail_disk(&name).await },
+        )
         .destroys(),
         act(
             "/disks/{name}/locate",

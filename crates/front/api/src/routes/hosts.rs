@@ -12,12 +12,7 @@ type One = Named<Name>;
 pub(crate) fn rows() -> Vec<Row> {
     vec![
         list("/hosts", "hosts", "List hosts", |c: C| async move { Ok(c.hosts.list()) }),
-        add(
-            "/hosts",
-            "host",
-            "Add a host",
-            |c: C, Body(new): Body<NewHost>| async move { c.hosts.add(new).await },
-        ),
+        add("/hosts", "host", "Add a host", |c: C, Body(new): Body<NewHost>| async move { c.hosts.add(new).await }),
         one("/hosts/{name}", "host", "Show a host", |c: C, Named(name): One| async move { c.hosts.report(&name) }),
         set(
             "/hosts/{name}",
@@ -25,11 +20,9 @@ pub(crate) fn rows() -> Vec<Row> {
             "Change the initiators, allowed addresses or credentials of a host",
             |c: C, Named(name): One, Body(how): Body<HostChange>| async move { c.hosts.change(&name, how).await },
         ),
-        remove(
-            "/hosts/{name}",
-            "Remove a host",
-            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.hosts.remove(&name, how).await },
-        ),
+        remove("/hosts/{name}", "Remove a host", |c: C, Named(name): One, Asked(how): Asked<Removal>| async move {
+            c.hosts.remove(&name, how).await
+        }),
         end(
             "/hosts/{name}/luns",
             "former_luns",

@@ -21,12 +21,9 @@ pub(crate) fn rows() -> Vec<Row> {
             "List findings about the array and its settings with their fixes, most severe first",
             |c: C| async move { c.status.findings().await },
         ),
-        get(
-            "/state",
-            "state",
-            "Show the version of the active state and why changes are refused",
-            |c: C| async move { Ok(c.core.state_report()) },
-        ),
+        get("/state", "state", "Show the version of the active state and why changes are refused", |c: C| async move {
+            Ok(c.core.state_report())
+        }),
         act(
             "/state/accept",
             "state",

@@ -10,15 +10,10 @@ type One = Named<OperationId>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/operations", "operations", "List running operations", |c: C| async move {
-            c.operations.list().await
+        list("/operations", "operations", "List running operations", |c: C| async move { c.operations.list().await }),
+        get("/operations/{*id}", "operation", "Show a running operation", |c: C, Named(id): One| async move {
+            c.operations.report(&id).await
         }),
-        get(
-            "/operations/{*id}",
-            "operation",
-            "Show a running operation",
-            |c: C, Named(id): One| async move { c.operations.report(&id).await },
-        ),
         remove("/operations/{*id}", "Cancel an operation", |c: C, Named(id): One| async move {
             c.operations.cancel(&id).await
         }),

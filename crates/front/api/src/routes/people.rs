@@ -52,16 +52,11 @@ fn own() -> Vec<Row> {
         )
         .open()
         .secret(),
-        end_headed(
-            "/session",
-            "session",
-            "Log out",
-            |_: C, Behind(door): Behind, Who(caller): Who| async move {
-                let login = caller.login()?;
-                door.people.end_login(&login.id, None)?;
-                Ok(Headed { head: cookie("", 0)?, value: caller.report(&door.people) })
-            },
-        )
+        end_headed("/session", "session", "Log out", |_: C, Behind(door): Behind, Who(caller): Who| async move {
+            let login = caller.login()?;
+            door.people.end_login(&login.id, None)?;
+            Ok(Headed { head: cookie("", 0)?, value: caller.report(&door.people) })
+        })
         .only(Role::Viewer)
         .while_held(),
     ]
@@ -221,8 +216,8 @@ fn web() -> Vec<Row> {
 fn make_link(door: &Door, asked: NewLink) -> Result<LinkReport, Refusal> {
     let report = door.web.as_ref().map(|web| web.report(door.control.core.settings().node.as_str()));
     let url = report.and_then(|report| report.url).ok_or_else(|| {
-        let hint = "give the daemon an address under [web] in its configuration file, or with --web";
-        Refusal::new(code::WEB_CLOSED, "the console is not served, so a link to it leads nowhere", hint)
+        let hint = "set an address under [web] in the configuration file, or with --web";
+        Refusal::new(code::WEB_CLOSED, "the console is not enabled, so a link cannot be used", hint)
     })?;
     let NewLink { user, role } = asked;
     let (secret, until) = door.people.make_link(user, role)?;
@@ -233,8 +228,8 @@ fn make_link(door: &Door, asked: NewLink) -> Result<LinkReport, Refusal> {
 fn make_token(door: &Door, caller: &Caller, asked: NewToken) -> Result<NewTokenReport, Refusal> {
     // A leaked token must not be extended by creating another one.
     if let Known::Token { .. } = caller.known {
-        let message = "a token makes no tokens";
-        return Err(Refusal::new(code::FORBIDDEN, message, "log in, or ask root for blockyard token create"));
+        let message = "a token cannot create tokens";
+        return Err(Refusal::new(code::FORBIDDEN, message, "log in, or run blockyard token create as root"));
     }
     let nouns: Vec<&str> = scopes::nouns(super::table()).into_iter().collect();
     door.people.make_token(asked, caller.user(), caller.role, &nouns)
@@ -254,8 +249,13 @@ fn cookie(secret: &str, seconds: u64) -> Result<HeaderMap, Refusal> {
     // `Secure` and `Path=/` without a domain are required by the prefix `__Host-`.
     let text = format!("{COOKIE}={secret}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict");
     let value = HeaderValue::from_str(&text).map_err(|error| {
-        tracing::error!(%error, "a cookie cannot be said");
-        Refusal::new(code::INTERNAL, "a cookie cannot be said", "report this with the daemon's log")
+        tracing::error!(%error, "the session cookie cannot be encoded");
+        Refusal::new(
+            code::INTERNAL,
+            "the session cookie cannot be encoded",
+            "report this as a bug, with the daemon \
+             log",
+        )
     })?;
     Ok(HeaderMap::from_iter([(header::SET_COOKIE, value)]))
 }

@@ -14,13 +14,19 @@ type One = Named<Name>;
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = vec![
-        list("/pools", "pools", "List all pools, closed ones included", |c: C| async move {
-            c.pools.list().await
-        }),
-        add("/pools", "pool", "Create a pool", |c: C, Body(new): Body<NewPool>| async move {
-            c.pools.create(new).await
-        }),
-        one("/pools/{name}", "pool", "Show a pool", |c: C, Named(name): One| async move { c.pools.report(&name).await }),
+        list("/pools", "pools", "List all pools, closed ones included", |c: C| async move { c.pools.list().await }),
+        add(
+            "/pools",
+            "pool",
+            "Create a pool",
+            |c: C, Body(new): Body<NewPool>| async move { c.pools.create(new).await },
+        ),
+        one(
+            "/pools/{name}",
+            "pool",
+            "Show a pool",
+            |c: C, Named(name): One| async move { c.pools.report(&name).await },
+        ),
         set(
             "/pools/{name}",
             "pool",
@@ -106,18 +112,12 @@ fn growing() -> [Row; 5] {
 /// Rows for repairs, scrubs and checks.
 fn caring() -> [Row; 8] {
     [
-        act(
-            "/pools/{name}/pause",
-            "pool",
-            "Pause the repairs of a pool",
-            |c: C, Named(name): One| async move { c.pools.pause(&name, true).await },
-        ),
-        act(
-            "/pools/{name}/resume",
-            "pool",
-            "Resume the repairs of a pool",
-            |c: C, Named(name): One| async move { c.pools.pause(&name, false).await },
-        ),
+        act("/pools/{name}/pause", "pool", "Pause the repairs of a pool", |c: C, Named(name): One| async move {
+            c.pools.pause(&name, true).await
+        }),
+        act("/pools/{name}/resume", "pool", "Resume the repairs of a pool", |c: C, Named(name): One| async move {
+            c.pools.pause(&name, false).await
+        }),
         list(
             "/pools/{name}/scrubs",
             "scrubs",
@@ -130,11 +130,9 @@ fn caring() -> [Row; 8] {
             "Start a scrub of a pool",
             |c: C, Named(name): One, Body(how): Body<StartScrub>| async move { c.scrubs.start(&name, how).await },
         ),
-        remove(
-            "/pools/{name}/scrubs",
-            "Stop the running scrub of a pool",
-            |c: C, Named(name): One| async move { c.scrubs.stop(&name).await },
-        ),
+        remove("/pools/{name}/scrubs", "Stop the running scrub of a pool", |c: C, Named(name): One| async move {
+            c.scrubs.stop(&name).await
+        }),
         get(
             "/pools/{name}/check",
             "check",
@@ -147,9 +145,12 @@ fn caring() -> [Row; 8] {
             "Repair errors in the volume maps of a pool; returns the findings",
             |c: C, Named(name): One, Body(how): Body<RepairPool>| async move { c.pools.repair(&name, how).await },
         ),
-        get("/pools/{name}/dump", "dump", "Dump the catalog and the volume maps of a pool as text", |c: C, Named(name): One| async move {
-            c.pools.dump(&name).await
-        })
+        get(
+            "/pools/{name}/dump",
+            "dump",
+            "Dump the catalog and the volume maps of a pool as text",
+            |c: C, Named(name): One| async move { c.pools.dump(&name).await },
+        )
         .of_host_data(),
     ]
 }

@@ -15,13 +15,18 @@ pub(crate) fn rows() -> Vec<Row> {
         add("/targets", "target", "Create a target", |c: C, Body(new): Body<NewTarget>| async move {
             c.targets.add(new).await
         }),
-        one("/targets/{name}", "target", "Show a target", |c: C, Named(name): One| async move { c.targets.report(&name) }),
-        remove(
+        one(
             "/targets/{name}",
-            "Delete a target",
-            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.targets.remove(&name, how).await },
+            "target",
+            "Show a target",
+            |c: C, Named(name): One| async move { c.targets.report(&name) },
         ),
-        list("/presentations", "presentations", "List presentations (LUN mappings)", |c: C| async move { Ok(c.presentations.list()) }),
+        remove("/targets/{name}", "Delete a target", |c: C, Named(name): One, Asked(how): Asked<Removal>| async move {
+            c.targets.remove(&name, how).await
+        }),
+        list("/presentations", "presentations", "List presentations (LUN mappings)", |c: C| async move {
+            Ok(c.presentations.list())
+        }),
         add(
             "/presentations",
             "presentation",
@@ -34,10 +39,8 @@ pub(crate) fn rows() -> Vec<Row> {
             "Present volumes to a host through several targets",
             |c: C, Body(new): Body<Spread>| async move { c.presentations.spread(new).await },
         ),
-        remove(
-            "/presentations",
-            "Unpresent a volume from a host",
-            |c: C, Asked(which): Asked<Unpresent>| async move { c.presentations.unpresent(&which).await },
-        ),
+        remove("/presentations", "Unpresent a volume from a host", |c: C, Asked(which): Asked<Unpresent>| async move {
+            c.presentations.unpresent(&which).await
+        }),
     ]
 }

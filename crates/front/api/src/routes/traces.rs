@@ -31,11 +31,11 @@ pub(crate) fn rows() -> Vec<Row> {
                 let traced = c.traces.take(&name).await?;
                 // Sorting a million commands takes a while and must not block other requests.
                 let file = tokio::task::spawn_blocking(move || trace::emit(traced)).await.map_err(|error| {
-                    tracing::error!(%error, "a trace could not be written down");
+                    tracing::error!(%error, "a trace could not be written");
                     Refusal::new(
                         code::INTERNAL,
-                        "the trace could not be written down",
-                        "report this with the daemon's log",
+                        "the trace could not be written",
+                        "report this as a bug, with the daemon log",
                     )
                 })?;
                 Ok(file.into())

@@ -14,21 +14,19 @@ type One = Named<VolumeName>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
-        list("/volumes", "volumes", "List all volumes, missing ones included", |c: C| async move {
-            c.volumes.list().await
-        }),
-        add(
+        list(
             "/volumes",
-            "volume",
-            "Create a volume",
-            |c: C, Who(caller), Body(new): Body<NewVolume>| async move {
-                // A file or device as back end lets a host write to it, so the caller must be allowed to name the path.
-                if let Some(NewBackend::File { path }) = &new.backend {
-                    admit_path(&c, &caller, path).await?;
-                }
-                c.volumes.create(new).await
-            },
+            "volumes",
+            "List all volumes, missing ones included",
+            |c: C| async move { c.volumes.list().await },
         ),
+        add("/volumes", "volume", "Create a volume", |c: C, Who(caller), Body(new): Body<NewVolume>| async move {
+            // A file or device as back end lets a host write to it, so the caller must be allowed to name the path.
+            if let Some(NewBackend::File { path }) = &new.backend {
+                admit_path(&c, &caller, path).await?;
+            }
+            c.volumes.create(new).await
+        }),
         one("/volumes/{*name}", "volume", "Show a volume", |c: C, Named(name): One| async move {
             c.volumes.report(&name).await
         }),
@@ -44,29 +42,21 @@ pub(crate) fn rows() -> Vec<Row> {
             |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.volumes.delete(&name, how).await },
         )
         .destroys(),
-        add(
-            "/clones",
-            "volume",
-            "Create a clone of a snapshot",
-            |c: C, Body(new): Body<NewClone>| async move { c.snapshots.create_clone(new).await },
-        ),
+        add("/clones", "volume", "Create a clone of a snapshot", |c: C, Body(new): Body<NewClone>| async move {
+            c.snapshots.create_clone(new).await
+        }),
         add(
             "/copies",
             "volume",
             "Start a copy of a volume or snapshot to a new volume",
             |c: C, Body(new): Body<NewCopy>| async move { c.copies.start(new).await },
         ),
-        remove(
-            "/copies/{*name}",
-            "Cancel a copy and delete its volume",
-            |c: C, Named(name): One| async move { c.copies.cancel(&name).await },
-        ),
-        act(
-            "/rollbacks",
-            "volume",
-            "Roll a volume back to a snapshot",
-            |c: C, Body(how): Body<RollBack>| async move { c.snapshots.roll_back(how).await },
-        )
+        remove("/copies/{*name}", "Cancel a copy and delete its volume", |c: C, Named(name): One| async move {
+            c.copies.cancel(&name).await
+        }),
+        act("/rollbacks", "volume", "Roll a volume back to a snapshot", |c: C, Body(how): Body<RollBack>| async move {
+            c.snapshots.roll_back(how).await
+        })
         .destroys(),
         remove(
             "/reservations/{*name}",
@@ -89,8 +79,8 @@ async fn change(control: &Control, name: &VolumeName, change: VolumeChange) -> R
         Some(size) if settings.is_empty() => control.volumes.resize(name, Resize { size }).await,
         None => control.volumes.set(name, VolumeSettings { settings }).await,
         Some(_) => {
-            let message = "a size and settings are two changes";
-            Err(Refusal::new(code::OPTIONS_CONFLICT, message, "send one after the other"))
+            let message = "size and settings cannot change in one request";
+            Err(Refusal::new(code::OPTIONS_CONFLICT, message, "send two requests"))
         }
     }
 }

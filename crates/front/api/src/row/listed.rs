@@ -92,16 +92,16 @@ impl Page {
         let Query(wanted) = Query::<Wanted>::try_from_uri(&uri).map_err(|error| unclear(&error.body_text()))?;
         let Wanted { limit, cursor, search, sort } = wanted;
         if limit.is_some_and(|limit| !(1..=LIMIT_MAX).contains(&limit)) {
-            return Err(unclear(&format!("a limit is a number from 1 to {LIMIT_MAX}")));
+            return Err(unclear(&format!("limit must be a number from 1 to {LIMIT_MAX}")));
         }
         // A leading minus sorts in descending order.
         let descending = sort.as_ref().is_some_and(|sort| sort.starts_with('-'));
         let sort = sort.map(|sort| sort.trim_start_matches('-').to_owned());
         if let Some(unknown) = sort.as_deref().filter(|sort| !T::SORTS.contains(sort)) {
             let known = T::SORTS.join(", ");
-            return Err(unclear(&format!("it cannot be sorted by {}; there are {known}", unknown.escape_debug())));
+            return Err(unclear(&format!("it cannot be sorted by {}; the keys are {known}", unknown.escape_debug())));
         }
-        let after = cursor.map(|cursor| parse_cursor(&cursor).ok_or_else(|| unclear("the cursor is none of ours")));
+        let after = cursor.map(|cursor| parse_cursor(&cursor).ok_or_else(|| unclear("the cursor is invalid")));
         // Case is folded once here and not for each item.
         let search = search.filter(|search| !search.is_empty()).map(|search| search.to_lowercase());
         Ok(Self { limit, after: after.transpose()?, search, sort, descending })
@@ -114,22 +114,22 @@ impl Page {
         may(
             "limit",
             json!({ "type": "integer", "minimum": 1, "maximum": LIMIT_MAX,
-            "description": "At most so many; all when absent." }),
+            "description": "Maximum number of rows; all if absent." }),
         );
         may(
             "cursor",
             json!({ "type": "string", "pattern": "^([0-9a-f]{2})+$",
-            "description": "Those behind a page, as its `next` says; the same search and sort go with it." }),
+            "description": "Cursor from `next` of the previous page; use the same search and sort." }),
         );
         may(
             "search",
             json!({ "type": "string",
-            "description": "Only those with this text in one of their words, whatever the case." }),
+            "description": "Only rows with this text in one of their words, ignoring case." }),
         );
         may(
             "sort",
             json!({ "type": "string", "enum": orders,
-            "description": "In this order; with - in front, the largest first." }),
+            "description": "Sort key; a leading - sorts in descending order." }),
         );
     }
 

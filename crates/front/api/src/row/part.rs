@@ -92,7 +92,7 @@ impl Question {
         // Kept as text: each part parses the parameters that it knows.
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(str::to_owned).collect();
         let body = axum::body::to_bytes(body, usize::MAX).await.map_err(|error| {
-            let hint = "send less at once";
+            let hint = "send a smaller request";
             Refusal::new(code::REQUEST_TOO_LARGE, format!("the request cannot be read: {error}"), hint)
         })?;
         Ok(Self { name, pairs, headers: parts.headers, body, extensions: parts.extensions })
@@ -152,7 +152,7 @@ impl Question {
     pub(super) fn admit_nothing_else(&self) -> Result<(), Refusal> {
         let Some(pair) = self.pairs.first() else { return Ok(()) };
         let key = pair.split('=').next().unwrap_or(pair);
-        Err(unclear(&format!("it has no parameter {}", key.escape_debug())))
+        Err(unclear(&format!("unknown parameter {}", key.escape_debug())))
     }
 }
 
@@ -171,7 +171,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
         let text: &[u8] = if question.body.is_empty() { b"{}" } else { &question.body };
         // Serde accepts an array as a struct without field names; the API must not.
         if text.trim_ascii_start().first() != Some(&b'{') {
-            return Err(invalid("the body is no object"));
+            return Err(invalid("the body is not a JSON object"));
         }
         let body = serde_json::from_slice(text).map(Self).map_err(|error| invalid(&error.to_string()))?;
         // The gate records the body only if its type is known.
@@ -222,8 +222,13 @@ impl Question {
     /// State that the gate has attached to the request.
     fn left<T: Clone + Send + Sync + 'static>(&self) -> Result<T, Refusal> {
         self.extensions.get().cloned().ok_or_else(|| {
-            tracing::error!("a request has passed no gate");
-            Refusal::new(code::INTERNAL, "the request has passed no gate", "report this with the daemon's log")
+            tracing::error!("a request was not authorized");
+            Refusal::new(
+                code::INTERNAL,
+                "the request was not authorized",
+                "report this as a bug, with the daemon \
+                 log",
+            )
         })
     }
 }
@@ -262,11 +267,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 fn invalid(why: &str) -> Refusal {
     Misread::in_error(why).unwrap_or_else(|| {
         let why = bounded::excerpt(why);
-        Refusal::new(
-            code::REQUEST_INVALID,
-            format!("the body of the request cannot be understood: {why}"),
-            "correct it",
-        )
+        Refusal::new(code::REQUEST_INVALID, format!("the request body is invalid: {why}"), "correct the request")
     })
 }
 
@@ -274,7 +275,7 @@ fn invalid(why: &str) -> Refusal {
 pub(super) fn unclear(why: &str) -> Refusal {
     let why = why.strip_prefix("Failed to deserialize query string: ").unwrap_or(why);
     Misread::in_error(why).unwrap_or_else(|| {
-        let message = format!("the query of the request cannot be understood: {}", bounded::excerpt(why));
-        Refusal::new(code::QUERY_INVALID, message, "correct it")
+        let message = format!("the query string is invalid: {}", bounded::excerpt(why));
+        Refusal::new(code::QUERY_INVALID, message, "correct the request")
     })
 }

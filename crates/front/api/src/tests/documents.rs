@@ -77,7 +77,7 @@ async fn document_with_users_and_receivers_makes_them_elsewhere_and_is_the_same_
     with_secrets["receiver"]["desk"]["secret"] = json!("a secret of hooks");
     let refusal = refused(&empty, "/config/plan", json!({"document": with_secrets})).await;
     assert!(
-        refusal["message"].as_str().is_some_and(|it| it.starts_with("receiver ops: a user and a password")),
+        refusal["message"].as_str().is_some_and(|it| it.starts_with("receiver ops: user and password")),
         "{refusal}"
     );
     with_secrets["receiver"]["ops"]["password"] = json!("pw of mail");
@@ -87,7 +87,7 @@ async fn document_with_users_and_receivers_makes_them_elsewhere_and_is_the_same_
             "+ user alice: admin, who can log in with what blockyard web link --user alice prints",
             "+ user bob: viewer, who can log in with what blockyard web link --user bob prints",
             "+ receiver desk: ntfy webhook http://127.0.0.1:9/hook",
-            "+ receiver ops: mail to a@example.com, b@example.com by 127.0.0.1:9 (starttls)",
+            "+ receiver ops: mail to a@example.com, b@example.com through 127.0.0.1:9 (starttls)",
         ]
     );
     assert_eq!(export(&empty).await, document, "and there is no secret in it");
@@ -113,10 +113,8 @@ async fn document_changes_and_prunes_what_its_sections_name_and_leaves_the_rest_
     document["receiver"] = json!({"desk": {"url": "http://127.0.0.1:9/hook", "secret": "another secret"}});
     let told = plan(&served, &document, false).await;
     assert_eq!(told["kept"], json!(["user carol", "receiver ops"]));
-    let steps = [
-        "~ user bob: viewer → operator",
-        "~ receiver desk: form ntfy → generic, gather 1min → as usual, what we prove there",
-    ];
+    let steps =
+        ["~ user bob: viewer → operator", "~ receiver desk: form ntfy → generic, gather 1min → default, credentials"];
     assert_eq!(said(&told["steps"]), steps);
     let pruned = plan(&served, &document, true).await;
     assert_eq!(said(&pruned["steps"]), [steps[0], "- user carol", steps[1], "- receiver ops"]);
@@ -144,15 +142,15 @@ async fn document_never_takes_the_last_admin_away() {
     let before = export(&served).await;
     let document = |users: Value| json!({"schema": 1, "user": users});
     for (users, prune, fate) in [
-        (json!({"alice": {"role": "operator"}}), false, "alice would be operator"),
-        (json!({}), true, "alice would go"),
+        (json!({"alice": {"role": "operator"}}), false, "alice would become operator"),
+        (json!({}), true, "alice would be removed"),
         // Bob has no password and would be the only admin, so nobody could log in.
-        (json!({"alice": {"role": "viewer"}, "bob": {"role": "admin"}}), false, "alice would be viewer"),
+        (json!({"alice": {"role": "viewer"}, "bob": {"role": "admin"}}), false, "alice would become viewer"),
     ] {
         for path in ["/config/plan", "/config/apply"] {
             let refusal = refused(&served, path, json!({"document": document(users.clone()), "prune": prune})).await;
             assert_eq!(refusal["code"], json!("BY-1848"), "{refusal}");
-            assert_eq!(refusal["message"], json!(format!("no admin who can log in would be left: {fate}")));
+            assert_eq!(refusal["message"], json!(format!("no admin that can log in would remain: {fate}")));
         }
     }
     assert_eq!(export(&served).await, before);

@@ -56,7 +56,7 @@ async fn change_of_what_was_not_seen_is_refused_and_changes_nothing() {
     assert_eq!((status, &body["code"]), (StatusCode::PRECONDITION_FAILED, &json!("BY-1207")), "{body}");
     let said = body["message"].as_str().expect("a sentence");
     assert!(
-        said.starts_with("it has changed since it was looked at: ") && said.contains(" made the latest change "),
+        said.starts_with("it has changed since it was read: ") && said.contains(" made the latest change "),
         "{said}"
     );
     assert!(said.contains("(audit record "), "{said}");

@@ -29,7 +29,13 @@ async fn all_doors_tell_what_events_say_is_so_until_it_ends() {
     served.control.core.raise(event::AUDIT_DAMAGED, node.clone(), "record 3 is missing");
     let (counts, alerts, verdict) = told(&served).await;
     assert_eq!((counts, alerts.len()), (vec![1, 1, 1], 1));
-    assert!(verdict.starts_with("node node1 is without part of its audit: see blockyard audit verify"), "{verdict}");
+    assert!(
+        verdict.starts_with(
+            "node node1 is missing part of its audit log: see blockyard audit \
+         verify"
+        ),
+        "{verdict}"
+    );
     let (told_as, number) = &alerts[0];
     assert_eq!(*told_as, code(event::AUDIT_DAMAGED));
     let acknowledge = |number: u64| format!("/api/v1/alerts/{number}/acknowledge");

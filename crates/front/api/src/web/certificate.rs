@@ -144,13 +144,13 @@ impl Source {
         let certificate = read(&certificate_path)?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate).collect();
         let chain = chain.map_err(|error| unusable(&certificate_path, &error))?;
-        let first = chain.first().ok_or_else(|| unusable(&certificate_path, &"there is no certificate in it"))?.clone();
+        let first = chain.first().ok_or_else(|| unusable(&certificate_path, &"it contains no certificate"))?.clone();
         let key = PrivateKeyDer::from_pem_slice(&read(&key_path)?).map_err(|error| unusable(&key_path, &error))?;
         // Checks that the key belongs to the certificate.
         let key = CertifiedKey::from_der(chain, key, &ring::default_provider());
         let key =
             key.map_err(|error| unusable(&key_path, &format!("it is not the key of the certificate: {error}")))?;
-        let facts = der::facts(&first).ok_or_else(|| unusable(&certificate_path, &"it is no X.509 certificate"))?;
+        let facts = der::facts(&first).ok_or_else(|| unusable(&certificate_path, &"it is not an X.509 certificate"))?;
         let (generated, names) = match self {
             Self::Own { .. } => (false, Vec::new()),
             Self::Generated { names, .. } => (true, names.iter().cloned().collect()),
@@ -264,8 +264,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
 
 fn unusable(path: &Path, why: &dyn fmt::Display) -> Refusal {
     let message = format!("the certificate file {} cannot be used: {why}", path.display());
-    let hint = "name a certificate and its key, both in PEM, under [web] in the configuration file; leave both out, and the node makes them; \
-                remove what is damaged, and it is made anew";
+    let hint = "set a certificate and its key, both in PEM, under [web] in the configuration file; without them \
+         the node creates its own; remove a damaged file and it is created again";
     Refusal::new(code::CERTIFICATE_UNUSABLE, message, hint)
 }
 

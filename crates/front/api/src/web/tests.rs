@@ -204,8 +204,8 @@ fn certificate_that_is_not_valid_now_or_not_for_long_is_a_problem() {
     assert_eq!(of(now.minus(day), now.plus(60 * day), false), None);
     let state = |problem: Option<Problem>| problem.map(|problem| problem.state);
     assert_eq!(state(of(now.plus(1), now.plus(60 * day), false)).as_deref(), Some("not valid yet"));
-    assert_eq!(state(of(Timestamp::from_unix(0), now, false)).as_deref(), Some("over"));
+    assert_eq!(state(of(Timestamp::from_unix(0), now, false)).as_deref(), Some("expired"));
     let soon = of(now.minus(day), now.plus(13 * day), false).expect("it ends");
-    assert_eq!((soon.state.as_str(), soon.severity), ("ending soon", Severity::Warning));
-    assert!(soon.action.contains("set the clock right"), "{}", soon.action);
+    assert_eq!((soon.state.as_str(), soon.severity), ("about to expire", Severity::Warning));
+    assert!(soon.action.contains("correct the clock"), "{}", soon.action);
 }

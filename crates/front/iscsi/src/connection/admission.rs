@@ -87,7 +87,7 @@ where
         };
         // A configuration error must never admit a host without authentication.
         let auth = auth_of(proof, policy.weakest).map_err(|why| {
-            tracing::error!(host = %host.name, %why, "the CHAP settings cannot be used");
+            tracing::error!(host = %host.name, %why, "invalid CHAP settings");
             LoginStatus::TargetError
         })?;
         if auth.chap().is_some() {
@@ -134,7 +134,7 @@ where
         let chosen = self.shard.registry.choose(&nexus, &candidates, view.access.balance, self.shard.world.now());
         // Without a better portal the session stays here.
         let Some(portal) = chosen else { return self.admit() };
-        tracing::info!(peer = %self.ends.peer, initiator = nexus.initiator, %portal, "sent to another portal");
+        tracing::info!(peer = %self.ends.peer, initiator = nexus.initiator, %portal, "redirected to another portal");
         Err(NoSession::Elsewhere(view.policy_at(portal).for_hosts(portal)))
     }
 

@@ -75,7 +75,7 @@ where
                         tracing::warn!(
                             initiator,
                             target,
-                            "a host resets the target: the sessions that share its volumes end"
+                            "target reset by a host: sessions that share its volumes are closed"
                         );
                         end_others(&shard, id, &target, &reset);
                     }

@@ -62,12 +62,12 @@ fn narrower(local: &LocalAddress, way: PathFacts) -> Option<(u32, Narrow)> {
 fn sentence(host: &str, peer: SocketAddr, portal: SocketAddr, local: &LocalAddress, bytes: u32, why: Narrow) -> String {
     let (interface, ours, peer) = (&local.interface, local.mtu_bytes, peer.ip());
     let who = match why {
-        Narrow::Way => format!("the way to {host} at {peer} takes packets of at most {bytes} bytes"),
-        Narrow::Host => format!("{host} at {peer} takes packets of at most {bytes} bytes"),
+        Narrow::Way => format!("the network path to {host} at {peer} limits packets to {bytes} bytes"),
+        Narrow::Host => format!("{host} at {peer} limits packets to {bytes} bytes"),
     };
     format!(
-        "{who}, and {interface} of portal {portal} has an MTU of {ours}: set the same on the host, on {interface} and on \
-         everything between them"
+        "{who}, but {interface} of portal {portal} has an MTU of {ours}: set the same MTU on the host, on \
+         {interface} and on all switches between them"
     )
 }
 

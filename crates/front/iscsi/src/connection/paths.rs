@@ -185,7 +185,8 @@ where
         };
         // The negotiated MaxConnections may be reached by now.
         let Some(slot) = self.machine.join(&joiner.joining, self.shard.world.now()) else {
-            return tracing::warn!(peer = %stream.peer_address(), "a session has all the connections that it may; connection closed");
+            return tracing::warn!(peer = %stream.peer_address(), "the session has its maximum of connections; \
+                 connection closed");
         };
         // A slot may lie behind the present end of the list; holes stay empty.
         let peer = stream.peer_address();
@@ -227,7 +228,7 @@ where
     /// Handles the loss of a connection.
     fn lose(&mut self, slot: usize, error: Option<std::io::Error>) {
         if let (Some(error), Some(path)) = (error, &self.paths[slot]) {
-            tracing::debug!(peer = %path.ends.peer, %error, "the connection broke");
+            tracing::debug!(peer = %path.ends.peer, %error, "connection lost");
         }
         self.machine.handle_peer_closed(slot);
     }

@@ -56,18 +56,18 @@ where
         let (status, reason) = (&login.status, login.reason());
         let why = if login.why == RefusedWhy::Other { String::new() } else { format!("{reason}; ") };
         let remedy = login.remedy();
-        let sentence = format!("initiator {asker} at {address} was not let in: {why}{status}; {remedy}");
+        let sentence = format!("login of initiator {asker} at {address} denied: {why}{status}; {remedy}");
         let (initiator, target) = (login.initiator.as_deref().unwrap_or("-"), login.target.as_deref().unwrap_or("-"));
         // The log is rate-limited for each call site: messages caused by strangers must not suppress those about known
         // hosts.
         match login.why {
             RefusedWhy::Protocol { .. } => {
-                tracing::warn!(%address, initiator, target, status, reason, "a login that breaks the protocol refused");
+                tracing::warn!(%address, initiator, target, status, reason, "login denied: protocol error");
             }
             RefusedWhy::UnknownInitiator => {
-                tracing::warn!(%address, initiator, target, status, reason, "login of a stranger refused");
+                tracing::warn!(%address, initiator, target, status, reason, "login denied: unknown initiator");
             }
-            _ => tracing::warn!(%address, initiator, target, status, reason, "login refused"),
+            _ => tracing::warn!(%address, initiator, target, status, reason, "login denied"),
         }
         self.shard.registry.refuse(login);
         self.shard.engine.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
@@ -85,7 +85,8 @@ where
             && penalty.failures % GUESSING_FROM == 0
         {
             let sentence = format!(
-                "initiator {initiator}, or others at {address}, failed to prove themselves {} times; answers to such are held back",
+                "authentication of initiator {initiator}, or of others at {address}, failed {} times; responses \
+                 are delayed",
                 penalty.failures
             );
             self.shard.engine.raise(event::GUESSING, Subject::new(SubjectKind::Host, &initiator), sentence);

@@ -60,8 +60,8 @@ fn is_admitted<W: World>(shard: &Rc<IscsiShard<W>>, unit: &ScsiUnit<W>) -> bool 
         return true;
     }
     let sentence = format!(
-        "a host asked for volume {} to be sanitized and was refused: its snapshots, or the one that it is a clone of, would \
-         keep what it holds; delete them first",
+        "sanitize of volume {} refused: its snapshots, or the snapshot that it is a clone of, would keep its \
+         data; delete them first",
         unit.unit.name
     );
     shard.engine.raise(event::SANITIZE_REFUSED, Subject::new(SubjectKind::Volume, &unit.unit.name), sentence);
@@ -74,7 +74,7 @@ async fn carry_out<W: World>(shard: Rc<IscsiShard<W>>, unit: Rc<ScsiUnit<W>>) {
     shard.engine.raise(
         event::SANITIZE_BEGAN,
         subject(),
-        format!("volume {} is being sanitized: it does not serve", unit.unit.name),
+        format!("volume {} is being sanitized and is offline", unit.unit.name),
     );
     // Dirty data in a cache or log would be destaged later, over the sanitized blocks.
     if let Err(error) = unit.unit.write_through().await {
@@ -96,13 +96,13 @@ async fn carry_out<W: World>(shard: Rc<IscsiShard<W>>, unit: Rc<ScsiUnit<W>>) {
     }
     if unit.logical_unit.has_failed_to_be_sanitized() {
         let sentence =
-            format!("volume {} could not be sanitized, and does not serve until a host asks again", unit.unit.name);
+            format!("sanitize of volume {} failed; the volume is offline until SANITIZE succeeds", unit.unit.name);
         shard.engine.raise(event::SANITIZE_FAILED, subject(), sentence);
     } else {
         shard.engine.raise(
             event::SANITIZE_ENDED,
             subject(),
-            format!("volume {} is sanitized, and serves again", unit.unit.name),
+            format!("volume {} sanitized and online again", unit.unit.name),
         );
     }
 }

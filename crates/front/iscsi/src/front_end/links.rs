@@ -28,11 +28,12 @@ impl<W: World> IscsiFront<W> {
         match (before.missing_at(portal.ip()).is_some(), now) {
             (false, Some(why)) => {
                 let sentence =
-                    format!("hosts cannot reach portal {portal}: {why}; no session is sent there until that is mended");
+                    format!("portal {portal} is unreachable: {why}; no sessions are redirected there until this \
+                         is repaired");
                 self.shard.engine.raise(event::PORTAL_LINK_DOWN, subject, sentence);
             }
             (true, None) => {
-                let sentence = format!("portal {portal} has its link back, and takes sessions again");
+                let sentence = format!("portal {portal} has a link again and accepts sessions");
                 self.shard.engine.raise(event::PORTAL_LINK_UP, subject, sentence);
             }
             _ => {}

@@ -27,7 +27,7 @@ impl<W: World> IscsiFront<W> {
         if self.portals.borrow().contains_key(&address) {
             return Err(Refusal::new(
                 code::PORTAL_TAKEN,
-                format!("portal {address} is open already"),
+                format!("portal {address} is already open"),
                 "choose another address or port",
             ));
         }
@@ -36,7 +36,7 @@ impl<W: World> IscsiFront<W> {
             Refusal::new(
                 code::PORTAL_UNUSABLE,
                 format!("cannot listen on {address}: {error}"),
-                "choose an address of this machine and a port that nothing else uses",
+                "choose an address of this machine and a free port",
             )
         })?;
         let OpenPortal { address, also_ipv4, .. } = portal;
@@ -52,8 +52,8 @@ impl<W: World> IscsiFront<W> {
         if self.portals.borrow_mut().remove(&address).is_none() {
             return Err(Refusal::new(
                 code::PORTAL_UNKNOWN,
-                format!("no portal has the address {address}"),
-                "`blockyard portal list` shows them",
+                format!("portal {address} does not exist"),
+                "`blockyard portal list` shows the portals",
             ));
         }
         self.tell_sessions(|gone| Notice::Leave { portal: address, gone }).await;
@@ -106,7 +106,8 @@ impl<W: World> IscsiFront<W> {
             .collect();
         for (id, entry) in &moving {
             if busy.insert(&entry.nexus.initiator) {
-                tracing::info!(initiator = entry.nexus.initiator, portal = %canonical(entry.portal), "asked to log in anew");
+                tracing::info!(initiator = entry.nexus.initiator, portal = %canonical(entry.portal), "asked to \
+                     log in again");
                 // A session that is ending needs no notice.
                 let _ = entry.notices.send(Notice::MoveAway { within: LOGOUT_TIME });
                 asked.insert(*id);

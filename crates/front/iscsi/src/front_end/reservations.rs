@@ -21,21 +21,21 @@ pub(super) async fn clear_reservations<W: World>(
     name: VolumeName,
 ) -> Result<VolumeReport, Refusal> {
     let unit = shard.unit(id).ok_or_else(|| {
-        let message = format!("volume {name} does not serve");
-        Refusal::new(code::VOLUME_HELD, message, "look at blockyard event list")
+        let message = format!("volume {name} is offline");
+        Refusal::new(code::VOLUME_HELD, message, "see blockyard event list")
     })?;
     // The event names the former holder, so the state is read before it is cleared.
     let before = unit.reservation_report();
     unit.logical_unit.clear_reservations().await.map_err(|_| {
-        let message = format!("what hosts have reserved of volume {name} stays: its pool takes no change");
-        Refusal::new(code::POOL_FAILED, message, "look at blockyard status, and try again")
+        let message = format!("the reservations of volume {name} are unchanged: its pool accepts no changes");
+        Refusal::new(code::POOL_FAILED, message, "see blockyard status, then try again")
     })?;
     if let Some(before) = before {
-        let sentence = format!("an operator has taken back what hosts had reserved of volume {name}: {}", of(&before));
+        let sentence = format!("reservations of volume {name} cleared by an operator: {}", of(&before));
         shard.engine.raise(event::RESERVATIONS_CLEARED, Subject::new(SubjectKind::Volume, &name), sentence);
     }
     unit::report(&shard.engine, id, &name).ok_or_else(|| {
-        Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} is gone"), "see blockyard volume list")
+        Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} does not exist"), "see blockyard volume list")
     })
 }
 

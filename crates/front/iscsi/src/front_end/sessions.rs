@@ -60,7 +60,7 @@ impl<W: World> IscsiFront<W> {
         let (gone, is_gone) = mailbox::channel();
         let _ = entry.notices.send(Notice::Close { gone });
         is_gone.receive().await;
-        tracing::info!(initiator = entry.nexus.initiator, "a session was ended by an operator");
+        tracing::info!(initiator = entry.nexus.initiator, "session closed by an operator");
         Ok(SessionEnd::CutOff)
     }
 
@@ -75,7 +75,7 @@ impl<W: World> IscsiFront<W> {
         // A session that is ending has no connections left.
         let _ = entry.notices.send(Notice::Cut { cid, cut });
         is_cut.receive().await;
-        tracing::info!(initiator = entry.nexus.initiator, cid, "a connection was ended by an operator");
+        tracing::info!(initiator = entry.nexus.initiator, cid, "connection closed by an operator");
         Ok(())
     }
 
@@ -87,8 +87,8 @@ impl<W: World> IscsiFront<W> {
         };
         let tape = Tape::new(scope, self.shard.limits.recording_bytes_max, time, &self.shard.world);
         let number = self.shard.recordings.begin(tape.clone()).ok_or_else(|| {
-            let message = format!("{} recordings run already", self.shard.limits.recordings_max);
-            Refusal::new(code::LIMIT_REACHED, message, "wait until one has ended, or end one")
+            let message = format!("the limit of {} recordings is reached", self.shard.limits.recordings_max);
+            Refusal::new(code::LIMIT_REACHED, message, "wait until one has finished, or stop one")
         })?;
         for (_, entry) in self.shard.registry.sessions() {
             // A session that is ending is not captured.
@@ -127,7 +127,7 @@ impl<W: World> IscsiFront<W> {
     fn session(&self, id: u32) -> Result<(SessionId, Arc<Entry>), Refusal> {
         let mut sessions = self.shard.registry.sessions().into_iter();
         sessions.find(|(_, entry)| u32::from(entry.tsih) == id).ok_or_else(|| {
-            Refusal::new(code::SESSION_UNKNOWN, format!("there is no session {id}"), "see blockyard session list")
+            Refusal::new(code::SESSION_UNKNOWN, format!("session {id} does not exist"), "see blockyard session list")
         })
     }
 }

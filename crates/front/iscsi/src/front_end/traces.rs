@@ -40,7 +40,7 @@ impl<W: World> IscsiFront<W> {
             match shard.unit(home.id) {
                 Some(unit) => work(&shard, unit),
                 None => {
-                    let message = format!("volume {name} does not serve now");
+                    let message = format!("volume {name} is offline");
                     Err(Refusal::new(code::VOLUME_UNKNOWN, message, "`blockyard volume list` shows the volumes"))
                 }
             }

@@ -16,24 +16,24 @@ impl<W: World> ScsiUnit<W> {
     pub(super) fn tell_of_conflict(&self, nexus: NexusId, cdb: Cdb) {
         // The nexus may have been detached while its command was in progress.
         let port = self.logical_unit.initiator(nexus);
-        let who = port.map_or("a session that is gone".to_owned(), |port| port.name);
+        let who = port.map_or("a closed session".to_owned(), |port| port.name);
         self.conflicts.happened(&who, || {
             let (name, operation) = (&self.unit.name, cdb.operation_name());
             let report = self.reservation_report();
             let kind = report.as_ref().and_then(|report| report.kind);
             let registers = kind.is_none_or(ReservationKind::is_shared_by_registrants);
             let held = report.and_then(|report| report.told());
-            let held = held.unwrap_or_else(|| "others are registered to share it".to_owned());
+            let held = held.unwrap_or_else(|| "other hosts are registered".to_owned());
             // PERSISTENT RESERVE OUT conflicts on the key, independent of the holder: SPC-4 §5.12.5 and following.
             let (why, there) = match operation.starts_with("PERSISTENT RESERVE OUT") {
                 true => {
-                    ("it names another key than it is registered with, or is not registered".to_owned(), "register")
+                    ("its reservation key is wrong or not registered".to_owned(), "register")
                 }
-                false => (held, if registers { "register a key there" } else { "let the holder release it" }),
+                false => (held, if registers { "register a key there" } else { "release it on the holder" }),
             };
             let clear = format!("blockyard volume reservations {name} --clear --yes");
-            let how = format!("{operation}, {why}; {there}, or when nobody is left who could: {clear}");
-            let what = format!("{who} was refused commands on volume {name} (RESERVATION CONFLICT)");
+            let how = format!("{operation}, {why}; {there}, or if the holder is gone: {clear}");
+            let what = format!("commands of {who} on volume {name} refused (RESERVATION CONFLICT)");
             (Subject::new(SubjectKind::Volume, name), what, how)
         });
     }

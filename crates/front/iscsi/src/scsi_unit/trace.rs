@@ -94,10 +94,12 @@ impl TraceRoom {
             Ok(_) => Ok(Taken { room: self.clone(), commands }),
             Err(taken) => {
                 let message = format!(
-                    "a trace of {commands} commands has no room: all traces together keep {} at most, and {taken} are taken",
+                    "a trace of {commands} commands exceeds the limit: all traces together keep {}, and {taken} \
+                     are in use",
                     self.commands_max
                 );
-                Err(Refusal::new(code::LIMIT_REACHED, message, "keep fewer, or stop the trace of another volume"))
+                Err(Refusal::new(code::LIMIT_REACHED, message, "trace fewer commands, or stop the trace of \
+                     another volume"))
             }
         }
     }
@@ -230,8 +232,8 @@ impl<W: World> ScsiUnit<W> {
     /// *Errors*: a trace is running; the budget is exhausted.
     pub fn start_trace(&self, room: &TraceRoom, commands: u32) -> Result<TraceReport, Refusal> {
         if self.tracer.is_on.get() {
-            let message = format!("volume {} is traced already", self.unit.name);
-            let hint = format!("take it out with blockyard volume trace {} --out, or --stop it", self.unit.name);
+            let message = format!("a trace of volume {} is already running", self.unit.name);
+            let hint = format!("save it with blockyard volume trace {} --out, or end it with --stop", self.unit.name);
             return Err(Refusal::new(code::TRACED_ALREADY, message, hint));
         }
         let ring = Ring {
@@ -283,7 +285,7 @@ impl<W: World> ScsiUnit<W> {
     }
 
     fn untraced(&self) -> Refusal {
-        let message = format!("volume {} is not traced", self.unit.name);
+        let message = format!("no trace of volume {} is running", self.unit.name);
         Refusal::new(
             code::TRACE_UNKNOWN,
             message,

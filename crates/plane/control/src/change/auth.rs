@@ -54,8 +54,8 @@ impl Authentication {
                 if after.chap.is_none() {
                     return Err(Refusal::new(
                         code::CHAP_INVALID,
-                        "nothing is given that discovery should prove",
-                        "give its CHAP secret, or say --open or --as-host",
+                        "no credentials were given for discovery",
+                        "give its CHAP secret, or --open or --as-host",
                     ));
                 }
                 auth.discovery = Some(after);
@@ -99,7 +99,7 @@ fn renewed(before: Option<ChapRecord>, given: Option<NewChap>, user: &str) -> Re
         Refusal::new(
             code::CHAP_INVALID,
             format!("CHAP as {user} has no secret"),
-            "name a file that holds the secret alone with --chap-secret-file or --mutual-secret-file",
+            "give a file that contains only the secret with --chap-secret-file or --mutual-secret-file",
         )
     })?;
     Ok(Some(ChapRecord { user, secret, demand: given.demand.or(known_demand) }))
@@ -122,16 +122,16 @@ pub(crate) fn admit_proofs(state: &State) -> Result<(), Refusal> {
         if proof.chap.is_none() {
             return Err(Refusal::new(
                 code::CHAP_INVALID,
-                format!("{who} is to check us without being checked"),
-                "give its own CHAP secret as well as the mutual one",
+                format!("{who} has a mutual CHAP secret but no CHAP secret"),
+                "give both secrets",
             ));
         }
         if let Some(&other) = proven.get(ours.secret.expose()) {
             let message = match who == other {
                 true => format!("{who} has the same CHAP secret in both directions"),
-                false => format!("what we would prove to {who} is what {other} proves to us"),
+                false => format!("the mutual CHAP secret of {who} is the CHAP secret of {other}"),
             };
-            let hint = "give two different ones, or each side could answer with the other's own challenge";
+            let hint = "use different secrets, or a reflected challenge would authenticate an attacker";
             return Err(Refusal::new(code::SECRETS_EQUAL, message, hint));
         }
     }
@@ -144,6 +144,6 @@ fn admit_user(user: &str) -> Result<(), Refusal> {
     if (1..=255).contains(&user.len()) && !user.chars().any(char::is_control) {
         return Ok(());
     }
-    let message = format!("a CHAP name of {} bytes, some of them perhaps no text, is not possible", user.len());
+    let message = format!("a CHAP name of {} bytes is not valid", user.len());
     Err(Refusal::new(code::CHAP_INVALID, message, "use 1 to 255 bytes of text without control characters"))
 }

@@ -32,12 +32,12 @@ impl Copies {
             self.snapshots.report(snapshot).await?;
         }
         let pool = name.pool().ok_or_else(|| {
-            let message = format!("volume {name} has no pool to be copied to");
-            Refusal::new(code::VOLUME_WITHOUT_POOL, message, "name it POOL/VOLUME")
+            let message = format!("volume {name} has no pool");
+            Refusal::new(code::VOLUME_WITHOUT_POOL, message, "write POOL/VOLUME")
         })?;
         self.pools.admit_open(pool).await?;
         if self.volumes.opened(&name).await?.is_some() {
-            let message = format!("there is a volume {name} already");
+            let message = format!("volume {name} already exists");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name with --name"));
         }
         let id = VolumeId::from_random(random()?);
@@ -57,8 +57,8 @@ impl Copies {
 pub(crate) fn admit_whole(volume: &VolumeReport) -> Result<(), Refusal> {
     match (&volume.state, &volume.copy) {
         (VolumeState::Copying, Some(copy)) => {
-            let message = format!("volume {} is not whole: {} is being copied to it", volume.name, copy.source);
-            let hint = format!("wait for the end, or run blockyard volume cancel-copy {}", volume.name);
+            let message = format!("volume {} is incomplete: {} is being copied to it", volume.name, copy.source);
+            let hint = format!("wait until it has finished, or run blockyard volume cancel-copy {}", volume.name);
             Err(Refusal::new(code::VOLUME_COPYING, message, hint))
         }
         _ => Ok(()),
@@ -70,8 +70,8 @@ impl Volumes {
     pub(crate) async fn admit_mapped(&self, name: &VolumeName) -> Result<(), Refusal> {
         let volume = self.opened(name).await?.ok_or_else(|| volumes::unknown(name))?;
         if name.pool().is_none() {
-            let message = format!("volume {} has no pool, so it can have no snapshots", volume.name);
-            return Err(Refusal::new(code::VOLUME_NO_MAP, message, "make a volume in a pool and copy into it"));
+            let message = format!("volume {} is not in a pool, so it cannot have snapshots", volume.name);
+            return Err(Refusal::new(code::VOLUME_NO_MAP, message, "create a volume in a pool and copy the data"));
         }
         admit_whole(&volume)
     }

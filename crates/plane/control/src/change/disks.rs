@@ -151,8 +151,8 @@ impl Disks {
         let Some(medium) = Medium::at(path) else {
             return Err(Refusal::new(
                 code::DISK_UNREADABLE,
-                format!("there is nothing at {}", path.display()),
-                "give the path of a block device or a regular file, or make one with --create SIZE",
+                format!("{} does not exist", path.display()),
+                "give the path of a block device or a regular file, or create a file with --create SIZE",
             ));
         };
         let same = |other: &str| Medium::at(other) == Some(medium);
@@ -166,8 +166,8 @@ impl Disks {
         match state.volumes.iter().find(|(_, record)| backs(record)) {
             Some((volume, _)) => Err(Refusal::new(
                 code::DISK_IN_USE,
-                format!("{} holds the volume {volume}", path.display()),
-                "name another disk",
+                format!("{} is the back end of volume {volume}", path.display()),
+                "choose another disk",
             )),
             None => Ok(()),
         }
@@ -241,7 +241,7 @@ pub(super) fn admit_not_own(core: &Core, path: &Path) -> Result<(), Refusal> {
     if !own.into_iter().any(|own| there.starts_with(real(own))) {
         return Ok(());
     }
-    let message = format!("{} belongs to the array itself", path.display());
+    let message = format!("{} belongs to the state of the array", path.display());
     Err(Refusal::new(code::PATH_INVALID, message, "choose a path outside of its state folder"))
 }
 
@@ -290,13 +290,13 @@ fn create_here(path: &Path, size: Size) -> Result<(), Refusal> {
 
 fn uncreated(path: &Path, size: Size, error: &std::io::Error) -> Refusal {
     if error.kind() == std::io::ErrorKind::AlreadyExists {
-        let hint = "leave out --create to use it as it is, or choose another path";
-        return Refusal::new(code::NAME_TAKEN, format!("{} exists", path.display()), hint);
+        let hint = "omit --create to use it, or choose another path";
+        return Refusal::new(code::NAME_TAKEN, format!("{} already exists", path.display()), hint);
     }
     Refusal::new(
         code::DISK_UNMAKEABLE,
-        format!("{} of {} cannot be made: {error}", path.display(), size),
-        "choose a folder that exists, may be written and has room",
+        format!("{} of {} cannot be created: {error}", path.display(), size),
+        "choose an existing, writable folder with free space",
     )
 }
 
@@ -318,7 +318,7 @@ fn admit_local(request: &NewDisk) -> Result<(), Refusal> {
     if request.chap.is_none() && request.mutual_chap.is_none() && !request.digests {
         return Ok(());
     }
-    let hint = "leave out CHAP and digests, or give an address that begins with iscsi://";
+    let hint = "omit CHAP and digests, or give an address that begins with iscsi://";
     Err(Refusal::new(code::OPTIONS_CONFLICT, format!("{} is not a remote disk", request.path), hint))
 }
 
@@ -328,7 +328,7 @@ pub(crate) fn admit_unused(name: &DiskName, report: &DiskReport) -> Result<(), R
         DiskState::InUse | DiskState::Rebuilding => Err(Refusal::new(
             code::DISK_IN_USE,
             format!("disk {name} is in use by {}", pool_of(report)),
-            "name a free disk, see blockyard disk list",
+            "choose a free disk, see blockyard disk list",
         )),
         DiskState::Free | DiskState::Failed | DiskState::Missing | DiskState::Former => Ok(()),
     }
@@ -354,13 +354,13 @@ pub(super) fn pool_of(disk: &DiskReport) -> String {
 }
 
 pub(super) fn disk_name_taken(name: &DiskName) -> Refusal {
-    Refusal::new(code::NAME_TAKEN, format!("there is a disk {name} already"), "choose another --name")
+    Refusal::new(code::NAME_TAKEN, format!("disk {name} already exists"), "choose another --name")
 }
 
 pub(super) fn disk_known(path: &Path, name: &DiskName) -> Refusal {
     Refusal::new(
         code::DISK_KNOWN,
-        format!("{} is known as disk {name}", path.display()),
+        format!("{} is already disk {name}", path.display()),
         "use that name, or remove it first with blockyard disk remove",
     )
 }

@@ -95,20 +95,19 @@ fn of_volume(volume: &VolumeReport) -> Point {
     // A volume that is being sanitized, or could not be, serves no host whatever its state.
     match volume.sanitize {
         Some(SanitizeReport::Running { percent }) => {
-            let sentence =
-                format!("volume {name} is being sanitized by order of a host, {percent} %, and serves nobody");
-            return Point::bad(sentence, "wait for the end: blockyard event list");
+            let sentence = format!("volume {name} is being sanitized by a host, {percent} % done, and is offline");
+            return Point::bad(sentence, "wait until it has finished: blockyard event list");
         }
         Some(SanitizeReport::Failed) => {
-            let sentence = format!("volume {name} could not be sanitized, and serves nobody");
-            return Point::bad(sentence, "have its host ask for SANITIZE again, or leave the failure mode");
+            let sentence = format!("sanitize of volume {name} failed, and the volume is offline");
+            return Point::bad(sentence, "send SANITIZE again from its host, or EXIT FAILURE MODE");
         }
         None => {}
     }
     match volume.state {
         VolumeState::Online => Point::good(format!("volume {name} is online")),
-        VolumeState::Failed => Point::bad(format!("volume {name} does not serve"), "see blockyard status"),
-        VolumeState::Missing => Point::bad(format!("what holds volume {name} was not found"), "see blockyard status"),
+        VolumeState::Failed => Point::bad(format!("volume {name} is offline"), "see blockyard status"),
+        VolumeState::Missing => Point::bad(format!("the back end of volume {name} is missing"), "see blockyard status"),
         VolumeState::Copying => Point::bad(format!("volume {name} is being copied"), "wait, see blockyard volume list"),
     }
 }
@@ -119,9 +118,9 @@ fn of_presentation(state: &State, host: &Name, shown: &PresentationRecord) -> Po
     let sentence = format!("it is LUN {} of {iqn}, {how}", shown.lun);
     if state.is_everyone(&shown.host) {
         let remedy = format!("blockyard unpresent {} {}, and present it to hosts by name", shown.volume, shown.host);
-        return Point::note(format!("{sentence}, as it is to everyone who reaches a portal"), remedy);
+        return Point::note(format!("{sentence}, because it is presented to every initiator"), remedy);
     }
-    let by = if shown.host == *host { String::new() } else { format!(", as one of group {}", shown.host) };
+    let by = if shown.host == *host { String::new() } else { format!(", through group {}", shown.host) };
     Point::good(sentence + &by)
 }
 
@@ -153,10 +152,10 @@ impl<'a> Way<'a> {
         let PresentationRecord { lun, target, .. } = self.shown;
         if self.is_open() {
             let open: Vec<String> = self.open().map(|portal| portal.address.to_string()).collect();
-            return Point::good(format!("target {target} is reached at {}", open.join(", ")));
+            return Point::good(format!("target {target} is available at {}", open.join(", ")));
         }
         let groups = groups_of(self.shown);
-        let sentence = format!("no portal{groups} that takes sessions shows LUN {lun} of target {target}");
+        let sentence = format!("no portal{groups} that accepts sessions provides LUN {lun} of target {target}");
         Point { good: is_reached, ..Point::bad(sentence, self.remedy()) }
     }
 
@@ -188,8 +187,8 @@ fn of_others(state: &State, host: &Name, volume: &VolumeName) -> Option<Point> {
     let writes =
         |other: &&Name| *other != host && state.seen_by(other).any(|shown| shown.volume == *volume && !shown.read_only);
     let others: Vec<&str> = state.hosts.keys().filter(writes).map(Name::as_str).collect();
-    let sentence = format!("{} may write it, too", others.join(", "));
-    let remedy = "make sure that all of them use a cluster file system or reservations, or present it with --read-only";
+    let sentence = format!("{} can write to it, too", others.join(", "));
+    let remedy = "make sure that all use a cluster file system or reservations, or present it with --read-only";
     (!others.is_empty()).then(|| Point::note(sentence, remedy))
 }
 
@@ -197,7 +196,7 @@ fn of_others(state: &State, host: &Name, volume: &VolumeName) -> Option<Point> {
 fn of_proof(state: &State, host: &Name) -> Vec<Point> {
     let record = &state.hosts[host];
     let who = match record.initiators.as_slice() {
-        [] => "any initiator that no other host names".to_owned(),
+        [] => "any initiator that belongs to no other host".to_owned(),
         some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     };
     let from = match record.networks.as_slice() {
@@ -207,13 +206,13 @@ fn of_proof(state: &State, host: &Name) -> Vec<Point> {
     let told = ProofReport::of(&record.proof);
     let sentence = format!("host {host} {told}");
     let proof = match told.chap_demand {
-        None => Point::note(sentence, "consider a CHAP secret"),
+        None => Point::note(sentence, "consider setting a CHAP secret"),
         Some(Demand::Offered) => Point::note(sentence, format!("blockyard host change {host} --chap required")),
         Some(Demand::Required) => Point::good(sentence),
     };
     let weakest = state.auth.weakest;
     let hash = (told.chap_user.is_some() && weakest > ChapAlgorithm::Md5)
-        .then(|| Point::good(format!("hash functions weaker than {weakest} are not spoken")));
+        .then(|| Point::good(format!("CHAP hash functions weaker than {weakest} are not accepted")));
     [Point::good(format!("host {host} is {who}, {from}")), proof].into_iter().chain(hash).collect()
 }
 

@@ -26,7 +26,7 @@ impl HostGroups {
         let (name, state) = (request.name, self.core.state());
         // Hosts and groups share one name space, because a presentation names either.
         if state.is_taken(&name) {
-            let message = format!("there is a host or a group {name} already");
+            let message = format!("a host or group {name} already exists");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
         if let Some(unknown) = request.hosts.iter().find(|host| !state.hosts.contains_key(host)) {
@@ -58,7 +58,7 @@ impl HostGroups {
         // Removed before added, so that a host in both lists is in the group.
         for host in &change.leave {
             if !hosts.remove(host) {
-                let message = format!("host {host} is none of group {name}");
+                let message = format!("host {host} is not in group {name}");
                 return Err(Refusal::new(code::HOST_UNKNOWN, message, "see blockyard group list"));
             }
         }
@@ -95,8 +95,8 @@ impl HostGroups {
         };
         let seen = state.presentations.iter().find(|record| record.host == *name);
         if let Some(seen) = seen.filter(|_| !request.force) {
-            let message = format!("group {name} sees volume {}", seen.volume);
-            let hint = format!("end that first with blockyard unpresent {} {name}", seen.volume);
+            let message = format!("volume {} is presented to group {name}", seen.volume);
+            let hint = format!("unpresent it first with blockyard unpresent {} {name}", seen.volume);
             return Err(self.access.in_use(Refusal::new(code::HOST_IN_USE, message, hint), removal).await);
         }
         self.access.commit(&turn, Consent::forced(request.force), removal).await
@@ -132,15 +132,25 @@ fn admit_into(state: &State, group: &Name, host: &Name) -> Result<(), Refusal> {
             continue;
         };
         let (code, message) = if other.volume == shown.volume {
-            (code::PRESENTED_ALREADY, format!("host {host} sees volume {} already, as LUN {}", other.volume, other.lun))
+            (
+                code::PRESENTED_ALREADY,
+                format!(
+                    "volume {} is already presented to host {host}, as LUN \
+                 {}",
+                    other.volume, other.lun
+                ),
+            )
         } else {
             let (own, groups) = (&other.volume, &shown.volume);
             (
                 code::LUN_TAKEN,
-                format!("host {host} sees volume {own} as LUN {}, where group {group} has {groups}", other.lun),
+                format!(
+                    "volume {own} is LUN {} of host {host}, but group {group} uses that LUN for {groups}",
+                    other.lun
+                ),
             )
         };
-        let hint = format!("end that first with blockyard unpresent {} {}", other.volume, other.host);
+        let hint = format!("unpresent it first with blockyard unpresent {} {}", other.volume, other.host);
         return Err(Refusal::new(code, message, hint));
     }
     Ok(())

@@ -30,7 +30,7 @@ impl Hosts {
         if state.is_taken(&name) {
             return Err(Refusal::new(
                 code::NAME_TAKEN,
-                format!("there is a host or a group {name} already"),
+                format!("a host or group {name} already exists"),
                 "choose another name, or remove it first with blockyard host remove",
             ));
         }
@@ -125,13 +125,18 @@ impl Hosts {
 /// Returns the reason why removing the host would take something away.
 fn host_in_use(state: &State, name: &Name) -> Option<Refusal> {
     if let Some((group, _)) = state.groups.iter().find(|(_, hosts)| hosts.contains(name)) {
-        let (message, hint) =
-            (format!("host {name} is one of group {group}"), format!("first blockyard group leave {group} {name}"));
+        let (message, hint) = (
+            format!("host {name} is in group {group}"),
+            format!(
+                "run blockyard group leave {group} {name} \
+                 first"
+            ),
+        );
         return Some(Refusal::new(code::HOST_IN_USE, message, hint));
     }
     let seen = state.presentations.iter().find(|presentation| presentation.host == *name)?;
-    let message = format!("host {name} sees volume {}", seen.volume);
-    let hint = format!("end that first with blockyard unpresent {} {name}", seen.volume);
+    let message = format!("volume {} is presented to host {name}", seen.volume);
+    let hint = format!("unpresent it first with blockyard unpresent {} {name}", seen.volume);
     Some(Refusal::new(code::HOST_IN_USE, message, hint))
 }
 
@@ -142,19 +147,19 @@ fn networks_after(name: &Name, before: Vec<Network>, change: &HostChange) -> Res
     let refused = |message: String, hint: &str| Err(Refusal::new(code::NETWORKS_INVALID, message, hint));
     let mut after = networks.clone().unwrap_or(before);
     if let Some(gone) = remove_networks.iter().find(|gone| !after.contains(gone)) {
-        return refused(format!("host {name} does not come from {gone}"), "see blockyard host list");
+        return refused(format!("{gone} is not an allowed address of host {name}"), "see blockyard host list");
     }
     if !add_networks.is_empty() && after.is_empty() {
-        let hint = "there is nothing to do; --address lets it come from there alone";
-        return refused(format!("host {name} may come from anywhere already"), hint);
+        let hint = "no change needed; --address limits it to given addresses";
+        return refused(format!("host {name} already has no address limit"), hint);
     }
     after.extend(add_networks);
     after.retain(|network| !remove_networks.contains(network));
     let mut seen = BTreeSet::new();
     after.retain(|network| seen.insert(*network));
     if after.is_empty() && !remove_networks.is_empty() {
-        let hint = "say --anywhere if that is wanted, or where it may come from with --address";
-        return refused(format!("host {name} would come from anywhere"), hint);
+        let hint = "confirm with --anywhere, or give the allowed addresses with --address";
+        return refused(format!("host {name} would have no address limit"), hint);
     }
     Ok(after)
 }
@@ -180,14 +185,15 @@ pub(crate) fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Res
 }
 
 fn any_taken(owner: &Name) -> Refusal {
-    let message = format!("host {owner} stands for any initiator already");
-    Refusal::new(code::IQN_TAKEN, message, "name the initiators of this one")
+    let message = format!("host {owner} already stands for any initiator");
+    Refusal::new(code::IQN_TAKEN, message, "give the initiators of this host")
 }
 
 fn initiator_taken(iqn: &Iqn, owner: &Name) -> Refusal {
     let message = format!("initiator {iqn} belongs to host {owner}");
     let hint = format!(
-        "present to host {owner}, or take it away first with blockyard host change {owner} --remove-initiator {iqn}"
+        "present to host {owner}, or remove the initiator first with blockyard host change {owner} \
+         --remove-initiator {iqn}"
     );
     Refusal::new(code::IQN_TAKEN, message, hint)
 }
@@ -217,15 +223,15 @@ fn admit_shape(name: &Name, record: &HostRecord) -> Result<(), Refusal> {
     if record.any != record.initiators.is_empty() {
         return Err(Refusal::new(
             code::HOST_EMPTY,
-            format!("host {name} must be either some initiators or any"),
+            format!("host {name} needs either initiator names or --any"),
             "give at least one --initiator IQN, or --any",
         ));
     }
     let mut seen = BTreeSet::new();
     match record.initiators.iter().find(|iqn| !seen.insert(*iqn)) {
         Some(iqn) => {
-            let message = format!("initiator {iqn} is named twice");
-            Err(Refusal::new(code::IQN_TAKEN, message, "name each initiator once"))
+            let message = format!("initiator {iqn} is listed twice");
+            Err(Refusal::new(code::IQN_TAKEN, message, "list each initiator once"))
         }
         None => Ok(()),
     }

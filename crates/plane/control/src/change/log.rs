@@ -16,8 +16,8 @@ impl Pools {
         self.admit_open(name).await?;
         let pool = self.report(name).await?;
         if pool.log.is_some() {
-            let message = format!("pool {name} has a log already");
-            let hint = format!("take it away first with blockyard pool remove-log {name}");
+            let message = format!("pool {name} already has a log device");
+            let hint = format!("remove it first with blockyard pool remove-log {name}");
             return Err(Refusal::new(code::LOG_KNOWN, message, hint));
         }
         // Several disks form a mirror; a single one has no redundancy.
@@ -30,9 +30,10 @@ impl Pools {
             return Err(Refusal::new(
                 code::UNCONFIRMED,
                 format!(
-                    "pool {name} bears the loss of a disk, and a log of disk {disk} alone does not: with it volumes lose what they acknowledged last"
+                    "a log device with only disk {disk} has no redundancy, but pool {name} has: if the disk \
+                     fails, the last acknowledged writes are lost"
                 ),
-                "name two disks, or repeat with --yes if that is wanted",
+                "give two disks, or repeat with --yes to confirm",
             ));
         }
         let order = Order::AddLog { pool: name.clone(), disks: group.disks, force: request.force };
@@ -54,14 +55,19 @@ impl Pools {
         self.admit_open(name).await?;
         let pool = self.report(name).await?;
         let Some(log) = pool.log else {
-            return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {name} has no log"), "see blockyard pool show"));
+            return Err(Refusal::new(
+                code::LOG_UNKNOWN,
+                format!("pool {name} has no log device"),
+                "see blockyard pool \
+                 show",
+            ));
         };
         if request.lost && !request.confirmed && log.state == LogState::Lost && !log.volumes.is_empty() {
             let volumes: Vec<String> = log.volumes.iter().map(ToString::to_string).collect();
             return Err(Refusal::new(
                 code::UNCONFIRMED,
-                format!("what these volumes acknowledged last would be lost: {}", volumes.join(", ")),
-                "repeat with --yes if that is wanted",
+                format!("the last acknowledged writes of these volumes would be lost: {}", volumes.join(", ")),
+                "repeat with --yes to confirm",
             ));
         }
         // With its label erased, a disk with a recorded identity would look like another disk.

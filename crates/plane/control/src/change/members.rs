@@ -85,12 +85,16 @@ fn admit_replaced(name: &DiskName, disk: &DiskReport, request: &Replace) -> Resu
         (DiskState::InUse, false, _) => Err(Refusal::new(
             code::DISK_HEALTHY,
             format!("disk {name} is healthy"),
-            "name the disk that failed, or repeat with --force to replace a healthy one",
+            "give the failed disk, or repeat with --force to replace a healthy one",
         )),
         (DiskState::InUse, true, false) => Err(Refusal::new(
             code::UNCONFIRMED,
-            format!("disk {name} is healthy, and {} would be without it until the rebuild has ended", pool_of(disk)),
-            "repeat with --yes if that is wanted",
+            format!(
+                "disk {name} is healthy, and {} would run without it until the rebuild has \
+                 finished",
+                pool_of(disk)
+            ),
+            "repeat with --yes to confirm",
         )),
         _ => Ok(()),
     }
@@ -101,13 +105,13 @@ fn admit_own_place(name: &DiskName, disk: &DiskReport) -> Result<(), Refusal> {
     match disk.state {
         DiskState::InUse => Err(Refusal::new(
             code::DISK_HEALTHY,
-            format!("disk {name} is healthy and in its place"),
-            format!("name a free disk, or take it out first with blockyard disk fail {name}"),
+            format!("disk {name} is healthy and in use"),
+            format!("give a free disk, or fail it first with blockyard disk fail {name}"),
         )),
         DiskState::Rebuilding => Err(Refusal::new(
             code::DISK_IN_USE,
-            format!("disk {name} is being filled in its place already"),
-            "wait until the rebuild has ended, see blockyard pool show",
+            format!("disk {name} is already being rebuilt"),
+            "wait until the rebuild has finished, see blockyard pool show",
         )),
         DiskState::Free | DiskState::Failed | DiskState::Missing | DiskState::Former => Ok(()),
     }

@@ -154,7 +154,7 @@ impl Pools {
         let ImportPool { force, accept_log_loss, read_only, key, keep, confirmed } = request;
         let key = key.map(SecretText::secret).transpose().map_err(|refusal| {
             let hint = "give the 64 hexadecimal digits that blockyard pool key wrote";
-            Refusal::new(code::POOL_KEY_WRONG, format!("that is no key of a pool: {}", refusal.message), hint)
+            Refusal::new(code::POOL_KEY_WRONG, format!("the key is not a valid pool key: {}", refusal.message), hint)
         })?;
         let order = |id, confirmed| {
             let (key, keep) = (key.clone(), keep.clone());
@@ -237,7 +237,7 @@ impl Pools {
     ) -> Result<(), Refusal> {
         // Only a refusal because of another owner is worth an event.
         if matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED) {
-            let sentence = format!("pool {name} was not imported: {refusal}");
+            let sentence = format!("import of pool {name} failed: {refusal}");
             self.core.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
         }
         let Some(known) = known else { return Ok(()) };
@@ -277,7 +277,7 @@ impl Pools {
             Some(_) if request.force => self.access.commit(&turn, Consent::forced(true), unpresented).await?,
             Some(PresentationRecord { volume, host, .. }) => {
                 let message = format!("volume {volume} of pool {name} is presented to host {host}");
-                let hint = format!("end that first with blockyard unpresent {volume} {host}");
+                let hint = format!("unpresent it first with blockyard unpresent {volume} {host}");
                 return Err(self.access.in_use(Refusal::new(code::POOL_IN_USE, message, hint), unpresented).await);
             }
         }
@@ -290,7 +290,7 @@ impl Pools {
         self.core.raise(
             event::POOL_EXPORTED,
             Subject::pool(name),
-            format!("pool {name} was exported: another machine may import it"),
+            format!("pool {name} exported: another machine may import it"),
         );
         Ok(())
     }
@@ -332,8 +332,8 @@ impl Pools {
     /// Admits groups of enough disks that are known, open, free and named once; returns the disks.
     pub(crate) async fn admit_groups(&self, groups: &[NewGroup], force: bool) -> Result<Vec<DiskName>, Refusal> {
         if groups.is_empty() {
-            let hint = "name the disks of at least one group";
-            return Err(Refusal::new(code::TOO_FEW_MEMBERS, "a pool of no disks is not possible", hint));
+            let hint = "give the disks of at least one group";
+            return Err(Refusal::new(code::TOO_FEW_MEMBERS, "a pool needs disks", hint));
         }
         groups.iter().try_for_each(|group| group.level.admit_members(group.disks.len()))?;
         let disks: Vec<DiskName> = groups.iter().flat_map(|group| group.disks.iter().cloned()).collect();
@@ -355,14 +355,14 @@ impl Pools {
         let mut media: BTreeMap<Medium, &DiskName> = BTreeMap::new();
         for disk in disks {
             if self.core.state().disk(disk)?.spare.is_some() {
-                let hint = format!("name another disk, or run blockyard disk spare remove {disk} first");
-                return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is a spare"), hint));
+                let hint = format!("choose another disk, or run blockyard disk spare remove {disk} first");
+                return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is a hot spare"), hint));
             }
             admit_unused(disk, open.get(disk).ok_or_else(|| missing(disk))?)?;
             admit_former(disk, self.core.state().disk(disk)?.former.as_ref(), force)?;
             if !seen.insert(disk) {
-                let message = format!("disk {disk} is named twice");
-                return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
+                let message = format!("disk {disk} is listed twice");
+                return Err(Refusal::new(code::DISK_IN_USE, message, "list each disk once"));
             }
             // Two names may lead to one device, as with two links; redundancy across them would be none.
             let medium = Medium::at(&self.core.state().disk(disk)?.path);
@@ -378,8 +378,8 @@ impl Pools {
         let mut seen: BTreeSet<&DiskName> = members.iter().collect();
         for spare in spares {
             if !seen.insert(spare) {
-                let message = format!("disk {spare} is named twice");
-                return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
+                let message = format!("disk {spare} is listed twice");
+                return Err(Refusal::new(code::DISK_IN_USE, message, "list each disk once"));
             }
             self.disks.admit_spare(spare, false).await?;
         }
@@ -392,7 +392,7 @@ impl Pools {
         let like_first =
             |group: &NewGroup| group.level == groups[0].level && group.disks.len() == groups[0].disks.len();
         if !groups.iter().all(like_first) {
-            let hint = "make all groups alike, or name the disks of each in the order that is wanted";
+            let hint = "make all groups alike, or list the disks of each group in order";
             return Err(Refusal::new(code::GROUPS_UNEQUAL, "groups of different kinds cannot be spread", hint));
         }
         let placed = self.disks.placed().await?;
@@ -412,13 +412,13 @@ impl Pools {
             (Some(id), None) => Ok(id),
             (None, _) => Err(Refusal::new(
                 code::POOL_UNKNOWN,
-                format!("no known disk belongs to a pool {name}"),
+                format!("no disk of pool {name} is known"),
                 "add its disks first with blockyard disk add",
             )),
             (Some(_), Some(_)) => Err(Refusal::new(
                 code::NAME_TAKEN,
-                format!("the known disks belong to two different pools called {name}"),
-                "remove the disks of the other one with blockyard disk remove",
+                format!("the disks belong to two different pools named {name}"),
+                "remove the disks of the other pool with blockyard disk remove",
             )),
         }
     }
@@ -497,8 +497,8 @@ fn spec(group: NewGroup) -> GroupSpec {
 fn one_disk(one: &DiskName, other: &DiskName) -> Refusal {
     Refusal::new(
         code::DISK_IN_USE,
-        format!("the disks {one} and {other} are two names of one and the same"),
-        format!("name it once, and forget the other name with blockyard disk remove {other}"),
+        format!("{one} and {other} are the same disk"),
+        format!("list it once, and remove the other name with blockyard disk remove {other}"),
     )
 }
 
@@ -508,17 +508,18 @@ fn not_open(name: &Name, read_only: bool, waiting: Option<&PoolWaiting>) -> Refu
     let hint = match waiting {
         Some(PoolWaiting { hint: Some(hint), .. }) => hint.clone(),
         Some(PoolWaiting { needs_operator: true, .. }) => {
-            format!("run blockyard pool import {name}{option}, which says what to do; keep its disks until then")
+            format!("run blockyard pool import {name}{option}, which shows the next step; keep its disks until then")
         }
         _ => format!(
-            "attach its disks and run blockyard pool import {name}{option}, which says what is wrong; keep its disks until then"
+            "attach its disks and run blockyard pool import {name}{option}, which shows the problem; keep its \
+             disks until then"
         ),
     };
     Refusal::new(code::POOL_INCOMPLETE, format!("pool {name} is not open{why}"), hint)
 }
 
 fn pool_name_taken(name: &Name) -> Refusal {
-    Refusal::new(code::NAME_TAKEN, format!("there is a pool {name} already"), "choose another name")
+    Refusal::new(code::NAME_TAKEN, format!("pool {name} already exists"), "choose another name")
 }
 
 /// Refusal to import an open pool, with the alternative.
@@ -526,16 +527,16 @@ fn open_already(pool: &PoolReport, read_only: bool) -> Refusal {
     let name = &pool.name;
     let (message, hint) = match (&pool.read_only, read_only) {
         (Some(_), _) => (
-            format!("pool {name} is open already, read-only"),
+            format!("pool {name} is already open, read-only"),
             format!(
                 "to open it for writing, import it without --read-only, or export it first with blockyard pool export {name}"
             ),
         ),
         (None, true) => (
-            format!("pool {name} is open already, for writing"),
+            format!("pool {name} is already open, for writing"),
             format!("to open it read-only, export it first with blockyard pool export {name}"),
         ),
-        (None, false) => (format!("pool {name} is open already"), "see it with blockyard pool show".to_owned()),
+        (None, false) => (format!("pool {name} is already open"), "see blockyard pool show".to_owned()),
     };
     Refusal::new(code::NAME_TAKEN, message, hint)
 }

@@ -51,8 +51,8 @@ impl PortalGroups {
         // At least one group must keep serving, or no host could use any volume.
         let serves = |other: &PortalGroupReport| other.tag != tag && other.policy.access.serves_blocks();
         if group.policy.access.serves_blocks() && !policy.access.serves_blocks() && !groups.iter().any(serves) {
-            let message = format!("no other portal group than {tag} serves blocks");
-            let hint = "let another one do so first, with blockyard portal group TAG access=optimized";
+            let message = format!("portal group {tag} is the only one that gives access to volumes");
+            let hint = "make another group accessible first, with blockyard portal group TAG access=optimized";
             return Err(Refusal::new(code::PORTAL_LAST, message, hint));
         }
         self.access

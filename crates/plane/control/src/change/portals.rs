@@ -30,7 +30,7 @@ impl Portals {
         let PortalAddress(address) = request.address;
         let policy = changed(address, PortalPolicy::default(), &request.settings)?;
         if self.access.portals().iter().any(|portal| portal.address == address) {
-            let message = format!("{address} is a portal already");
+            let message = format!("portal {address} already exists");
             return Err(Refusal::new(code::PORTAL_TAKEN, message, "choose another address or port"));
         }
         // Opened before it is recorded: port 0 is replaced by the port that the system assigned.
@@ -59,15 +59,18 @@ impl Portals {
         let PortalReport { address, state, .. } = self.report(address).await?;
         // A portal of the configuration file would be back after the next start.
         if !self.core.state().portals.get(&address).is_some_and(|record| record.added) {
-            let message = format!("portal {address} was given to the daemon at its start");
-            let hint = "take it out of its configuration file or of its --portal arguments, and start it again";
+            let message = format!("portal {address} is set in the configuration of the daemon");
+            let hint = "remove it from the configuration file or from the --portal arguments, and restart the daemon";
             return Err(Refusal::new(code::PORTAL_CONFIGURED, message, hint));
         }
         let losses = self.sessions_at(address).await?;
         if !losses.is_empty() && !request.force {
             let message =
                 format!("{} sessions are logged in at portal {address}: {}", losses.len(), impact::named(&losses));
-            let hint = format!("move them with blockyard portal drain {address}, or cut them off with --force");
+            let hint = format!(
+                "drain the portal with blockyard portal drain {address}, or close the sessions \
+                 with --force"
+            );
             return Err(impact::listed(Refusal::new(code::PORTAL_IN_USE, message, hint), losses));
         }
         // A portal that failed to open is unknown to the data plane.
@@ -119,8 +122,12 @@ impl Portals {
             let takes =
                 |other: &PortalPolicy| !other.drained && other.role != PortalRole::Front && other.tag == policy.tag;
             if drained && !others.iter().any(takes) {
-                let message = format!("no other portal of group {} would take the sessions of {address}", policy.tag);
-                let hint = "add one with blockyard portal add, or resume one that is drained";
+                let message = format!(
+                    "no other portal of group {} can take over the sessions of \
+                     {address}",
+                    policy.tag
+                );
+                let hint = "add one with blockyard portal add, or resume a drained one";
                 return Err(Refusal::new(code::PORTAL_LAST, message, hint));
             }
             Ok(PortalPolicy { drained, ..policy })
@@ -164,7 +171,7 @@ impl Portals {
     pub async fn report(&self, PortalAddress(address): PortalAddress) -> Result<PortalReport, Refusal> {
         let portals = self.list().await?;
         portals.into_iter().find(|portal| portal.address == address).ok_or_else(|| {
-            let message = format!("no portal has the address {address}");
+            let message = format!("portal {address} does not exist");
             Refusal::new(code::PORTAL_UNKNOWN, message, "see blockyard portal list")
         })
     }
@@ -187,7 +194,7 @@ pub(crate) fn changed(
     settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
     // A redirected initiator needs a concrete address to connect to.
     if policy.role == PortalRole::Data && address.ip().is_unspecified() {
-        let message = format!("sessions cannot be sent to {address}, which stands for every address");
+        let message = format!("sessions cannot be redirected to the wildcard address {address}");
         let hint = "add a portal for each address with blockyard portal add";
         return Err(Refusal::new(code::PORTAL_WILDCARD, message, hint));
     }

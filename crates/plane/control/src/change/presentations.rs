@@ -68,7 +68,7 @@ impl Presentations {
         if !self.core.state().presentations.iter().any(is_it) {
             return Err(Refusal::new(
                 code::PRESENTATION_UNKNOWN,
-                format!("host {} does not see volume {}", request.host, request.volume),
+                format!("volume {1} is not presented to host {0}", request.host, request.volume),
                 "see blockyard presentation list",
             ));
         }
@@ -169,8 +169,8 @@ impl<'a> Numbers<'a> {
         if let Some((host, lun)) = seen.iter().find_map(shows) {
             return Err(Refusal::new(
                 code::PRESENTED_ALREADY,
-                format!("host {host} sees volume {} already, as LUN {lun}", request.volume),
-                "there is nothing to do, or present it through another --target",
+                format!("volume {} is already presented to host {host}, as LUN {lun}", request.volume),
+                "no change needed; to add a second mapping use another --target",
             ));
         }
         let holds = |lun: u16| seen.iter().find_map(|(host, seen)| Some((*host, seen.luns.get(&lun)?)));
@@ -182,23 +182,23 @@ impl<'a> Numbers<'a> {
         // The lowest LUN that is neither in use nor remembered for another volume.
         let free = || old().or_else(|| (0..=LUN_MAX).find(is_free));
         let all_taken = || {
-            let message = format!("no LUN is left for host {who}: each is in use, or was another volume's before");
+            let message = format!("host {who} has no free LUN: each is in use or was used for another volume");
             let hint = format!(
-                "forget the old ones with blockyard host forget-luns {who}, or present through another --target"
+                "release the old ones with blockyard host forget-luns {who}, or present through another --target"
             );
             Refusal::new(code::LIMIT_REACHED, message, hint)
         };
         let Some(lun) = request.lun else { return free().ok_or_else(all_taken) };
         if lun > LUN_MAX {
-            let message = format!("LUN {lun} cannot be addressed");
+            let message = format!("LUN {lun} is out of range");
             return Err(Refusal::new(code::LUN_INVALID, message, format!("choose 0 to {LUN_MAX}")));
         }
         // A conflict with a remembered LUN is found by the commit, where it can be confirmed.
         let Some((host, volume)) = holds(lun) else { return Ok(lun) };
         Err(Refusal::new(
             code::LUN_TAKEN,
-            format!("host {host} sees volume {volume} as LUN {lun}"),
-            format!("leave out --lun, or choose a free number such as {}", free().ok_or_else(all_taken)?),
+            format!("LUN {lun} of host {host} is already volume {volume}"),
+            format!("omit --lun, or choose a free number such as {}", free().ok_or_else(all_taken)?),
         ))
     }
 }

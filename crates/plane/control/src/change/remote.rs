@@ -65,7 +65,7 @@ impl Disks {
         let turn = self.core.turn().await;
         let RemoteUrl { user, address } = request.path.parse()?;
         if request.create.is_some() {
-            let hint = "leave out --create; make a volume on the other array";
+            let hint = "omit --create; create a volume on the other array";
             return Err(Refusal::new(code::OPTIONS_CONFLICT, "a remote disk cannot be created here", hint));
         }
         let state = self.core.state();
@@ -162,9 +162,9 @@ impl RemoteDisks {
     async fn return_disk(&self, name: &DiskName) {
         let request = Replace { replacement: name.clone(), force: false, confirmed: false };
         match self.pools.replace_disk(name, request).await {
-            Ok(pool) => tracing::info!(disk = %name, pool = %pool.name, "a remote disk is back in its place"),
+            Ok(pool) => tracing::info!(disk = %name, pool = %pool.name, "a remote disk rejoined its slot"),
             // Refused for now; a later round tries again.
-            Err(refusal) => tracing::info!(disk = %name, %refusal, "a remote disk that answers cannot return yet"),
+            Err(refusal) => tracing::info!(disk = %name, %refusal, "a remote disk that responds cannot rejoin yet"),
         }
     }
 }
@@ -175,12 +175,12 @@ impl RemoteDisks {
 fn remote_record(core: &Core, user: Option<String>, request: &NewDisk) -> Result<RemoteRecord, Refusal> {
     let node = core.settings.node.to_string();
     if user.is_some() && request.chap.is_none() {
-        let hint = "give the secret with --chap-secret-file FILE, or leave out the name before the @";
-        return Err(Refusal::new(code::CHAP_INVALID, "the address has a CHAP name, and there is no secret", hint));
+        let hint = "give the secret with --chap-secret-file FILE, or omit the name before the @";
+        return Err(Refusal::new(code::CHAP_INVALID, "the address has a CHAP name but no secret was given", hint));
     }
     if request.mutual_chap.is_some() && request.chap.is_none() {
-        let hint = "give this array's own CHAP secret as well";
-        return Err(Refusal::new(code::CHAP_INVALID, "the target cannot authenticate alone", hint));
+        let hint = "give the CHAP secret of this array as well";
+        return Err(Refusal::new(code::CHAP_INVALID, "mutual CHAP needs both secrets", hint));
     }
     let address: RemoteUrl = request.path.parse()?;
     let target = address.address.target.as_str().to_owned();
@@ -189,8 +189,8 @@ fn remote_record(core: &Core, user: Option<String>, request: &NewDisk) -> Result
     if let (Some(own), Some(mutual)) = (&own, &mutual)
         && own.secret == mutual.secret
     {
-        let hint = "give each direction a secret of its own (RFC 7143 §9.2.1)";
-        return Err(Refusal::new(code::CHAP_INVALID, "both directions have the same CHAP secret", hint));
+        let hint = "use a different secret for each direction (RFC 7143 §9.2.1)";
+        return Err(Refusal::new(code::CHAP_INVALID, "both directions use the same CHAP secret", hint));
     }
     Ok(RemoteRecord { chap: own, mutual_chap: mutual, digests: request.digests })
 }

@@ -105,7 +105,7 @@ impl Returns {
         let now = waits.began.elapsed();
         let not_before = waits.failures.entry(name.clone()).or_default().note(now);
         waits.pools.insert(name.clone(), Wait::since(now, not_before));
-        let why = "more disks are lost than it bears, and it waits for them".to_owned();
+        let why = "more disks are lost than its redundancy covers; it waits for them".to_owned();
         self.note(name, PoolWaiting { why, needs_operator: false, hint: None, disks: Vec::new(), degraded_in_s: None })
             .await?;
         Ok(true)
@@ -194,7 +194,7 @@ impl Returns {
             }
             waits.returned.insert(id, now);
             match self.core.engine.pool(Order::ReturnDisk { disk: disk.clone(), member: id }).await {
-                Ok(_) => tracing::info!(%disk, "a member that was absent is back in its place"),
+                Ok(_) => tracing::info!(%disk, "an absent member rejoined its slot"),
                 Err(refusal) => tracing::info!(%disk, %refusal, "a member that is there again is not taken back"),
             }
         }
@@ -242,7 +242,7 @@ impl Pools {
         let sentence = match needs_operator {
             true => format!("pool {name} could not be opened: {refusal}"),
             false => {
-                format!("pool {name} is not open, and opens by itself when its disks are there: {}", refusal.message)
+                format!("pool {name} is not open; it opens by itself when its disks are available: {}", refusal.message)
             }
         };
         tracing::error!(pool = %name, "{sentence}");
@@ -286,7 +286,7 @@ fn needs_operator(code: Code, all_there: bool) -> bool {
 fn advice(refusal: &Refusal, pool: &Name) -> Option<String> {
     match refusal.code {
         code::POOL_OWNED | code::POOL_NOT_RELEASED => Some(format!(
-            "to have it here, export it on that node, or shut that node down, and run blockyard pool import {pool}"
+            "to use it here, export it on that node or shut that node down, then run blockyard pool import {pool}"
         )),
         code::POOL_SPLIT => Some(refusal.hint.clone()),
         _ => None,

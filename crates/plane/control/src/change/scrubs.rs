@@ -193,8 +193,8 @@ impl crate::State {
 /// Describes an overdue scrub.
 pub(crate) fn overdue_sentence(pool: &Name, since: Timestamp) -> String {
     format!(
-        "no scrub of pool {pool} has finished since {since}, which is twice its interval or more. Give it more time with \
-         blockyard pool set {pool} scrub.window, or start one with blockyard pool scrub start {pool}."
+        "no scrub of pool {pool} has finished since {since}, at least twice its interval. Widen the window with \
+         blockyard pool set {pool} scrub.window, or start a scrub with blockyard pool scrub start {pool}."
     )
 }
 

@@ -34,8 +34,8 @@ impl Snapshots {
         for (nth, volume) in request.volumes.iter().enumerate() {
             self.volumes.admit_mapped(volume).await?;
             if request.volumes[..nth].contains(volume) {
-                let message = format!("volume {volume} is named twice");
-                return Err(Refusal::new(code::NAMED_TWICE, message, "name every volume once"));
+                let message = format!("volume {volume} is listed twice");
+                return Err(Refusal::new(code::NAMED_TWICE, message, "list every volume once"));
             }
             let name = SnapshotName::of(volume.clone(), request.name.clone());
             snapshots.push((name, SnapshotId::from_random(random()?)));
@@ -46,7 +46,7 @@ impl Snapshots {
                 known.state == SnapshotState::Whole && snapshots.iter().any(|(name, _)| *name == known.name)
             });
         if let Some(taken) = taken {
-            let message = format!("there is a snapshot {} already", taken.name);
+            let message = format!("snapshot {} already exists", taken.name);
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
         self.core.engine.snapshots(Order::CreateSnapshots { snapshots, lock }).await
@@ -62,11 +62,11 @@ impl Snapshots {
             SnapshotLock::Open => None,
             // A lock whose time has passed no longer counts.
             SnapshotLock::Until(time) => (time > crate::system::now()).then(|| format!("until {time}")),
-            SnapshotLock::ForEver => Some("for ever".to_owned()),
+            SnapshotLock::ForEver => Some("with no end".to_owned()),
         };
         if let Some(until) = locked {
             let message = format!("snapshot {name} is locked {until}");
-            return Err(Refusal::new(code::SNAPSHOT_LOCKED, message, "nobody can delete it before"));
+            return Err(Refusal::new(code::SNAPSHOT_LOCKED, message, "it cannot be deleted before"));
         }
         if snapshot.cloned {
             // The name of the clone tells the operator what to delete first.
@@ -76,7 +76,7 @@ impl Snapshots {
             };
             let clone =
                 volumes.iter().find(is_clone).map_or("a volume".to_owned(), |one| format!("volume {}", one.name));
-            let message = format!("snapshot {name} is what {clone} is a clone of");
+            let message = format!("{clone} is a clone of snapshot {name}");
             return Err(Refusal::new(code::SNAPSHOT_IN_USE, message, "delete the clone first"));
         }
         self.core.engine.done(Order::DeleteSnapshot { snapshot: name.clone() }).await
@@ -103,7 +103,7 @@ impl Snapshots {
         self.report(&request.snapshot).await?;
         let name = request.name;
         if self.volumes.opened(&name).await?.is_some() {
-            let message = format!("there is a volume {name} already");
+            let message = format!("volume {name} already exists");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
         self.core
@@ -127,9 +127,8 @@ impl Snapshots {
         let RollBack { snapshot, force, confirmed } = request;
         self.report(&snapshot).await?;
         if !confirmed {
-            let message =
-                format!("what was written to volume {} since {} would be gone", snapshot.volume, snapshot.snapshot);
-            return Err(Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"));
+            let message = format!("writes to volume {} since {} would be lost", snapshot.volume, snapshot.snapshot);
+            return Err(Refusal::new(code::UNCONFIRMED, message, "repeat with --yes to confirm"));
         }
         if !force {
             self.admit_unused(&snapshot).await?;
@@ -144,7 +143,7 @@ impl Snapshots {
         let mut next = State::clone(&before);
         next.presentations.retain(|record| record.volume != *volume);
         let mut users = self.access.losses(&before, &next).await?;
-        users.iter_mut().for_each(|user| "sees it".clone_into(&mut user.loses));
+        users.iter_mut().for_each(|user| "uses it".clone_into(&mut user.loses));
         if users.is_empty() {
             return Ok(());
         }
@@ -182,8 +181,8 @@ impl Snapshots {
 fn admit_lock(lock: SnapshotLock) -> Result<(), Refusal> {
     match lock {
         SnapshotLock::Until(time) if time <= crate::system::now() => {
-            let message = format!("a lock until {time} would be over already");
-            Err(Refusal::new(code::TIME_INVALID, message, "give a time that is to come"))
+            let message = format!("the lock time {time} is in the past");
+            Err(Refusal::new(code::TIME_INVALID, message, "give a future time"))
         }
         _ => Ok(()),
     }
@@ -191,5 +190,5 @@ fn admit_lock(lock: SnapshotLock) -> Result<(), Refusal> {
 
 fn unknown(name: &SnapshotName) -> Refusal {
     let hint = format!("see blockyard snapshot list {}", name.volume);
-    Refusal::new(code::SNAPSHOT_UNKNOWN, format!("there is no snapshot {name}"), hint)
+    Refusal::new(code::SNAPSHOT_UNKNOWN, format!("snapshot {name} does not exist"), hint)
 }

@@ -79,8 +79,8 @@ impl Spares {
     pub async fn remove(&self, name: &DiskName) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         if self.core.state().disk(name)?.spare.is_none() {
-            let message = format!("disk {name} is no spare");
-            return Err(Refusal::new(code::DISK_NOT_SPARE, message, "blockyard disk list shows which disks are"));
+            let message = format!("disk {name} is not a hot spare");
+            return Err(Refusal::new(code::DISK_NOT_SPARE, message, "blockyard disk list shows the hot spares"));
         }
         self.core.commit(&turn, |state| {
             if let Some(record) = state.disks.get_mut(name) {
@@ -135,7 +135,7 @@ impl Spares {
             let disk = lost.disk.as_ref().map_or_else(|| member.to_string(), ToString::to_string);
             let NextSpare { disk: spare, at, .. } = next;
             let sentence =
-                format!("spare {spare} takes the place of disk {disk} in pool {} at {at} unless it returns", pool.name);
+                format!("hot spare {spare} replaces disk {disk} in pool {} at {at} unless the disk returns", pool.name);
             self.core.raise(event::SPARE_WAITS, Subject::disk(&spare), sentence);
         }
         Ok(())
@@ -172,8 +172,7 @@ impl Spares {
                             record.taken.push(taken);
                         }
                     })?;
-                    let sentence =
-                        format!("spare {} has taken the place of disk {of} in pool {}", spare.disk, pool.name);
+                    let sentence = format!("hot spare {} replaces disk {of} in pool {}", spare.disk, pool.name);
                     self.core.raise(event::SPARE_TOOK_OVER, Subject::disk(&spare.disk), sentence);
                     return Ok(());
                 }
@@ -181,7 +180,7 @@ impl Spares {
                 // The next fitting spare is tried: this one may be defective.
                 Err(refusal) => {
                     let sentence = format!(
-                        "spare {} could not take the place of disk {of} in pool {}: {refusal}",
+                        "hot spare {} could not replace disk {of} in pool {}: {refusal}",
                         spare.disk, pool.name
                     );
                     self.core.raise(event::SPARE_REFUSED, Subject::disk(&spare.disk), sentence);
@@ -190,7 +189,7 @@ impl Spares {
         }
         // Reported once for each number of spares, not in each round.
         if !spares.is_empty() && vigil.in_vain.insert(member.id, spares.len()) != Some(spares.len()) {
-            let sentence = format!("no spare fits the place of disk {of} in pool {}", pool.name);
+            let sentence = format!("no hot spare fits disk {of} in pool {}", pool.name);
             self.core.raise(event::SPARE_NONE, Subject::pool(&pool.name), sentence);
         }
         Ok(())
@@ -216,7 +215,7 @@ impl Spares {
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
                 Err(refusal) => {
                     let sentence = format!(
-                        "disk {disk} of pool {} cannot be copied to spare {}: {refusal}",
+                        "disk {disk} of pool {} cannot be copied to hot spare {}: {refusal}",
                         pool.name, spare.disk
                     );
                     self.core.raise(event::SPARE_REFUSED, Subject::disk(&spare.disk), sentence);
@@ -232,7 +231,7 @@ impl Spares {
         match self.core.engine.pool(Order::FailDisk { disk: disk.clone() }).await {
             Ok(_) => {
                 let sentence = format!(
-                    "disk {disk} of pool {} failed too many of its reads and was taken out, as disk.error-rate says; replace it",
+                    "disk {disk} of pool {} exceeded disk.error-rate and was removed from the pool; replace it",
                     pool.name
                 );
                 self.core.raise(event::DISK_USELESS, Subject::disk(disk), sentence);
@@ -276,7 +275,7 @@ impl Spares {
                 }
             })?;
             for (spare, TakenRecord { of, .. }) in &taken {
-                let sentence = format!("spare {spare} has taken the place of disk {of} in pool {}", pool.name);
+                let sentence = format!("hot spare {spare} replaces disk {of} in pool {}", pool.name);
                 self.core.raise(event::SPARE_TOOK_OVER, Subject::disk(spare), sentence);
             }
         }
@@ -307,8 +306,8 @@ impl Disks {
     pub(crate) async fn admit_spare(&self, name: &DiskName, force: bool) -> Result<DiskReport, Refusal> {
         let state = self.core.state();
         if state.disk(name)?.spare.is_some() {
-            let message = format!("disk {name} is a spare already");
-            let hint = format!("take it away first with blockyard disk spare remove {name}");
+            let message = format!("disk {name} is already a hot spare");
+            let hint = format!("remove it first with blockyard disk spare remove {name}");
             return Err(Refusal::new(code::DISK_IN_USE, message, hint));
         }
         let disk = self.opened(name).await?.ok_or_else(|| missing(name))?;
@@ -321,9 +320,10 @@ impl Disks {
             Label::Damaged => "a damaged label of a pool".to_owned(),
             Label::Foreign { what } => what.clone(),
         };
-        let message = format!("disk {name} is not blank: it holds {holds}");
+        let message = format!("disk {name} is not blank: it contains {holds}");
         let hint = format!(
-            "a spare is overwritten without being asked; wipe it first, as with wipefs --all {}, or --force",
+            "a hot spare is overwritten without further confirmation; wipe it first with wipefs --all {}, or \
+             repeat with --force",
             disk.path
         );
         Err(Refusal::new(code::DISK_FOREIGN, message, hint))
@@ -428,8 +428,8 @@ pub(crate) fn admit_size(disk: &DiskName, size: Size, pool: &PoolReport) -> Resu
     match pool.kept_groups().map(|group| group.member_size).min() {
         Some(needed) if size < needed => Err(Refusal::new(
             code::DISK_TOO_SMALL,
-            format!("disk {disk} has only {}", size.iec_rounded(false)),
-            format!("a spare of pool {} needs at least {}", pool.name, needed.iec_rounded(true)),
+            format!("disk {disk} is too small: {}", size.iec_rounded(false)),
+            format!("a hot spare of pool {} needs at least {}", pool.name, needed.iec_rounded(true)),
         )),
         Some(_) => Ok(()),
         None => Err(Refusal::new(
@@ -438,7 +438,7 @@ pub(crate) fn admit_size(disk: &DiskName, size: Size, pool: &PoolReport) -> Resu
                 || format!("pool {} is not open", pool.name),
                 |waiting| format!("pool {} is not open: {}", pool.name, waiting.why),
             ),
-            format!("{} says what to do", pool.import_command()),
+            format!("{} shows the next step", pool.import_command()),
         )),
     }
 }

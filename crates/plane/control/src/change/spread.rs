@@ -21,7 +21,7 @@ impl Presentations {
     pub async fn spread(&self, request: Spread) -> Result<Vec<PresentationReport>, Refusal> {
         let turn = self.core.turn().await;
         if !(1..=TARGETS_MAX).contains(&request.targets) {
-            let message = format!("volumes cannot be spread over {} targets", request.targets);
+            let message = format!("{} targets is out of range", request.targets);
             return Err(Refusal::new(code::NUMBER_INVALID, message, format!("choose 1 to {TARGETS_MAX}")));
         }
         let mut ids = BTreeMap::new();
@@ -35,7 +35,7 @@ impl Presentations {
         let targets: Vec<Name> =
             (1..=request.targets).map(|n| self.spread_target(&mut next, n)).collect::<Result<_, _>>()?;
         let pairs: Vec<_> = match request.volumes.as_slice() {
-            [] => return Err(Refusal::new(code::VALUE_MISSING, "no volume is named", "name at least one")),
+            [] => return Err(Refusal::new(code::VALUE_MISSING, "no volume was given", "give at least one")),
             // One volume in every target is multipathing; several are dealt round-robin.
             [one] => targets.iter().map(|target| (one, target)).collect(),
             several => several.iter().zip(targets.iter().cycle()).collect(),
@@ -67,7 +67,7 @@ impl Presentations {
             let iqn = state.target_iqn(&self.core.settings, Some(&name))?;
             if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
                 let message = format!("target {other} has the iSCSI name {iqn}");
-                return Err(Refusal::new(code::NAME_TAKEN, message, "remove that target, or spread over fewer"));
+                return Err(Refusal::new(code::NAME_TAKEN, message, "remove that target, or use fewer targets"));
             }
             state.targets.insert(name.clone(), TargetRecord { iqn });
         }

@@ -52,7 +52,7 @@ impl Targets {
         };
         let taken = |message: String| Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         if state.targets.contains_key(&request.name) {
-            return taken(format!("there is a target {} already", request.name));
+            return taken(format!("target {} already exists", request.name));
         }
         // Hosts know a target by its iSCSI name alone, so that has to be unique as well.
         if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
@@ -78,7 +78,7 @@ impl Targets {
             return Err(unknown_target(name));
         }
         if state.targets.len() == 1 {
-            let message = format!("target {name} cannot be removed because it is the only one");
+            let message = format!("target {name} is the only one and cannot be removed");
             return Err(Refusal::new(code::TARGET_IN_USE, message, "add another target first"));
         }
         let removal = |state: &mut State| {
@@ -86,8 +86,8 @@ impl Targets {
             state.targets.remove(name);
         };
         if !request.force && state.presentations.iter().any(|presentation| presentation.target == *name) {
-            let message = format!("target {name} cannot be removed because volumes are presented through it");
-            let refusal = Refusal::new(code::TARGET_IN_USE, message, "end the presentations first");
+            let message = format!("volumes are presented through target {name}");
+            let refusal = Refusal::new(code::TARGET_IN_USE, message, "remove the presentations first");
             return Err(self.access.in_use(refusal, removal).await);
         }
         self.access.commit(&turn, Consent::forced(request.force), removal).await

@@ -71,8 +71,8 @@ impl Volumes {
         let volume = self.opened(name).await?.ok_or_else(|| unknown(name))?;
         admit_whole(&volume)?;
         let before = volume.policy.ok_or_else(|| {
-            let message = format!("volume {name} has no pool, and only volumes of pools are cached");
-            Refusal::new(code::POLICY_IMPOSSIBLE, message, "make a volume in a pool")
+            let message = format!("volume {name} is not in a pool, and only volumes in pools are cached");
+            Refusal::new(code::POLICY_IMPOSSIBLE, message, "create a volume in a pool")
         })?;
         let mut policy = before;
         settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
@@ -151,7 +151,7 @@ impl Volumes {
         }
         if let Some(presentation) = state.presentations_of(name).next().filter(|_| !force) {
             let message = format!("volume {name} is presented to host {}", presentation.host);
-            let hint = format!("end that first with blockyard unpresent {name} {}", presentation.host);
+            let hint = format!("unpresent it first with blockyard unpresent {name} {}", presentation.host);
             let unpresented = |state: &mut State| state.presentations.retain(|record| record.volume != *name);
             return Err(self.access.in_use(Refusal::new(code::VOLUME_IN_USE, message, hint), unpresented).await);
         }

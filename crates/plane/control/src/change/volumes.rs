@@ -78,7 +78,7 @@ impl Volumes {
             let one = if taken.insert(request.name.clone()) {
                 self.make(&request, &mut next).await
             } else {
-                let message = format!("there is a volume {} already", request.name);
+                let message = format!("volume {} already exists", request.name);
                 Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"))
             };
             match one {
@@ -103,8 +103,8 @@ impl Volumes {
         if size < volume.size {
             return Err(Refusal::new(
                 code::VOLUME_SHRINK,
-                format!("volume {name} has {} and does not shrink to {}", volume.size, request.size),
-                "give a larger size, or make a smaller volume and copy",
+                format!("volume {name} has {} and cannot shrink to {}", volume.size, request.size),
+                "give a larger size, or create a smaller volume and copy the data",
             ));
         }
         if volume.backend == Backend::Ram {
@@ -202,7 +202,7 @@ impl Volumes {
             if let Err(refusal) = self.core.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await
             {
                 let subject = Subject::new(SubjectKind::Volume, &name);
-                let sentence = format!("volume {name} is written through: {}", refusal.message);
+                let sentence = format!("volume {name} uses write-through: {}", refusal.message);
                 self.core.raise(event::POLICY_DROPPED, subject, sentence);
             }
         }
@@ -291,10 +291,11 @@ impl Volumes {
         let (limit, limited_by) = (memory.limit.iec(), &memory.limited_by);
         let (most, left) = (Size::new(most).iec(), Size::new(most.saturating_sub(others)).iec());
         let message = format!(
-            "volume {name} of {} does not fit into memory: of the limit of {limit} ({limited_by}) volumes may have {most}, and {left} is left",
+            "volume {name} of {} does not fit in memory: volumes may use {most} of the limit {limit} \
+             ({limited_by}), and {left} is left",
             size.iec()
         );
-        Err(Refusal::new(code::LIMIT_REACHED, message, "make it smaller, or keep it in a pool or a file"))
+        Err(Refusal::new(code::LIMIT_REACHED, message, "make it smaller, or create it in a pool or a file"))
     }
 
     /// Creates the volume in the data plane, and adds it to `state` if it has no pool that records it.
@@ -306,7 +307,7 @@ impl Volumes {
         }
         let block_bytes = request.block_bytes.unwrap_or(BLOCK_BYTES);
         if !matches!(block_bytes, 512 | 4096) {
-            let message = format!("blocks of {block_bytes} bytes are not possible");
+            let message = format!("a block size of {block_bytes} bytes is not supported");
             return Err(Refusal::new(code::BLOCK_SIZE_INVALID, message, "choose 512 or 4096"));
         }
         let (size, file) = self.size_of(request, &backend).await?;
@@ -406,8 +407,8 @@ fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal>
         (Some(pool), None) => Err(pools::unknown(pool)),
         (Some(pool), Some(_)) => Err(Refusal::new(
             code::OPTIONS_CONFLICT,
-            format!("volume {name} lies in pool {pool} and can have no backend of its own"),
-            "leave out the backend, or give it a name without a pool",
+            format!("volume {name} is in pool {pool} and cannot have its own back end"),
+            "omit the back end, or use a name without a pool",
         )),
         (None, Some(_))
             if request.provision.is_some()
@@ -415,17 +416,17 @@ fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal>
                 || request.zero_detection
                 || request.encrypted =>
         {
-            let message = format!("volume {name} has no pool to take its space from");
+            let message = format!("volume {name} has no pool");
             Err(Refusal::new(
                 code::VOLUME_WITHOUT_POOL,
                 message,
-                "name it POOL/VOLUME, or leave out --thin and the like",
+                "write POOL/VOLUME, or omit --thin and other pool options",
             ))
         }
         (None, None) => Err(Refusal::new(
             code::VOLUME_WITHOUT_POOL,
-            format!("volume {name} has neither a pool nor a backend"),
-            "name it POOL/VOLUME, or give --file PATH, --ram or --null",
+            format!("volume {name} has neither a pool nor a back end"),
+            "write POOL/VOLUME, or give --file PATH, --ram or --null",
         )),
         (None, Some(NewBackend::Ram {})) => Ok(Backend::Ram),
         (None, Some(NewBackend::Null {})) => Ok(Backend::Null),
@@ -461,11 +462,11 @@ fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
     let wrong = |message: &str, hint: &str| Err(Refusal::new(code::OPTIONS_CONFLICT, message, hint));
     match (provision, stripe_unit.is_some(), granule.is_some() || zero_detection || encrypted) {
         (Provision::Thin | Provision::Thick, true, _) => {
-            wrong("a stripe unit is for volumes in segments, which have no map", "leave it out, or leave out --thin")
+            wrong("a volume with a stripe unit has no map and cannot be thin", "omit --stripe-unit or --thin")
         }
         (Provision::Segments, _, true) => wrong(
-            "a volume in segments has no granules, and cannot be encrypted",
-            "leave out the stripe unit, or the granule, zero detection and encryption",
+            "a volume with a stripe unit has no granules and cannot be encrypted",
+            "omit the stripe unit, or the granule, zero detection and encryption",
         ),
         _ => Ok(Backend::Pool { stripe_unit, provision, granule, zero_detection, encrypted }),
     }

@@ -36,8 +36,8 @@ pub(crate) fn after(
     hosts(&mut next, document, settings)?;
     for (name, group) in &document.group {
         if next.hosts.contains_key(name) {
-            let message = format!("{name} is a host and a group");
-            return Err(Refusal::new(code::NAME_TAKEN, message, "call one of them otherwise"));
+            let message = format!("{name} is the name of a host and of a group");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "rename one of them"));
         }
         if let Some(unknown) = group.hosts.iter().find(|host| !next.hosts.contains_key(host)) {
             return Err(unknown_host(unknown));
@@ -103,8 +103,8 @@ fn targets(next: &mut State, document: &Document, settings: &Settings) -> Result
     let mut seen = BTreeMap::new();
     for (name, record) in &next.targets {
         if let Some(other) = seen.insert(&record.iqn, name) {
-            let message = format!("targets {other} and {name} have the iSCSI name {}", record.iqn);
-            return Err(Refusal::new(code::NAME_TAKEN, message, "give one of them another"));
+            let message = format!("targets {other} and {name} have the same iSCSI name {}", record.iqn);
+            return Err(Refusal::new(code::NAME_TAKEN, message, "change one of them"));
         }
     }
     Ok(())
@@ -113,7 +113,7 @@ fn targets(next: &mut State, document: &Document, settings: &Settings) -> Result
 fn hosts(next: &mut State, document: &Document, settings: &Settings) -> Result<(), Refusal> {
     for (name, entry) in &document.host {
         if next.groups.contains_key(name) && !document.group.contains_key(name) {
-            let message = format!("there is a group {name} already");
+            let message = format!("group {name} already exists");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name for the host"));
         }
         let record = host(next.hosts.get(name), name, entry, settings)?;
@@ -147,8 +147,8 @@ pub(super) fn admit_secret(table: &str, entry: Option<&ChapEntry>, known: Option
     if known.is_some() || entry.is_none_or(|entry| entry.secret.is_some()) {
         return Ok(());
     }
-    let message = format!("[{table}] has no secret, and the array knows none");
-    let hint = "write secret_file = \"FILE\" there, the name of a file beside the document that holds the secret alone";
+    let message = format!("[{table}] has no secret, and the array has none");
+    let hint = "write secret_file = \"FILE\" there; the file lies beside the document and contains only the secret";
     Err(Refusal::new(code::CHAP_INVALID, message, hint))
 }
 

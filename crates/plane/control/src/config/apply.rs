@@ -116,8 +116,8 @@ impl Configuration {
         let ApplyConfig { document, prune, fingerprint, initiators, within, force, .. } = request;
         // Checked under `applying`, so no other document is applied between the check and the change.
         if fingerprint.is_some_and(|wanted| wanted != present) {
-            let message = "the array was changed since this was planned";
-            return Err(Refusal::new(code::CHANGED_MEANWHILE, message, "look at blockyard diff again, and apply then"));
+            let message = "the array was changed since the preview";
+            return Err(Refusal::new(code::CHANGED_MEANWHILE, message, "run blockyard diff again, then apply"));
         }
         if steps.is_empty() {
             return Ok(Applied { steps });
@@ -136,7 +136,7 @@ impl Configuration {
         }
         if let Err(refusal) = self.are_back(&awaited, within).await {
             let refusal = self.take_back(made, pending, &before, refusal).await;
-            let sentence = format!("a configuration was taken back: {}", refusal.message);
+            let sentence = format!("configuration rolled back: {}", refusal.message);
             self.core.raise(
                 event::CONFIG_TAKEN_BACK,
                 Subject::new(SubjectKind::Node, &self.core.settings().node),
@@ -146,7 +146,7 @@ impl Configuration {
         }
         // Only now do the changes of users and receivers become final.
         pending.into_iter().for_each(Pending::keep);
-        let sentence = format!("a configuration was applied: {} steps", steps.len());
+        let sentence = format!("configuration applied: {} steps", steps.len());
         self.core.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.core.settings().node), sentence);
         Ok(Applied { steps })
     }
@@ -206,7 +206,7 @@ impl Configuration {
             [] => refusal,
             grown => {
                 let names: Vec<String> = grown.iter().map(|(name, _)| name.to_string()).collect();
-                let message = format!("{}; {} have grown already, and stay so", refusal.message, names.join(", "));
+                let message = format!("{}; {} were already resized and stay so", refusal.message, names.join(", "));
                 Refusal::new(refusal.code, message, refusal.hint)
             }
         })
@@ -243,7 +243,7 @@ impl Configuration {
             })
             .await
         {
-            left.push(format!("who sees what: {failed}"));
+            left.push(format!("mappings: {failed}"));
         }
         drop(turn);
         // A step of the rollback that fails does not stop the others.
@@ -257,7 +257,7 @@ impl Configuration {
         if left.is_empty() {
             return refusal;
         }
-        let message = format!("{}, and could not take back {}", refusal.message, left.join("; "));
+        let message = format!("{}, and could not roll back {}", refusal.message, left.join("; "));
         Refusal::new(refusal.code, message, refusal.hint)
     }
 
@@ -331,12 +331,12 @@ impl Configuration {
         let is_kept = self.core.store.configs().iter().any(|(number, _)| *number == version);
         let then = if is_kept { self.core.store.config(version)? } else { None };
         let then = then.ok_or_else(|| {
-            let message = format!("configuration {version} is not kept");
+            let message = format!("configuration {version} is not stored");
             Refusal::new(code::CONFIG_UNKNOWN, message, "see blockyard config list")
         })?;
         if request.fingerprint.is_some_and(|wanted| wanted != self.core.store.version().to_string()) {
-            let message = "the array was changed since these steps were worked out";
-            let hint = "look at blockyard config list again, and restore then";
+            let message = "the array was changed since the preview";
+            let hint = "see blockyard config list again, then restore";
             return Err(Refusal::new(code::CHANGED_MEANWHILE, message, hint));
         }
         let state = self.core.state();
@@ -347,7 +347,7 @@ impl Configuration {
         let consent = consent(request.allow_disruption, request.reuse_luns);
         self.access.commit(&turn, consent, |state| *state = next).await?;
         drop(turn);
-        let sentence = format!("configuration {version} was restored: {} steps", steps.len());
+        let sentence = format!("configuration {version} restored: {} steps", steps.len());
         self.core.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.core.settings().node), sentence);
         Ok(Applied { steps })
     }

@@ -43,7 +43,7 @@ impl Configuration {
             let Some((one, lack)) = lacks else { return Ok(()) };
             if lack.for_good || Instant::now() >= until {
                 let message = format!("initiator {} {}", one.initiator, lack.what);
-                let hint = "everything is as it was before; see blockyard host explain, and its own log";
+                let hint = "all changes were rolled back; see blockyard host explain and the log of the host";
                 // Distinct codes: a later attempt may succeed with a late initiator, but not with one that lost
                 // its mapping.
                 let code = if lack.for_good { code::INITIATOR_AWAY } else { code::INITIATOR_LATE };
@@ -73,14 +73,14 @@ impl Awaited {
         // Decided by the state alone, without waiting for a login.
         let lost = self.saw.iter().find(|(id, _)| !presented.contains(id));
         if let Some((_, volume)) = lost {
-            return Some(Lack { what: format!("would not see volume {volume} any more"), for_good: true });
+            return Some(Lack { what: format!("would lose volume {volume}"), for_good: true });
         }
         if !of(&self.initiator, sessions).any(|_| true) {
-            return Some(Lack { what: "has not come back".to_owned(), for_good: false });
+            return Some(Lack { what: "has not logged in again".to_owned(), for_good: false });
         }
         let sees = seen_by(&self.initiator, state, sessions);
         let unseen = self.saw.iter().find(|(id, _)| !sees.contains_key(id));
-        unseen.map(|(_, volume)| Lack { what: format!("does not see volume {volume} yet"), for_good: false })
+        unseen.map(|(_, volume)| Lack { what: format!("has no access to volume {volume} yet"), for_good: false })
     }
 }
 

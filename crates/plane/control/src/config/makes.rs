@@ -89,7 +89,7 @@ impl Draft {
             }
             Some(record) if !is_same_place(&record.path, &entry.path) => {
                 let message = format!("disk {name} is at {}, and the document says {}", record.path, entry.path);
-                return Err(otherwise(message, "write where it is, or call the other disk otherwise"));
+                return Err(otherwise(message, "write its path, or rename the other disk"));
             }
             Some(_) => {}
         }
@@ -108,7 +108,7 @@ impl Draft {
             Some(spare) => {
                 let of = spare.pool.as_ref().map_or_else(|| "any pool".to_owned(), |pool| format!("pool {pool}"));
                 let message = format!("disk {name} is a spare for {of}, and the document says otherwise");
-                return Err(otherwise(message, format!("end that first with blockyard disk spare remove {name}")));
+                return Err(otherwise(message, format!("remove it first with blockyard disk spare remove {name}")));
             }
         }
         Ok(())
@@ -176,8 +176,8 @@ impl Draft {
     /// Admits the new volumes against the limits of each pool and of the array.
     fn admit_count(&self, known: &Known<'_>) -> Result<(), Refusal> {
         let refuse = |whose: String, most: usize, are: usize, made: usize| {
-            let message = format!("{whose} takes {most} volumes; it has {are}, and the document has {made} more");
-            Err(Refusal::new(code::LIMIT_REACHED, message, "name fewer, or delete some that are not needed"))
+            let message = format!("{whose} supports {most} volumes; it has {are}, and the document adds {made}");
+            Err(Refusal::new(code::LIMIT_REACHED, message, "list fewer, or delete unused volumes"))
         };
         for (pool, &made) in self.made.iter().filter_map(|(pool, made)| Some((pool.as_ref()?, made))) {
             let are = known.volumes.keys().filter(|name| name.pool() == Some(pool)).count();
@@ -207,7 +207,7 @@ impl Draft {
                 return Err(Refusal::new(
                     code::POOL_FULL,
                     message,
-                    "make them smaller or thin, or give the pool more disks",
+                    "make them smaller or thin, or add disks to the pool",
                 ));
             }
         }
@@ -276,7 +276,7 @@ fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(),
     };
     let is: Vec<String> = pool.groups.iter().map(said).collect();
     let message = format!("pool {name} is {}, and the document says otherwise", is.join(", and "));
-    Err(otherwise(message, "write what it is; blockyard pool add-group and disk replace change it"))
+    Err(otherwise(message, "write its present layout; change it with blockyard pool add-group and disk replace"))
 }
 
 /// Admits the read-only flag of an entry: only an import changes it, because hosts may lose access.
@@ -286,12 +286,12 @@ fn admit_read_only(name: &Name, entry: &PoolEntry, known: &Known<'_>) -> Result<
         Some(true) if !is => Err(otherwise(
             format!("pool {name} was not imported read-only, and the document says that it is"),
             format!(
-                "leave read_only out, or run blockyard pool export {name} and blockyard pool import {name} --read-only"
+                "remove read_only, or run blockyard pool export {name} and blockyard pool import {name} --read-only"
             ),
         )),
         Some(false) if is => Err(otherwise(
             format!("pool {name} was imported read-only, and the document says otherwise"),
-            format!("leave read_only out, or run blockyard pool import {name}"),
+            format!("remove read_only, or run blockyard pool import {name}"),
         )),
         _ => Ok(()),
     }
@@ -303,7 +303,7 @@ fn admit_volume(volume: &VolumeReport, entry: &VolumeEntry) -> Result<(), Refusa
     if entry.size.is_some_and(|size| whole(size) < volume.size) {
         let message =
             format!("volume {name} is {} and the document says {}", volume.size, entry.size.unwrap_or_default());
-        return Err(otherwise(message, "volumes do not become smaller: write its size, or more"));
+        return Err(otherwise(message, "volumes cannot shrink: write its size or a larger one"));
     }
     // All differences are reported at once, rather than one per attempt.
     let mut differs: Vec<String> = Vec::new();
@@ -336,8 +336,8 @@ fn admit_volume(volume: &VolumeReport, entry: &VolumeEntry) -> Result<(), Refusa
     if differs.is_empty() {
         return Ok(());
     }
-    let message = format!("volume {name} was made otherwise: {}", differs.join("; "));
-    Err(otherwise(message, "write what it is, or call the new one otherwise and copy"))
+    let message = format!("volume {name} has other creation settings: {}", differs.join("; "));
+    Err(otherwise(message, "write its settings, or create a volume with another name and copy the data"))
 }
 
 fn granule_of(granule: Option<Size>) -> String {

@@ -92,9 +92,13 @@ impl Configuration {
         let ApplyConfig { document, prune, reuse_luns, .. } = request;
         let prune = *prune;
         if document.schema != super::document::FORM {
-            let message =
-                format!("the document has form {}, and this version reads {}", document.schema, super::document::FORM);
-            return Err(Refusal::new(code::DOCUMENT_INVALID, message, "begin it with schema = 1"));
+            let message = format!(
+                "the document has schema {}, but this version reads \
+                     {}",
+                document.schema,
+                super::document::FORM
+            );
+            return Err(Refusal::new(code::DOCUMENT_INVALID, message, "start it with schema = 1"));
         }
         let state = self.core.state();
         let (pools, volumes, sessions) =
@@ -108,7 +112,8 @@ impl Configuration {
         // LUN conflicts are found here, before any disk, pool or volume is created.
         if !reuse_luns {
             after.admit_luns(&state).map_err(|refusal| {
-                let hint = "give another LUN in the document, or apply it with --reuse-luns if no host uses the old number any more";
+                let hint = "use another LUN in the document, or apply with --reuse-luns if no host uses the old \
+                     number";
                 Refusal::new(refusal.code, refusal.message, hint)
             })?;
         }

@@ -50,34 +50,41 @@ impl Configuration {
         let state = self.core.state();
         let known = state.hosts.get(name);
         if known.is_none() && asked.initiators.is_empty() {
-            let hint = "name its initiators, and it is added";
-            return Err(Refusal::new(code::HOST_UNKNOWN, format!("there is no host {name}"), hint));
+            let hint = "give its initiators to add it";
+            return Err(Refusal::new(code::HOST_UNKNOWN, format!("host {name} does not exist"), hint));
         }
         let Some(known) = known else { return Ok(false) };
         if asked.must_be_new && !asked.initiators.is_empty() {
-            return Err(taken(format!("host {name} is there already"), "choose another name, or present to that host"));
+            return Err(taken(format!("host {name} already exists"), "choose another name, or present to that host"));
         }
         // An existing host may have more initiators than are named, but must have these.
         let is_new = |iqn: &&Iqn| !known.initiators.contains(iqn);
         let Some(new) = asked.initiators.iter().find(is_new) else { return Ok(true) };
-        let hint = "add it with blockyard host change --add-initiator, or call this one otherwise with --host";
-        Err(taken(format!("host {name} is there already, without initiator {new}"), hint))
+        let hint = "add it with blockyard host change --add-initiator, or choose another name with --host";
+        Err(taken(format!("host {name} already exists, without initiator {new}"), hint))
     }
 
     /// Admits disks only for a new pool; and the volume's name, where it must be new.
     async fn admit_setup_names(&self, asked: &NewSetup) -> Result<(), Refusal> {
         let (volume, pool) = (&asked.volume, asked.volume.pool());
         if pool.is_none() && !asked.disks.is_empty() {
-            let hint = "call it POOL/VOLUME, such as tank/vm1";
-            return Err(Refusal::new(code::NAME_INVALID, format!("volume {volume} names no pool for its disks"), hint));
+            let hint = "write POOL/VOLUME, such as tank/vm1";
+            return Err(Refusal::new(
+                code::NAME_INVALID,
+                format!(
+                    "volume name {volume} contains no pool for the \
+                 disks"
+                ),
+                hint,
+            ));
         }
         let pools = self.pools.list().await?;
         if let Some(there) = pools.iter().find(|known| !asked.disks.is_empty() && Some(&known.name) == pool) {
-            let hint = "leave out the disks, or give it more with blockyard pool add-group";
-            return Err(taken(format!("pool {} is there already", there.name), hint));
+            let hint = "omit the disks, or expand the pool with blockyard pool add-group";
+            return Err(taken(format!("pool {} already exists", there.name), hint));
         }
         if asked.must_be_new && self.volumes.list().await?.iter().any(|known| known.name == *volume) {
-            return Err(taken(format!("volume {volume} is there already"), "choose another name"));
+            return Err(taken(format!("volume {volume} already exists"), "choose another name"));
         }
         Ok(())
     }
@@ -101,8 +108,8 @@ fn document(asked: NewSetup, is_known: bool) -> Result<Document, Refusal> {
         for disk in disks {
             if document.disk.insert(disk.name.clone(), DiskEntry { path: disk.path, ..DiskEntry::default() }).is_some()
             {
-                let message = format!("disk {} is named twice", disk.name);
-                return Err(Refusal::new(code::NAMED_TWICE, message, "name each disk once"));
+                let message = format!("disk {} is listed twice", disk.name);
+                return Err(Refusal::new(code::NAMED_TWICE, message, "list each disk once"));
             }
         }
     }

@@ -20,10 +20,10 @@ struct Hit {
     effect: &'static str,
 }
 
-const ENDS: &str = "ends for good";
-const LOSES: &str = "loses it";
-const OTHERWISE: &str = "sees it otherwise";
-const OTHER_HOST: &str = "sees what another host sees";
+const ENDS: &str = "is closed";
+const LOSES: &str = "loses access";
+const OTHERWISE: &str = "changes access";
+const OTHER_HOST: &str = "changes to the mappings of another host";
 const MOVES: &str = "asked to move: about half a second";
 const MAY_MOVE: &str = "may be asked to move: about half a second";
 
@@ -219,7 +219,7 @@ fn steps_for_all(before: &State, after: &State) -> Vec<(Step, Hit)> {
         differs.into_iter().map(|(subject, was, is)| (subject, format!("{was} → {is}"))).collect();
     // Credentials are never printed, not even as a difference.
     if was.discovery != is.discovery {
-        changes.push(("discovery".to_owned(), "what is proven at its logins".to_owned()));
+        changes.push(("discovery".to_owned(), "authentication".to_owned()));
     }
     let step = |(subject, change)| stepped(StepKind::Change, subject, change, Hit::default());
     changes.into_iter().map(step).collect()
@@ -255,11 +255,11 @@ fn host_change(was: &HostRecord, is: &HostRecord) -> String {
         changes.push(format!("{} → {}", initiators(was), initiators(is)));
     }
     if was.networks != is.networks {
-        changes.push("where it may come from".to_owned());
+        changes.push("allowed addresses".to_owned());
     }
     // Credentials are never printed, not even as a difference.
     if was.proof != is.proof {
-        changes.push("what is proven at its logins".to_owned());
+        changes.push("authentication".to_owned());
     }
     changes.join(", ")
 }

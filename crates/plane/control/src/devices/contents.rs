@@ -35,12 +35,12 @@ impl Devices {
         let Some(device) = self.at(path).await else { return Ok(()) };
         if let Some(how) = device.uses.first() {
             let message = format!("{} is in use: {how}", path.display());
-            let hint = "unmount it, or take it out of what uses it, first; --force does not override this";
+            let hint = "unmount it or stop its user first; --force does not override this";
             return Err(Refusal::new(code::DISK_IN_USE, message, hint));
         }
         if device.is_read_only {
-            let message = format!("{} cannot be written: the kernel has it read-only", path.display());
-            return Err(Refusal::new(code::DISK_IN_USE, message, "make it writable, or name another disk"));
+            let message = format!("{} is read-only in the kernel", path.display());
+            return Err(Refusal::new(code::DISK_IN_USE, message, "make it writable, or choose another disk"));
         }
         Ok(())
     }
@@ -52,7 +52,7 @@ impl Devices {
     /// found.
     pub(crate) async fn admit_contents(&self, path: &Path, disk: &DiskReport, force: bool) -> Result<(), Refusal> {
         if disk.size < SIZE_MIN {
-            let message = format!("{} has {} and is too small", path.display(), disk.size.iec_rounded(false));
+            let message = format!("{} is too small: {}", path.display(), disk.size.iec_rounded(false));
             let hint = format!("use a disk or file of at least {}", SIZE_MIN.iec());
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
         }
@@ -84,9 +84,9 @@ impl Devices {
             return Ok(());
         }
         let found: Vec<String> = found.into_iter().collect();
-        let message = format!("{} is not empty: it holds {}", path.display(), found.join(", "));
-        let hint =
-            "name an empty disk, erase it (wipefs -a), or repeat with --force: a pool made of it overwrites all that";
+        let message = format!("{} is not blank: it contains {}", path.display(), found.join(", "));
+        let hint = "use a blank disk, erase it (wipefs -a), or repeat with --force: its content is overwritten when a \
+             pool is created";
         Err(Refusal::new(code::DISK_FOREIGN, message, hint))
     }
 

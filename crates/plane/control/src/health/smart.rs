@@ -10,9 +10,9 @@ use serde_json::Value;
 /// *Errors*: it is not output of `smartctl`.
 pub(crate) fn parse(json: &[u8], time: Timestamp) -> Result<DiskHealth, String> {
     let told: Value = serde_json::from_slice(json)
-        .map_err(|error| format!("smartctl said what it should not: {}", bounded::excerpt(&error.to_string())))?;
+        .map_err(|error| format!("unexpected smartctl output: {}", bounded::excerpt(&error.to_string())))?;
     if !told.is_object() {
-        return Err("smartctl said what it should not: no object".to_owned());
+        return Err("unexpected smartctl output: no object".to_owned());
     }
     let at = |pointer: &str| told.pointer(pointer);
     let number = |pointer: &str| at(pointer).and_then(Value::as_u64);
@@ -57,7 +57,7 @@ fn messages(json: &[u8]) -> Vec<String> {
 /// Returns the reason why the disk could not be read.
 pub(crate) fn why(json: &[u8]) -> String {
     let messages = messages(json);
-    if messages.is_empty() { "smartctl could not ask it".to_owned() } else { messages.join("; ") }
+    if messages.is_empty() { "smartctl could not read it".to_owned() } else { messages.join("; ") }
 }
 
 /// Returns true if the disk was not read because it is in standby.

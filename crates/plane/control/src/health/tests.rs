@@ -40,7 +40,7 @@ fn health_is_read_of_ata_nvme_and_sas_disks() {
     assert!(told("{}").complaints().is_empty(), "who says nothing is not accused");
     assert!(smart::parse(b"Segmentation fault", Timestamp::from_unix(1)).is_err());
     assert!(smart::is_asleep(ASLEEP.as_bytes()));
-    assert_eq!(smart::why(b"{}"), "smartctl could not ask it");
+    assert_eq!(smart::why(b"{}"), "smartctl could not read it");
 }
 
 #[test]
@@ -91,7 +91,7 @@ async fn disk_is_asked_and_one_that_sleeps_is_left_alone() {
     assert_eq!(health.pending_sectors, Some(2));
     assert_eq!(ask(&program(dir.path(), ASLEEP, 2), device).await, Ok(None));
     let refusal = ask(&program(dir.path(), "nothing", 2), device).await.expect_err("it could not be opened");
-    assert!(refusal.message.contains("could not ask"), "{refusal}");
+    assert!(refusal.message.contains("could not read"), "{refusal}");
     assert_eq!(ask(Path::new("/nowhere/smartctl"), device).await, Ok(None), "without the program nothing is known");
 }
 

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// Advice for a target name that another array uses as well.
 pub const RENAME_TARGET: &str =
-    "add a target with another name here (blockyard target add), present the volumes by it, and remove this one";
+    "add a target with another name here (blockyard target add), present the volumes through it, and remove this one";
 
 /// Limit on the names in one sentence.
 const LISTED_MAX: usize = 3;
@@ -73,7 +73,7 @@ impl Registrar {
         match &found {
             Ok(twins) if twins.is_empty() => {
                 let sentence =
-                    format!("iSNS server {server} has target names of this array for no other array any more");
+                    format!("iSNS server {server} no longer has target names of this array for another array");
                 isns.notices.settle(event::TARGET_NAME_TAKEN, node, event::TARGET_NAME_FREE, &sentence);
             }
             Ok(twins) => isns.notices.add(event::TARGET_NAME_TAKEN, node, problem(server, twins)),
@@ -122,7 +122,7 @@ async fn find(
             continue;
         }
         if answer.status != Status::SUCCESSFUL {
-            return Err(format!("it refuses to say who has {name}: {}", answer.status));
+            return Err(format!("it rejected the query for {name}: {}", answer.status));
         }
         let located = answer.located().map_err(|violation| violation.to_string())?;
         let is_other =
@@ -149,7 +149,7 @@ fn problem(server: IsnsServer, twins: &[Duplicate]) -> Problem {
         subject: format!("{noun} {}", first_few(twins.iter().map(|twin| &twin.name), LISTED_MAX)),
         state: "registered by another array".to_owned(),
         meaning: format!(
-            "iSNS server {server} has the same name at {}; hosts take both targets for one and corrupt data",
+            "iSNS server {server} has the same name at {}; hosts treat both as one target and corrupt data",
             places.join(", ")
         ),
         action: RENAME_TARGET.to_owned(),

@@ -54,7 +54,7 @@ impl Server {
                 }
             }
             match self.stream.read(&mut bytes).await.map_err(broke)? {
-                0 => return Err("it closed the connection without an answer".to_owned()),
+                0 => return Err("it closed the connection without a response".to_owned()),
                 len => self.answers.handle(&bytes[..len]),
             }
         }
@@ -62,5 +62,5 @@ impl Server {
 }
 
 fn silent() -> String {
-    format!("it does not answer within {} seconds", PATIENCE.as_secs())
+    format!("it did not respond within {} seconds", PATIENCE.as_secs())
 }

@@ -94,8 +94,8 @@ fn limit(rates: &Rates, policy: &VolumePolicy) -> Option<Cause> {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::IopsLimit { iops } => write!(f, "its limit of {iops} IOPS"),
-            Self::BandwidthLimit { bandwidth } => write!(f, "its limit of {bandwidth}/s"),
+            Self::IopsLimit { iops } => write!(f, "its IOPS limit of {iops}"),
+            Self::BandwidthLimit { bandwidth } => write!(f, "its bandwidth limit of {bandwidth}/s"),
             Self::Disk { disk, mean_us, busy } => {
                 write!(f, "disk {disk}: {:.1} ms each, {:.0} % busy", mean_us / 1e3, busy * 100.0)
             }

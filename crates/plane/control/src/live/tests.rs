@@ -140,7 +140,7 @@ async fn slow_volume_says_what_it_waits_for() {
     };
     assert_eq!(told(&rates, &free, Some(&pool)).as_deref(), Some("disk d3: 11.2 ms each, 97 % busy"));
     let limited = VolumePolicy { iops: Some(80), ..free };
-    assert_eq!(told(&rates, &limited, Some(&pool)).as_deref(), Some("its limit of 80 IOPS"));
+    assert_eq!(told(&rates, &limited, Some(&pool)).as_deref(), Some("its IOPS limit of 80"));
     let quick = Rates { p99_us: 100, ..rates.clone() };
     assert_eq!(told(&quick, &free, Some(&pool)), None);
     assert_eq!(told(&rates, &free, None), None, "of a volume without a pool nothing is known");

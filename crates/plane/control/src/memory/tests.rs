@@ -174,7 +174,8 @@ async fn volumes_in_memory_have_half_of_the_limit_together() {
     control.volumes.create(ram("a", 200)).await.expect("fits");
     let refusal = control.volumes.create(ram("b", 57)).await.expect_err("does not fit");
     assert_eq!(refusal.code, code::LIMIT_REACHED);
-    let said = "volume b of 57 MiB does not fit into memory: of the limit of 512 MiB (/sys/fs/cgroup/system.slice/memory.max) volumes may have 256 MiB, and 56 MiB is left";
+    let said = "volume b of 57 MiB does not fit in memory: volumes may use 256 MiB of the limit 512 MiB \
+         (/sys/fs/cgroup/system.slice/memory.max), and 56 MiB is left";
     assert_eq!(refusal.message, said);
     control.volumes.create(ram("b", 50)).await.expect("fits");
     let resize = |mib| crate::request::Resize { size: Size::mib(mib) };
@@ -184,5 +185,5 @@ async fn volumes_in_memory_have_half_of_the_limit_together() {
     document.volume.get_mut(&b).expect("it is there").size = Some(Size::mib(51));
     let request = crate::config::ApplyConfig { document, ..crate::config::ApplyConfig::default() };
     let refusal = control.config.apply(request, &()).await.expect_err("does not fit");
-    assert!(refusal.message.contains("volume b of 51 MiB does not fit into memory"), "{refusal}");
+    assert!(refusal.message.contains("volume b of 51 MiB does not fit in memory"), "{refusal}");
 }

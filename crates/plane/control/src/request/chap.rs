@@ -89,7 +89,7 @@ impl SecretText {
         let bytes = match self {
             Self::Text(text) => text.into_bytes(),
             Self::Hex { hex } => from_hex(&hex).ok_or_else(|| {
-                Refusal::new(code::SECRET_INVALID, "the secret is no hexadecimal", "write two digits a byte")
+                Refusal::new(code::SECRET_INVALID, "the secret is not hexadecimal", "write two digits for each byte")
             })?,
         };
         Secret::new(bytes)

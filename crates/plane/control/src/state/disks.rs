@@ -53,7 +53,7 @@ impl State {
         self.disks.get(name).ok_or_else(|| {
             Refusal::new(
                 code::DISK_UNKNOWN,
-                format!("there is no disk {name}"),
+                format!("disk {name} does not exist"),
                 "see blockyard disk list, or add it with blockyard disk add",
             )
         })

@@ -93,9 +93,8 @@ impl State {
         let count = self.luns.count();
         // A state that is over the limit already may still change, as long as it records no more.
         if count > FORMER_MAX && count > before.luns.count() {
-            let message =
-                format!("the array remembers {FORMER_MAX} LUN numbers that hosts had, and no more are possible");
-            let hint = "forget those of a host that cannot use them any more with blockyard host forget-luns HOST";
+            let message = format!("the limit of {FORMER_MAX} remembered LUN numbers is reached");
+            let hint = "release those of a host that no longer uses them with blockyard host forget-luns HOST";
             return Err(Refusal::new(code::LIMIT_REACHED, message, hint));
         }
         Ok(())

@@ -105,7 +105,8 @@ impl Folder {
                 "the state folder {} is not the one that the daemon opened: it was deleted, moved or replaced",
                 self.dir.display()
             ),
-            "move it back; if it is lost, save blockyard config export, stop the daemon and start it with --new",
+            "move it back; if it is lost, save the output of blockyard export, stop the daemon and start it with \
+             --new",
         ))
     }
 
@@ -155,7 +156,7 @@ impl Folder {
         if header.format > FORMAT {
             return Err(Refusal::new(
                 code::STATE_NEWER,
-                format!("{} has format {} and this version knows {FORMAT}", path.display(), header.format),
+                format!("{} has format {}, but this version supports {FORMAT}", path.display(), header.format),
                 "start the version that wrote it, or a newer one",
             ));
         }

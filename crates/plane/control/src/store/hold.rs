@@ -43,7 +43,8 @@ impl Store {
         Some(Refusal::new(
             code::STATE_UNACCEPTED,
             format!("changes are refused: {}", hold.sentences.join("; ")),
-            "check hosts, mappings and users, then run blockyard state accept; or put back a backup of the state folder",
+            "check hosts, mappings and users, then run blockyard state accept; or restore a backup of the state \
+             folder",
         ))
     }
 

@@ -110,16 +110,16 @@ impl Read {
             self.keys = [header.key.clone()].into();
             let missing = (self.told > self.version).then(|| format!("version {} of the state is missing", self.told));
             if let Some(why) = lost.as_ref().map(|(_, why)| why.clone()).or(missing) {
-                self.older.push(format!("{why}; version {} of {} is served", self.version, header.time));
+                self.older.push(format!("{why}; version {} of {} is active", self.version, header.time));
             }
             // Accepting must write above the damaged number, too.
             self.told = self.told.max(lost.map_or(0, |(number, _)| number));
             return Ok(());
         }
         match lost {
-            Some((_, why)) => Err(damaged(folder.path(), &format!("no version of it is whole: {why}"))),
+            Some((_, why)) => Err(damaged(folder.path(), &format!("no version of it is intact: {why}"))),
             // A document or event file exists, so a state existed as well, and none of its versions is left.
-            None if self.told > 0 => Err(damaged(folder.path(), &"no version of it is there")),
+            None if self.told > 0 => Err(damaged(folder.path(), &"no version of it exists")),
             None => Ok(()),
         }
     }

@@ -52,13 +52,13 @@ impl Vault {
         };
         let mode = file.metadata().map_err(|error| unusable(path, &error))?.mode();
         if mode & 0o077 != 0 {
-            let message = format!("the key {} can be read by others than its owner", path.display());
-            let hint = format!("chmod 600 {}, and set new CHAP secrets if somebody has read it", path.display());
+            let message = format!("key file {} is readable by other users", path.display());
+            let hint = format!("run chmod 600 {}, and set new CHAP secrets if others may have read it", path.display());
             return Err(Refusal::new(code::KEY_UNUSABLE, message, hint));
         }
         let mut text = Zeroizing::new(String::new());
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| unusable(path, &error))?;
-        Self::parse(&text, path).ok_or_else(|| unusable(path, &"it is cut short or no key")).map(Some)
+        Self::parse(&text, path).ok_or_else(|| unusable(path, &"it is truncated or not a key")).map(Some)
     }
 
     /// Parses the text of a key file.
@@ -162,7 +162,7 @@ impl Vault {
             return self.open(state);
         }
         for place in self.forget(state)? {
-            tracing::warn!(%place, "its secret is forgotten; set a new one");
+            tracing::warn!(%place, "its secret was discarded; set a new one");
         }
         Ok(())
     }
@@ -188,8 +188,8 @@ impl Vault {
             String::from_utf8(self.cipher().decrypt(&nonce.into(), payload).ok()?).ok()
         });
         *text = opened.ok_or_else(|| {
-            let message = format!("the secret of {place} is not as it was sealed there");
-            let hint = "put back a copy of the state, or start once with --forget-secrets and set new ones";
+            let message = format!("the secret of {place} cannot be decrypted");
+            let hint = "restore a copy of the state, or start once with --forget-secrets and set new secrets";
             Refusal::new(code::KEY_WRONG, message, hint)
         })?;
         Ok(())
@@ -251,25 +251,24 @@ fn each_secret(
 pub(crate) fn wrong(id: &str, wanted: &str, path: &Path) -> Refusal {
     Refusal::new(
         code::KEY_WRONG,
-        format!("this array needs the key {wanted}, and {} holds the key {id}", path.display()),
+        format!("this array needs key {wanted}, but {} contains key {id}", path.display()),
         format!(
-            "put the key {wanted} back there, or start once with --forget-secrets: CHAP secrets must be set anew, and encrypted volumes need their pool key"
+            "restore key {wanted} there, or start once with --forget-secrets: CHAP secrets must be set again, and \
+             encrypted volumes need their pool key"
         ),
     )
 }
 
 /// Refusal: the key has the ID that the state names, but another check value.
 pub(crate) fn changed(path: &Path) -> Refusal {
-    unusable(
-        path,
-        &"it is not the key that the state was written with, though it has its ID: some of its digits have changed",
-    )
+    unusable(path, &"it has the right ID but is not the key of this state: some digits have changed")
 }
 
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(
         code::KEY_UNUSABLE,
         format!("the key {} cannot be used: {why}", path.display()),
-        "put back a copy of it; without one, move it away and start once with --forget-secrets: CHAP secrets must be set anew",
+        "restore a copy of it; without one, move it away and start once with --forget-secrets: CHAP secrets must \
+         be set again",
     )
 }

@@ -30,11 +30,11 @@ async fn explanation_names_every_reason_for_and_against() {
         sentences,
         [
             "volume a is online",
-            "it is LUN 0 of iqn.2026-11.io.blockyard:node1, read-write, as one of group cluster",
-            "target default is reached at 127.0.0.1:3260",
-            "db may write it, too",
+            "it is LUN 0 of iqn.2026-11.io.blockyard:node1, read-write, through group cluster",
+            "target default is available at 127.0.0.1:3260",
+            "db can write to it, too",
             "host web is iqn.2001-04.com.example:web, from anywhere",
-            "host web is believed without proof",
+            "host web needs no authentication",
             "host web is not logged in",
         ]
     );
@@ -47,7 +47,7 @@ async fn explanation_names_every_reason_for_and_against() {
     let told = control.presentations.explain(&name("mail"), &volume).await.expect("both are known");
     assert!(!told.sees, "{told:?}");
     let closed = told.points.iter().find(|point| !point.good).expect("it says why");
-    assert_eq!(closed.sentence, "no portal of group 7 that takes sessions shows LUN 0 of target default");
+    assert_eq!(closed.sentence, "no portal of group 7 that accepts sessions provides LUN 0 of target default");
     assert_eq!(closed.remedy.as_deref(), Some("blockyard portal add ADDRESS group=7"));
     assert_eq!(code_of(control.presentations.explain(&name("none"), &volume).await), Some(code::HOST_UNKNOWN));
 }
@@ -69,7 +69,7 @@ async fn volume_with_one_open_way_is_seen_whatever_the_others_are() {
         control.presentations.explain(&name("web"), &"a".parse().expect("a name")).await.expect("both are known");
     assert!(told.sees, "LUN 7 is seen: {told:?}");
     let note = told.points.iter().find(|point| point.sentence.starts_with("no portal")).expect("it is told");
-    assert_eq!(note.sentence, "no portal of group 2 that takes sessions shows LUN 0 of target second");
+    assert_eq!(note.sentence, "no portal of group 2 that accepts sessions provides LUN 0 of target second");
     assert!(note.good, "it keeps nobody away");
 }
 
@@ -121,7 +121,7 @@ async fn explanation_names_what_stops_the_host_though_it_sees_the_volume() {
     let standby = point(&told, "portal group 1 is standby");
     assert!(standby.good, "group 2 serves it: {standby:?}");
     assert_eq!(standby.remedy.as_deref(), Some("blockyard portal group 1 access=optimized"));
-    let held = point(&told, "others have reserved it");
+    let held = point(&told, "it is reserved by others");
     assert!(!held.good && held.sentence.contains("with key 00000000000000ab: only the holder reads"), "{held:?}");
     assert!(held.remedy.expect("one").ends_with("blockyard volume reservations a --clear --yes"));
     let told = explained(reserved(ReservationKind::ExclusiveAccess), "db", "optimized").await;
@@ -140,7 +140,7 @@ async fn explanation_names_what_stops_the_host_though_it_sees_the_volume() {
     let mut testbed = Testbed::default();
     testbed.hosts.refused.push(login);
     let told = explained(testbed, "web", "optimized").await;
-    let refused = point(&told, "was not let in from 10.0.0.9");
+    let refused = point(&told, "login from 10.0.0.9 denied");
     assert!(refused.sentence.ends_with("host web may not come from 10.0.0.9"), "{refused:?}");
     assert_eq!(refused.remedy.as_deref(), Some("blockyard host change web --add-address 10.0.0.9"));
 }

@@ -14,12 +14,16 @@ async fn findings_say_what_the_array_lacks_the_worst_first_and_what_is_good() {
     let control = &array.control;
     let findings = control.status.findings().await.expect("told");
     assert_eq!(of(&findings, "array"), ["All good"]);
-    assert_eq!(of(&findings, "engine"), ["runs on sim, which costs more of the processor"]);
+    assert_eq!(of(&findings, "engine"), ["uses sim, which needs more CPU time"]);
 
     array.furnish().await;
     let lacking = control.status.findings().await.expect("told");
-    let (no_spare, no_scrub) =
-        ("has no spare: a lost disk waits for you", "is never scrubbed: what decays is found when it is needed");
+    let (no_spare, no_scrub) = (
+        "has no hot spare: a failed disk is not replaced automatically",
+        "has no scheduled scrub: latent errors \
+             surface only when the \
+             data is read",
+    );
     assert_eq!(of(&lacking, "pool tank"), [no_spare, no_scrub]);
     let spare = lacking.iter().find(|one| one.sentence == no_spare).expect("it was looked at");
     assert_eq!((spare.grade, spare.fix.as_str()), (Grade::Warning, "add one with blockyard disk spare add DISK"));
@@ -28,10 +32,14 @@ async fn findings_say_what_the_array_lacks_the_worst_first_and_what_is_good() {
     assert_eq!(of(&control.status.findings().await.expect("told"), "pool tank"), [no_scrub]);
     let settings = [("scrub".to_owned(), "monthly".to_owned())].into();
     control.pools.set(&"tank".parse().expect("a name"), PoolSettings { settings }).await.expect("scrubbed");
-    assert_eq!(of(&control.status.findings().await.expect("told"), "pool tank"), ["has a spare and is scrubbed"]);
+    assert_eq!(
+        of(&control.status.findings().await.expect("told"), "pool tank"),
+        ["has a hot spare and scheduled \
+         scrubs"]
+    );
     control.pools.create(new_pool("quick", Level::Raid0, &["r0"])).await.expect("a pool");
     let findings = control.status.findings().await.expect("told");
-    assert_eq!(of(&findings, "pool quick"), ["loses everything with its first disk", no_scrub]);
+    assert_eq!(of(&findings, "pool quick"), ["has no redundancy: one failed disk loses all data", no_scrub]);
 
     control.pools.fail_disk(&"d0".parse().expect("a name")).await.expect("failed");
     let findings = control.status.findings().await.expect("told");

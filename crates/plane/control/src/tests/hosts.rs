@@ -190,7 +190,7 @@ async fn discovery_has_a_proof_of_its_own_until_it_is_that_of_the_host_again() {
     };
     let report = control.auth.set(own(chap("what discovery proves"), chap("what we prove"))).await.expect("set");
     let told = report.discovery.expect("it has its own");
-    assert_eq!(told.to_string(), "proves itself as discovery and may check us as node1");
+    assert_eq!(told.to_string(), "authenticates as discovery, mutual CHAP as node1 optional");
     assert_eq!(
         array.access().auth.discovery.expect("told").own.expect("one").secret.expose(),
         b"what discovery proves"
@@ -253,9 +253,9 @@ async fn volume_that_everyone_sees_is_seen_by_hosts_and_strangers_and_warned_of(
     assert_eq!((seen_by(&name("web")), seen_by(&name("db"))), (2, 1));
     let status = control.status.report().await.expect("told");
     let warned: Vec<_> = status.problems.iter().map(|problem| (&problem.subject[..], &problem.state[..])).collect();
-    assert_eq!(warned, [("volume a", "open to everyone")]);
+    assert_eq!(warned, [("volume a", "open to every initiator")]);
     let told = control.presentations.explain(&name("db"), &"a".parse().expect("a name")).await.expect("known");
-    assert!(told.sees && told.points.iter().any(|point| point.sentence.contains("everyone")), "{told:?}");
+    assert!(told.sees && told.points.iter().any(|point| point.sentence.contains("every initiator")), "{told:?}");
     let gone = Unpresent { volume: "a".parse().expect("a name"), host: name("everyone"), target: None, force: false };
     control.presentations.unpresent(&gone).await.expect("gone");
     assert!(!array.access().hosts.iter().any(lets_in));

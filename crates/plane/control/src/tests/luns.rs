@@ -60,7 +60,7 @@ async fn number_that_another_volume_had_is_refused_by_name_and_given_when_that_i
     unpresent(control, "a", "web").await;
     let refusal = control.presentations.present(at("b", "web", 0, false)).await.expect_err("it was volume a");
     assert_eq!(refusal.code, code::LUN_REMEMBERED);
-    assert!(refusal.message.contains("host web has known LUN 0 of iqn."), "{refusal}");
+    assert!(refusal.message.contains("host web used LUN 0 of iqn."), "{refusal}");
     assert!(refusal.message.contains("as volume a, and would find volume b there"), "{refusal}");
     assert!(refusal.hint.contains("--force") && refusal.hint.contains("blockyard host forget-luns web"), "{refusal}");
     assert_eq!(control.presentations.present(at("b", "web", 0, true)).await.expect("is forced").lun, 0);
@@ -115,7 +115,7 @@ async fn host_that_leaves_a_group_takes_its_numbers_along() {
     control.host_groups.forget_luns(&name("cluster")).await.expect("a group");
     assert_eq!(present(control, "c", "cluster").await, 0, "and db, which is in it, has no memory of its own");
     let join = GroupChange { join: names(&["web"]), ..GroupChange::default() };
-    refused(control.host_groups.change(&name("cluster"), join).await, "host web has known LUN 0");
+    refused(control.host_groups.change(&name("cluster"), join).await, "host web used LUN 0");
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn initiator_knows_its_numbers_as_another_host_too() {
     control.hosts.change(&name("web"), less).await.expect("is changed");
     present(control, "b", "db").await;
     let taken = || HostChange { add_initiators: vec![iqn("web2")], ..HostChange::default() };
-    refused(control.hosts.change(&name("db"), taken()).await, "host db has known LUN 0");
+    refused(control.hosts.change(&name("db"), taken()).await, "host db used LUN 0");
     control.hosts.change(&name("mail"), taken()).await.expect("it sees nothing");
     assert_eq!(present(control, "b", "mail").await, 1);
 }

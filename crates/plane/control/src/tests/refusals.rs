@@ -59,7 +59,7 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     refused(control.disks.add(passwd).await, code::DISK_TOO_SMALL);
     fs::write(folder.join("e1.img"), vec![7; 64 << 20]).expect("writes");
     let full = refused(control.disks.add(disk("e1.img", None, None)).await, code::DISK_FOREIGN);
-    assert!(full.message.ends_with("is not empty: it holds data of an unknown kind"), "{full}");
+    assert!(full.message.ends_with("is not blank: it contains data of an unknown kind"), "{full}");
     let relative = NewDisk { path: "d9.img".into(), name: None, create: None, force: false, ..NewDisk::default() };
     refused(control.disks.add(relative).await, code::PATH_INVALID);
     refused(control.disks.add(disk("../d9.img", None, Some(Size::mib(1)))).await, code::PATH_INVALID);
@@ -110,7 +110,7 @@ async fn disk_that_a_plan_names_twice_under_two_names_is_refused() {
         let (real, name) = (folder.join("d0.img"), folder.join("d1.img"));
         if kind == "hard" { fs::hard_link(real, name) } else { std::os::unix::fs::symlink(real, name) }.expect("links");
         let twice = refused(create(&["d0", "d1"]).await, code::DISK_IN_USE);
-        assert_eq!(twice.message, "the disks d0 and d1 are two names of one and the same", "a {kind} link");
+        assert_eq!(twice.message, "d0 and d1 are the same disk", "a {kind} link");
     }
     assert!(array.control.core.state().pools.is_empty() && array.control.core.state().pending.is_empty());
     create(&["d1", "d2"]).await.expect("one of the names will do");
@@ -207,7 +207,7 @@ async fn disk_takes_its_own_place_only_when_it_had_lost_it() {
     let again = || Replace { replacement: name("d0"), force: false, confirmed: false };
 
     let healthy = refused(control.pools.replace_disk(&name("d0"), again()).await, code::DISK_HEALTHY);
-    assert!(healthy.message.ends_with("healthy and in its place"), "{healthy}");
+    assert!(healthy.message.ends_with("healthy and in use"), "{healthy}");
     control.pools.fail_disk(&name("d0")).await.expect("failed");
     let pool = control.pools.replace_disk(&name("d0"), again()).await.expect("it is tried again");
     let member = pool.members().find(|member| member.disk == Some(name("d0"))).expect("it is a member");

@@ -207,7 +207,7 @@ async fn missing_disk_degrades_and_is_named() {
     let status = array.control.status.report().await.expect("a status");
     assert_eq!(status.severity, Severity::Warning);
     assert_eq!(status.verdict, "pool tank is degraded: replace the lost disk with blockyard disk replace d2 NEW");
-    assert_eq!(status.problems[0].meaning, "it serves, and bears one more failed disk");
+    assert_eq!(status.problems[0].meaning, "online; survives one more disk failure");
 
     array.add_disks(&["spare"]).await;
     let by = Replace { replacement: name("spare"), force: false, confirmed: false };

@@ -39,10 +39,7 @@ async fn snapshots_of_several_volumes_are_one_set() {
     assert_eq!(names, ["tank/vm1@noon", "tank/log@noon"]);
     assert!(made[0].set.is_some() && made[0].set == made[1].set);
     let refusal = create(&array, &["tank/log"], "noon", SnapshotLock::Open).await.expect_err("taken");
-    assert_eq!(
-        (refusal.code, refusal.message.as_str()),
-        (code::NAME_TAKEN, "there is a snapshot tank/log@noon already")
-    );
+    assert_eq!((refusal.code, refusal.message.as_str()), (code::NAME_TAKEN, "snapshot tank/log@noon already exists"));
     let refusal = create(&array, &["tank/log", "tank/none"], "two", SnapshotLock::Open).await.expect_err("unknown");
     assert_eq!(refusal.code, code::VOLUME_UNKNOWN);
     assert_eq!(array.control.snapshots.list().await.expect("snapshots").len(), 2, "all or none");
@@ -70,7 +67,7 @@ async fn snapshot_that_is_locked_or_cloned_is_not_deleted() {
     let refusal = control.snapshots.delete(&snapshot("tank/vm1@cloned")).await.expect_err("cloned");
     assert_eq!(
         (refusal.code, refusal.message.as_str()),
-        (code::SNAPSHOT_IN_USE, "snapshot tank/vm1@cloned is what volume tank/test is a clone of")
+        (code::SNAPSHOT_IN_USE, "volume tank/test is a clone of snapshot tank/vm1@cloned")
     );
     control.volumes.delete(&volume.name, Removal::default()).await.expect("nobody sees it");
     // The space of the clone is freed in the background.

@@ -59,7 +59,7 @@ async fn spare_takes_the_place_of_a_failed_member_by_itself() {
     let status = array.control.status.report().await.expect("a status");
     assert_eq!(status.severity, Severity::Warning);
     assert!(status.verdict.contains("spare f1") && status.verdict.contains("in the place of d1"), "{}", status.verdict);
-    assert!(status.problems[0].meaning.contains("one more spare is ready"), "{:?}", status.problems);
+    assert!(status.problems[0].meaning.contains("one more hot spare is ready"), "{:?}", status.problems);
 
     array.control.spares.add(&name("f2"), of("tank")).await.expect("a spare");
     let status = array.control.status.report().await.expect("a status");
@@ -131,7 +131,7 @@ async fn spare_waits_a_while_for_a_member_that_was_not_found() {
     };
     let first = next().await.expect("it is said which spare comes, and when");
     assert!(first.disk.to_string() == "f0" && (295..=300).contains(&first.in_s), "{first:?}");
-    let sentence = format!("spare f0 takes the place of disk d2 at {} unless it returns", first.at);
+    let sentence = format!("hot spare f0 replaces disk d2 at {} unless the disk returns", first.at);
     let status = array.control.status.report().await.expect("a status");
     assert!(status.problems.iter().any(|problem| problem.action == sentence), "{:?}", status.problems);
     let conditions = array.control.status.conditions().await.expect("conditions").there;

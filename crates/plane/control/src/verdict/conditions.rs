@@ -254,7 +254,7 @@ fn wear(name: &DiskName, complaints: &[String]) -> Option<Problem> {
         subject: format!("disk {name}"),
         state: "wearing out".to_owned(),
         meaning: complaints.join(", "),
-        action: "have a spare ready".to_owned(),
+        action: "keep a replacement ready".to_owned(),
     })
 }
 
@@ -264,8 +264,8 @@ fn members(pool: &PoolReport, disks: &[DiskReport]) -> Vec<String> {
         let state = match member.state {
             MemberState::Failed => "has failed",
             MemberState::Missing => "is missing",
-            MemberState::Behind => "does not answer",
-            MemberState::Rebuilding => "is being filled",
+            MemberState::Behind => "does not respond",
+            MemberState::Rebuilding => "is being rebuilt",
             _ => return None,
         };
         let report = disks.iter().find(|disk| disk.name.is_some() && disk.name == member.disk);

@@ -33,9 +33,9 @@ pub(super) fn of_isns(isns: &IsnsReport) -> Option<Problem> {
     Some(Problem {
         severity: Severity::Warning,
         subject: format!("iSNS server{server}"),
-        state: "not told of us".to_owned(),
-        meaning: format!("{why}; hosts that ask it for targets may not find us"),
-        action: "see to that server, or end it with blockyard isns off".to_owned(),
+        state: "without a current registration".to_owned(),
+        meaning: format!("{why}; hosts may not discover this array through it"),
+        action: "repair that server, or turn registration off with blockyard isns off".to_owned(),
     })
 }
 
@@ -46,8 +46,8 @@ pub(super) fn of_drained(portal: &PortalReport) -> Problem {
         severity: Severity::Good,
         subject: format!("portal {address}"),
         state: "drained".to_owned(),
-        meaning: "no session stays there, and others bear what it would".to_owned(),
-        action: format!("when it may take sessions again: blockyard portal resume {address}"),
+        meaning: "it accepts no sessions, and other portals carry its load".to_owned(),
+        action: format!("to accept sessions again: blockyard portal resume {address}"),
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
             severity: Severity::Critical,
             subject: format!("pool {name}"),
             state: "used by another owner".to_owned(),
-            meaning: format!("{why}; this node has stopped using it, and its volumes do not serve here"),
+            meaning: format!("{why}; this node has stopped using it, and its volumes are offline here"),
             action: format!(
                 "run blockyard pool export {name} here; to have it back, export it on that node first and import it here"
             ),
@@ -77,7 +77,7 @@ pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
         PoolState::Rebuilding => {
             let percent = pool.rebuild().map_or(0, |progress| progress.percent());
             let state = format!("rebuilding, {percent} % done");
-            (Severity::Warning, state, spare_failures(pool), "nothing to do but wait".to_owned())
+            (Severity::Warning, state, spare_failures(pool), "no action needed".to_owned())
         }
         PoolState::Degraded => {
             // Where spares will replace all lost members by themselves, that is the whole advice.
@@ -87,9 +87,9 @@ pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
         PoolState::Failed => (
             Severity::Critical,
             "failed".to_owned(),
-            "more disks are lost than it bears, and its volumes do not serve".to_owned(),
+            "more disks are lost than its redundancy covers, and its volumes are offline".to_owned(),
             format!(
-                "attach its disks, make room where they have none, and run {}, or restore from a copy",
+                "attach its disks, free space where they have none, and run {}; or restore from a backup",
                 pool.import_command()
             ),
         ),
@@ -103,16 +103,16 @@ fn of_missing(pool: &PoolReport) -> (Severity, String, String, String) {
     let import = pool.import_command();
     let (meaning, action) = match &pool.waiting {
         None => (
-            "it could not be opened, and its volumes do not serve".to_owned(),
-            format!("attach its disks and run {import}, which says what is wrong"),
+            "it could not be opened, and its volumes are offline".to_owned(),
+            format!("attach its disks and run {import}, which shows the problem"),
         ),
         // An operator is needed: the hint of the refusal, where it has one, is the most specific advice.
         Some(PoolWaiting { why, needs_operator: true, hint, .. }) => {
             let action = match hint {
                 Some(hint) => hint.clone(),
-                None => format!("see to that, and run {import}, which says what is wrong"),
+                None => format!("correct this, then run {import}, which shows the problem"),
             };
-            (format!("{why}; its volumes do not serve"), action)
+            (format!("{why}; its volumes are offline"), action)
         }
         // The pool opens by itself; the operator can only help by attaching its disks.
         Some(waiting) => {
@@ -122,11 +122,11 @@ fn of_missing(pool: &PoolReport) -> (Severity, String, String, String) {
                 disks => format!("disks {}", first_few(disks.iter(), 5)),
             };
             let without = waiting.degraded_in_s.map_or_else(
-                || format!("{import} says what is missing"),
-                |left| format!("in {left} s it opens without them, if redundancy allows"),
+                || format!("{import} shows what is missing"),
+                |left| format!("it opens without them in {left} s if redundancy allows"),
             );
-            let meaning = format!("{}; hosts find its LUNs not ready", waiting.why);
-            (meaning, format!("attach {disks}, and it opens by itself; {without}"))
+            let meaning = format!("{}; its LUNs are not ready", waiting.why);
+            (meaning, format!("attach {disks}; the pool then opens by itself; {without}"))
         }
     };
     (Severity::Critical, "missing".to_owned(), meaning, action)
@@ -140,12 +140,12 @@ pub(super) fn of_openness(state: &State) -> Vec<(VolumeName, Problem)> {
     let problem = |shown: &PresentationRecord| Problem {
         severity: Severity::Warning,
         subject: format!("volume {}", shown.volume),
-        state: "open to everyone".to_owned(),
+        state: "open to every initiator".to_owned(),
         meaning: format!(
-            "whoever reaches a portal can {} it, and proves nothing",
+            "any initiator that can reach a portal can {} it, without authentication",
             if shown.read_only { "read" } else { "read and write" }
         ),
-        action: format!("present it to hosts by name, and run blockyard unpresent {} {}", shown.volume, shown.host),
+        action: format!("present it to hosts by name, then run blockyard unpresent {} {}", shown.volume, shown.host),
     };
     shown.map(|shown| (shown.volume.clone(), problem(shown))).collect()
 }
@@ -158,19 +158,23 @@ pub(super) fn of_log(pool: &PoolReport) -> Option<Problem> {
         LogState::Failed => (
             Severity::Critical,
             "failed",
-            format!("write them through, take the log away with blockyard pool remove-log {name}, and add another"),
+            format!(
+                "set them to write-through, remove the log device with blockyard pool remove-log {name}, and \
+                 add another"
+            ),
         ),
         // No volume has acknowledged writes in it, so its loss costs speed only.
         LogState::Lost if log.volumes.is_empty() => (
             Severity::Warning,
             "lost",
-            format!("attach its disks and open the pool again, or take it away with blockyard pool remove-log {name}"),
+            format!("attach its disks and open the pool again, or remove it with blockyard pool remove-log {name}"),
         ),
         LogState::Lost => (
             Severity::Critical,
             "lost",
             format!(
-                "attach its disks and open the pool again, or give up what they acknowledged last with blockyard pool remove-log {name} --lost"
+                "attach its disks and open the pool again, or discard the last acknowledged writes with blockyard \
+                 pool remove-log {name} --lost"
             ),
         ),
     };
@@ -188,10 +192,11 @@ pub(super) fn of_losses(pool: &PoolReport) -> Option<Problem> {
     Some(Problem {
         severity: Severity::Critical,
         subject: format!("pool {name}"),
-        state: "without some of its data".to_owned(),
+        state: "missing data".to_owned(),
         meaning: format!("{} are lost{whose}; reads of them return a medium error", lost.amount()),
         action: format!(
-            "restore them from a backup: rewrite the blocks that blockyard pool show {name} lists, or delete their volume"
+            "restore them from a backup: rewrite the blocks listed by blockyard pool show {name}, or delete their \
+             volume"
         ),
     })
 }
@@ -201,18 +206,16 @@ pub(super) fn of_spares(pool: &PoolReport) -> Vec<Problem> {
     // Members that were spares, with the names of the disks that they replaced.
     let used = pool.members().filter_map(|member| Some((member.disk.as_ref()?, member.stands_for.as_ref()?)));
     let left = match pool.spares.len() {
-        0 => "no spare is left for the next one".to_owned(),
-        1 => "one more spare is ready".to_owned(),
-        n => format!("{n} more spares are ready"),
+        0 => "no hot spare is left".to_owned(),
+        1 => "one more hot spare is ready".to_owned(),
+        n => format!("{n} more hot spares are ready"),
     };
     let problem = |(spare, of): (&DiskName, &String)| Problem {
         severity: Severity::Warning,
         subject: format!("pool {}", pool.name),
-        state: format!("served by spare {spare}"),
-        meaning: format!("it took the place of disk {of}, which was lost; {left}"),
-        action: format!(
-            "put a new disk in the place of {of}, and make it the next spare with blockyard disk spare add NEW"
-        ),
+        state: format!("using hot spare {spare}"),
+        meaning: format!("it replaces the lost disk {of}; {left}"),
+        action: format!("insert a new disk for {of}, and make it a hot spare with blockyard disk spare add NEW"),
     };
     used.map(problem).collect()
 }
@@ -226,9 +229,9 @@ pub(crate) fn spare_failures(pool: &PoolReport) -> String {
         group.level.tolerated(group.members.len()).saturating_sub(lost)
     });
     match spare.min().unwrap_or(0) {
-        0 => "it serves, but the next disk that fails may take data with it".to_owned(),
-        1 => "it serves, and bears one more failed disk".to_owned(),
-        n => format!("it serves, and bears {n} more failed disks"),
+        0 => "online without redundancy; the next failed disk may lose data".to_owned(),
+        1 => "online; survives one more disk failure".to_owned(),
+        n => format!("online; survives {n} more disk failures"),
     }
 }
 
@@ -237,7 +240,7 @@ fn coming_spares(pool: &PoolReport) -> Option<String> {
     let step = |member: &MemberReport| {
         let NextSpare { disk: spare, at, .. } = member.next_spare.as_ref()?;
         let disk = member.disk.as_ref().map_or_else(|| member.id.to_string(), ToString::to_string);
-        Some(format!("spare {spare} takes the place of disk {disk} at {at} unless it returns"))
+        Some(format!("hot spare {spare} replaces disk {disk} at {at} unless the disk returns"))
     };
     let lost = pool.kept_groups().flat_map(|group| &group.members).filter(|member| member.state.is_lost());
     // Without a spare for every lost member the operator has to act.
@@ -273,8 +276,8 @@ pub(super) fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem
         return None;
     }
     let (state, action) = match disk.state {
-        DiskState::Missing => ("missing", format!("attach it, or forget it with blockyard disk remove {name}")),
-        DiskState::Failed => ("failed", format!("take it out, and forget it with blockyard disk remove {name}")),
+        DiskState::Missing => ("missing", format!("attach it, or remove it with blockyard disk remove {name}")),
+        DiskState::Failed => ("failed", format!("pull it, and remove it with blockyard disk remove {name}")),
         DiskState::Free | DiskState::InUse | DiskState::Rebuilding | DiskState::Former => return None,
     };
     Some(Problem {
@@ -294,17 +297,16 @@ pub(super) fn of_volume(volume: &VolumeReport) -> Option<Problem> {
     let (meaning, action) = match volume.name.pool() {
         Some(pool) => (
             volume.why.clone().unwrap_or_else(|| "it could not be opened".to_owned()),
-            format!("run blockyard pool check {pool}, which says what can be done"),
+            format!("run blockyard pool check {pool} to see the options"),
         ),
-        None => (
-            "what holds its data does not answer".to_owned(),
-            "bring its file or device back and start the daemon again".to_owned(),
-        ),
+        None => {
+            ("its back end does not respond".to_owned(), "restore its file or device and restart the daemon".to_owned())
+        }
     };
     Some(Problem {
         severity: Severity::Critical,
         subject: format!("volume {}", volume.name),
-        state: "not serving".to_owned(),
+        state: "offline".to_owned(),
         meaning: format!("{meaning}; hosts get errors"),
         action,
     })
@@ -314,7 +316,7 @@ pub(super) fn of_volume(volume: &VolumeReport) -> Option<Problem> {
 pub(super) fn of_space(pool: &PoolReport) -> Option<Problem> {
     let (severity, state, meaning) = match pool.space {
         SpaceState::Enough => return None,
-        SpaceState::Low => (Severity::Warning, "filling", "more disks should be thought of"),
+        SpaceState::Low => (Severity::Warning, "filling", "plan more disks"),
         SpaceState::NearlyFull => (Severity::Critical, "nearly full", "writes that need space will be refused soon"),
         SpaceState::Full => (Severity::Critical, "full", "writes that need space are refused"),
     };
@@ -324,7 +326,7 @@ pub(super) fn of_space(pool: &PoolReport) -> Option<Problem> {
         severity,
         subject: format!("pool {}", pool.name),
         state: state.to_owned(),
-        meaning: format!("{percent} % of {} are used; {meaning}", pool.size.iec()),
+        meaning: format!("{percent} % of {} used; {meaning}", pool.size.iec()),
         action: format!("delete snapshots or volumes, or add disks with blockyard pool add-group {}", pool.name),
     })
 }
@@ -338,7 +340,7 @@ pub(super) fn of_scrub(state: &State, pool: &PoolReport, now: Timestamp) -> Opti
         state: "overdue for a scrub".to_owned(),
         meaning: format!("no scrub has finished since {since}; latent errors surface only when the data is read"),
         action: format!(
-            "run blockyard pool scrub start {0}, or widen its hours with blockyard pool set {0}",
+            "run blockyard pool scrub start {0}, or widen its window with blockyard pool set {0}",
             pool.name
         ),
     })
@@ -358,13 +360,16 @@ pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Prob
     Some(Problem {
         severity: Severity::Critical,
         subject: format!("disk {name}"),
-        state: "not answering".to_owned(),
+        state: "not responding".to_owned(),
         meaning: format!(
-            "an operation has waited for {} s, and commands of hosts to pool {} may wait with it",
+            "an operation has waited for {} s; commands of hosts to pool {} may wait as well",
             waited.as_secs(),
             pool.name
         ),
-        action: format!("look at its cable and its enclosure, or take it out with blockyard disk fail {name}"),
+        action: format!(
+            "check its cable and its enclosure, or remove it from the pool with blockyard disk fail \
+             {name}"
+        ),
     })
 }
 
@@ -380,10 +385,8 @@ pub(super) fn of_slow(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem
         severity: Severity::Warning,
         subject: format!("disk {name}"),
         state: "slow".to_owned(),
-        meaning: format!(
-            "its operations take many times longer than those of its neighbors{median}; reads go to these"
-        ),
-        action: format!("find out what else uses it, or replace it with blockyard disk replace {name} NEW --force"),
+        meaning: format!("its latency is many times that of the other members{median}; reads use the other members"),
+        action: format!("check for other load on it, or replace it with blockyard disk replace {name} NEW --force"),
     })
 }
 
@@ -409,9 +412,10 @@ pub(super) fn of_errors(disk: &DiskReport, pools: &[PoolReport]) -> Option<Probl
         (None, MemberFitness::Slow | MemberFitness::Fit) => return None,
     };
     let action = match member.copy {
-        Some(_) => "nothing to do but wait; replace the disk after that".to_owned(),
+        Some(_) => "wait, then replace the disk".to_owned(),
         None => format!(
-            "replace it with blockyard disk replace {name} NEW --force, or give pool {} a spare with blockyard disk spare add NEW",
+            "replace it with blockyard disk replace {name} NEW --force, or add a hot spare to pool {} with \
+             blockyard disk spare add NEW",
             pool.name
         ),
     };
@@ -430,7 +434,7 @@ pub(super) fn of_paths(disk: &DiskReport) -> Option<Problem> {
     let reason = remote.down().find_map(|path| path.reason.clone()).unwrap_or_default();
     let down = first_few(down.iter(), 3);
     let meaning = match left {
-        0 => format!("no path is up, and I/O waits: {reason}"),
+        0 => format!("no path is up and I/O waits: {reason}"),
         1 => format!("one path is left; {down} is down: {reason}"),
         left => format!("{left} paths are left; {down} is down: {reason}"),
     };
@@ -439,16 +443,16 @@ pub(super) fn of_paths(disk: &DiskReport) -> Option<Problem> {
         subject: format!("disk {name}"),
         state: "with a path down".to_owned(),
         meaning,
-        action: format!("restore the path; it logs in again by itself, see blockyard disk show {name}"),
+        action: format!("restore the path; it reconnects by itself, see blockyard disk show {name}"),
     })
 }
 
 pub(super) fn of_portal(portal: &PortalReport) -> Option<Problem> {
     let (severity, state, why, action) = match &portal.state {
         PortalState::Open => return None,
-        PortalState::NoLink { why } => (Severity::Warning, "without a link", why, "mend its link"),
+        PortalState::NoLink { why } => (Severity::Warning, "without a link", why, "repair its link"),
         PortalState::Failed { why } => {
-            let action = "free the address, or correct the configuration; the portal is tried again every second";
+            let action = "free the address, or correct the configuration; retried every second";
             (Severity::Critical, "not listening", why, action)
         }
     };
@@ -456,7 +460,7 @@ pub(super) fn of_portal(portal: &PortalReport) -> Option<Problem> {
         severity,
         subject: format!("portal {}", portal.address),
         state: state.to_owned(),
-        meaning: format!("{why}, so no host reaches us there"),
+        meaning: format!("{why}, so no host can connect there"),
         action: action.to_owned(),
     })
 }

@@ -210,9 +210,9 @@ fn volume_that_does_not_serve_is_critical_whatever_the_reason() {
 #[test]
 fn volume_of_a_pool_that_is_held_back_says_why_and_what_can_be_done() {
     let (_, sentence) = told(&where_it_is_so(event::VOLUME_HELD));
-    assert_eq!(sentence, "volume tank/v is not serving: run blockyard pool check tank, which says what can be done");
+    assert_eq!(sentence, "volume tank/v is offline: run blockyard pool check tank to see the options");
     let (conditions, _) = told(&where_it_is_so(event::VOLUME_HELD));
-    assert_eq!(conditions[0].sentence(), "volume tank/v is not serving: its map is damaged; hosts get errors");
+    assert_eq!(conditions[0].sentence(), "volume tank/v is offline: its map is damaged; hosts get errors");
 }
 
 #[test]

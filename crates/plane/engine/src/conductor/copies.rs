@@ -111,7 +111,11 @@ impl Copies {
     pub(super) fn admit_whole(&self, name: &VolumeName) -> Result<(), Refusal> {
         match self.running.borrow().get(name) {
             None => Ok(()),
-            Some(copying) => Err(busy(format!("volume {name} is not whole: {} is being copied to it", copying.source))),
+            Some(copying) => Err(busy(format!(
+                "volume {name} is incomplete: {} is being copied to \
+                 it",
+                copying.source
+            ))),
         }
     }
 
@@ -148,8 +152,8 @@ impl<W: World> Conductor<W> {
         self.admit_name(target)?;
         self.admit_one_more()?;
         let (Some(from), Some(to)) = (source.pool(), target.pool()) else {
-            let message = format!("{source} cannot be copied to {target}: both must lie in pools");
-            return Err(Refusal::new(code::VOLUME_NO_MAP, message, "name volumes as POOL/VOLUME"));
+            let message = format!("{source} cannot be copied to {target}: both must be in pools");
+            return Err(Refusal::new(code::VOLUME_NO_MAP, message, "write POOL/VOLUME"));
         };
         let (pool, from) = (from.clone(), self.pool_home(from)?.home);
         let PoolHome { id: target_pool, home: to, .. } = self.pool_home(to)?;
@@ -226,8 +230,8 @@ impl<W: World> Conductor<W> {
     /// Cancels the copy to this volume and deletes the partial volume.
     pub(super) async fn cancel_copy(self: &Rc<Self>, target: &VolumeName) -> Result<(), Refusal> {
         let unknown = || {
-            let message = format!("nothing is being copied to volume {target}");
-            Refusal::new(code::COPY_UNKNOWN, message, "`blockyard volume list` shows what is being copied")
+            let message = format!("no copy to volume {target} is running");
+            Refusal::new(code::COPY_UNKNOWN, message, "`blockyard volume list` shows running copies")
         };
         let mut id = None;
         // The state of the copy may change during each wait, so it is evaluated again after it.
@@ -256,15 +260,15 @@ impl<W: World> Conductor<W> {
 /// Raises the event for the end of a copy.
 fn tell_end<W: World>(shard: &ShardContext<W>, target: &VolumeName, source: &str, ended: CopyEnd) {
     let (code, sentence) = match ended {
-        CopyEnd::Whole(taken) => (event::COPY_ENDED, format!("volume {target} is a whole copy of {source}{taken}")),
-        CopyEnd::Cancelled => (event::COPY_CANCELLED, format!("the copy of {source} to {target} was cancelled")),
+        CopyEnd::Whole(taken) => (event::COPY_ENDED, format!("copy of {source} to volume {target} finished{taken}")),
+        CopyEnd::Cancelled => (event::COPY_CANCELLED, format!("copy of {source} to {target} canceled")),
         CopyEnd::Suspended(why) => unreachable!("a copy that is suspended ({why}) has not ended"),
-        CopyEnd::Failed(why) => (event::COPY_FAILED, format!("{source} could not be copied to {target}: {why}")),
+        CopyEnd::Failed(why) => (event::COPY_FAILED, format!("copy of {source} to {target} failed: {why}")),
     };
     shard.raise(code, Subject::new(SubjectKind::Volume, target), sentence);
 }
 
 fn busy(message: String) -> Refusal {
-    let hint = "wait for the end, or cancel the copy with blockyard volume cancel-copy";
+    let hint = "wait until it has finished, or cancel the copy with blockyard volume cancel-copy";
     Refusal::new(code::VOLUME_COPYING, message, hint)
 }

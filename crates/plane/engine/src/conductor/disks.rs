@@ -33,8 +33,8 @@ impl KnownDisks {
             return known.member.clone().ok_or_else(|| {
                 Refusal::new(
                     code::DISK_NOT_MEMBER,
-                    format!("disk {disk} belongs to no open pool"),
-                    "name a member of a pool, as `blockyard pool show` lists them",
+                    format!("disk {disk} is not a member of an open pool"),
+                    "`blockyard pool show` lists the members of a pool",
                 )
             });
         }
@@ -100,8 +100,8 @@ impl<W: World> Conductor<W> {
         remote: Option<&RemoteLogin>,
     ) -> Result<DiskReport, Refusal> {
         if self.disks.0.borrow().contains_key(disk) {
-            let hint = "choose another name, or remove that disk first";
-            return Err(Refusal::new(code::NAME_TAKEN, format!("there is a disk {disk} already"), hint));
+            let hint = "choose another name, or remove the existing disk first";
+            return Err(Refusal::new(code::NAME_TAKEN, format!("disk {disk} already exists"), hint));
         }
         let logins = self.shard.remotes.logins();
         // The login must be known before the inspection below opens the disk.
@@ -219,7 +219,16 @@ impl<W: World> Conductor<W> {
     /// Returns an absent member to its slot: the disk of `member`, which was not there when its pool was opened.
     pub(super) async fn return_disk(&self, disk: &DiskName, member: DiskId) -> Result<PoolReport, Refusal> {
         let hint = "see blockyard pool list";
-        let unknown = || Refusal::new(code::DISK_NOT_MEMBER, format!("disk {disk} belongs to no open pool"), hint);
+        let unknown = || {
+            Refusal::new(
+                code::DISK_NOT_MEMBER,
+                format!(
+                    "disk {disk} is not a member of an open \
+             pool"
+                ),
+                hint,
+            )
+        };
         let (pool, id) = self.pool_with(member).await.ok_or_else(unknown)?;
         let home = self.pool_home(&pool)?.home;
         let path = self.free_disk(disk).await?.path;
@@ -240,7 +249,7 @@ impl<W: World> Conductor<W> {
             Some((pool, _)) => Err(Refusal::new(
                 code::DISK_IN_USE,
                 format!("disk {disk} is a member of pool {pool}"),
-                "name a disk that `blockyard disk list` shows as free",
+                "choose a disk that `blockyard disk list` shows as free",
             )),
         }
     }
@@ -359,5 +368,5 @@ async fn paths_of<W: World>(
 }
 
 fn unknown_disk(disk: &DiskName) -> Refusal {
-    Refusal::new(code::DISK_UNKNOWN, format!("no disk is called {disk}"), "`blockyard disk list` shows the disks")
+    Refusal::new(code::DISK_UNKNOWN, format!("disk {disk} does not exist"), "`blockyard disk list` shows the disks")
 }

@@ -42,10 +42,10 @@ impl<W: World> Conductor<W> {
         whole: bool,
     ) -> Result<Opening, Refusal> {
         if let Some(name) = self.pools.borrow().iter().find(|(_, pool)| pool.id == id).map(|(name, _)| name) {
-            return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is open already"), ""));
+            return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is already open"), ""));
         }
         if self.openings.under_way.borrow().contains_key(&id) {
-            return Err(Refusal::new(code::POOL_BUSY, "the pool is being opened", "wait until that has ended"));
+            return Err(Refusal::new(code::POOL_BUSY, "the pool is being opened", "wait until it has finished"));
         }
         let mut disks = self.disks.0.borrow_mut();
         let (mut name, mut candidates) = (None, Vec::new());
@@ -99,6 +99,6 @@ impl<W: World> Conductor<W> {
         if !self.pools.borrow().contains_key(name) && !self.openings.has(name) {
             return Ok(());
         }
-        Err(Refusal::new(code::NAME_TAKEN, format!("there is a pool {name} already"), "choose another name"))
+        Err(Refusal::new(code::NAME_TAKEN, format!("pool {name} already exists"), "choose another name"))
     }
 }

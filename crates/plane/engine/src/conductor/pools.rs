@@ -30,8 +30,8 @@ impl<W: World> Conductor<W> {
             let mut disks = Vec::new();
             for disk in &group.disks {
                 if !seen.insert(disk) {
-                    let hint = "name every disk once";
-                    return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is named twice"), hint));
+                    let hint = "list every disk once";
+                    return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is listed twice"), hint));
                 }
                 disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk).await?.path });
             }
@@ -238,12 +238,12 @@ impl<W: World> Conductor<W> {
     pub(super) fn pool_home(&self, name: &Name) -> Result<PoolHome, Refusal> {
         // The name is reserved while the pool is being opened.
         if self.openings.has(name) {
-            let hint = "wait until that has ended";
+            let hint = "wait until it has finished";
             return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is being opened"), hint));
         }
         self.pools.borrow().get(name).copied().ok_or_else(|| {
             let hint = "`blockyard pool list` shows the pools";
-            Refusal::new(code::POOL_UNKNOWN, format!("no pool is called {name}"), hint)
+            Refusal::new(code::POOL_UNKNOWN, format!("pool {name} does not exist"), hint)
         })
     }
 

@@ -13,12 +13,12 @@ impl<W: World> Conductor<W> {
     ) -> Result<Vec<SnapshotReport>, Refusal> {
         let pools: Vec<&Name> = snapshots.iter().filter_map(|(name, _)| name.volume.pool()).collect();
         let Some(&first) = pools.first() else {
-            return Err(Refusal::new(code::VALUE_MISSING, "no volume was named", "name at least one"));
+            return Err(Refusal::new(code::VALUE_MISSING, "no volume was given", "give at least one"));
         };
         // Pools may have different homes, so nothing orders a snapshot in one with a snapshot in another.
         if let Some(other) = pools.iter().find(|&&pool| pool != first) {
-            let message = format!("volumes of the pools {first} and {other} have no instant in common");
-            return Err(Refusal::new(code::POOLS_DIFFER, message, "make the snapshots of each pool by themselves"));
+            let message = format!("a snapshot cannot include volumes of two pools, {first} and {other}");
+            return Err(Refusal::new(code::POOLS_DIFFER, message, "create one snapshot for each pool"));
         }
         let (pool, snapshots) = (first.clone(), snapshots.to_vec());
         self.at(self.pool_home(&pool)?.home, move |shard| pool::create_snapshots(shard, pool, snapshots, lock)).await
@@ -41,8 +41,17 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn clone_snapshot(&self, new: pool::NewClone) -> Result<VolumeReport, Refusal> {
         if new.name.pool() != new.snapshot.volume.pool() {
-            let message = format!("a clone of {} lies in the same pool, and {} would not", new.snapshot, new.name);
-            return Err(Refusal::new(code::POOLS_DIFFER, message, "choose a name in that pool, or copy the volume"));
+            let message = format!(
+                "a clone must be in the pool of its snapshot {}, and {} is \
+                 not",
+                new.snapshot, new.name
+            );
+            return Err(Refusal::new(
+                code::POOLS_DIFFER,
+                message,
+                "choose a name in that pool, or copy the volume \
+                 instead",
+            ));
         }
         self.admit_name(&new.name)?;
         let home = self.home_of(&new.snapshot)?;

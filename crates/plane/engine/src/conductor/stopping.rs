@@ -42,10 +42,7 @@ impl<W: World> Conductor<W> {
         if self.within(SESSIONS_MAX, self.front.end_sessions()).await.is_none() {
             let tasks = self.front.tasks().await;
             tasks.iter().take(NAMED_MAX).for_each(tell_of);
-            tracing::warn!(
-                commands = tasks.len(),
-                "some sessions have commands that do not end; stopping without them"
-            );
+            tracing::warn!(commands = tasks.len(), "commands of some sessions do not complete; stopping without them");
             // Commands of a session that has lost its connections are listed nowhere but still in flight.
             unended.push(match tasks.len() {
                 0 => "commands of sessions that have ended".to_owned(),
@@ -54,7 +51,7 @@ impl<W: World> Conductor<W> {
             });
         }
         if self.within(COPIES_MAX, self.copies.end()).await.is_none() {
-            tracing::warn!("some copies do not end; what they leave is cleared away when their pools are opened");
+            tracing::warn!("some copies do not stop; their partial results are removed when their pools are opened");
             unended.push("copies of volumes".to_owned());
         }
         if self.within(OPENINGS_MAX, self.openings.all_ended()).await.is_none() {
@@ -64,15 +61,16 @@ impl<W: World> Conductor<W> {
         self.close_pools(&mut unended).await;
         if self.within(REMOTES_MAX, close_remotes(&self.shard)).await.is_none() {
             tracing::warn!(
-                "targets of remote disks do not answer; keys stay registered, and are replaced at the next start"
+                "targets of remote disks do not respond; reservation keys stay registered and are replaced at the \
+                 next start"
             );
         }
         if unended.is_empty() {
             return Ok(Report::Done);
         }
-        let message = format!("not everything ended in its time: {}", unended.join(", "));
-        let hint =
-            "the log names what waits and for which disk; pools that were not closed are recovered at the next start";
+        let message = format!("shutdown timed out: {}", unended.join(", "));
+        let hint = "the log names each waiting operation and its disk; pools that were not closed are recovered at the \
+             next start";
         Err(Refusal::new(code::STOP_INCOMPLETE, message, hint))
     }
 
@@ -93,7 +91,7 @@ impl<W: World> Conductor<W> {
                 Some(_) => {}
                 None => {
                     let step = self.closing_step(&name, home).await;
-                    tracing::warn!(pool = %name, waits_for = step, "the pool does not end; stopping without it");
+                    tracing::warn!(pool = %name, waits_for = step, "the pool does not close; stopping without it");
                     unended.push(format!("pool {name} ({step})"));
                 }
             }
@@ -105,7 +103,7 @@ impl<W: World> Conductor<W> {
         let pool = name.clone();
         let asked = self.shard.call(home, move |shard| async move { crate::pool::closing_step(&shard, &pool) });
         let answer = self.within(Duration::from_secs(1), asked).await;
-        answer.flatten().flatten().unwrap_or("its shard, which does not answer")
+        answer.flatten().flatten().unwrap_or("its shard, which does not respond")
     }
 
     async fn within<T>(&self, most: Duration, work: impl Future<Output = T>) -> Option<T> {
@@ -134,6 +132,6 @@ fn tell_of(task: &TaskReport) {
         operation_code = task.operation_code,
         waited_ms = task.waited_ms,
         waits_for = task.waits_for(),
-        "a command does not end"
+        "a command does not complete"
     );
 }

@@ -56,7 +56,7 @@ impl<W: World> Conductor<W> {
             return Err(Refusal::new(
                 code::VOLUME_IN_USE,
                 message,
-                "take it away from its hosts with `blockyard unpresent` first",
+                "remove the mappings with `blockyard unpresent` first",
             ));
         }
         let (backend, volume) = (BackEnd::of_name(name), name.clone());
@@ -136,7 +136,7 @@ impl<W: World> Conductor<W> {
     /// Admits the name of a volume to be created.
     pub(super) fn admit_name(&self, name: &VolumeName) -> Result<(), Refusal> {
         if self.volumes.borrow().contains_key(name) {
-            let message = format!("there is a volume {name} already");
+            let message = format!("volume {name} already exists");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
         self.copies.admit_whole(name)
@@ -144,12 +144,12 @@ impl<W: World> Conductor<W> {
 
     fn admit(&self, spec: &VolumeSpec) -> Result<(), Refusal> {
         if !matches!(spec.block_bytes, 512 | 4096) {
-            let message = format!("a logical block of {} bytes is not possible", spec.block_bytes);
+            let message = format!("a logical block size of {} bytes is not supported", spec.block_bytes);
             return Err(Refusal::new(code::BLOCK_SIZE_INVALID, message, "choose 512 or 4096"));
         }
         if spec.size == Size::ZERO || !spec.size.bytes().is_multiple_of(4096) {
-            let message = format!("a volume of {} is not possible", spec.size.exact());
-            return Err(Refusal::new(code::VOLUME_SIZE, message, "choose a multiple of 4 KiB above zero"));
+            let message = format!("a volume size of {} is not valid", spec.size.exact());
+            return Err(Refusal::new(code::VOLUME_SIZE, message, "choose a positive multiple of 4 KiB"));
         }
         if spec.size.bytes() > self.shard.limits.volume_bytes_max {
             return Err(self.too_large(spec.size));
@@ -160,15 +160,15 @@ impl<W: World> Conductor<W> {
     /// Admits one more volume under the limit.
     pub(super) fn admit_one_more(&self) -> Result<(), Refusal> {
         if self.volumes.borrow().len() + self.copies.reports().len() >= self.shard.limits.units_max {
-            let message = format!("there are {} volumes already", self.shard.limits.units_max);
-            return Err(Refusal::new(code::LIMIT_REACHED, message, "delete one that is not needed"));
+            let message = format!("the limit of {} volumes is reached", self.shard.limits.units_max);
+            return Err(Refusal::new(code::LIMIT_REACHED, message, "delete unused volumes"));
         }
         Ok(())
     }
 
     fn too_large(&self, size: Size) -> Refusal {
         let most = Size::new(self.shard.limits.volume_bytes_max);
-        let message = format!("a volume of {} is larger than can be served", size.iec());
+        let message = format!("a volume of {} is too large", size.iec());
         Refusal::new(code::VOLUME_TOO_LARGE, message, format!("choose at most {}", most.iec()))
     }
 }

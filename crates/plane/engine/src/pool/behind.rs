@@ -77,7 +77,7 @@ impl Behind {
         if slot.id != id || !slot.answering.is_behind() || !is_away || is_over {
             return false;
         }
-        state.array.release(member);
+        state.array.drop_device(member);
         slot.disk = None;
         pool.pool.members().release(super::uuid(id));
         true
@@ -99,7 +99,8 @@ impl Behind {
         }
         drop(guard);
         if !is_the_member {
-            tracing::warn!(pool = %pool.name, group, path, "a disk answers again, and does not show that it is the member");
+            tracing::warn!(pool = %pool.name, group, path, "a disk responds again, but is not identified as the \
+                 member");
             return false;
         }
         // Everything may have changed while the label was read, so the slot is checked a second time.
@@ -107,7 +108,7 @@ impl Behind {
             return false;
         }
         if let Err(error) = place.readmit(&disk).await {
-            tracing::warn!(pool = %pool.name, group, %error, "a disk that answers again is not taken back yet");
+            tracing::warn!(pool = %pool.name, group, %error, "a disk that responds again cannot rejoin yet");
             return false;
         }
         let answering = pool.groups[group].slots.borrow()[usize::from(member)].answering.clone();
@@ -126,7 +127,7 @@ impl Behind {
         }
         note_membership(pool);
         let sentence = format!(
-            "disk {disk} of pool {name} stopped answering {} times within an hour and is not used any more; replace it",
+            "disk {disk} of pool {name} stopped responding {} times within an hour and is no longer used; replace it",
             RETURNS_MAX + 1
         );
         pool.shard.raise(event::DISK_FAILED, Subject::new(SubjectKind::Disk, &disk), sentence);

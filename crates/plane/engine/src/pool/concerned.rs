@@ -24,7 +24,7 @@ pub(super) fn volumes_on(pool: &str, catalog: &Catalog, group: usize) -> String 
     });
     let names = mapped.map(|branch| &branch.name).chain(plain.map(|volume| &volume.name));
     let names: Vec<String> = names.map(|name| format!("{pool}/{name}")).collect();
-    if names.is_empty() { "no volume lies there".to_owned() } else { first_few(names.iter(), NAMED_MAX) }
+    if names.is_empty() { "no volumes affected".to_owned() } else { first_few(names.iter(), NAMED_MAX) }
 }
 
 /// Adds the affected volumes to the refusal of a group whose redo log is damaged.

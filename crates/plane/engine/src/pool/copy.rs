@@ -229,8 +229,8 @@ pub(crate) async fn receive_copy<W: World>(
     let free = Size::new(pool.pool.status().free_bytes);
     // Checked in advance, so that a copy does not fill the pool of the target and fail at its end.
     if original.mapped > free {
-        let message = format!("pool {} has {} free, and the copy would take {}", pool.name, free, original.mapped);
-        return Err(Refusal::new(code::POOL_FULL, message, "make room there, or give the pool more disks"));
+        let message = format!("pool {} has {} free, but the copy needs {}", pool.name, free, original.mapped);
+        return Err(Refusal::new(code::POOL_FULL, message, "free space in that pool, or add disks to it"));
     }
     let plan = ThinPlan {
         id: uuid_of(id),

@@ -53,14 +53,19 @@ pub(crate) async fn copy_member<W: World>(
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     let (group, number) = pool.place_of(member).ok_or_else(|| {
-        let message = format!("no disk of pool {} has the identity {member}", pool.name);
+        let message = format!("pool {} has no disk with the identity {member}", pool.name);
         Refusal::new(code::DISK_NOT_MEMBER, message, "`blockyard pool show` lists its members")
     })?;
     pool.admit_change_of_members(group)?;
     let state = &pool.groups[group];
     if pool.member_state(group, number) != MemberState::InService || state.copying.borrow().is_some() {
-        let message = format!("disk {} of pool {} cannot be copied now", pool.disk_name(group, number), pool.name);
-        return Err(Refusal::new(code::POOL_BUSY, message, "wait for the rebuild or the copy to end"));
+        let message = format!(
+            "disk {} of pool {} cannot be copied at \
+             present",
+            pool.disk_name(group, number),
+            pool.name
+        );
+        return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild or the copy has finished"));
     }
     let disk = Place { pool: &pool, group, member: number }.open_replacement(&candidate, force).await?;
     let id = new_uuid(&shard.world);
@@ -83,7 +88,12 @@ pub(crate) async fn copy_member<W: World>(
     };
     // Checked again: another order may have come while the disk was opened.
     if state.copying.borrow().is_some() {
-        return Err(Refusal::new(code::POOL_BUSY, "a member of the group is being copied already", "wait for its end"));
+        return Err(Refusal::new(
+            code::POOL_BUSY,
+            "another member of the group is being copied",
+            "wait until it \
+             has finished",
+        ));
     }
     let before = state.copying.replace(Some(Rc::new(copying)));
     assert!(before.is_none(), "one member of a group is copied at a time");
@@ -113,7 +123,7 @@ pub(super) fn admit_change_of_shape<W: World>(pool: &OpenPool<W>, group: usize) 
         return pool.admit_change_of_members(group);
     }
     let message = format!("a member of group {group} of pool {} is being copied to another disk", pool.name);
-    Err(Refusal::new(code::POOL_BUSY, message, "wait for the end; blockyard pool show says when that is"))
+    Err(Refusal::new(code::POOL_BUSY, message, "wait until it has finished; blockyard pool show shows the time left"))
 }
 
 /// Waits until no member of the group is being exchanged.
@@ -180,7 +190,8 @@ impl<W: World> GroupRepair<W> {
         match state.array.copy_member(member, window, &stripes, &mut owner).await {
             Ok(_) => {
                 let sentence = format!(
-                    "disk {old} of pool {name} was copied to disk {new}, which has its place; disk {old} is not used any more, replace it"
+                    "disk {old} of pool {name} was copied to disk {new}, which replaces it; disk {old} is no \
+                     longer used, remove it"
                 );
                 raise(event::MEMBER_COPIED, sentence);
             }
@@ -190,7 +201,7 @@ impl<W: World> GroupRepair<W> {
                     // The commit was made but the array did not take the new disk: the slot has no usable disk.
                     self.give_up_place(member).await;
                 }
-                let sentence = format!("disk {old} of pool {name} was not copied to disk {new}: {error}");
+                let sentence = format!("copy of disk {old} of pool {name} to disk {new} failed: {error}");
                 raise(event::MEMBER_COPY_FAILED, sentence);
             }
         }

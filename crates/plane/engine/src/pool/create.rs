@@ -107,8 +107,8 @@ pub(super) async fn draft<W: World>(shard: &Rc<ShardContext<W>>, group: &NewGrou
         let bytes = disk.geometry().bytes();
         // Too small even for labels and catalogs.
         if data_area(disk.geometry().blocks).is_none() {
-            let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec_rounded(false));
-            let hint = format!("a member needs at least {}", Size::new(DISK_BYTES_MIN).iec());
+            let message = format!("disk {} is too small: {}", candidate.name, Size::new(bytes).iec_rounded(false));
+            let hint = format!("use a disk of at least {}", Size::new(DISK_BYTES_MIN).iec());
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
         }
         // All members give the same number of blocks, that of the smallest disk.

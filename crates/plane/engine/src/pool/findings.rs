@@ -42,8 +42,8 @@ impl Findings {
             // Metadata lies outside the data area, so no byte offset is given.
             if let Some(structure) = structure(kind) {
                 let sentence = format!(
-                    "{structure} on disk {disk} of pool {name} was damaged and was written again from another copy; check what \
-                     else writes to this disk, and the disk itself"
+                    "{structure} on disk {disk} of pool {name} was damaged and was repaired from another copy; \
+                     check the disk and whether other software writes to it"
                 );
                 pool.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
                 continue;
@@ -107,13 +107,13 @@ fn bytes_of(blocks: u64) -> String {
 
 fn described(kind: FindingKind) -> &'static str {
     match kind {
-        FindingKind::Mismatch => "were not what was written there last",
+        FindingKind::Mismatch => "had a checksum mismatch (stale or misdirected write)",
         FindingKind::Unreadable => "could not be read",
-        FindingKind::Unknown => "had lost their checksums",
+        FindingKind::Unknown => "had no checksums left",
         FindingKind::PageDamaged => "had a damaged copy of their checksums",
         FindingKind::PageStale => "had an old copy of their checksums",
-        FindingKind::Anchor | FindingKind::Log => "were metadata that was damaged",
-        FindingKind::Parity => "disagreed with the data that they protect",
+        FindingKind::Anchor | FindingKind::Log => "were damaged metadata",
+        FindingKind::Parity => "were inconsistent with the data that they protect",
     }
 }
 
@@ -128,8 +128,8 @@ fn structure(kind: FindingKind) -> Option<&'static str> {
 
 fn told(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Healed => "they were put right from redundancy",
-        Outcome::Served => "hosts got the right data from redundancy",
-        Outcome::Lost => "nothing can restore them",
+        Outcome::Healed => "repaired from redundancy",
+        Outcome::Served => "hosts received correct data from redundancy",
+        Outcome::Lost => "the data cannot be reconstructed",
     }
 }

@@ -70,7 +70,7 @@ pub(crate) async fn add_group<W: World>(
     assert!(after >= before, "a pool with one more group is not smaller");
     let gained = Size::new(after - before);
     let sentence = format!(
-        "pool {} has one more group: {} of {} disks, {} more",
+        "pool {} expanded by a group: {} of {} disks, {} more",
         pool.name,
         group.level,
         group.disks.len(),

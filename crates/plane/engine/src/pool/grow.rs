@@ -76,19 +76,15 @@ impl<W: World> Growth<'_, W> {
         let group = self.group;
         let state = self.pool.groups.get(group).ok_or_else(|| {
             let message = format!("pool {} has no group {group}", self.pool.name);
-            Refusal::new(code::GROUP_UNKNOWN, message, "`blockyard pool show` numbers its groups")
+            Refusal::new(code::GROUP_UNKNOWN, message, "`blockyard pool show` lists its groups")
         })?;
         if self.pool.pool.group(number(group)).is_none() {
-            let message = format!("no volume can lie on group {group} of pool {}", self.pool.name);
-            return Err(Refusal::new(code::GROUP_FIXED, message, "name a group of volumes"));
+            let message = format!("group {group} of pool {} cannot hold volumes", self.pool.name);
+            return Err(Refusal::new(code::GROUP_FIXED, message, "choose a group that holds volumes"));
         }
         if !state.array.is_protected() {
             let message = format!("group {group} of pool {} keeps no checksums and no log", self.pool.name);
-            return Err(Refusal::new(
-                code::GROUP_FIXED,
-                message,
-                "give the pool one more group with blockyard pool add-group",
-            ));
+            return Err(Refusal::new(code::GROUP_FIXED, message, "add a group with blockyard pool add-group"));
         }
         copying::admit_change_of_shape(self.pool, group)?;
         // The smallest disk decides.
@@ -115,9 +111,10 @@ impl<W: World> Growth<'_, W> {
         let group = self.group;
         let slots = self.pool.groups[group].slots.borrow();
         let least = slots.iter().min_by_key(|slot| slot.room);
-        let disk = least.map_or_else(String::new, |slot| format!(": disk {} has no more room", slot.called()));
-        let message = format!("group {group} of pool {} uses all that each of its disks has{disk}", self.pool.name);
-        let hint = "replace every disk of the group by a larger one with blockyard disk replace, wait for each rebuild, then grow";
+        let disk = least.map_or_else(String::new, |slot| format!(": disk {} has no more space", slot.called()));
+        let message = format!("group {group} of pool {} already uses the full size of its disks{disk}", self.pool.name);
+        let hint = "replace every disk of the group with a larger one (blockyard disk replace), wait for each \
+             rebuild, then grow";
         Refusal::new(code::GROUP_FULL_SIZE, message, hint)
     }
 
@@ -131,8 +128,12 @@ impl<W: World> Growth<'_, W> {
         let after = self.pool.pool.status().bytes;
         assert!(after >= before, "a pool with larger members is not smaller");
         let gained = Size::new(after - before);
-        let sentence =
-            format!("group {group} of pool {} uses all of its larger disks, {} more", self.pool.name, gained.iec());
+        let sentence = format!(
+            "group {group} of pool {} expanded to the full size of its disks, {} \
+                 more",
+            self.pool.name,
+            gained.iec()
+        );
         tracing::info!("{sentence}");
         self.pool.shard.raise(event::POOL_GREW, Subject::pool(&self.pool.name), sentence);
         Ok(())

@@ -52,8 +52,8 @@ impl Held {
     pub(super) fn refusal(&self, volume: Uuid, name: &VolumeName) -> Refusal {
         let held = self.0.borrow();
         let why = held.get(&volume).map_or(String::new(), |why| format!(": {why}"));
-        let message = format!("volume {name} does not serve{why}");
-        Refusal::new(code::VOLUME_HELD, message, "see blockyard pool check, and open its pool again")
+        let message = format!("volume {name} is offline{why}");
+        Refusal::new(code::VOLUME_HELD, message, "see blockyard pool check, then open its pool again")
     }
 }
 
@@ -61,9 +61,9 @@ impl<W: World> OpenPool<W> {
     /// Holds the volume back for as long as the pool is open, with an event.
     pub(super) fn hold_back(&self, volume: Uuid, why: &str) {
         let name = self.volume_name(volume).map_or_else(|| volume.to_string(), |name| name.to_string());
-        tracing::error!(pool = %self.name, volume = name, why, "a volume does not serve");
+        tracing::error!(pool = %self.name, volume = name, why, "a volume is offline");
         self.held.0.borrow_mut().insert(volume, why.to_owned());
-        let sentence = format!("volume {name} does not serve: {why}");
+        let sentence = format!("volume {name} is offline: {why}");
         self.shard.raise(event::VOLUME_HELD, Subject::new(SubjectKind::Volume, &name), sentence);
     }
 

@@ -34,7 +34,7 @@ pub(super) fn admit(found: &FoundPool, taking: &Taking) -> Result<(), Refusal> {
     if wanted.contains(&given.id().to_string()) || wanted.iter().all(|wanted| *wanted == own) {
         return Ok(());
     }
-    let message = format!("the key file holds pool key {}, and the pool wants {}", given.id(), wanted.join(", "));
+    let message = format!("the key file contains pool key {}, but the pool needs {}", given.id(), wanted.join(", "));
     Err(wrong(message))
 }
 
@@ -51,7 +51,7 @@ fn wrong(message: String) -> Refusal {
     Refusal::new(
         code::POOL_KEY_WRONG,
         message,
-        "name the file that blockyard pool key wrote of this pool on the node that had it",
+        "give the file that blockyard pool key wrote for this pool on its previous node",
     )
 }
 
@@ -105,8 +105,8 @@ impl<W: World> OpenPool<W> {
         let absent: Vec<String> = absent.map(|(group, number, _)| self.disk_name(group, number)).collect();
         if !absent.is_empty() {
             let sentence = format!(
-                "volume {} was erased by its key, and its wrapped key of before may still be on disks that were not there: {}; \
-                 destroy them, or what they held can be read by who has the key of this pool",
+                "volume {} was crypto-erased, but absent disks may still have its previous key: {}; destroy these \
+                 disks, or their data can be read with the key of this pool",
                 unit.name,
                 absent.join(", ")
             );

@@ -82,10 +82,10 @@ pub(crate) async fn add_log<W: World>(
     new: NewLog,
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
-    pool.admit_own("change its log there")?;
+    pool.admit_own("change its log device there")?;
     if pool.pool.write_log().group().is_some() {
-        let message = format!("pool {} has a log already", pool.name);
-        let hint = format!("take it away first with blockyard pool remove-log {}", pool.name);
+        let message = format!("pool {} already has a log device", pool.name);
+        let hint = format!("remove it first with blockyard pool remove-log {}", pool.name);
         return Err(Refusal::new(code::LOG_KNOWN, message, hint));
     }
     // A single disk has no redundancy: its loss costs the latest acknowledged writes.
@@ -98,7 +98,7 @@ pub(crate) async fn add_log<W: World>(
         LogRemoval { pool: &pool, place, lost: true }.drop_group().await?;
         return Err(refusal);
     }
-    let sentence = format!("pool {} has a log device of {} disks", pool.name, group.disks.len());
+    let sentence = format!("log device of {1} disks added to pool {0}", pool.name, group.disks.len());
     pool.raise(event::LOG_ADDED, sentence);
     Ok(pool.report())
 }
@@ -114,9 +114,9 @@ pub(crate) async fn remove_log<W: World>(
     lost: bool,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let pool = find(&shard, &pool)?;
-    pool.admit_own("change its log there")?;
+    pool.admit_own("change its log device there")?;
     let Some(place) = pool.pool.write_log().group().map(usize::from) else {
-        return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {} has no log", pool.name), ""));
+        return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {} has no log device", pool.name), ""));
     };
     let removal = LogRemoval { pool: &pool, place, lost };
     removal.admit().await?;
@@ -126,7 +126,7 @@ pub(crate) async fn remove_log<W: World>(
     }
     pool.end_log().await;
     removal.drop_group().await?;
-    pool.raise(event::LOG_REMOVED, format!("pool {} has no log device any more", pool.name));
+    pool.raise(event::LOG_REMOVED, format!("log device of pool {} removed", pool.name));
     // With the log given up, volumes that waited for it can serve without its content.
     let shown = if lost { pool.show_held().await } else { Vec::new() };
     Ok((pool.report(), shown))
@@ -142,7 +142,7 @@ impl<W: World> OpenPool<W> {
     /// Formats an empty log on the group and makes it the pool's log.
     pub(super) async fn make_log(self: &Rc<Self>, place: usize) -> Result<(), Refusal> {
         let failed = |error: &dyn std::fmt::Display| {
-            Refusal::new(code::POOL_FAILED, format!("no log can be made in pool {}: {error}", self.name), "")
+            Refusal::new(code::POOL_FAILED, format!("no log device can be created in pool {}: {error}", self.name), "")
         };
         let (id, device) = (new_uuid(&self.shard.world), self.groups[place].array.clone());
         let log = LogId(id.as_u128());
@@ -166,14 +166,17 @@ impl<W: World> OpenPool<W> {
     pub(super) async fn enter_log(&self, volume: Uuid, name: &VolumeName) -> Result<(), Refusal> {
         let why = match &*self.log.0.borrow() {
             Running::Runs { id, log } if !log.has_failed() => Ok(*id),
-            Running::Runs { .. } => Err(format!("the log of pool {} has failed", self.name)),
-            Running::Lost { why } => Err(format!("the log of pool {} cannot be used: {why}", self.name)),
+            Running::Runs { .. } => Err(format!("the log device of pool {} has failed", self.name)),
+            Running::Lost { why } => Err(format!("the log device of pool {} cannot be used: {why}", self.name)),
             Running::None => Err(format!("pool {} has no log device", self.name)),
         };
         let id = why.map_err(|why| {
-            let hint =
-                format!("give it one with blockyard pool add-log {} DISK DISK, or choose back-volatile, which loses what was not flushed when the power fails", self.name);
-            Refusal::new(code::POLICY_IMPOSSIBLE, format!("volume {name} cannot be written back: {why}"), hint)
+            let hint = format!(
+                "add one with blockyard pool add-log {} DISK DISK, or choose back-volatile, which loses \
+                     unflushed writes at a power failure",
+                self.name
+            );
+            Refusal::new(code::POLICY_IMPOSSIBLE, format!("volume {name} cannot use write-back: {why}"), hint)
         })?;
         self.pool.write_log().enter(id, volume).await.map_err(|error| refusal(&error, self))
     }
@@ -201,12 +204,14 @@ impl<W: World> OpenPool<W> {
             }
             Err(error) => {
                 // With `back-volatile` nothing but memory held the data; the operator has to know.
-                tracing::error!(volume = %unit.name, %error, "acknowledged data is lost: it could not be written before the end");
+                tracing::error!(volume = %unit.name, %error, "acknowledged data is lost: it could not be written \
+                     before shutdown");
                 if unit.policy().write == WritePolicy::BackVolatile {
                     let name = &unit.name;
                     let sentence = format!(
-                        "volume {name} is written back from memory (write=back-volatile), and its pool was closed without its disks ({error}): \
-                         writes that hosts had not flushed are lost. Check the file system on it, and use write=through or a log device"
+                        "volume {name} uses write=back-volatile, and its pool was closed without its disks \
+                         ({error}): unflushed writes are lost. Check the file system on it, and use write=through \
+                         or a log device"
                     );
                     self.shard.raise(event::UNFLUSHED_LOST, Subject::new(SubjectKind::Volume, name), sentence);
                 }
@@ -271,31 +276,32 @@ impl<W: World> LogRemoval<'_, W> {
         let Self { place, lost, .. } = *self;
         let is_lost = matches!(&*self.pool.log.0.borrow(), Running::Lost { .. });
         if lost && !is_lost {
-            let message = format!("the log of pool {} is not lost", self.pool.name);
-            let hint = "write its volumes through, and leave --lost out";
+            let message = format!("the log device of pool {} is available", self.pool.name);
+            let hint = "set its volumes to write-through and omit --lost";
             return Err(Refusal::new(code::LOG_NOT_LOST, message, hint));
         }
         let in_use = |message: String, hint: String| Err(Refusal::new(code::LOG_IN_USE, message, hint));
         let back = |unit: &&Rc<Unit<W>>| unit.policy().write == WritePolicy::Back || unit.is_written_back();
         if let Some(unit) = self.pool.units().iter().find(back) {
-            let message = format!("volume {} is written back through the log of pool {}", unit.name, self.pool.name);
+            let message = format!("volume {} uses the log device of pool {}", unit.name, self.pool.name);
             return in_use(
                 message,
-                format!("write it through first: blockyard volume set {} --write-policy through", unit.name),
+                format!("set it to write-through first: blockyard volume set {} --write-policy through", unit.name),
             );
         }
         if let Some(waiting) = self.pool.log_volumes().first().filter(|_| is_lost && !lost) {
-            let message = format!("volume {waiting} waits for what the log of pool {} holds of it", self.pool.name);
+            let message = format!("volume {waiting} waits for its data in the log device of pool {}", self.pool.name);
             let hint = format!(
-                "attach its disks and open the pool again; or give up what volumes acknowledged last: blockyard pool remove-log {} --lost",
+                "attach its disks and open the pool again; or discard the last acknowledged writes: blockyard \
+                 pool remove-log {} --lost",
                 self.pool.name
             );
             return in_use(message, hint);
         }
         // A rebuild writes to the group that would be dismantled.
         if self.pool.groups.get(place).is_some_and(|group| group.repairing.get()) {
-            let message = format!("a disk of the log of pool {} is being filled", self.pool.name);
-            return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild has ended"));
+            let message = format!("a disk of the log device of pool {} is being rebuilt", self.pool.name);
+            return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild has finished"));
         }
         // All volumes are in write-through, so no entry of the log is needed any more.
         for volume in
@@ -316,12 +322,12 @@ impl<W: World> LogRemoval<'_, W> {
             }
             // Marked first, so that no task finds the group while its disks are closed.
             group.removed.set(true);
-            group.array.dismantle();
+            group.array.shut_down();
             group.slots.borrow_mut().iter_mut().for_each(|slot| slot.disk = None);
         }
         if lost && let Some(volumes) = Some(self.pool.log_volumes()).filter(|volumes| !volumes.is_empty()) {
             let sentence = format!(
-                "the log of pool {} was given up; what these volumes had acknowledged last is lost: {}",
+                "the log device of pool {} was discarded; the last acknowledged writes of these volumes are lost: {}",
                 self.pool.name,
                 first_few(volumes.iter(), 5)
             );
@@ -394,13 +400,14 @@ impl<W: World> LogOwner for Keeper<W> {
             // While the pool is being dropped nothing can be recorded, so nothing may be acknowledged.
             let gone = IoError { kind: IoErrorKind::Gone, ..error };
             let pool = pool.ok_or(gone)?;
-            tracing::error!(pool = %pool.name, %error, "the log has failed; volumes are written through");
+            tracing::error!(pool = %pool.name, %error, "the log device has failed; volumes use write-through");
             let volumes = volumes.into_iter().map(|volume| Uuid::from_u128(volume.0)).collect();
             // The catalog must say that the log failed before a volume is acknowledged in write-through: its entries
             // are older from then on.
             let abandoned = pool.pool.write_log().abandon(id, volumes).await;
             let sentence = format!(
-                "the log of pool {} has failed: {error}; its volumes are written through, and what it held is being written to the disks",
+                "the log device of pool {} has failed: {error}; its volumes use write-through, and its contents \
+                 are being destaged from memory",
                 pool.name
             );
             pool.shard.raise(event::LOG_FAILED, Subject::pool(&pool.name), sentence);
@@ -412,19 +419,22 @@ impl<W: World> LogOwner for Keeper<W> {
         .boxed_local()
     }
 
-    fn settled(&self) -> LocalBoxFuture<'static, ()> {
+    fn all_destaged(&self) -> LocalBoxFuture<'static, ()> {
         let (pool, id) = (self.pool.upgrade(), self.id);
         async move {
             let Some(pool) = pool else { return };
             match pool.pool.write_log().settle(id).await {
                 Ok(()) => {
                     let sentence = format!(
-                        "everything that the failed log of pool {0} held is on the disks; write its volumes through, take it away with blockyard pool remove-log {0}, and add another",
+                        "the contents of the failed log device of pool {0} are on the disks; set its volumes to \
+                         write-through, remove it with blockyard pool remove-log {0}, and add another",
                         pool.name
                     );
                     pool.raise(event::LOG_SETTLED, sentence);
                 }
-                Err(error) => tracing::error!(pool = %pool.name, %error, "the end of a failed log could not be recorded"),
+                Err(error) => {
+                    tracing::error!(pool = %pool.name, %error, "the end of a failed log could not be recorded")
+                }
             }
         }
         .boxed_local()

@@ -233,7 +233,7 @@ impl<W: World> LostList<'_, W> {
             );
             self.0.raise(event::BLOCKS_LOST, sentence);
         } else if lost.is_empty() && before > 0 {
-            let sentence = format!("pool {name} has no lost blocks any more");
+            let sentence = format!("pool {name} has no more lost blocks");
             self.0.raise(event::BLOCKS_RECOVERED, sentence);
         }
     }

@@ -56,7 +56,7 @@ pub(crate) async fn replace_disk<W: World>(
     let takes_part = !matches!(pool.member_state(group, member), MemberState::Failed | MemberState::Missing);
     if takes_part && !force {
         let message = format!("disk {} of pool {} is healthy", pool.disk_name(group, member), pool.name);
-        let hint = "fail it first with `blockyard disk fail`, or say --force";
+        let hint = "fail it first with `blockyard disk fail`, or repeat with --force";
         return Err(Refusal::new(code::DISK_HEALTHY, message, hint));
     }
     // A healthy member is not given up for a disk that cannot take its slot.
@@ -65,7 +65,7 @@ pub(crate) async fn replace_disk<W: World>(
         place.fail().await?;
     }
     // A failed disk may be its own replacement: it must be closed before it is opened again.
-    state.array.release(member);
+    state.array.drop_device(member);
     state.slots.borrow_mut()[usize::from(member)].disk = None;
     pool.pool.members().release(uuid(lost));
     let disk = match opened {
@@ -97,7 +97,7 @@ pub(crate) async fn replace_disk<W: World>(
     // A new disk has missed everything, whatever was recorded for its predecessor.
     state.to_fill.borrow_mut().remove(&member);
     state.array.replace(member, window).map_err(|error| replace_refusal(&error))?;
-    state.array.forget_errors(member);
+    state.array.reset_error_counters(member);
     tracing::info!(pool = %pool.name, disk = %candidate.name, "a member is being rebuilt");
     pool.start_repair(group);
     Ok((pool.report(), Vec::new()))
@@ -117,7 +117,7 @@ pub(crate) async fn blink<W: World>(
     let device = pool.groups[group].slots.borrow()[usize::from(member)].disk.clone();
     let device = device.ok_or_else(|| {
         let message = format!("disk {} is not attached", pool.disk_name(group, member));
-        Refusal::new(code::DISK_MISSING, message, "look for the slot without a light")
+        Refusal::new(code::DISK_MISSING, message, "look for the slot with no activity light")
     })?;
     // Not awaited: the order returns at once and the blinking goes on.
     shard.world.clone().spawn(async move {
@@ -135,13 +135,13 @@ impl<W: World> OpenPool<W> {
         // A silent disk gets an event of its own: it may return by itself.
         if error.kind == IoErrorKind::TimedOut {
             let sentence = format!(
-                "disk {disk} of pool {pool} does not answer and is not waited for; the pool goes on without it until it answers"
+                "disk {disk} of pool {pool} does not respond; the pool continues without it until it responds again"
             );
             self.shard.raise(event::DISK_BEHIND, subject, sentence);
         } else if self.taking_out.get() == Some(self.groups[group].slots.borrow()[usize::from(member)].id) {
-            self.shard.raise(event::DISK_OUT, subject, format!("disk {disk} was taken out of pool {pool}"));
+            self.shard.raise(event::DISK_OUT, subject, format!("disk {disk} removed from pool {pool}"));
         } else {
-            let sentence = format!("disk {disk} of pool {pool} has failed and is not used any more: {error}");
+            let sentence = format!("disk {disk} of pool {pool} has failed and is no longer used: {error}");
             self.shard.raise(event::DISK_FAILED, subject, sentence);
         }
     }
@@ -151,12 +151,12 @@ impl<W: World> OpenPool<W> {
             let groups = self.pool.status().groups;
             // The log device is in the catalog, but its group was not assembled.
             if groups.iter().flat_map(|group| &group.record.members).any(|member| member.disk == uuid(disk)) {
-                let message = format!("pool {} was opened without its log, which this disk is of", self.name);
-                return Refusal::new(
-                    code::LOG_AWAY,
-                    message,
-                    "bring the disk back with blockyard disk replace DISK DISK",
+                let message = format!(
+                    "pool {} was opened without its log device, and this disk belongs to \
+                     it",
+                    self.name
                 );
+                return Refusal::new(code::LOG_AWAY, message, "rejoin the disk with blockyard disk replace DISK DISK");
             }
             let message = format!("no disk of pool {} has the identity {disk}", self.name);
             Refusal::new(code::DISK_NOT_MEMBER, message, "`blockyard pool show` lists its members")
@@ -185,7 +185,7 @@ impl<W: World> Place<'_, W> {
         if data_area(disk.geometry().blocks).is_none_or(|area| area.len < needed) {
             let (size, least) = (Size::new(disk.geometry().bytes()), disk_size_for(needed));
             let message = format!(
-                "disk {} has {} and is too small for group {group} of pool {}",
+                "disk {} ({}) is too small for group {group} of pool {}",
                 candidate.name,
                 size.iec_rounded(false),
                 self.pool.name
@@ -208,8 +208,8 @@ impl<W: World> Place<'_, W> {
         let disk = self.pool.disk_name(group, member);
         // A member that is being added has no place in the array yet.
         if usize::from(member) >= self.pool.groups[group].array.status().members.len() {
-            let message = format!("disk {disk} is not a member of pool {} yet", self.pool.name);
-            return Err(Refusal::new(code::POOL_BUSY, message, "wait until it has joined"));
+            let message = format!("disk {disk} is still joining pool {}", self.pool.name);
+            return Err(Refusal::new(code::POOL_BUSY, message, "wait until the reshape has finished"));
         }
         let (id, answering) = {
             let slots = self.pool.groups[group].slots.borrow();
@@ -231,13 +231,13 @@ impl<W: World> Place<'_, W> {
         failed.map_err(|error| match error {
             FailError::NotInService(_) => Refusal::new(
                 code::DISK_FAILED_ALREADY,
-                format!("disk {disk} of pool {} has failed already", self.pool.name),
+                format!("disk {disk} of pool {} has already failed", self.pool.name),
                 "replace it with `blockyard disk replace`",
             ),
             FailError::Needed(_) => Refusal::new(
                 code::POOL_WOULD_FAIL,
-                format!("without disk {disk} the pool {} could not serve its data", self.pool.name),
-                "replace the disks that have failed, and wait for the rebuild",
+                format!("pool {} has no redundancy left and needs disk {disk}", self.pool.name),
+                "replace the failed disks and wait for the rebuild",
             ),
             FailError::NoSuchMember(_) | FailError::NotRecorded(_) => {
                 Refusal::new(code::POOL_FAILED, format!("disk {disk} of pool {}: {error}", self.pool.name), "")
@@ -250,7 +250,7 @@ fn replace_refusal(error: &ReplaceError) -> Refusal {
     match error {
         ReplaceError::Unfit(error) => array_refusal(error),
         ReplaceError::NoSuchMember(_) | ReplaceError::InUse(_) | ReplaceError::Reshaping => {
-            Refusal::new(code::POOL_BUSY, error.to_string(), "wait for the rebuild to end")
+            Refusal::new(code::POOL_BUSY, error.to_string(), "wait until the rebuild has finished")
         }
     }
 }

@@ -70,8 +70,8 @@ pub(super) async fn keep_membership<W: World>(pool: &OpenPool<W>) {
     let late = pin!(pool.shard.world.sleep(KEPT_WITHIN));
     if let Either::Right(_) = select(kept, late).await {
         let sentence = format!(
-            "the state of the node did not take within {} s which disks of pool {} are current. If the other disks are attached \
-             alone at the next start, old data may be served. Check the disk of the state folder.",
+            "the list of current disks of pool {1} could not be saved within {0} s. If only outdated disks are \
+             attached at the next start, old data may be served. Check the disk of the state folder.",
             KEPT_WITHIN.as_secs(),
             pool.name
         );

@@ -16,7 +16,7 @@ use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks};
 use futures_util::future::join_all;
 use model::{Name, PoolId, PoolReport, Refusal, Size, Subject, SubjectKind, VolumeReport, code, event, first_few};
-use raid::{Array, ArrayError, Layout, LeftOut, Shape};
+use raid::{Array, ArrayError, Layout, Rejected, Shape};
 use shard::World;
 use std::rc::Rc;
 use volume::{
@@ -143,8 +143,8 @@ fn admit_present(found: &FoundPool, whole: bool) -> Result<(), Refusal> {
     if absent.is_empty() || !whole {
         return Ok(());
     }
-    let message = format!("pool {name} waits for disks that are absent: {}", first_few(absent.iter(), 3));
-    Err(Refusal::new(code::POOL_WAITING, message, "attach them; it opens by itself"))
+    let message = format!("pool {name} waits for absent disks: {}", first_few(absent.iter(), 3));
+    Err(Refusal::new(code::POOL_WAITING, message, "attach them; the pool then opens by itself"))
 }
 
 /// Result of assembling the disks of a pool.
@@ -237,17 +237,17 @@ fn pick<W: World>(survey: Survey, id: PoolId, looked: &[Looked<W>]) -> Result<Fo
     if let Some(unreadable) = survey.unreadable.iter().find(|found| found.pool == wanted) {
         let disks: Vec<_> = unreadable.disks.iter().map(|&place| looked[place].candidate.name.to_string()).collect();
         let message = format!(
-            "the catalog of pool {} cannot be read on any of its disks that are attached ({}): both copies are damaged on each",
+            "the catalog of pool {} cannot be read from any attached disk ({}): both copies are damaged on each",
             unreadable.name,
             disks.join(", ")
         );
-        let hint = "attach the other disks of the pool, for one whole copy is enough; keep these disks, and do not erase them: \
-                    their data was not touched";
+        let hint = "attach the other disks of the pool: one intact copy is enough. Do not erase the attached \
+             disks: their data is unchanged";
         return Err(Refusal::new(code::POOL_INCOMPLETE, message, hint));
     }
     let found = survey.pools.into_iter().find(|found| found.catalog.pool == wanted).ok_or_else(|| {
         let hint = "add the disks of the pool with `blockyard disk add`";
-        Refusal::new(code::POOL_INCOMPLETE, format!("no disk bears pool {id}"), hint)
+        Refusal::new(code::POOL_INCOMPLETE, format!("no disk belongs to pool {id}"), hint)
     })?;
     found.admit(survives).map_err(|refused| plain(&refused.into()))?;
     Ok(found)
@@ -278,7 +278,7 @@ pub(super) async fn look_at<W: World>(
     looked.retain(|looked| {
         let answers = !array::interruptible(&looked.disk).is_interrupted();
         if !answers {
-            tracing::warn!(disk = %looked.candidate.name, "a disk does not answer and is left out");
+            tracing::warn!(disk = %looked.candidate.name, "a disk does not respond and is not used");
         }
         answers
     });
@@ -292,8 +292,8 @@ fn named<W: World>(error: &PoolError, found: &FoundPool, looked: &[Looked<W>]) -
     let mut positions = found.groups.iter().flat_map(|group| &group.positions);
     let place = positions.find(|position| position.disk == *disk).and_then(|position| position.probe);
     let Some(Looked { candidate, .. }) = place.and_then(|place| looked.get(place)) else { return refusal };
-    let message = format!("disk {}, without which its group cannot serve: {}", candidate.name, refusal.message);
-    Refusal { message, hint: "attach it where it works, and open the pool again".to_owned(), ..refusal }
+    let message = format!("disk {}, which its group needs: {}", candidate.name, refusal.message);
+    Refusal { message, hint: "attach a working disk, then open the pool again".to_owned(), ..refusal }
 }
 
 /// True if a group of this record can serve with the members that are `present`.
@@ -309,7 +309,7 @@ pub(super) fn survives(record: &GroupRecord, present: &[bool]) -> bool {
 #[derive(Default)]
 pub(super) struct Trouble {
     /// Members whose disks the array refused.
-    left_out: Vec<(u16, LeftOut)>,
+    left_out: Vec<(u16, Rejected)>,
     /// Batches of its redo log that cannot be read; the operator has accepted their loss.
     holes: Vec<std::ops::Range<u64>>,
 }
@@ -324,7 +324,7 @@ pub(super) async fn assemble_group<W: World>(
 ) -> Result<(GroupState<W>, Trouble), Refusal> {
     let level = array::level_of_code(record.level).ok_or_else(|| {
         let message = format!("a group of the pool has the unknown RAID level {}", record.level);
-        Refusal::new(code::POOL_INCOMPLETE, message, "a newer version made it; use that one")
+        Refusal::new(code::POOL_INCOMPLETE, message, "it was created by a newer version; use that version")
     })?;
     let found = |place: Option<usize>| place.and_then(|place| looked.get(place));
     // A member whose rebuild was interrupted joins again after the pool was opened.
@@ -360,9 +360,15 @@ pub(super) async fn assemble_group<W: World>(
         );
         let opened = Array::open(&shape, members.collect(), watch.clone(), options).await;
         let (array, opened) = opened.map_err(|error| open_refusal(&error, disk_name))?;
-        tracing::info!(opened.batches, opened.images, opened.judged, "the log of a group was replayed");
+        tracing::info!(
+            opened.batches,
+            opened.images,
+            opened.judged = opened.resolved_blocks,
+            "the log of a group \
+             was replayed"
+        );
         not_joined = opened.not_joined;
-        (array, Trouble { left_out: opened.left_out, holes: opened.holes })
+        (array, Trouble { left_out: opened.rejected, holes: opened.lost_batches })
     } else {
         let layout = Layout::new(raid_level, count, record.chunk_bytes, record.member_blocks);
         (unprotected(layout, members.collect(), watch)?, Trouble::default())
@@ -417,10 +423,10 @@ impl<W: World> AfterOpen<'_, W> {
             let place = positions.find(|position| position.disk == damage.disk).and_then(|position| position.probe);
             let Some(Looked { candidate, .. }) = place.and_then(|place| looked.get(place)) else { continue };
             let (disk, pool, structure) = (&candidate.name, &self.pool.name, damage.structure);
-            tracing::warn!(%pool, %disk, %structure, "metadata was damaged and is written again");
+            tracing::warn!(%pool, %disk, %structure, "damaged metadata is repaired");
             let sentence = format!(
-                "disk {disk} of pool {pool}: {structure} was damaged and was written again. Check what else writes to this \
-                 disk, and the disk itself."
+                "disk {disk} of pool {pool}: {structure} was damaged and was repaired. Check the disk and whether \
+                 other software writes to it."
             );
             self.pool.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, disk), sentence);
         }
@@ -434,9 +440,10 @@ impl<W: World> AfterOpen<'_, W> {
         {
             let (count, first, last) = (hole.end - hole.start, hole.start, hole.end - 1);
             let sentence = format!(
-                "{count} batches of the redo log of group {group} of pool {pool} (numbers {first} to {last}) could not be read on any \
-                 disk, and an operator accepted the loss: blocks that they changed may be older than what was acknowledged. \
-                 Check the file systems on the volumes that lie there, or restore them from a backup: {}.",
+                "{count} batches of the redo log of group {group} of pool {pool} (numbers {first} to {last}) \
+                 could not be read from any disk, and an operator accepted the loss: blocks in them may be older \
+                 than acknowledged. Check the file systems on the affected volumes, or restore them from a \
+                 backup: {}.",
                 concerned::volumes_on(pool.as_str(), &self.found.catalog, *group)
             );
             self.pool.raise(event::REDO_LOG_DAMAGED, sentence);
@@ -447,7 +454,10 @@ impl<W: World> AfterOpen<'_, W> {
         for (group, member, why) in left_out {
             let disk = self.pool.disk_name(group, member);
             tracing::warn!(%pool, disk, %why, "a disk is not used by its group");
-            let sentence = format!("disk {disk} of pool {pool} is not used: {why}; replace it, also with itself");
+            let sentence = format!(
+                "disk {disk} of pool {pool} is not used: {why}; replace it, or rejoin it with \
+                 blockyard disk replace {disk} {disk}"
+            );
             self.pool.shard.raise(event::DISK_LEFT_OUT, Subject::new(SubjectKind::Disk, &disk), sentence);
         }
     }

@@ -26,9 +26,9 @@ pub(crate) async fn admit_erasure<W: World>(
     let node = taking.node();
     let claims = Claims::on(&*disk, None).await;
     if let Some(owner) = claims.owner_of(Uuid::from_bytes(pool.to_bytes())).filter(|owner| owner.node != node.id) {
-        let sentence = format!("disk {name} was not erased: node {} has its pool", owner.name);
+        let sentence = format!("disk {name} was not erased: its pool belongs to node {}", owner.name);
         shard.raise(event::OVERWRITE_REFUSED, Subject::disk(name), sentence.clone());
-        let hint = "remove the disk here, or import the pool when that node has exported it";
+        let hint = "remove the disk here, or export the pool on that node and import it here";
         return Err(Refusal::new(code::POOL_OWNED, sentence, hint));
     }
     let disks = [(name.clone(), disk)];
@@ -56,7 +56,7 @@ impl<W: World> Overwriting<'_, W> {
         if !first.iter().any(Claims::must_be_watched) {
             return Ok(false);
         }
-        tracing::info!("a disk to be overwritten has the mark of an owner; watching whether it moves");
+        tracing::info!("a disk to be overwritten has an owner; watching whether the owner is active");
         // A living owner renews its marks within this time, so marks that stand still have no owner.
         shard.world.sleep(WATCH).await;
         let now = self.claims().await;

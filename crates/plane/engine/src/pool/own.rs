@@ -153,7 +153,7 @@ pub(super) async fn watch<W: World>(
     let node = taking.node();
     let mut earlier = None;
     if found.must_be_watched(&node) {
-        tracing::info!(pool = found.catalog.name, "somebody may have the pool; watching whether its marks move");
+        tracing::info!(pool = found.catalog.name, "another node may use the pool; watching its heartbeat");
         shard.world.sleep(WATCH).await;
         let now = again().await?;
         // Both observations are compared: a mark that has moved belongs to a living owner.
@@ -169,12 +169,11 @@ pub(super) fn of_another(found: Option<&FoundPool>, taking: &Taking, refusal: Re
     let is_for_lack = matches!(refusal.code, code::POOL_INCOMPLETE | code::POOL_WAITING | code::POOL_OUTDATED);
     let owner = found.and_then(FoundPool::owner).filter(|owner| owner.node != taking.node().id && !owner.released);
     let (Some(owner), true) = (owner, is_for_lack) else { return refusal };
-    let message =
-        format!("{}; node {} had these disks last and has not exported the pool", refusal.message, owner.name);
+    let message = format!("{}; node {} used these disks last and did not export the pool", refusal.message, owner.name);
     Refusal::new(
         code::POOL_NOT_RELEASED,
         message,
-        format!("export it on node {}, or shut that node down first", owner.name),
+        format!("export it on node {}, or shut down that node first", owner.name),
     )
 }
 
@@ -218,7 +217,7 @@ impl<W: World> OpenPool<W> {
         self.pool.ownership().hold(own).await.map_err(|error| refusal(&error, self))?;
         assert!(!taken.beating.ended.replace(true), "a pool that was taken is held once");
         if let Some(from) = &taken.from {
-            let sentence = format!("pool {} was taken over from node {from}, which had not let go of it", self.name);
+            let sentence = format!("pool {} forcibly imported; node {from} did not export it", self.name);
             self.shard.raise(event::POOL_TAKEN_OVER, Subject::pool(&self.name), sentence);
         }
         self.stand_guard();
@@ -239,7 +238,7 @@ impl<W: World> OpenPool<W> {
     pub(super) async fn outlast_owner(&self) -> Result<(), Refusal> {
         // Both the new pool and a living former owner have written a heartbeat within this time.
         self.shard.world.sleep(HEARTBEAT + HEARTBEAT / 2).await;
-        self.admit_own("stop the node that uses its disks, and create the pool again")
+        self.admit_own("stop the node that uses these disks, then create the pool again")
     }
 
     /// Releases the pool: its marks say that it has no owner.
@@ -268,7 +267,15 @@ impl<W: World> OpenPool<W> {
     /// Admits changes of the pool while it is ours; `hint` says what to do otherwise.
     pub(super) fn admit_own(&self, hint: &str) -> Result<(), Refusal> {
         let Some(loss) = self.loss() else { return Ok(()) };
-        Err(Refusal::new(code::POOL_FENCED, format!("pool {} is not this node's any more: {loss}", self.name), hint))
+        Err(Refusal::new(
+            code::POOL_FENCED,
+            format!(
+                "pool {} is no longer owned by this node: \
+             {loss}",
+                self.name
+            ),
+            hint,
+        ))
     }
 
     fn stand_guard(self: &Rc<Self>) {
@@ -295,9 +302,9 @@ impl<W: World> OpenPool<W> {
 
 /// Withdraws the volumes of the pool from hosts and raises an event with the reason.
 fn stop_serving<W: World>(shard: &ShardContext<W>, pool: &Name, why: &str) {
-    tracing::error!(%pool, why, "the pool is not ours any more; nothing is written to it");
+    tracing::error!(%pool, why, "the pool is owned by another node; no more writes");
     shard.withdraw_where(|unit| unit.name.pool() == Some(pool));
-    let sentence = format!("pool {pool}: {why}; this node has stopped using the pool, and its volumes do not serve");
+    let sentence = format!("pool {pool}: {why}; this node has stopped using the pool, and its volumes are offline");
     shard.raise(event::POOL_FENCED, Subject::pool(pool), sentence);
 }
 

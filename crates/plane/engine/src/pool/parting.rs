@@ -83,17 +83,22 @@ pub(super) fn keep_one<W: World>(
     let newest = others().map(|part| part.generation).max().unwrap_or_default();
     // One commit is made for each generation to pass, so the distance is bounded.
     if newest.saturating_sub(found.parts[kept].generation) > OUTLIVE_MAX {
-        let message = format!("pool {} is too far behind its other part to be brought past it", found.catalog.name);
-        return Err(Refusal::new(code::POOL_SPLIT, message, "detach the disks of the other part, and import the pool"));
+        let message = format!("the attached part of pool {} is too far behind the other part", found.catalog.name);
+        return Err(Refusal::new(
+            code::POOL_SPLIT,
+            message,
+            "detach the disks of the other part, then import the \
+             pool",
+        ));
     }
     if !taking.confirmed {
         let lost: Vec<String> = others().map(|part| parts.drawn(part)).collect();
         let message = format!(
-            "what was written to the other part of pool {} since the parts were separated would be lost: {}",
+            "writes to the other part of pool {} since the split would be lost: {}",
             found.catalog.name,
             lost.join("; ")
         );
-        return Err(Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"));
+        return Err(Refusal::new(code::UNCONFIRMED, message, "repeat with --yes to confirm"));
     }
     let given_up: Vec<usize> = others().flat_map(|part| part.probes.clone()).collect();
     // The new claim must exceed every claim on the disks, including those of the parts that are given up.
@@ -129,8 +134,8 @@ impl<W: World> Parts<'_, W> {
         let commands: Vec<String> =
             commands.map(|disk| format!("blockyard pool import {name} --keep {disk}")).collect();
         let message =
-            format!("pool {name} was written in {} parts without each other. {}", parts.len(), parts.join(". "));
-        let hint = format!("keep one part, what was written to the other one is lost: {}", commands.join(" or "));
+            format!("split brain: pool {name} was written in {} separate parts. {}", parts.len(), parts.join(". "));
+        let hint = format!("keep one part; the writes to the other part are lost: {}", commands.join(" or "));
         Refusal::new(code::POOL_SPLIT, message, hint)
     }
 
@@ -194,7 +199,8 @@ pub(super) fn admit_unknown<W: World>(
         format!("; these disks were last in use by node {} until {until}", owner.name)
     });
     let message = format!(
-        "members of pool {} are absent: {}{last}. This node never had the pool: if it continued on the absent disks after that, the attached ones are out of date",
+        "members of pool {} are absent: {}{last}. This node never used the pool, so the attached disks may be out \
+         of date",
         found.catalog.name,
         absent.join(", ")
     );

@@ -26,7 +26,7 @@ use volume::{BLOCK_BYTES, Contents, FoundPool};
 const MARK_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Reason of a pool that an operator opened read-only.
-pub(super) const ASKED_FOR: &str = "it was imported with --read-only";
+pub(super) const ASKED_FOR: &str = "imported with --read-only";
 
 /// Reason why a pool that could not be opened for writing can be opened read-only: its disks refuse writes. `None` if
 /// the opening failed for another reason.
@@ -103,7 +103,7 @@ pub(super) async fn open_read_only<W: World>(
     shard.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     tracing::warn!(pool = %pool.name, why, "the pool is read-only");
     let sentence = format!(
-        "pool {} is open read-only: {why}; open it for writing with blockyard pool import {} once its disks may be written",
+        "pool {} is open read-only: {why}; when its disks are writable, open it with blockyard pool import {}",
         pool.name, pool.name
     );
     shard.raise(event::POOL_READ_ONLY, Subject::pool(&pool.name), sentence);
@@ -147,9 +147,10 @@ async fn recover<W: World>(
 fn too_much(name: &str, why: &str, bytes: u64) -> Refusal {
     let most = Size::new(bytes).iec();
     let message = format!(
-        "pool {name} cannot be opened read-only ({why}): what its logs hold and its disks do not takes more than is left of the {most} of memory for such pools"
+        "pool {name} cannot be opened read-only ({why}): its unreplayed log data exceeds the {most} of memory for \
+         read-only pools"
     );
-    let hint = format!("make its disks writable and open it for writing with blockyard pool import {name}");
+    let hint = format!("make its disks writable and run blockyard pool import {name}");
     Refusal::new(code::LIMIT_REACHED, message, hint)
 }
 

@@ -139,7 +139,7 @@ impl<W: World> GroupRepair<W> {
         self.pool.care.until_resumed().await;
         let work = self.pool.begin_over(group, WorkKind::Rebuild, &stripes);
         let mut owner = Owner { pool: self.pool.clone(), group, work, gait: self.pool.care.gait(), disk: disk.clone() };
-        let sentence = format!("disk {disk} of pool {} is being filled", self.pool.name);
+        let sentence = format!("rebuild of disk {disk} of pool {} started", self.pool.name);
         self.pool.raise(event::REBUILD_BEGAN, sentence);
         // The event reports the bytes that were really written; skipped stripes cost no writes.
         let before = self.pool.groups[group].written_bytes(Some(member));
@@ -153,20 +153,20 @@ impl<W: World> GroupRepair<W> {
                 assert!(after >= before, "a member that is filled is one disk, whose counters rise");
                 let written = after - before;
                 let taken = work.summary(self.pool.shard.world.now(), written, "it");
-                let sentence = format!("disk {disk} of pool {} is filled and in service{taken}", self.pool.name);
+                let sentence = format!("rebuild of disk {disk} of pool {} finished{taken}", self.pool.name);
                 self.pool.raise(event::REBUILD_ENDED, sentence);
                 true
             }
             // Only this member is concerned; the group serves on and others may still be rebuilt.
             Err(RebuildError::ReplacementLost(_)) => {
-                tracing::error!(pool = %self.pool.name, disk, "the replacement failed while it was being filled");
-                let sentence = format!("disk {disk} failed while it was being filled for pool {}", self.pool.name);
+                tracing::error!(pool = %self.pool.name, disk, "the replacement failed during its rebuild");
+                let sentence = format!("disk {disk} failed during its rebuild for pool {}", self.pool.name);
                 self.pool.raise(event::REBUILD_STOPPED, sentence);
                 true
             }
             Err(error) => {
                 tracing::error!(pool = %self.pool.name, disk, %error, "the rebuild stopped");
-                let sentence = format!("disk {disk} of pool {} cannot be filled: {error}", self.pool.name);
+                let sentence = format!("rebuild of disk {disk} of pool {} failed: {error}", self.pool.name);
                 self.pool.raise(event::REBUILD_STOPPED, sentence);
                 false
             }
@@ -177,7 +177,7 @@ impl<W: World> GroupRepair<W> {
         let group = self.group;
         let (name, array) = (&self.pool.name, self.pool.groups[group].array.clone());
         tracing::info!(pool = %name, group, "the daemon ended while the group was written; parity is computed again");
-        let sentence = format!("group {group} of pool {name} was being written when the daemon ended, and is compared");
+        let sentence = format!("group {group} of pool {name} was not closed cleanly; resync started");
         self.pool.raise(event::RESYNC_BEGAN, sentence);
         let mut mismatches = 0;
         // Only stripes in use are compared: others are written as a whole, as zeros, before they can be read (ADR 5).
@@ -203,7 +203,7 @@ impl<W: World> GroupRepair<W> {
                 }
                 Err(error) => {
                     tracing::error!(pool = %name, group, %error, "the resync stopped");
-                    let sentence = format!("group {group} of pool {name} cannot be compared: {error}");
+                    let sentence = format!("resync of group {group} of pool {name} failed: {error}");
                     self.pool.raise(event::RESYNC_STOPPED, sentence);
                     return;
                 }
@@ -219,7 +219,7 @@ impl<W: World> GroupRepair<W> {
         }
         tracing::info!(pool = %name, group, mismatches, "the resync is done");
         let sentence =
-            format!("group {group} of pool {name} is compared: {mismatches} stripes differed and were put right");
+            format!("resync of group {group} of pool {name} finished: {mismatches} inconsistent stripes repaired");
         self.pool.raise(event::RESYNC_ENDED, sentence);
     }
 
@@ -250,8 +250,7 @@ impl<W: World> RebuildOwner for Owner<W> {
         self.work.advance(pool.shard.world.now(), done);
         pool.groups[self.group].work.set(Some(self.work));
         if !pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Care::is_resumed).await {
-            let sentence =
-                format!("filling disk {} of pool {} will take longer than was promised", self.disk, pool.name);
+            let sentence = format!("rebuild of disk {} of pool {} will miss its deadline", self.disk, pool.name);
             pool.raise(event::REBUILD_LATE, sentence);
         }
     }
@@ -267,7 +266,8 @@ impl<W: World> RebuildOwner for Owner<W> {
             // complete. A group that stays degraded is better.
             let lost: u64 = rebuilt.lost.iter().map(|extent| extent.len.0).sum();
             let pool = &self.pool.name;
-            tracing::error!(%pool, lost_blocks = lost, "blocks could not be restored; write them again, then replace the disk again");
+            tracing::error!(%pool, lost_blocks = lost, "some blocks could not be reconstructed; rewrite them, \
+                 then replace the disk again");
             return Err(gone);
         }
         // The argument proves that the rebuilt data is stable before the catalog puts the member into service.

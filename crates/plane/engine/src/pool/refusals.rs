@@ -92,22 +92,27 @@ pub(super) fn array_refusal(error: &ArrayError) -> Refusal {
 /// Refusal for a group that cannot grow.
 pub(super) fn grow_refusal<W: World>(error: &GrowError, pool: &OpenPool<W>, group: usize) -> Refusal {
     let refuse = |code, why: String, hint: &str| {
-        Refusal::new(code, format!("group {group} of pool {} cannot become larger: {why}", pool.name), hint)
+        Refusal::new(code, format!("group {group} of pool {} cannot be expanded: {why}", pool.name), hint)
     };
-    let add_group = "give the pool one more group with blockyard pool add-group";
+    let add_group = "add a group with blockyard pool add-group";
     match error {
         GrowError::NotInService(member) => {
-            let why = format!("disk {} is not in step", pool.disk_name(group, *member));
-            refuse(code::POOL_BUSY, why, "replace it, and wait for the rebuild")
+            let why = format!("disk {} is not in sync", pool.disk_name(group, *member));
+            refuse(code::POOL_BUSY, why, "replace it and wait for the rebuild")
         }
-        GrowError::Busy => refuse(code::POOL_BUSY, "it is becoming larger already".to_owned(), "wait for that to end"),
+        GrowError::Busy => refuse(
+            code::POOL_BUSY,
+            "it is already being expanded".to_owned(),
+            "wait until that \
+             has finished",
+        ),
         GrowError::NotProtected | GrowError::TooOften | GrowError::Level(_) => {
             refuse(code::GROUP_FIXED, error.to_string(), add_group)
         }
         GrowError::NotLarger { .. } => refuse(code::GROUP_FULL_SIZE, error.to_string(), "use larger disks"),
         GrowError::Unfit(error) => array_refusal(error),
         GrowError::NewMemberFailed => refuse(code::DISK_UNREADABLE, error.to_string(), "use another disk"),
-        GrowError::Stopped(_) => refuse(code::POOL_FAILED, error.to_string(), "look at the disks and cables"),
+        GrowError::Stopped(_) => refuse(code::POOL_FAILED, error.to_string(), "check the disks and cables"),
     }
 }
 
@@ -115,24 +120,24 @@ pub(super) fn grow_refusal<W: World>(error: &GrowError, pool: &OpenPool<W>, grou
 pub(super) fn open_refusal(error: &OpenError, disk_name: impl Fn(u16) -> String) -> Refusal {
     match error {
         OpenError::Unfit(error) => array_refusal(error),
-        OpenError::LeftOut(left_out) => {
-            let each = left_out.iter().map(|(member, why)| format!("disk {}: {why}", disk_name(*member)));
+        OpenError::Rejected(rejected) => {
+            let each = rejected.iter().map(|(member, why)| format!("disk {}: {why}", disk_name(*member)));
             let message =
-                format!("too many disks are not what they should be: {}", each.collect::<Vec<_>>().join("; "));
-            Refusal::new(code::POOL_INCOMPLETE, message, "attach the disks that were used last")
+                format!("too many disks are missing, outdated or failed: {}", each.collect::<Vec<_>>().join("; "));
+            Refusal::new(code::POOL_INCOMPLETE, message, "attach the most recently used disks")
         }
         OpenError::LogDamaged(_) => Refusal::new(
             code::REDO_LOG_DAMAGED,
-            format!("a group is not served: {error}. Nothing was written"),
-            "attach the disks that were used last, if one is away; else open the pool with blockyard pool import \
-             --accept-log-loss, and check the volumes: blocks may be older than what was acknowledged",
+            format!("a group cannot be opened: {error}. Nothing was written"),
+            "attach the most recently used disks, if one is absent; otherwise open the pool with blockyard pool \
+             import --accept-log-loss and check the volumes: blocks may be older than acknowledged",
         ),
         OpenError::Io(error) => {
             let disk = error.member.map(|member| format!(" (disk {})", disk_name(member))).unwrap_or_default();
             Refusal::new(
                 code::POOL_FAILED,
-                format!("too many disks fail: {error}{disk}"),
-                "look at the disks and cables",
+                format!("too many disks failed: {error}{disk}"),
+                "check the disks and cables",
             )
         }
     }

@@ -55,7 +55,10 @@ impl<W: World> Place<'_, W> {
         take(&mut self.pool.groups[group].slots.borrow_mut()[usize::from(member)]);
         if self.fill(disk).await {
             let (name, pool) = (self.pool.disk_name(group, member), &self.pool.name);
-            let sentence = format!("disk {name} of pool {pool} was away and is back; it gets what it has missed");
+            let sentence = format!(
+                "disk {name} of pool {pool} is available again; resync of its missed writes \
+                 started"
+            );
             self.pool.shard.raise(event::DISK_RETURNED, Subject::new(SubjectKind::Disk, &name), sentence);
         }
         Ok(())
@@ -82,16 +85,16 @@ impl<W: World> Place<'_, W> {
             return Ok(());
         }
         let message = format!(
-            "disk {name} was written without the other disks of pool {0} since pool {0} went on without it; to take it back would overwrite that",
+            "disk {name} was written separately while pool {0} continued without it; rejoining it would overwrite \
+             those writes",
             self.pool.name
         );
-        let sentence = format!(
-            "disk {name} is not taken back into pool {}: it was written without its other disks",
-            self.pool.name
-        );
+        let sentence =
+            format!("disk {name} cannot rejoin pool {}: it was written without the other disks", self.pool.name);
         self.pool.shard.raise(event::DISK_LEFT_OUT, Subject::new(SubjectKind::Disk, &name), sentence);
         let hint = format!(
-            "to keep what is on it, export the pool, detach its other disks and import it; to give that up, run blockyard disk replace {name} {name} --force"
+            "to keep its data, export the pool, detach the other disks and import it; to discard its data, run \
+             blockyard disk replace {name} {name} --force"
         );
         Err(Refusal::new(code::POOL_SPLIT, message, hint))
     }
@@ -117,7 +120,7 @@ impl<W: World> Place<'_, W> {
         match state.array.replace(member, second) {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(pool = %self.pool.name, group, %error, "a rebuild cannot go on");
+                tracing::error!(pool = %self.pool.name, group, %error, "a rebuild cannot continue");
                 false
             }
         }

@@ -21,7 +21,10 @@ struct Lost {
 impl Lost {
     /// Holds back all volumes that may have writes in the log.
     fn altogether(names: &[Uuid], why: &str) -> Self {
-        let reason = format!("what it acknowledged last is in the log of its pool, which cannot be used: {why}");
+        let reason = format!(
+            "its last acknowledged writes are in the log device of its pool, which cannot be \
+             used: {why}"
+        );
         Self { why: why.to_owned(), held: names.iter().map(|&volume| (volume, reason.clone())).collect() }
     }
 }
@@ -40,7 +43,7 @@ impl<W: World> LogReplay<'_, W> {
         let Some(place) = self.pool.pool.write_log().group().map(usize::from) else { return };
         let names = self.names();
         let is_there = self.pool.groups.get(place).is_some();
-        let why = refused.map_or_else(|| "none of its disks was found".to_owned(), |refusal| refusal.message);
+        let why = refused.map_or_else(|| "no disk of it was found".to_owned(), |refusal| refusal.message);
         let lost = match self.pool.pool.write_log().record() {
             // It was just being added, or has failed and all of its content is on the disks: a new log is formatted.
             None | Some(LogRecord { state: LogState::Abandoned, .. }) if is_there && names.is_empty() => {
@@ -51,11 +54,11 @@ impl<W: World> LogReplay<'_, W> {
             }
             None => Lost { why, held: BTreeMap::new() },
             Some(record) if record.state == LogState::Abandoned && names.is_empty() => Lost {
-                why: "it failed, and everything that it held is on the pool's disks".to_owned(),
+                why: "it failed, and its contents are on the disks of the pool".to_owned(),
                 held: BTreeMap::new(),
             },
             Some(record) if record.state == LogState::Abandoned => {
-                Lost::altogether(&names, "it failed, and the daemon ended before everything that it held was written")
+                Lost::altogether(&names, "it failed, and the daemon stopped before its contents were destaged")
             }
             Some(_) if !is_there => Lost::altogether(&names, &why),
             Some(record) => match self.replay(place, &record, names).await {
@@ -63,10 +66,11 @@ impl<W: World> LogReplay<'_, W> {
                 Err(lost) => lost,
             },
         };
-        let mut sentence = format!("the log of pool {} cannot be used: {}", self.pool.name, lost.why);
+        let mut sentence = format!("the log device of pool {} cannot be used: {}", self.pool.name, lost.why);
         if !lost.held.is_empty() {
             sentence = format!(
-                "{sentence}; attach its disks and open the pool again, or give up what volumes acknowledged last with blockyard pool remove-log {} --lost",
+                "{sentence}; attach its disks and open the pool again, or discard the last acknowledged writes \
+                 with blockyard pool remove-log {} --lost",
                 self.pool.name
             );
         }
@@ -99,7 +103,7 @@ impl<W: World> LogReplay<'_, W> {
             }
             // The log keeps its writes until the volume can be opened.
             let Some(found) = self.volumes.iter().find(|found| found.id == id) else {
-                held.insert(id, "it cannot be opened, and the log of its pool holds something for it".to_owned());
+                held.insert(id, "it cannot be opened, and the log device of its pool has data for it".to_owned());
                 continue;
             };
             match recovery.replay(volume, &found.device).await {
@@ -110,18 +114,18 @@ impl<W: World> LogReplay<'_, W> {
                         let amount = Size::new(blocks * u64::from(BLOCK_BYTES)).iec();
                         let at = first.start.0 * u64::from(BLOCK_BYTES);
                         let why =
-                            format!("{amount} that it acknowledged are damaged in the log, the first at byte {at}");
+                            format!("{amount} of acknowledged data are damaged in the log, the first at byte {at}");
                         damaged.insert(id, why);
                     }
                 }
                 Err(error) => {
-                    held.insert(id, format!("what the log of its pool holds for it cannot be written: {error}"));
+                    held.insert(id, format!("its data in the log device cannot be written: {error}"));
                 }
             }
         }
         // A damaged batch may have been about any volume of the record, so none of them can be trusted to be complete.
         if recovery.damaged_batches() > 0 {
-            let why = "a part of the log that may have been about it is damaged";
+            let why = "a part of the log that may hold its data is damaged";
             for &id in &names {
                 damaged.entry(id).or_insert_with(|| why.to_owned());
             }
@@ -145,13 +149,13 @@ impl<W: World> LogReplay<'_, W> {
         let leave = async |id: &Uuid| (*id, self.pool.pool.write_log().leave(*id).await);
         for (id, left) in join_all(whole.map(leave)).await {
             if let Err(error) = left {
-                held.insert(id, format!("that it has everything cannot be recorded: {error}"));
+                held.insert(id, format!("the end of its log replay cannot be recorded: {error}"));
             }
         }
         if held.is_empty() && damaged.is_empty() {
             return recovery.finish().await.map_err(|error| Lost { why: error.to_string(), held });
         }
-        let why = if held.is_empty() { "it is damaged" } else { "volumes wait for what it holds" }.to_owned();
+        let why = if held.is_empty() { "it is damaged" } else { "volumes wait for its data" }.to_owned();
         if held.is_empty() {
             // The volumes have everything that is readable; the damaged log must not be replayed again.
             let abandoned = self.pool.pool.write_log().abandon(log, damaged.keys().copied().collect()).await;
@@ -170,7 +174,11 @@ impl<W: World> LogReplay<'_, W> {
         let amount = Size::new(replayed.bytes).iec();
         let (count, name) =
             (if volumes == 1 { "a volume".to_owned() } else { format!("{volumes} volumes") }, &self.pool.name);
-        let sentence = format!("{count} of pool {name} got {amount} from its log, in {} records", replayed.records);
+        let sentence = format!(
+            "{amount} in {} records replayed from the log device of pool {name} to \
+             {count}",
+            replayed.records
+        );
         tracing::info!("{sentence}");
         self.pool.raise(event::LOG_REPLAYED, sentence);
     }

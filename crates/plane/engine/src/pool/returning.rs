@@ -31,8 +31,8 @@ pub(crate) async fn return_disk<W: World>(
     // The disk is not watched by the pool yet and may hang.
     let guard = SilenceGuard::over(&shard, std::iter::once(&disk));
     let Some(found) = place.member_on(&disk).await else {
-        let message = format!("disk {} does not have the label of a member of pool {}", candidate.name, pool.name);
-        return Err(Refusal::new(code::DISK_NOT_MEMBER, message, "attach the disk that was there before"));
+        let message = format!("disk {} has no label of a member of pool {}", candidate.name, pool.name);
+        return Err(Refusal::new(code::DISK_NOT_MEMBER, message, "attach the original disk"));
     };
     place.admit_return(&found, candidate.name.as_str())?;
     drop(guard);
@@ -61,5 +61,5 @@ fn admit_absent<W: World>(pool: &OpenPool<W>, place: &Place<'_, W>, candidate: &
         return Ok(());
     }
     let message = format!("pool {} does not wait for disk {}", pool.name, candidate.name);
-    Err(Refusal::new(code::DISK_HEALTHY, message, "replace it with blockyard disk replace, also with itself"))
+    Err(Refusal::new(code::DISK_HEALTHY, message, "replace it with blockyard disk replace; the same disk can rejoin"))
 }

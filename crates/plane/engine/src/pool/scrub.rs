@@ -38,14 +38,14 @@ pub(crate) async fn start_scrub<W: World>(
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     if pool.care.scrub.runs.get() {
-        let message = format!("a scrub of pool {} runs already", pool.name);
+        let message = format!("a scrub of pool {} is already running", pool.name);
         let hint =
             format!("see blockyard pool scrub status {0}, or stop it with blockyard pool scrub stop {0}", pool.name);
         return Err(Refusal::new(code::POOL_BUSY, message, hint));
     }
     if report::is_reported_failed(&pool) {
-        let message = format!("pool {} does not serve", pool.name);
-        return Err(Refusal::new(code::POOL_FAILED, message, "bring its disks back first"));
+        let message = format!("pool {} is offline", pool.name);
+        return Err(Refusal::new(code::POOL_FAILED, message, "attach its disks first"));
     }
     begin(&pool, repairs);
     Ok(pool.report())
@@ -80,7 +80,7 @@ pub(super) fn resume_scrub<W: World>(pool: &Rc<OpenPool<W>>) {
 pub(crate) async fn stop_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     if !pool.care.scrub.runs.get() {
-        let message = format!("no scrub of pool {} runs", pool.name);
+        let message = format!("no scrub of pool {} is running", pool.name);
         let hint = format!("start one with blockyard pool scrub start {}", pool.name);
         return Err(Refusal::new(code::SCRUB_UNKNOWN, message, hint));
     }
@@ -130,8 +130,8 @@ impl<W: World> OpenPool<W> {
         let Some((group, member)) = self.place_of(disk_id(disk)) else { return false };
         let disk = self.disk_name(group, member);
         let sentence = format!(
-            "disk {disk} of pool {}: {what} was damaged and was written again. Check what else writes to this disk, and \
-             the disk itself.",
+            "disk {disk} of pool {}: {what} was damaged and was repaired. Check the disk and whether other \
+             software writes to it.",
             self.name
         );
         self.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
@@ -159,7 +159,7 @@ fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
         unreadable: 0,
         healed: 0,
     });
-    pool.raise(event::SCRUB_BEGAN, format!("a scrub of pool {} has begun", pool.name));
+    pool.raise(event::SCRUB_BEGAN, format!("scrub of pool {} started", pool.name));
     drive(pool, Walk::new(pool.clone(), repairs));
 }
 
@@ -197,7 +197,7 @@ pub(super) async fn keep<W: World>(pool: &OpenPool<W>) -> Result<(), PoolError> 
 /// Records the position of the scrub when the pool is being closed; it continues at the next opening.
 async fn interrupt<W: World>(pool: &OpenPool<W>) {
     if let Err(error) = keep(pool).await {
-        tracing::warn!(pool = %pool.name, %error, "how far the scrub is could not be written down");
+        tracing::warn!(pool = %pool.name, %error, "the progress of the scrub could not be saved");
     }
     pool.care.scrub.work.set(None);
     assert!(pool.care.scrub.runs.replace(false), "a scrub is interrupted while it runs");
@@ -248,27 +248,26 @@ async fn end<W: World>(pool: &OpenPool<W>, state: ScrubState) {
     let scrub = &pool.care.scrub;
     scrub.work.set(None);
     if let Err(error) = keep(pool).await {
-        tracing::warn!(pool = %pool.name, %error, "the end of the scrub could not be written down");
+        tracing::warn!(pool = %pool.name, %error, "the end of the scrub could not be recorded");
     }
     assert!(scrub.runs.replace(false), "a scrub ends once");
     // Repaired blocks may have been listed as lost; they are read again.
     pool.groups.iter().for_each(|(group, _)| LostList(pool).doubt(group));
     let Some(report) = scrub.report.borrow().clone() else { return };
     let (name, checked, seconds) = (&pool.name, report.checked.iec(), report.seconds(now));
-    let read = format!("the scrub of pool {name} has looked through {checked} in {seconds} s");
+    let read = format!("scrub of pool {name}: {checked} checked in {seconds} s");
     let ScrubReport { mismatches, unreadable, healed, .. } = report;
     let (code, sentence) = match state {
         ScrubState::Done if mismatches + unreadable > 0 => {
-            let hint = "blockyard pool scrub start POOL --repair takes the data for true";
-            let wrong =
-                format!("{mismatches} stripes disagree with their redundancy, {unreadable} cannot be read whole");
-            (event::SCRUB_FOUND, format!("{read}: {wrong}, {healed} were put right; {hint}"))
+            let hint = "blockyard pool scrub start POOL --repair rewrites the parity from the data";
+            let wrong = format!("{mismatches} stripes inconsistent, {unreadable} unreadable");
+            (event::SCRUB_FOUND, format!("{read}: {wrong}, {healed} repaired; {hint}"))
         }
-        ScrubState::Done if healed > 0 => (event::SCRUB_HEALED, format!("{read}: {healed} stripes were put right")),
-        ScrubState::Done => (event::SCRUB_ENDED, format!("{read}: all was right")),
-        ScrubState::Failed => (event::SCRUB_FOUND, format!("{read}, and could not go on")),
+        ScrubState::Done if healed > 0 => (event::SCRUB_HEALED, format!("{read}: {healed} stripes repaired")),
+        ScrubState::Done => (event::SCRUB_ENDED, format!("{read}: no errors")),
+        ScrubState::Failed => (event::SCRUB_FOUND, format!("{read}, then failed")),
         ScrubState::Running | ScrubState::Waiting | ScrubState::Stopped => {
-            (event::SCRUB_STOPPED, format!("{read}, and was stopped"))
+            (event::SCRUB_STOPPED, format!("{read}, then stopped"))
         }
     };
     pool.raise(code, sentence);

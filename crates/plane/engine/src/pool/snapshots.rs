@@ -128,10 +128,9 @@ pub(crate) async fn roll_back<W: World>(
     let sessions = unit.sessions();
     // Hosts with mounted file systems would mix cached blocks of one content with the other.
     if sessions > 0 && !in_use {
-        let who = if sessions == 1 { "a session uses it".to_owned() } else { format!("{sessions} sessions use it") };
+        let who = if sessions == 1 { "1 session uses it".to_owned() } else { format!("{sessions} sessions use it") };
         let message = format!("volume {} cannot be rolled back while {who}", name.volume);
-        let hint =
-            "log its hosts out first; what they have cached would be of another time (--force does it all the same)";
+        let hint = "log out its hosts first, because their caches would be stale; or repeat with --force";
         return Err(Refusal::new(code::VOLUME_BUSY, message, hint));
     }
     let id = Uuid::from_bytes(report.id.to_bytes());
@@ -169,8 +168,8 @@ impl<W: World> OpenPool<W> {
         if families.iter().flat_map(|family| &family.volumes).any(|volume| volume.id == id) {
             return Ok(id);
         }
-        let message = format!("volume {name} lies in segments, without a map, and can have no snapshots");
-        let hint = "make a volume without --stripe-unit and copy into it";
+        let message = format!("volume {name} has a stripe unit and no map, so it cannot have snapshots");
+        let hint = "create a volume without --stripe-unit and copy the data";
         Err(Refusal::new(code::VOLUME_NO_MAP, message, hint))
     }
 
@@ -202,7 +201,7 @@ impl<W: World> OpenPool<W> {
         let found = self.snapshots().into_iter().find(|one| one.name == *name && one.state == SnapshotState::Whole);
         found.map(|report| (volume, report)).ok_or_else(|| {
             let hint = "`blockyard snapshot list` shows the snapshots";
-            Refusal::new(code::SNAPSHOT_UNKNOWN, format!("no snapshot is called {name}"), hint)
+            Refusal::new(code::SNAPSHOT_UNKNOWN, format!("snapshot {name} does not exist"), hint)
         })
     }
 
@@ -245,8 +244,8 @@ impl<W: World> WrittenThrough<W> {
         let spare = |name: &VolumeName| {
             let unit = pool.unit(pool.volume_id(name)?, name)?;
             let spared = Spared::of(unit.clone()).ok_or_else(|| {
-                let message = format!("volume {name} is being sanitized, by order of a host");
-                Refusal::new(code::VOLUME_SANITIZED, message, "wait for the end: blockyard event list tells of it")
+                let message = format!("volume {name} is being sanitized by a host");
+                Refusal::new(code::VOLUME_SANITIZED, message, "wait until it has finished: see blockyard event list")
             })?;
             Ok((unit, spared))
         };
@@ -263,8 +262,8 @@ impl<W: World> WrittenThrough<W> {
             through.late.push(unit.clone());
             if let Err(error) = written {
                 through.end().await;
-                let message = format!("what volume {} has acknowledged cannot be written: {error}", unit.name);
-                return Err(Refusal::new(code::POOL_FAILED, message, "look at blockyard status, and try again"));
+                let message = format!("the acknowledged writes of volume {} cannot be destaged: {error}", unit.name);
+                return Err(Refusal::new(code::POOL_FAILED, message, "see blockyard status, then try again"));
             }
         }
         Ok(through)

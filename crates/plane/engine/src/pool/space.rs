@@ -56,10 +56,10 @@ impl<W: World> OpenPool<W> {
     fn tell_of_space(&self, told: SpaceEvent) {
         let name = &self.name;
         let percent = |used: u64, all: u64| used.saturating_mul(100).checked_div(all).unwrap_or(100);
-        let of = |used: u64, all: u64| format!("{} % of {} are used", percent(used, all), Size::new(all).iec());
+        let of = |used: u64, all: u64| format!("{} % of {} used", percent(used, all), Size::new(all).iec());
         match told {
             SpaceEvent::Soft { used_bytes, bytes } => {
-                let sentence = format!("pool {name} is filling: {}", of(used_bytes, bytes));
+                let sentence = format!("pool {name} exceeds its soft limit: {}", of(used_bytes, bytes));
                 self.shard.raise(event::POOL_FILLING, Subject::pool(name), sentence);
                 // SBC-4: a thin unit reports THIN PROVISIONING SOFT THRESHOLD REACHED.
                 self.thin_units().iter().for_each(|unit| unit.soft_threshold_reached());
@@ -73,7 +73,7 @@ impl<W: World> OpenPool<W> {
             SpaceEvent::Relieved { used_bytes, bytes } => {
                 // The next refusal is reported again.
                 self.care.space.refused.set(false);
-                let sentence = format!("writes to pool {name} find space again: {}", of(used_bytes, bytes));
+                let sentence = format!("pool {name} has free space again: {}", of(used_bytes, bytes));
                 self.shard.raise(event::POOL_RELIEVED, Subject::pool(name), sentence);
             }
             SpaceEvent::Exhausted { volume } => {

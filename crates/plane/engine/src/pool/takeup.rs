@@ -46,8 +46,9 @@ impl<W: World> LogReturn<'_, W> {
             positions.iter().any(|position| position.standing == Standing::Current)
         });
         let found = back.ok_or_else(|| {
-            let message = format!("disk {name} is not as it left the log of pool {}", self.pool.name);
-            let hint = "attach the disks that the log had, or give up what volumes acknowledged last with blockyard pool remove-log --lost";
+            let message = format!("disk {name} was changed since it left the log device of pool {}", self.pool.name);
+            let hint = "attach the original disks of the log device, or discard the last acknowledged writes with \
+                 blockyard pool remove-log --lost";
             Refusal::new(code::LOG_AWAY, message, hint)
         })?;
         let record = &found.catalog.groups[place];
@@ -61,7 +62,14 @@ impl<W: World> LogReturn<'_, W> {
         let opened = AfterOpen { pool: self.pool, found: &found };
         opened.tell_of_trouble(&[(place, trouble)]);
         opened.agree().await?;
-        self.pool.raise(event::LOG_RETURNED, format!("the log of pool {} is back, on disk {name}", self.pool.name));
+        self.pool.raise(
+            event::LOG_RETURNED,
+            format!(
+                "the log device of pool {} is available again, on disk \
+             {name}",
+                self.pool.name
+            ),
+        );
         self.serve_those_who_waited().await
     }
 

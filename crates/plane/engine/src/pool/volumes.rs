@@ -10,7 +10,7 @@ use crate::array::{Disk, Group};
 use crate::shard_context::{ShardContext, Withdrawn};
 use crate::unit::{HostState, Parts, Store, Unit, cache_id, policy_of};
 use block::BlockDevice;
-use cache::{CacheShard, PolicedVolume};
+use cache::{CacheShard, CachedVolume};
 use model::{
     Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, WritePolicy, code,
     first_few,
@@ -151,9 +151,11 @@ pub(crate) async fn set_policy<W: World>(
     match set {
         Ok(()) => Ok(pool.report_of(&unit)),
         Err(error) => {
-            let message =
-                format!("volume {name} is written as before: what was acknowledged cannot be written: {error}");
-            Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "look at blockyard status, and try again"))
+            let message = format!(
+                "the write policy of volume {name} is unchanged: acknowledged writes cannot be destaged: \
+                     {error}"
+            );
+            Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "see blockyard status, then try again"))
         }
     }
 }
@@ -164,9 +166,8 @@ fn admit_policy<W: World>(unit: &Unit<W>, policy: &VolumePolicy) -> Result<(), R
     if policy.write != WritePolicy::Back || !is_encrypted {
         return Ok(());
     }
-    let message =
-        format!("volume {} is encrypted, and the log would keep what is written as hosts wrote it", unit.name);
-    Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "leave its write policy at through"))
+    let message = format!("volume {} is encrypted, and the log device would store its data unencrypted", unit.name);
+    Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "keep write policy through"))
 }
 
 /// A volume opened from the catalog.
@@ -242,7 +243,7 @@ impl<W: World> OpenPool<W> {
                         continue;
                     }
                 },
-                Backend::File { .. } | Backend::Ram | Backend::Null => unreachable!("it lies in a pool"),
+                Backend::File { .. } | Backend::Ram | Backend::Null => unreachable!("it is in a pool"),
             };
             all.push(Found { id, name, backend, device });
         }
@@ -277,7 +278,7 @@ impl<W: World> OpenPool<W> {
         // Such a snapshot goes with the copy; an operator cannot delete it.
         if snapshots.iter().any(|snapshot| copy::is_for_copy(&snapshot.name)) {
             let message = format!("volume {name} is being copied");
-            let hint = "wait for the end, or cancel it with blockyard volume cancel-copy";
+            let hint = "wait until it has finished, or cancel it with blockyard volume cancel-copy";
             return Err(Refusal::new(code::VOLUME_COPYING, message, hint));
         }
         let shown = first_few(snapshots.iter().map(|snapshot| &snapshot.name), 5);
@@ -323,7 +324,7 @@ impl<W: World> OpenPool<W> {
         // The control plane sets the policy of the volume once it serves.
         let policy = policy_of(&VolumePolicy::default());
         let cache_shard = CacheShard { log: self.log.running(), ..self.shard.cache.clone() };
-        let policed = PolicedVolume::new(&cache_shard, cache_id(id), volume, &policy);
+        let policed = CachedVolume::new(&cache_shard, cache_id(id), volume, &policy);
         let store = Store::in_pool(policed, block_bytes);
         let (read_only, meter) = (self.is_read_only(), self.care.meter.clone());
         let host_state = HostState::in_pool(self.pool.clone(), kept);

@@ -14,7 +14,7 @@ use crate::remote::MemberDisk;
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Extent};
 use model::{Subject, SubjectKind, event};
-use raid::deadlines::{Deadlines, Verdict, judge};
+use raid::deadlines::{Deadlines, Decision, judge};
 use raid::{MemberState, Status};
 use shard::{CLOCK_STEP, Silence, World};
 use std::rc::{Rc, Weak};
@@ -87,7 +87,7 @@ impl<W: World> Members<'_, W> {
             let at = usize::from(member);
             let (Some(disk), Some(silence)) = (disk, silences[at]) else { continue };
             let answering = state.slots.borrow()[at].answering.clone();
-            let spare = state.array.spare_without(member);
+            let spare = state.array.redundancy_without(member);
             let deadlines = self.deadlines(disk, answering.p999());
             // A slow member is read only where the others cannot answer.
             let read = if answering.is_slow() { Duration::ZERO } else { deadlines.read };
@@ -96,13 +96,13 @@ impl<W: World> Members<'_, W> {
             let is_filled = matches!(status.members[at].state, MemberState::Rebuilding { .. });
             // A rebuild loads its member to the limit, so only one that makes no progress at all is given up.
             let (silence, deadlines) = match is_filled {
-                true => (Silence { progress: silence.progress, ..Silence::default() }, deadlines.while_filled()),
+                true => (Silence { progress: silence.progress, ..Silence::default() }, deadlines.for_rebuild()),
                 false => (silence, deadlines),
             };
             // If all members are silent the cause is common, and giving one up would not help.
             let others = silences.iter().enumerate().filter(|(other, _)| *other != at);
             let others: Vec<Silence> = others.filter_map(|(_, silence)| *silence).collect();
-            if judge(silence, &others, spare, &deadlines) == Verdict::GiveUp && !self.pool.is_read_only() {
+            if judge(silence, &others, spare, &deadlines) == Decision::Fail && !self.pool.is_read_only() {
                 self.give_up(member, disk, silence);
             }
         }
@@ -138,10 +138,10 @@ impl<W: World> Members<'_, W> {
             let own = slot.answering.recent().unwrap_or_default().as_millis();
             let (code, sentence) = match is_slow {
                 true => {
-                    let text = "many times longer than the other members; reads are served from these";
+                    let text = "many times longer than the other members; reads use the other members";
                     (event::DISK_SLOW, format!("disk {disk} of pool {pool} is slow: {own} ms an operation, {text}"))
                 }
-                false => (event::DISK_FAST_AGAIN, format!("disk {disk} of pool {pool} is as fast as the others again")),
+                false => (event::DISK_FAST_AGAIN, format!("disk {disk} of pool {pool} is no longer slow")),
             };
             self.pool.shard.raise(code, Subject::new(SubjectKind::Disk, &disk), sentence);
         }
@@ -180,8 +180,8 @@ impl<W: World> Members<'_, W> {
         let slot = &slots[usize::from(member)];
         slot.answering.fall_behind();
         let (pool, group, disk_name) = (&self.pool.name, self.group, slot.called());
-        tracing::warn!(%pool, group, disk = disk_name, ?silence, "a member does not answer and is given up");
-        state.array.give_up(member);
+        tracing::warn!(%pool, group, disk = disk_name, ?silence, "a member does not respond and is dropped");
+        state.array.fail_unresponsive(member);
         // A commit of the catalog that waits for the disk ends now; the record of this failure follows it.
         interruptible(disk).interrupt();
         let behind = Behind { group, member, id: slot.id };

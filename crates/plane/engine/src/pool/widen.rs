@@ -71,8 +71,13 @@ impl<W: World> OpenPool<W> {
         if !self.groups[group].is_widening() {
             return Ok(());
         }
-        let message = format!("group {group} of pool {} is being laid out over one member more", self.name);
-        Err(Refusal::new(code::POOL_BUSY, message, "wait for the end; blockyard pool show says when that is"))
+        let message = format!("group {group} of pool {} is being reshaped", self.name);
+        Err(Refusal::new(
+            code::POOL_BUSY,
+            message,
+            "wait until it has finished; blockyard pool show shows the \
+             time left",
+        ))
     }
 
     /// Admits an expansion of the group `asked`, or of the only group. Returns its number.
@@ -89,37 +94,37 @@ impl<W: World> OpenPool<W> {
         let group = match (asked, &of_volumes[..]) {
             (Some(group), all) if all.contains(&usize::from(group)) => usize::from(group),
             (Some(group), _) => {
-                let message = format!("pool {name} has no group {group} that volumes lie on");
-                return Err(Refusal::new(code::GROUP_UNKNOWN, message, "`blockyard pool show` numbers its groups"));
+                let message = format!("pool {name} has no group {group} that holds volumes");
+                return Err(Refusal::new(code::GROUP_UNKNOWN, message, "`blockyard pool show` lists its groups"));
             }
             (None, [only]) => *only,
             (None, all) => {
                 let message = format!("pool {name} has {} groups", all.len());
-                return Err(Refusal::new(code::GROUP_UNKNOWN, message, "say which one with --group"));
+                return Err(Refusal::new(code::GROUP_UNKNOWN, message, "choose one with --group"));
             }
         };
         copying::admit_change_of_shape(self, group)?;
         let state = &self.groups[group];
         let refuse = |code, why: &str, hint: &str| {
-            Err(Refusal::new(code, format!("group {group} of pool {name} can get no member: {why}"), hint))
+            Err(Refusal::new(code, format!("group {group} of pool {name} cannot be expanded: {why}"), hint))
         };
-        let add_group = "give the pool one more group with blockyard pool add-group";
+        let add_group = "add a group with blockyard pool add-group";
         // A reshape needs full redundancy from start to end.
         let members = state.array.status().members;
         let out = members.iter().zip(0..).find(|(member, _)| member.state != MemberState::InService);
         match (state.level, out) {
-            (Level::Raid0, _) => refuse(code::GROUP_FIXED, "raid0 is not laid out anew", add_group),
-            (Level::Raid10, _) => refuse(code::GROUP_FIXED, "raid10 is not laid out anew", add_group),
+            (Level::Raid0, _) => refuse(code::GROUP_FIXED, "raid0 cannot be reshaped", add_group),
+            (Level::Raid10, _) => refuse(code::GROUP_FIXED, "raid10 cannot be reshaped", add_group),
             _ if !state.array.is_protected() => {
-                let why = "it keeps no checksums and no log, without which a crash in the midst would cost data";
+                let why = "it has no checksums and no redo log, so a crash during the reshape would lose data";
                 refuse(code::GROUP_FIXED, why, add_group)
             }
             _ if members.len() >= usize::from(raid::MEMBERS_MAX) => {
-                refuse(code::TOO_MANY_MEMBERS, "it has as many as a group can have", add_group)
+                refuse(code::TOO_MANY_MEMBERS, "it has the maximum number of members", add_group)
             }
             (_, Some((_, member))) => {
-                let why = format!("disk {} is not in step", self.disk_name(group, member));
-                refuse(code::POOL_BUSY, &why, "replace it, and wait for the rebuild")
+                let why = format!("disk {} is not in sync", self.disk_name(group, member));
+                refuse(code::POOL_BUSY, &why, "replace it and wait for the rebuild")
             }
             _ => Ok(group),
         }
@@ -207,7 +212,7 @@ impl<W: World> GroupRepair<W> {
         );
         state.joining.set(false);
         let disk = last.called();
-        let sentence = format!("disk {disk} has not become a member of pool {}: {}", self.pool.name, why.message);
+        let sentence = format!("disk {disk} could not join pool {}: {}", self.pool.name, why.message);
         tracing::error!("{sentence}");
         self.pool.shard.raise(event::MEMBER_REFUSED, Subject::new(SubjectKind::Disk, &disk), sentence);
         true
@@ -222,10 +227,10 @@ impl<W: World> GroupRepair<W> {
         let done = work.progress(self.pool.shard.world.now()).done_bytes;
         let (mut gait, stripe_bytes, total) =
             (self.pool.care.gait_from(done), self.pool.groups[group].moved_stripe_bytes(), work.total_bytes());
-        let goes_on = if done > 0 { "goes on to be" } else { "is being" };
+        let goes_on = if done > 0 { "continues" } else { "started" };
         self.pool.raise(
             event::RESHAPE_BEGAN,
-            format!("group {group} of pool {name} {goes_on} laid out over {members} members"),
+            format!("reshape of group {group} of pool {name} to {members} members {goes_on}"),
         );
         let pace = async |progress: raid::Progress| {
             let done = progress.done * stripe_bytes;
@@ -238,7 +243,7 @@ impl<W: World> GroupRepair<W> {
         if let Err(error) = reshaped {
             state.work.set(None);
             tracing::error!(pool = %name, group, %error, "a reshape stopped");
-            let sentence = format!("group {group} of pool {name} cannot be laid out over {members} members: {error}");
+            let sentence = format!("reshape of group {group} of pool {name} to {members} members failed: {error}");
             self.pool.raise(event::RESHAPE_STOPPED, sentence);
             return false;
         }
@@ -252,7 +257,10 @@ impl<W: World> GroupRepair<W> {
         let gained = Size::new(after - before).iec();
         let written = self.pool.groups[group].written_bytes(None).saturating_sub(written);
         let taken = work.summary(self.pool.shard.world.now(), written, "its disks");
-        let sentence = format!("group {group} of pool {name} is laid out over {members} members, {gained} more{taken}");
+        let sentence = format!(
+            "reshape of group {group} of pool {name} to {members} members finished, {gained} \
+             more{taken}"
+        );
         tracing::info!("{sentence}");
         self.pool.raise(event::RESHAPE_ENDED, sentence);
         true
@@ -261,8 +269,7 @@ impl<W: World> GroupRepair<W> {
     async fn keep_reshape_pace(&self, gait: &mut Gait, done: u64, total: u64) {
         let group = self.group;
         if !self.pool.care.keep_pace(gait, done, total, Care::is_resumed).await {
-            let sentence =
-                format!("laying out group {group} of pool {} will take longer than was promised", self.pool.name);
+            let sentence = format!("reshape of group {group} of pool {} will miss its deadline", self.pool.name);
             self.pool.raise(event::RESHAPE_LATE, sentence);
         }
     }

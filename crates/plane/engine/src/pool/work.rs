@@ -74,7 +74,7 @@ impl Work {
         let seconds = now.since(self.started).as_secs_f64().max(0.1);
         let time = if seconds < 10.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") };
         if written == 0 {
-            return format!(": nothing had to be written to {place}, in {time} s");
+            return format!(": no writes to {place} were needed, in {time} s");
         }
         let rate = Size::new((written as f64 / seconds) as u64).decimal();
         format!(": {} written to {place} in {time} s, {rate}/s", Size::new(written).iec())
@@ -107,7 +107,7 @@ mod tests {
         let after = |ms: u64, written: u64| {
             work.summary(Time::default() + Duration::from_millis(ms), written, "it").trim_start_matches(": ").to_owned()
         };
-        assert_eq!(after(120, 0), "nothing had to be written to it, in 0.1 s");
+        assert_eq!(after(120, 0), "no writes to it were needed, in 0.1 s");
         assert_eq!(after(2_040, 2 << 30), "2 GiB written to it in 2.0 s, 1.1 GB/s");
         assert_eq!(after(64_000, 64 << 20), "64 MiB written to it in 64 s, 1 MB/s");
         assert_eq!(after(1, 4096), "4 KiB written to it in 0.1 s, 41 KB/s");

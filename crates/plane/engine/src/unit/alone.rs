@@ -43,7 +43,7 @@ async fn admit_file<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<(), 
     let report = inspect::look_at_local(disks, path, true).await.ok();
     let Some(Label::Ours { pool_name, .. }) = report.map(|report| report.label) else { return Ok(()) };
     let message = format!("{path} is a disk of pool {pool_name}");
-    let hint = "choose another path, or erase the disk first if nobody needs that pool any more";
+    let hint = "choose another path, or erase the disk first if the pool is no longer needed";
     Err(Refusal::new(code::DISK_IN_USE, message, hint))
 }
 
@@ -52,7 +52,7 @@ async fn open_file<W: World>(world: &W, path: &str, spec: &VolumeSpec) -> Result
     let disk = world.open_disk(path, options).await.map_err(|error| inspect::unreadable(path, &error))?;
     let held = disk.geometry().bytes();
     if held < spec.size.bytes() {
-        let message = format!("{path} holds {}, less than the volume's {}", Size::new(held).iec(), spec.size.iec());
+        let message = format!("{path} has {}, less than the volume size of {}", Size::new(held).iec(), spec.size.iec());
         return Err(Refusal::new(code::FILE_UNUSABLE, message, "make the file larger, or the volume smaller"));
     }
     Ok(disk)
@@ -79,7 +79,7 @@ pub async fn resize_alone<W: World>(
         Store::Null(null) => null.grow(blocks),
         Store::File(_) | Store::Volume(_) | Store::Volume512(_) | Store::Absent(_) => {
             let message = format!("volume {} is as large as its file", unit.name);
-            let hint = "make a larger file, and a new volume on it";
+            let hint = "create a larger file and a new volume on it";
             return Err(Refusal::new(code::FILE_UNUSABLE, message, hint));
         }
     }
@@ -95,7 +95,7 @@ pub async fn close_alone<W: World>(shard: &Rc<ShardContext<W>>, id: VolumeId) ->
 /// Refusal to shrink a volume.
 pub(super) fn shrinks(name: &str, held: u64, asked: Size) -> Refusal {
     let message = format!("volume {name} has {}, more than {}", Size::new(held).iec(), asked.iec());
-    Refusal::new(code::VOLUME_SHRINK, message, "volumes only grow; make a smaller one and copy")
+    Refusal::new(code::VOLUME_SHRINK, message, "volumes cannot shrink; create a smaller one and copy the data")
 }
 
 fn gone(id: VolumeId) -> Refusal {

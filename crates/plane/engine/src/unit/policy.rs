@@ -31,9 +31,9 @@ pub fn cache_of<W: World>(world: &W, limits: &Limits, events: &Events) -> CacheS
 
 fn told(now: Timestamp, finding: &Finding) -> Raised {
     let volume = VolumeId::from_bytes(finding.volume.0.to_be_bytes());
-    let healed = if finding.healed { "it was read again and nothing is lost" } else { "what it held is lost" };
+    let healed = if finding.healed { "it was reread from disk and nothing is lost" } else { "its contents are lost" };
     let sentence = format!(
-        "memory changed under volume {volume}, {} blocks from {} ({:?}): {healed}; test this machine's memory",
+        "memory corruption in the cache of volume {volume}, {} blocks from {} ({:?}): {healed}; run a memory test",
         finding.extent.len.0, finding.extent.start.0, finding.layer
     );
     Raised::new(now, event::MEMORY_WRONG, Subject::new(SubjectKind::Volume, &volume), sentence)
@@ -83,6 +83,6 @@ pub(super) fn cache_report(counters: &VolumeCounters) -> CacheReport {
         ahead_wasted: pages(counters.reads.ahead_wasted_pages),
         used: Size::new(counters.reads.used_bytes),
         dirty: Size::new(counters.writes.dirty_bytes),
-        stuck: counters.writes.stuck,
+        stuck: counters.writes.refused,
     }
 }

@@ -5,13 +5,13 @@ use super::stack::{self, Stack};
 use crate::pool::PoolVolume;
 use block::memory::{Null, Ram};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
-use cache::{Hold, PolicedVolume};
+use cache::{CachedVolume, Stall};
 use shard::{GroupCommit, World};
 use std::rc::Rc;
 use volume::Sectors;
 
 /// Volume of a pool with its cache and limits.
-pub(super) type Policed<W> = PolicedVolume<PoolVolume<W>, W>;
+pub(super) type Policed<W> = CachedVolume<PoolVolume<W>, W>;
 
 /// Device stack of a unit of a pool.
 type VolumeStack<W> = Stack<Policed<W>>;
@@ -71,11 +71,11 @@ impl<W: World> Store<W> {
     }
 
     /// Reason why a command for `extent`, in blocks of the unit, waits above the device.
-    pub fn hold(&self, extent: Extent) -> Option<Hold> {
+    pub fn hold(&self, extent: Extent) -> Option<Stall> {
         match self {
-            Self::Volume(stack) => stack.device().hold(extent),
+            Self::Volume(stack) => stack.device().stall(extent),
             // The cache counts in blocks of 4096 bytes.
-            Self::Volume512(sectors) => sectors.device().device().hold(volume::blocks_of_sectors(extent)),
+            Self::Volume512(sectors) => sectors.device().device().stall(volume::blocks_of_sectors(extent)),
             Self::File(_) | Self::Ram(_) | Self::Null(_) | Self::Absent(_) => None,
         }
     }

@@ -2,8 +2,8 @@
 
 use super::scheduler::Scheduler;
 use crate::Runtime;
-use crate::holds::Holds;
 use crate::policy::Limits;
+use crate::stalls::Stalls;
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use futures_util::future::{Either, select};
 use shard::Signal;
@@ -25,7 +25,7 @@ pub struct Limited<D, R: Runtime> {
     bytes_used: Cell<Time>,
     changes: Cell<u64>,
     changed: Signal,
-    holds: Holds,
+    stalls: Stalls,
 }
 
 impl<D, R: Runtime> Drop for Limited<D, R> {
@@ -48,7 +48,7 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
             bytes_used: Cell::default(),
             changes: Cell::new(0),
             changed: Signal::default(),
-            holds: Holds::default(),
+            stalls: Stalls::default(),
         }
     }
 
@@ -70,22 +70,22 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
     }
 
     /// True when a command on some of these blocks waits.
-    pub fn holds(&self, extent: Extent) -> bool {
-        self.holds.holds(extent)
+    pub fn is_stalled(&self, extent: Extent) -> bool {
+        self.stalls.contains(extent)
     }
 
     /// True when a command may have to wait.
-    fn is_held(&self) -> bool {
+    fn may_stall(&self) -> bool {
         let limits = self.limits.get();
-        limits.iops_max > 0 || limits.bytes_per_second_max > 0 || self.scheduler.has_a_line()
+        limits.iops_max > 0 || limits.bytes_per_second_max > 0 || self.scheduler.is_enabled()
     }
 
     /// Runs `command` on `extent`, which moves `bytes`, once limits and scheduler admit it.
     async fn limited<T>(&self, extent: Extent, bytes: u64, command: impl Future<Output = T>) -> T {
-        if !self.is_held() {
+        if !self.may_stall() {
             return command.await;
         }
-        let turn = async {
+        let admission = async {
             let limits = self.limits.get();
             if limits.iops_max > 0 || limits.bytes_per_second_max > 0 {
                 // Limits first, then the scheduler: a command that waits for its limits holds no slot.
@@ -93,7 +93,7 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
             }
             self.scheduler.enter(self.flow, bytes).await
         };
-        let _slot = self.holds.pass(extent, turn).await;
+        let _slot = self.stalls.track(extent, admission).await;
         command.await
     }
 
@@ -148,11 +148,11 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
 
     fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         // A synchronous call cannot wait for limits.
-        if self.is_held() { None } else { self.device.read_at_once(extent) }
+        if self.may_stall() { None } else { self.device.read_at_once(extent) }
     }
 
     fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
-        if self.is_held() { None } else { self.device.write_at_once(start, data) }
+        if self.may_stall() { None } else { self.device.write_at_once(start, data) }
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {

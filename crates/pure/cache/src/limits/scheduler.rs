@@ -48,11 +48,11 @@ struct Flow {
     end: u64,
     /// Time at which the next command of the guaranteed rate is due.
     due: Time,
-    queue: VecDeque<Rc<Ticket>>,
+    queue: VecDeque<Rc<WaitingCommand>>,
 }
 
 /// Command that waits.
-struct Ticket {
+struct WaitingCommand {
     cost: u64,
     granted: Cell<bool>,
     signal: Signal,
@@ -62,15 +62,15 @@ struct Ticket {
 pub(super) struct Slot<R: Runtime> {
     scheduler: Scheduler<R>,
     flow: usize,
-    ticket: Option<Rc<Ticket>>,
+    command: Option<Rc<WaitingCommand>>,
 }
 
 impl<R: Runtime> Drop for Slot<R> {
     fn drop(&mut self) {
         let mut queues = self.scheduler.0.queues.borrow_mut();
-        let waits = self.ticket.as_ref().filter(|ticket| !ticket.granted.get());
+        let waits = self.command.as_ref().filter(|command| !command.granted.get());
         match waits {
-            Some(ticket) => queues.withdraw(self.flow, ticket),
+            Some(command) => queues.withdraw(self.flow, command),
             None => {
                 assert!(queues.under_way > 0, "a command that ends was under way");
                 queues.under_way -= 1;
@@ -96,7 +96,7 @@ impl<R: Runtime> Scheduler<R> {
     }
 
     /// True when commands are scheduled at all.
-    pub(super) fn has_a_line(&self) -> bool {
+    pub(super) fn is_enabled(&self) -> bool {
         self.0.queues.borrow().depth > 0
     }
 
@@ -133,21 +133,24 @@ impl<R: Runtime> Scheduler<R> {
 
     /// Waits until a command of `bytes` may go below; `None` when scheduling is disabled.
     pub(super) async fn enter(&self, flow: usize, bytes: u64) -> Option<Slot<R>> {
-        if !self.has_a_line() {
+        if !self.is_enabled() {
             return None;
         }
-        let ticket =
-            Rc::new(Ticket { cost: bytes + COMMAND_BYTES, granted: Cell::new(false), signal: Signal::default() });
+        let command = Rc::new(WaitingCommand {
+            cost: bytes + COMMAND_BYTES,
+            granted: Cell::new(false),
+            signal: Signal::default(),
+        });
         {
             let mut queues = self.0.queues.borrow_mut();
             let own = queues.flows[flow].as_mut().expect("a volume stays until it leaves");
-            own.queue.push_back(ticket.clone());
+            own.queue.push_back(command.clone());
             queues.waiting += 1;
             queues.dispatch(&self.0.runtime);
         }
         // Created before the wait, so that dropping the future withdraws the command.
-        let slot = Slot { scheduler: self.clone(), flow, ticket: Some(ticket.clone()) };
-        ticket.signal.wait(|| ticket.granted.get().then_some(())).await;
+        let slot = Slot { scheduler: self.clone(), flow, command: Some(command.clone()) };
+        command.signal.wait(|| command.granted.get().then_some(())).await;
         Some(slot)
     }
 }
@@ -159,18 +162,18 @@ impl Queues {
             let Some(flow) = self.next_flow(runtime) else { return };
             let start = self.now;
             let flow = self.flows[flow].as_mut().expect("it was chosen just now");
-            let Some(ticket) = flow.queue.pop_front() else { return };
+            let Some(command) = flow.queue.pop_front() else { return };
             // A volume that was idle starts now, not where it had ended.
             let begin = start.max(flow.end);
             // Twice the priority, half the virtual time: twice the share.
-            flow.end = begin + ticket.cost * SCALE / flow.priority;
+            flow.end = begin + command.cost * SCALE / flow.priority;
             self.now = start.max(begin);
             self.waiting -= 1;
             self.under_way += 1;
             let is_within = self.depth == 0 || self.under_way <= self.depth;
             assert!(is_within, "no more commands are under way than may be");
-            ticket.granted.set(true);
-            ticket.signal.raise();
+            command.granted.set(true);
+            command.signal.raise();
         }
     }
 
@@ -192,10 +195,10 @@ impl Queues {
         waiting().min_by_key(|(_, flow)| flow.end.max(self.now)).map(|(at, _)| at)
     }
 
-    fn withdraw(&mut self, flow: usize, ticket: &Rc<Ticket>) {
+    fn withdraw(&mut self, flow: usize, command: &Rc<WaitingCommand>) {
         let Some(flow) = self.flows[flow].as_mut() else { return };
         let before = flow.queue.len();
-        flow.queue.retain(|waiting| !Rc::ptr_eq(waiting, ticket));
+        flow.queue.retain(|waiting| !Rc::ptr_eq(waiting, command));
         self.waiting -= before - flow.queue.len();
     }
 }

@@ -46,7 +46,7 @@ impl Bench {
 }
 
 #[test]
-fn volume_is_no_faster_than_its_limits_and_hears_of_new_ones_at_once() {
+fn volume_keeps_its_limits_and_applies_new_ones_at_once() {
     let bench = Bench::new(0);
     let volume = bench.volume(Limits { iops_max: 1000, ..Limits::default() });
     let count = bench.read(&volume, 16, 1);
@@ -112,7 +112,7 @@ fn volume_that_waits_for_its_own_limit_delays_nobody() {
 }
 
 #[test]
-fn command_that_is_dropped_while_it_waits_gives_up_its_place() {
+fn dropped_command_leaves_the_queue() {
     let bench = Bench::new(1);
     let volume = bench.volume(Limits::default());
     let begin = || {

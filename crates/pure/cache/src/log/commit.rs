@@ -1,8 +1,8 @@
 //! Group commit of the write log: queued records go to the log device in batches, several of which are in flight.
 
 use super::format::{self, BatchHeader, DATA_ALIGN, HEADER_UNITS_MAX, Record};
-use super::{Content, Entry, Held, Hold, LiveBatch, LogFailed, Shared, State, UNIT_BYTES};
-use crate::sabotage::{Sabotage, is_planted};
+use super::{BatchRef, Content, Entry, LiveBatch, LogFailed, RecordRef, Shared, State, UNIT_BYTES};
+use crate::sabotage::{InjectedBug, is_planted};
 use block::{BlockDevice, Buf, IoError, Stable, View};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
@@ -53,7 +53,7 @@ impl Shared {
             match select(under_way.next(), more).await {
                 Either::Left((Some((batch, Ok(stable))), _)) => {
                     let _: Stable = stable;
-                    if !is_planted(Sabotage::AckBeforeStable) {
+                    if !is_planted(InjectedBug::AckBeforeStable) {
                         self.accepted(batch);
                     }
                 }
@@ -82,7 +82,7 @@ impl Shared {
 
     /// Writes a batch and flushes the device.
     async fn put(&self, device: &impl BlockDevice, mut batch: Batch) -> (Batch, Result<Stable, IoError>) {
-        if is_planted(Sabotage::AckBeforeStable) {
+        if is_planted(InjectedBug::AckBeforeStable) {
             let entries = std::mem::take(&mut batch.entries);
             self.accepted(Batch { entries, data: View::default(), ..batch });
         }
@@ -150,7 +150,7 @@ impl Shared {
     /// Hands the writes of a stable batch to their volumes, and answers their callers.
     fn accepted(&self, batch: Batch) {
         // Shared by all records of the batch: it can be freed when the last of them is dropped.
-        let held = Rc::new(Held { log: self.own.clone() });
+        let batch_ref = Rc::new(BatchRef { log: self.own.clone() });
         let mut volumes: Vec<_> = batch.entries.iter().map(|entry| entry.volume).collect();
         volumes.sort_unstable();
         volumes.dedup();
@@ -164,33 +164,33 @@ impl Shared {
             state.batches.push_back(LiveBatch {
                 number: batch.number,
                 end: batch.end,
-                held: Rc::downgrade(&held),
+                batch_ref: Rc::downgrade(&batch_ref),
                 volumes,
             });
         }
         let mut counters = self.counters.get();
         counters.batches += 1;
         counters.records += batch.entries.len() as u64;
-        for Entry { volume, content, ticket } in batch.entries {
-            let hold = Hold(held.clone());
+        for Entry { volume, content, completion } in batch.entries {
+            let record_ref = RecordRef(batch_ref.clone());
             let mut answer = None;
             match content {
                 Content::Write { start, data } => {
                     counters.data_bytes += data.len() as u64;
                     // A volume that was dropped meanwhile gets the write by replay.
                     if let Some(member) = self.member(volume) {
-                        member.accept(start, data, hold);
+                        member.accept(start, data, record_ref);
                     }
                 }
-                // The hold is the answer: it keeps the record until the discard has been done below.
-                Content::Discard { .. } => answer = Some(hold),
+                // The reference is the answer: it keeps the record until the discard has been done below.
+                Content::Discard { .. } => answer = Some(record_ref),
                 Content::Release => {
                     let mut state = self.state.borrow_mut();
                     // Earlier batches are no longer pinned by this volume.
-                    state.let_go.insert(volume, batch.number);
+                    state.released_up_to.insert(volume, batch.number);
                 }
             }
-            *ticket.0.borrow_mut() = Some(Ok(answer));
+            *completion.0.borrow_mut() = Some(Ok(answer));
         }
         self.counters.set(counters);
         self.done.raise();
@@ -215,7 +215,7 @@ impl Shared {
         let mut holding: Vec<_> = self.state.borrow().batches.iter().flat_map(|batch| batch.volumes.clone()).collect();
         holding.sort_unstable();
         holding.dedup();
-        let recorded = if is_planted(Sabotage::LogFailureNotRecorded) {
+        let recorded = if is_planted(InjectedBug::LogFailureNotRecorded) {
             Ok(())
         } else {
             // Stable before writes continue without the log: otherwise a replay after a crash would bring back old
@@ -226,20 +226,20 @@ impl Shared {
         self.done.raise();
         for (_, member) in present() {
             // Not settled: the owner keeps the names of the volumes.
-            if member.clone().settled().await.is_err() || member.flush_below().await.is_err() {
+            if member.clone().destage_all().await.is_err() || member.flush_below().await.is_err() {
                 return;
             }
         }
-        self.owner.settled().await;
+        self.owner.all_destaged().await;
     }
 
     /// Refuses entries that will not be in the log.
     pub(super) fn refuse(&self, entries: Vec<Entry>) {
-        for Entry { volume, content, ticket } in entries {
+        for Entry { volume, content, completion } in entries {
             if let (Content::Write { start, data }, Some(member)) = (content, self.member(volume)) {
                 member.refuse(start, data.len());
             }
-            *ticket.0.borrow_mut() = Some(Err(LogFailed));
+            *completion.0.borrow_mut() = Some(Err(LogFailed));
         }
         self.done.raise();
     }

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn format_has_the_sizes_that_are_written_down() {
+    fn format_has_the_documented_sizes() {
         assert_eq!((size_of::<Anchor>(), size_of::<BatchHeader>(), size_of::<Record>()), (104, 64, 64));
         assert_eq!((records_max(1), records_max(4), header_units(63), header_units(64)), (63, 255, 1, 2));
     }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn anchor_and_records_that_nobody_writes_are_none_though_their_check_is_right() {
+    fn anchor_and_records_with_impossible_values_are_rejected() {
         for (sequence, epoch, tail, batch) in
             [(COUNT_MAX, 2, 3, 4), (1, COUNT_MAX, 3, 4), (1, 2, u64::MAX, 4), (1, 2, 3, u64::MAX), (1, 2, 3, 0)]
         {

@@ -3,7 +3,7 @@
 use super::format::{self, Anchor, BATCHES_MAX, BatchHeader, RING_START, Record};
 use super::trim::write_anchor;
 use super::{LogError, LogId, LogOwner, Shared, State, UNIT_BYTES, WriteLog, ring_units};
-use crate::sabotage::{Sabotage, is_planted};
+use crate::sabotage::{InjectedBug, is_planted};
 use crate::{Runtime, VolumeId};
 use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written, read_around};
 use shard::Signal;
@@ -56,7 +56,7 @@ struct Batch {
 }
 
 /// Result of looking for a batch at a unit of the ring.
-enum Begins {
+enum UnitContent {
     Batch(Batch),
     /// The device cannot read the unit.
     Unreadable,
@@ -70,7 +70,7 @@ impl Batch {
 
     /// True when the data of every record matches its checksum.
     fn is_whole(&self) -> bool {
-        self.records.iter().all(|record| record.data(&self.data).is_some()) || is_planted(Sabotage::ReplayTornRecord)
+        self.records.iter().all(|record| record.data(&self.data).is_some()) || is_planted(InjectedBug::ReplayTornRecord)
     }
 }
 
@@ -164,7 +164,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         let mut replayed = Replayed::default();
         let mut records: Vec<Found> = self.records.iter().copied().filter(|found| of(found, volume)).collect();
         // Applied in the order of the log: a later write of a block replaces an earlier one.
-        if is_planted(Sabotage::ReplayInWrongOrder) {
+        if is_planted(InjectedBug::ReplayInWrongOrder) {
             records.reverse();
         }
         // Records of one batch follow each other, so its bytes are read once.
@@ -218,7 +218,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
             anchor_sequence: self.anchor_sequence,
             log_id: self.log_id,
             batches: VecDeque::new(),
-            let_go: BTreeMap::new(),
+            released_up_to: BTreeMap::new(),
         };
         let shared = Rc::new_cyclic(|own| Shared {
             own: own.clone(),
@@ -250,14 +250,14 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         let mut is_unreadable = false;
         for start in std::iter::once(self.head).chain(is_wrapped.then_some(wrapped)) {
             match self.read_batch(start, self.next_batch..=self.next_batch).await? {
-                Begins::Nothing => {}
-                Begins::Unreadable => is_unreadable = true,
-                Begins::Batch(batch) => {
+                UnitContent::Nothing => {}
+                UnitContent::Unreadable => is_unreadable = true,
+                UnitContent::Batch(batch) => {
                     // A damaged batch counts where the damage cannot come from a power cut, or a later batch proves
                     // that it was stable.
                     let counts = batch.is_whole()
                         || !batch.is_readable
-                        || self.says_stable(start + batch.units(), self.next_batch).await?;
+                        || self.proves_stable(start + batch.units(), self.next_batch).await?;
                     if counts {
                         self.take_batch(batch);
                     }
@@ -266,7 +266,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
                 }
             }
         }
-        let is_passed = self.pass_damaged().await?;
+        let is_passed = self.skip_damaged().await?;
         // A power cut leaves no unreadable unit, so this batch may have been acknowledged.
         self.damaged_batches += u64::from(is_unreadable && !is_passed);
         Ok(is_passed)
@@ -283,32 +283,33 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
     }
 
     /// Reads the batch at `start`, if its header and records match their checksum and it is one of `numbers`.
-    async fn read_batch(&self, start: u64, numbers: RangeInclusive<u64>) -> Result<Begins, LogError> {
+    async fn read_batch(&self, start: u64, numbers: RangeInclusive<u64>) -> Result<UnitContent, LogError> {
         let (first, is_readable) = self.read_units(start, 1).await?;
-        let nothing = |is_readable: bool| if is_readable { Begins::Nothing } else { Begins::Unreadable };
+        let nothing = |is_readable: bool| if is_readable { UnitContent::Nothing } else { UnitContent::Unreadable };
         let Some(header) = BatchHeader::parse(&first, self.log_id, self.epoch, numbers) else {
             return Ok(nothing(is_readable));
         };
         let units = u64::from(header.units.get());
         // A header that would cross the end of the ring is not the start of a batch.
         if start % self.ring_units + units > self.ring_units {
-            return Ok(Begins::Nothing);
+            return Ok(UnitContent::Nothing);
         }
         let (data, is_readable) = self.read_units(start, units).await?;
         let (number, stable) = (header.number.get(), header.stable.get());
         // Header and records are valid; the data may be damaged, which counts for single records.
-        let batch = |records| Begins::Batch(Batch { start, number, stable, records, data: data.clone(), is_readable });
+        let batch =
+            |records| UnitContent::Batch(Batch { start, number, stable, records, data: data.clone(), is_readable });
         Ok(header.records(&data).map_or_else(|| nothing(is_readable), batch))
     }
 
     /// True when a batch at or behind `start` names batch `number` as stable.
-    async fn says_stable(&self, start: u64, number: u64) -> Result<bool, LogError> {
+    async fn proves_stable(&self, start: u64, number: u64) -> Result<bool, LogError> {
         Ok(self.later_batches(start, number + 1).await?.iter().any(|later| later.stable >= number))
     }
 
     /// Looks for later batches at the end of the chain. If one names the next batch as stable, the chain continues
     /// behind the damage; otherwise they are remains of batches torn by a power cut.
-    async fn pass_damaged(&mut self) -> Result<bool, LogError> {
+    async fn skip_damaged(&mut self) -> Result<bool, LogError> {
         let mut later = self.later_batches(self.head, self.next_batch + 1).await?;
         if !later.iter().any(|batch| batch.stable >= self.next_batch) {
             return Ok(false);
@@ -335,7 +336,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
             let (data, _) = self.read_units(at, units).await?;
             for (unit, bytes) in (at..).zip(data.chunks(UNIT_BYTES)) {
                 let is_header = BatchHeader::parse(bytes, self.log_id, self.epoch, numbers.clone()).is_some();
-                if is_header && let Begins::Batch(batch) = self.read_batch(unit, numbers.clone()).await? {
+                if is_header && let UnitContent::Batch(batch) = self.read_batch(unit, numbers.clone()).await? {
                     found.push(batch);
                 }
             }
@@ -347,13 +348,13 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
 
     /// Drops records that a later release of their volume covers.
     fn drop_released(&mut self) {
-        let mut let_go: BTreeMap<u128, u64> = BTreeMap::new();
+        let mut released_up_to: BTreeMap<u128, u64> = BTreeMap::new();
         for found in self.records.iter().filter(|found| found.record.kind == format::KIND_RELEASE) {
             // The last release of a volume counts; records are in order.
-            let_go.insert(found.record.volume.get(), found.record.number.get());
+            released_up_to.insert(found.record.volume.get(), found.record.number.get());
         }
         self.records.retain(|Found { record, .. }| {
-            let_go.get(&record.volume.get()).is_none_or(|&number| record.number.get() > number)
+            released_up_to.get(&record.volume.get()).is_none_or(|&number| record.number.get() > number)
         });
         self.waiting = self.records.iter().map(|found| VolumeId(found.record.volume.get())).collect();
     }
@@ -398,5 +399,5 @@ fn of(found: &Found, volume: VolumeId) -> bool {
 fn torn<'a>(record: &Record, batch: &'a [u8]) -> Option<&'a [u8]> {
     let from = record.offset.get() as usize;
     let data = batch.get(from..from + record.bytes.get() as usize);
-    data.filter(|_| is_planted(Sabotage::ReplayTornRecord))
+    data.filter(|_| is_planted(InjectedBug::ReplayTornRecord))
 }

@@ -1,7 +1,7 @@
 use super::{LogError, LogId, UNIT_BYTES, WriteLog};
 use crate::rig::Rig;
 use crate::rig::disk::{Disk, Journal};
-use crate::tests::life::Owner;
+use crate::tests::randomized::Owner;
 use crate::{Findings, VolumeId, WriteBack, WriteMemory, WritePolicy};
 use block::{BlockDevice, Buf, Extent, Lba, Stable, View, Written};
 use std::rc::Rc;
@@ -80,7 +80,7 @@ fn filled(byte: u8) -> View {
 }
 
 #[test]
-fn log_gives_back_what_it_acknowledged_and_is_asked_for_every_volume() {
+fn log_replays_acknowledged_writes_of_every_volume() {
     let bench = Bench::new(1 << 20);
     bench.write(&[1, 2, 3]);
     let recovery = bench.open().unwrap();
@@ -96,7 +96,7 @@ fn log_gives_back_what_it_acknowledged_and_is_asked_for_every_volume() {
 }
 
 #[test]
-fn record_that_rotted_in_the_middle_is_named_and_the_others_are_replayed() {
+fn corrupt_record_is_reported_and_the_others_are_replayed() {
     let bench = Bench::new(1 << 20);
     bench.write(&[1, 2, 3]);
     // Each batch has a unit of header and one of data; the ring begins at unit 2.
@@ -107,7 +107,7 @@ fn record_that_rotted_in_the_middle_is_named_and_the_others_are_replayed() {
 }
 
 #[test]
-fn header_that_rotted_in_the_middle_is_counted_and_later_batches_are_replayed() {
+fn corrupt_header_is_counted_and_later_batches_are_replayed() {
     let bench = Bench::new(1 << 20);
     bench.write(&[1, 2, 3]);
     bench.log.rot((2 + 2) * UNIT_BYTES as u64 + 20);
@@ -118,7 +118,7 @@ fn header_that_rotted_in_the_middle_is_counted_and_later_batches_are_replayed() 
 
 /// Models an array below the log that reports blocks as lost which its own redo log could not restore.
 #[test]
-fn unit_that_cannot_be_read_costs_what_it_held_and_nothing_behind_it() {
+fn unreadable_unit_loses_its_own_content_only() {
     for (unit, damaged, lost) in [(2, 1, vec![]), (3, 0, vec![Extent::new(1, 1)])] {
         let bench = Bench::without_unit(unit);
         assert_eq!(bench.open().unwrap().damaged_batches(), damaged, "unit {unit}");
@@ -140,7 +140,7 @@ fn unit_of_the_last_batch_that_cannot_be_read_is_damage() {
 }
 
 #[test]
-fn last_batch_that_is_torn_is_not_there_and_nothing_is_called_damaged() {
+fn torn_last_batch_is_ignored_and_not_damage() {
     let bench = Bench::new(1 << 20);
     bench.write(&[1, 2, 3]);
     bench.log.rot((2 + 5) * UNIT_BYTES as u64 + 100);
@@ -150,7 +150,7 @@ fn last_batch_that_is_torn_is_not_there_and_nothing_is_called_damaged() {
 }
 
 #[test]
-fn one_anchor_that_rotted_is_no_loss_and_two_are_no_log() {
+fn one_corrupt_anchor_is_harmless_and_two_are_no_log() {
     for slots in [[0, 1], [1, 0]] {
         let bench = Bench::new(1 << 20);
         bench.write(&[1]);
@@ -162,7 +162,7 @@ fn one_anchor_that_rotted_is_no_loss_and_two_are_no_log() {
 }
 
 #[test]
-fn log_of_somebody_else_and_a_device_too_small_are_refused() {
+fn foreign_log_and_too_small_device_are_refused() {
     let bench = Bench::new(1 << 20);
     let (log, runtime) = (bench.log.clone(), bench.rig.runtime.clone());
     let owner = Rc::new(Owner(Journal::default()));
@@ -174,7 +174,7 @@ fn log_of_somebody_else_and_a_device_too_small_are_refused() {
 }
 
 #[test]
-fn ring_goes_round_many_times_and_large_writes_are_cut() {
+fn ring_wraps_many_times_and_large_writes_are_split() {
     let bench = Bench::new(66 * 4096);
     let log = bench.rig.run(bench.open().unwrap().finish()).unwrap();
     let memory = WriteMemory::new(1 << 20);

@@ -4,7 +4,7 @@
 
 use super::format::{Anchor, reserve_units};
 use super::{LiveBatch, Shared, UNIT_BYTES};
-use crate::sabotage::{Sabotage, is_planted};
+use crate::sabotage::{InjectedBug, is_planted};
 use crate::{Runtime, VolumeId};
 use block::{BlockDevice, Buf, IoError, Lba, Stable};
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ impl Shared {
                 runtime.sleep_until(runtime.now() + TRY_AGAIN).await;
                 continue;
             }
-            if is_planted(Sabotage::ReuseBeforeAnchor) {
+            if is_planted(InjectedBug::ReuseBeforeAnchor) {
                 self.move_tail(&free);
                 runtime.sleep_until(runtime.now() + TRY_AGAIN / 10).await;
             }
@@ -49,7 +49,7 @@ impl Shared {
                 runtime.sleep_until(runtime.now() + TRY_AGAIN).await;
                 continue;
             }
-            if !is_planted(Sabotage::ReuseBeforeAnchor) {
+            if !is_planted(InjectedBug::ReuseBeforeAnchor) {
                 self.move_tail(&free);
             }
         }
@@ -63,7 +63,7 @@ impl Shared {
         let state = self.state.borrow();
         let mut free = Free { end: state.tail, batches: 0, next: 0, volumes: BTreeSet::new() };
         // In order, up to the first batch that a dirty piece still needs.
-        for batch in state.batches.iter().take_while(|batch| batch.held.strong_count() == 0) {
+        for batch in state.batches.iter().take_while(|batch| batch.batch_ref.strong_count() == 0) {
             if batch.volumes.iter().any(|&volume| self.pins(batch, volume)) {
                 break;
             }
@@ -82,12 +82,13 @@ impl Shared {
 
     /// True when `volume` is not open and has not released its records in `batch`.
     fn pins(&self, batch: &LiveBatch, volume: VolumeId) -> bool {
-        let let_go = self.state.borrow().let_go.get(&volume).is_some_and(|&number| number >= batch.number);
-        !let_go && self.member(volume).is_none()
+        let released_up_to =
+            self.state.borrow().released_up_to.get(&volume).is_some_and(|&number| number >= batch.number);
+        !released_up_to && self.member(volume).is_none()
     }
 
     async fn flush_below(&self, volumes: &BTreeSet<VolumeId>) -> bool {
-        if is_planted(Sabotage::TrimBeforeFlush) {
+        if is_planted(InjectedBug::TrimBeforeFlush) {
             return true;
         }
         for member in volumes.iter().filter_map(|&volume| self.member(volume)) {
@@ -114,7 +115,7 @@ impl Shared {
 
     fn move_tail(&self, free: &Free) {
         let mut state = self.state.borrow_mut();
-        let unneeded = |batch: &LiveBatch| batch.held.strong_count() == 0;
+        let unneeded = |batch: &LiveBatch| batch.batch_ref.strong_count() == 0;
         assert!(state.batches.iter().take(free.batches).all(unneeded), "no batch is freed that a volume needs");
         state.batches.drain(..free.batches);
         state.tail = free.end;

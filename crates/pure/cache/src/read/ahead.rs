@@ -13,7 +13,7 @@ const WINDOW_PAGES_MIN: u64 = (64 << 10) / PAGE_BYTES as u64;
 const WINDOW_PAGES_MAX: u64 = (4 << 20) / PAGE_BYTES as u64;
 
 /// Cache conditions that bound the read-ahead.
-pub(super) struct Room {
+pub(super) struct AheadBounds {
     /// Upper bound of pages prefetched for one stream.
     pub(super) room_pages: u64,
     /// Pages prefetched and evicted unread since the last call.
@@ -57,7 +57,7 @@ impl Ahead {
 
     /// Records a read of `bytes` on a volume of `pages` pages, and returns the pages to prefetch now. `room` is
     /// called only if there may be some.
-    pub(super) fn observe(&mut self, bytes: Range<u64>, pages: u64, room: impl FnOnce() -> Room) -> Range<u64> {
+    pub(super) fn observe(&mut self, bytes: Range<u64>, pages: u64, room: impl FnOnce() -> AheadBounds) -> Range<u64> {
         self.turn += 1;
         // Every read that continues no stream may be the first of a new one.
         let Some(at) = self.follow(&bytes) else {
@@ -135,8 +135,8 @@ mod tests {
 
     const PAGES: u64 = 1 << 20;
 
-    fn room(wasted_pages: u64) -> Room {
-        Room { room_pages: PAGES, wasted_pages }
+    fn room(wasted_pages: u64) -> AheadBounds {
+        AheadBounds { room_pages: PAGES, wasted_pages }
     }
 
     /// Reads 8 KiB at each of `places`; returns the ranges that were prefetched.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn ahead_of_random_reads_is_nothing() {
+    fn ahead_prefetches_nothing_for_random_reads() {
         let mut ahead = Ahead::new(ReadAhead::Adaptive);
         let places = (0..1000_u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (PAGES * 4096)) & !8191);
         assert_eq!(run(&mut ahead, places, PAGES), []);

@@ -1,11 +1,11 @@
 //! Read cache layer of a volume.
 
 use super::ReadCache;
-use super::ahead::{Ahead, Room};
-use super::flight::Flights;
+use super::ahead::{Ahead, AheadBounds};
+use super::flight::InFlight;
 use super::store::{Mismatch, ReadCounters};
 use crate::policy::{ReadAhead, Share};
-use crate::sabotage::{Sabotage, is_planted};
+use crate::sabotage::{InjectedBug, is_planted};
 use crate::{Finding, Layer, Runtime, VolumeId};
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, PAGE_BYTES, Rope, Stable, View, Written};
 use std::cell::{Cell, RefCell};
@@ -26,7 +26,7 @@ struct Inner<D, R> {
     cache: ReadCache,
     volume: VolumeId,
     owner: u32,
-    flights: Flights,
+    in_flight: InFlight,
     ahead: RefCell<Ahead>,
     wasted: Cell<u64>,
 }
@@ -70,8 +70,8 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         read_ahead: ReadAhead,
     ) -> Self {
         let (cache, owner) = (cache.clone(), cache.join(share));
-        let (flights, ahead, wasted) = (Flights::default(), RefCell::new(Ahead::new(read_ahead)), Cell::new(0));
-        Self(Rc::new(Inner { device, runtime, cache, volume, owner, flights, ahead, wasted }))
+        let (in_flight, ahead, wasted) = (InFlight::default(), RefCell::new(Ahead::new(read_ahead)), Cell::new(0));
+        Self(Rc::new(Inner { device, runtime, cache, volume, owner, in_flight, ahead, wasted }))
     }
 
     /// Device below.
@@ -100,7 +100,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
     pub async fn replace<T>(&self, change: impl Future<Output = T>) -> T {
         let inner = &self.0;
         // Spoils fetches in flight, too.
-        let writing = inner.flights.write(0..u64::MAX);
+        let writing = inner.in_flight.write(0..u64::MAX);
         inner.cache.store.borrow_mut().forget(inner.owner);
         let changed = change.await;
         let _: bool = writing.end();
@@ -140,7 +140,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
             let wasted = store.counters(inner.owner).ahead_wasted_pages;
             // One stream prefetches at most an eighth of the volume's guarantee.
             let room_pages = store.entitlement(inner.owner) / 8 / PAGE_BYTES as u64;
-            Room { room_pages, wasted_pages: wasted - inner.wasted.replace(wasted) }
+            AheadBounds { room_pages, wasted_pages: wasted - inner.wasted.replace(wasted) }
         });
         while !fetch.is_empty() {
             // Aligned pieces, so that later reads find whole frames.
@@ -155,7 +155,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         let inner = &self.0;
         {
             let mut store = inner.cache.store.borrow_mut();
-            let is_there = |page| store.has(inner.owner, page) || inner.flights.join(page).is_some();
+            let is_there = |page| store.has(inner.owner, page) || inner.in_flight.join(page).is_some();
             // Only trimmed at both ends: a gap in the middle would cost another operation.
             while !pages.is_empty() && is_there(pages.start) {
                 pages.start += 1;
@@ -169,13 +169,13 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
             return;
         }
         // Registered before the task runs, so that the next reader joins the fetch.
-        let leading = inner.flights.lead(pages.clone());
+        let leading = inner.in_flight.lead(pages.clone());
         let this = self.clone();
         inner.runtime.spawn(async move {
             if let Ok(rope) = this.0.device.read(this.0.extent_of(&pages)).await {
                 // Pages that a write has touched meanwhile are left out.
-                let good = leading.tell(&rope);
-                this.0.keep(&pages, &rope, &good, true);
+                let unspoiled = leading.complete(&rope);
+                this.0.keep(&pages, &rope, &unspoiled, true);
             }
         });
     }
@@ -233,9 +233,9 @@ impl<D: BlockDevice, R> Inner<D, R> {
             if at == pages.end {
                 return Some(rope);
             }
-            if let Some((fill, good)) = self.flights.join(at) {
+            if let Some((shared, good)) = self.in_flight.join(at) {
                 // The leader failed or was dropped; this reader then reads its own blocks.
-                let brought = fill.wait().await?;
+                let brought = shared.wait().await?;
                 // Pages written since the fetch began are not in it and are requested again.
                 let end = pages.end.min(good);
                 assert!(at < end, "a fetch brings the page for which it was joined");
@@ -244,16 +244,16 @@ impl<D: BlockDevice, R> Inner<D, R> {
                     store.count(self.owner, |counters| counters.joined += 1);
                     store.touch(self.owner, at..end);
                 }
-                let bytes = |page: u64| (page - fill.pages.start) as usize * PAGE_BYTES;
+                let bytes = |page: u64| (page - shared.pages.start) as usize * PAGE_BYTES;
                 rope.append(brought.slice(bytes(at)..bytes(end)));
                 at = end;
             } else {
                 let run = at..self.end_of_miss(at..pages.end);
-                let leading = self.flights.lead(run.clone());
+                let leading = self.in_flight.lead(run.clone());
                 let brought = self.device.read(self.extent_of(&run)).await.ok()?;
-                let good = leading.tell(&brought);
+                let unspoiled = leading.complete(&brought);
                 // Without an await since the fetch was completed: no write can start in between.
-                self.keep(&run, &brought, &good, false);
+                self.keep(&run, &brought, &unspoiled, false);
                 self.cache.store.borrow_mut().count(self.owner, |counters| counters.miss_pages += run.end - run.start);
                 at = run.end;
                 rope.append(brought);
@@ -266,7 +266,7 @@ impl<D: BlockDevice, R> Inner<D, R> {
     /// fetch brings.
     fn end_of_miss(&self, pages: Range<u64>) -> u64 {
         // Pages that another fetch brings are not read twice.
-        let mut end = self.flights.next_fill(pages.clone());
+        let mut end = self.in_flight.next_fetch(pages.clone());
         assert!((pages.start + 1..=pages.end).contains(&end), "a fetch ends within the read, and brings a page");
         let store = self.cache.store.borrow();
         while end > pages.start + 1 && store.has(self.owner, end - 1) {
@@ -283,8 +283,8 @@ impl<D: BlockDevice, R> Inner<D, R> {
         change: impl Future<Output = Result<Written, IoError>>,
     ) -> Result<Written, IoError> {
         let pages = self.pages_of(extent);
-        let keeps = data.is_none() && is_planted(Sabotage::DiscardKeepsCache);
-        let writing = self.flights.write(pages.clone());
+        let keeps = data.is_none() && is_planted(InjectedBug::DiscardKeepsCache);
+        let writing = self.in_flight.write(pages.clone());
         // Removed before the write starts: while it is in flight, a read may return either content.
         let was_there = !keeps && self.cache.store.borrow_mut().remove(self.owner, pages);
         // After a failed write each block may be old or new, so nothing is kept.

@@ -3,7 +3,7 @@
 //! Coherence rule: content that was read while a write of the same pages was in flight, or before one that has ended
 //! since, is returned only to readers that asked before the write ended, and never enters the cache.
 
-use crate::sabotage::{Sabotage, is_planted};
+use crate::sabotage::{InjectedBug, is_planted};
 use block::{PAGE_BYTES, Rope};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -17,11 +17,11 @@ const ABANDONED_MAX: usize = 64;
 
 /// Fetches and writes in flight on one volume.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Flights(Rc<RefCell<Table>>);
+pub(super) struct InFlight(Rc<RefCell<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
-    fills: Vec<Rc<Fill>>,
+    fetches: Vec<Rc<Fetch>>,
     writes: Vec<Write>,
     /// Pages whose write was dropped: they may still change on the device, until they are written completely again.
     abandoned: Vec<Range<u64>>,
@@ -38,13 +38,13 @@ struct Write {
 
 /// Fetch in flight.
 #[derive(Debug)]
-pub(super) struct Fill {
+pub(super) struct Fetch {
     pub(super) pages: Range<u64>,
-    state: RefCell<FillState>,
+    state: RefCell<FetchState>,
 }
 
 #[derive(Debug, Default)]
-struct FillState {
+struct FetchState {
     spoiled: SmallVec<[Range<u64>; 1]>,
     outcome: Option<Option<Rope>>,
     waiting: SmallVec<[Waker; 2]>,
@@ -54,29 +54,29 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-impl Flights {
+impl InFlight {
     /// Starts a fetch of `pages`; the caller reads them below and reports the outcome.
     pub(super) fn lead(&self, pages: Range<u64>) -> Leading {
         let mut table = self.0.borrow_mut();
         // A write in flight at the start spoils the fetch as one that starts later does.
         let writes = table.writes.iter().map(|write| &write.pages).chain(&table.abandoned);
         let spoiled = writes.filter(|range| overlap(range, &pages)).cloned().collect();
-        let fill = Rc::new(Fill { pages, state: RefCell::new(FillState { spoiled, ..FillState::default() }) });
-        table.fills.push(fill.clone());
-        Leading { flights: self.clone(), fill, told: false }
+        let fetch = Rc::new(Fetch { pages, state: RefCell::new(FetchState { spoiled, ..FetchState::default() }) });
+        table.fetches.push(fetch.clone());
+        Leading { in_flight: self.clone(), fetch, is_completed: false }
     }
 
     /// Finds a fetch in flight that returns the current content of `page`; also returns the page up to which it does.
-    pub(super) fn join(&self, page: u64) -> Option<(Rc<Fill>, u64)> {
+    pub(super) fn join(&self, page: u64) -> Option<(Rc<Fetch>, u64)> {
         let table = self.0.borrow();
-        let fill = table.fills.iter().find(|fill| fill.pages.contains(&page) && fill.is_good(page))?;
-        Some((fill.clone(), fill.good_up_to(page)))
+        let fetch = table.fetches.iter().find(|fetch| fetch.pages.contains(&page) && fetch.is_unspoiled(page))?;
+        Some((fetch.clone(), fetch.unspoiled_up_to(page)))
     }
 
     /// First start of a fetch within `pages` behind their own start; their end if there is none.
-    pub(super) fn next_fill(&self, pages: Range<u64>) -> u64 {
+    pub(super) fn next_fetch(&self, pages: Range<u64>) -> u64 {
         let table = self.0.borrow();
-        let starts = table.fills.iter().map(|fill| fill.pages.start).filter(|start| *start > pages.start);
+        let starts = table.fetches.iter().map(|fetch| fetch.pages.start).filter(|start| *start > pages.start);
         starts.min().map_or(pages.end, |start| start.min(pages.end))
     }
 
@@ -91,22 +91,23 @@ impl Flights {
             other.disturbed = true;
             disturbed = true;
         }
-        for fill in table.fills.iter().filter(|fill| overlap(&fill.pages, &pages)) {
-            fill.state.borrow_mut().spoiled.push(pages.clone());
+        for fetch in table.fetches.iter().filter(|fetch| overlap(&fetch.pages, &pages)) {
+            fetch.state.borrow_mut().spoiled.push(pages.clone());
         }
         table.writes.push(Write { id, pages, disturbed });
-        Writing { flights: self.clone(), id: Some(id) }
+        Writing { in_flight: self.clone(), id: Some(id) }
     }
 }
 
-impl Fill {
-    fn is_good(&self, page: u64) -> bool {
-        is_planted(Sabotage::JoinSpoiledFill) || !self.state.borrow().spoiled.iter().any(|range| range.contains(&page))
+impl Fetch {
+    fn is_unspoiled(&self, page: u64) -> bool {
+        is_planted(InjectedBug::JoinSpoiledFetch)
+            || !self.state.borrow().spoiled.iter().any(|range| range.contains(&page))
     }
 
     /// End of the unspoiled pages from `page` on.
-    fn good_up_to(&self, page: u64) -> u64 {
-        if is_planted(Sabotage::JoinSpoiledFill) {
+    fn unspoiled_up_to(&self, page: u64) -> u64 {
+        if is_planted(InjectedBug::JoinSpoiledFetch) {
             return self.pages.end;
         }
         let state = self.state.borrow();
@@ -115,10 +116,10 @@ impl Fill {
     }
 
     /// Parts of the fetch that no write has touched since it began.
-    fn good_parts(&self) -> SmallVec<[Range<u64>; 2]> {
+    fn unspoiled_parts(&self) -> SmallVec<[Range<u64>; 2]> {
         let mut parts: SmallVec<[Range<u64>; 2]> = SmallVec::new();
         parts.push(self.pages.clone());
-        if is_planted(Sabotage::FillRacesWrite) {
+        if is_planted(InjectedBug::FetchRacesWrite) {
             return parts;
         }
         for bad in &self.state.borrow().spoiled {
@@ -152,26 +153,26 @@ impl Fill {
 /// Leader of a fetch, which reports its outcome; dropping it means failure.
 #[derive(Debug)]
 pub(super) struct Leading {
-    flights: Flights,
-    fill: Rc<Fill>,
-    told: bool,
+    in_flight: InFlight,
+    fetch: Rc<Fetch>,
+    is_completed: bool,
 }
 
 impl Leading {
     /// Completes the fetch with `rope`. Returns the parts that may enter the cache.
-    pub(super) fn tell(mut self, rope: &Rope) -> SmallVec<[Range<u64>; 2]> {
-        let pages = self.fill.pages.end - self.fill.pages.start;
+    pub(super) fn complete(mut self, rope: &Rope) -> SmallVec<[Range<u64>; 2]> {
+        let pages = self.fetch.pages.end - self.fetch.pages.start;
         assert_eq!(rope.len() as u64, pages * PAGE_BYTES as u64, "a fetch brings all of its pages");
-        self.told = true;
+        self.is_completed = true;
         self.end(Some(rope.clone()));
-        self.fill.good_parts()
+        self.fetch.unspoiled_parts()
     }
 
     fn end(&self, outcome: Option<Rope>) {
         // Before the waiters run: a new reader must not join a fetch that has ended.
-        self.flights.0.borrow_mut().fills.retain(|fill| !Rc::ptr_eq(fill, &self.fill));
+        self.in_flight.0.borrow_mut().fetches.retain(|fetch| !Rc::ptr_eq(fetch, &self.fetch));
         let waiting = {
-            let mut state = self.fill.state.borrow_mut();
+            let mut state = self.fetch.state.borrow_mut();
             assert!(state.outcome.is_none(), "a fetch ends once");
             state.outcome = Some(outcome);
             std::mem::take(&mut state.waiting)
@@ -182,7 +183,7 @@ impl Leading {
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        if !self.told {
+        if !self.is_completed {
             self.end(None);
         }
     }
@@ -191,7 +192,7 @@ impl Drop for Leading {
 /// Write in flight; after a drop it is not known whether it was executed.
 #[derive(Debug)]
 pub(super) struct Writing {
-    flights: Flights,
+    in_flight: InFlight,
     id: Option<u64>,
 }
 
@@ -199,7 +200,7 @@ impl Writing {
     /// Ends the write. True when no other write of its pages was in flight at the same time.
     pub(super) fn end(mut self) -> bool {
         let Some(write) = self.take() else { return false };
-        let mut table = self.flights.0.borrow_mut();
+        let mut table = self.in_flight.0.borrow_mut();
         // A complete overwrite makes the content known again.
         table.abandoned.retain(|range| !(write.pages.start <= range.start && range.end <= write.pages.end));
         let still = table.abandoned.iter().any(|range| overlap(range, &write.pages));
@@ -208,7 +209,7 @@ impl Writing {
 
     fn take(&mut self) -> Option<Write> {
         let id = self.id.take()?;
-        let mut table = self.flights.0.borrow_mut();
+        let mut table = self.in_flight.0.borrow_mut();
         let at = table.writes.iter().position(|write| write.id == id)?;
         Some(table.writes.swap_remove(at))
     }
@@ -217,7 +218,7 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         let Some(write) = self.take() else { return };
-        let abandoned = &mut self.flights.0.borrow_mut().abandoned;
+        let abandoned = &mut self.in_flight.0.borrow_mut().abandoned;
         abandoned.push(write.pages);
         if abandoned.len() > ABANDONED_MAX {
             // Merged conservatively: more pages than necessary stay uncached.

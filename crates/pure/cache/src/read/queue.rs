@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 
 /// Ghost list: keys of frames evicted from the small queue, in order.
 #[derive(Debug, Default)]
-struct Ghost {
+struct GhostQueue {
     order: VecDeque<(u64, u64)>,
     newest: Table<u64, u64>,
     next: u64,
 }
 
-impl Ghost {
+impl GhostQueue {
     fn remember(&mut self, page: u64, count_max: usize) {
         self.next += 1;
         self.order.push_back((page, self.next));
@@ -37,7 +37,7 @@ impl Ghost {
 
 /// Queue that a frame is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum QueueKind {
     Small,
     Main,
 }
@@ -49,52 +49,52 @@ pub(super) struct Queues {
     main: VecDeque<u32>,
     small_bytes: u64,
     dead: usize,
-    ghost: Ghost,
+    ghost: GhostQueue,
 }
 
 impl Queues {
     /// Adds a new frame, whose first page is `page`, to the end of a queue.
-    pub(super) fn admit(&mut self, frame: u32, page: u64, bytes: u64) -> Place {
+    pub(super) fn admit(&mut self, frame: u32, page: u64, bytes: u64) -> QueueKind {
         // Requested again soon after its eviction: it was hot.
         if self.ghost.recall(page) {
             self.main.push_back(frame);
-            return Place::Main;
+            return QueueKind::Main;
         }
         self.small.push_back(frame);
         self.small_bytes += bytes;
-        Place::Small
+        QueueKind::Small
     }
 
     /// Takes the next candidate for eviction: from the small queue while that holds more than a tenth of `used`
     /// bytes.
-    pub(super) fn next(&mut self, used: u64) -> Option<(u32, Place)> {
+    pub(super) fn next(&mut self, used: u64) -> Option<(u32, QueueKind)> {
         // A tenth of the memory for new frames, as S3-FIFO has it.
         let small = (self.small_bytes * 10 > used || self.main.is_empty()) && !self.small.is_empty();
         if small {
-            return self.small.pop_front().map(|frame| (frame, Place::Small));
+            return self.small.pop_front().map(|frame| (frame, QueueKind::Small));
         }
-        self.main.pop_front().or_else(|| self.small.pop_front()).map(|frame| (frame, Place::Main))
+        self.main.pop_front().or_else(|| self.small.pop_front()).map(|frame| (frame, QueueKind::Main))
     }
 
     /// Keeps a candidate, in the main queue.
-    pub(super) fn keep(&mut self, frame: u32, from: Place, bytes: u64) {
-        if from == Place::Small {
+    pub(super) fn keep(&mut self, frame: u32, from: QueueKind, bytes: u64) {
+        if from == QueueKind::Small {
             self.small_bytes -= bytes;
         }
         self.main.push_back(frame);
     }
 
     /// Drops a candidate; remembers its key if it leaves the small queue.
-    pub(super) fn drop_judged(&mut self, page: u64, from: Place, bytes: u64) {
-        if from == Place::Small {
+    pub(super) fn drop_judged(&mut self, page: u64, from: QueueKind, bytes: u64) {
+        if from == QueueKind::Small {
             self.small_bytes -= bytes;
             self.ghost.remember(page, self.small.len() + self.main.len());
         }
     }
 
     /// Marks a frame as dead while it stays in its queue.
-    pub(super) fn bury(&mut self, from: Place, bytes: u64) {
-        if from == Place::Small {
+    pub(super) fn mark_dead(&mut self, from: QueueKind, bytes: u64) {
+        if from == QueueKind::Small {
             assert!(bytes <= self.small_bytes, "what waits in the small queue is counted");
             self.small_bytes -= bytes;
         }
@@ -102,13 +102,13 @@ impl Queues {
     }
 
     /// Counts a dead frame that was taken from its queue.
-    pub(super) fn exhume(&mut self) {
+    pub(super) fn remove_dead(&mut self) {
         assert!(self.dead > 0, "every dead frame is counted");
         self.dead -= 1;
     }
 
     /// True when dead frames are so many that [`Queues::sweep`] is due.
-    pub(super) fn is_littered(&self) -> bool {
+    pub(super) fn needs_sweep(&self) -> bool {
         self.dead > 64 && self.dead * 2 > self.small.len() + self.main.len()
     }
 

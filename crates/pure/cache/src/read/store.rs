@@ -5,9 +5,9 @@
 //! that is still sending it keeps just that buffer.
 
 use super::index::{GROUP_PAGES, Index, place};
-use super::queue::{Place, Queues};
+use super::queue::{QueueKind, Queues};
 use crate::policy::{Check, Share};
-use crate::sabotage::{Sabotage, is_planted};
+use crate::sabotage::{InjectedBug, is_planted};
 use block::{Buf, PAGE_BYTES, Rope, View};
 use simd::crc32c::crc32c;
 use std::ops::Range;
@@ -53,7 +53,7 @@ struct Frame {
     pages: u8,
     /// Number of repeated uses, at most 3.
     hits: u8,
-    place: Place,
+    place: QueueKind,
     ahead: bool,
     guards: [u32; GROUP_PAGES as usize],
 }
@@ -300,7 +300,7 @@ impl Store {
                 due
             }
         };
-        check && !is_planted(Sabotage::GuardNotCompared)
+        check && !is_planted(InjectedBug::GuardNotCompared)
     }
 
     fn add(&mut self, owner: u32, pages: Range<u64>, buf: Buf, ahead: bool) {
@@ -370,7 +370,7 @@ impl Store {
             let frame = &mut self.frames[number as usize];
             if frame.pages == 0 {
                 // A dead frame was met in its queue: its number can be reused now.
-                volume.queues.exhume();
+                volume.queues.remove_dead();
                 self.free.push(number);
                 continue;
             }
@@ -378,8 +378,8 @@ impl Store {
             if frame.hits > 0 {
                 volume.queues.keep(number, frame.place, bytes);
                 // Promotion from the small queue starts at zero uses; in the main queue each round costs one.
-                frame.hits = if frame.place == Place::Small { 0 } else { frame.hits - 1 };
-                frame.place = Place::Main;
+                frame.hits = if frame.place == QueueKind::Small { 0 } else { frame.hits - 1 };
+                frame.place = QueueKind::Main;
                 continue;
             }
             volume.queues.drop_judged(frame.first, frame.place, bytes);
@@ -409,8 +409,8 @@ impl Store {
         self.used -= bytes;
         let volume = self.volume_mut(owner);
         volume.used -= bytes;
-        volume.queues.bury(place, bytes);
-        if volume.queues.is_littered() {
+        volume.queues.mark_dead(place, bytes);
+        if volume.queues.needs_sweep() {
             self.sweep(owner);
         }
     }

@@ -112,7 +112,7 @@ fn block_that_changed_in_memory_is_read_again_and_reported() {
 }
 
 #[test]
-fn error_is_not_cached_and_is_told_of_the_reader_s_own_blocks_only() {
+fn error_is_not_cached_and_names_the_reader_s_own_blocks() {
     let bench = Bench::new(1 << 20, 1 << 20, ReadAhead::Off);
     bench.disk.bad.borrow_mut().insert(6);
     assert!(bench.read(4, 4).is_err());

@@ -21,7 +21,7 @@ struct Version {
 
 /// Observation of a write by a read.
 #[derive(Clone, Copy, Debug)]
-struct Sight {
+struct Observation {
     value: u64,
     /// Time at which the read was submitted, and the length of the journal when it completed.
     begin: u64,
@@ -30,7 +30,7 @@ struct Sight {
 
 /// Write known to the oracle.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct WriteId {
     value: u64,
     extent: Extent,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Told {
 pub(crate) struct Oracle {
     block_bytes: usize,
     blocks: RefCell<BTreeMap<u64, Vec<Version>>>,
-    seen: RefCell<BTreeMap<u64, Vec<Sight>>>,
+    seen: RefCell<BTreeMap<u64, Vec<Observation>>>,
     tick: Cell<u64>,
     journal: Journal,
 }
@@ -62,7 +62,7 @@ impl Oracle {
     }
 
     /// Records the start of a write of `extent`; a discard is a write of value 0.
-    pub(crate) fn begin(&self, extent: Extent, discard: bool) -> Told {
+    pub(crate) fn begin(&self, extent: Extent, discard: bool) -> WriteId {
         let begin = self.tick();
         let value = if discard { 0 } else { begin };
         let begin_event = self.journal.len();
@@ -72,15 +72,15 @@ impl Oracle {
                 Version { value, begin, begin_event, end: u64::MAX, acknowledged: false, durable_event: usize::MAX };
             blocks.entry(block).or_default().push(version);
         }
-        Told { value: begin, extent }
+        WriteId { value: begin, extent }
     }
 
     /// Content of a write.
-    pub(crate) fn data(&self, told: Told) -> View {
-        let mut buf = Buf::zeroed(told.extent.len.0 as usize * self.block_bytes);
-        for (block, bytes) in (told.extent.start.0..).zip(buf.chunks_mut(self.block_bytes)) {
+    pub(crate) fn data(&self, write_id: WriteId) -> View {
+        let mut buf = Buf::zeroed(write_id.extent.len.0 as usize * self.block_bytes);
+        for (block, bytes) in (write_id.extent.start.0..).zip(buf.chunks_mut(self.block_bytes)) {
             for word in bytes.chunks_mut(16) {
-                word[..8].copy_from_slice(&told.value.to_le_bytes());
+                word[..8].copy_from_slice(&write_id.value.to_le_bytes());
                 word[8..].copy_from_slice(&block.to_le_bytes());
             }
         }
@@ -88,12 +88,12 @@ impl Oracle {
     }
 
     /// Records the end of the write; `durable` if its acknowledgement promises durability.
-    pub(crate) fn end(&self, told: Told, acknowledged: bool, durable: bool) {
+    pub(crate) fn end(&self, write_id: WriteId, acknowledged: bool, durable: bool) {
         let (end, event) = (self.tick(), self.journal.len());
         let mut blocks = self.blocks.borrow_mut();
-        for block in told.extent.start.0..told.extent.end().0 {
+        for block in write_id.extent.start.0..write_id.extent.end().0 {
             let versions = blocks.get_mut(&block).unwrap();
-            let version = versions.iter_mut().find(|version| version.begin == told.value).unwrap();
+            let version = versions.iter_mut().find(|version| version.begin == write_id.value).unwrap();
             (version.end, version.acknowledged) = (end, acknowledged);
             if durable {
                 version.durable_event = event;
@@ -120,8 +120,8 @@ impl Oracle {
         })?;
         let (mut seen, event) = (self.seen.borrow_mut(), self.journal.len());
         for (block, found) in (extent.start.0..).zip(bytes.chunks(self.block_bytes)) {
-            let sight = Sight { value: value_of(found), begin, event };
-            seen.entry(block).or_default().push(sight);
+            let observation = Observation { value: value_of(found), begin, event };
+            seen.entry(block).or_default().push(observation);
         }
         Ok(())
     }
@@ -134,9 +134,9 @@ impl Oracle {
             let is_over = |other: &Version| {
                 // A write that a read has returned must not disappear in favor of one that had ended before that
                 // read.
-                let read = |sight: &Sight| {
-                    let is_it = sight.value != 0 && sight.value == other.value && sight.event <= cut;
-                    is_it && version.value != other.value && version.acknowledged && version.end < sight.begin
+                let read = |observation: &Observation| {
+                    let is_it = observation.value != 0 && observation.value == other.value && observation.event <= cut;
+                    is_it && version.value != other.value && version.acknowledged && version.end < observation.begin
                 };
                 other.begin > version.end || seen.get(&block).is_some_and(|seen| seen.iter().any(read))
             };

@@ -1,7 +1,7 @@
 //! Simulated power cuts: the disks of a run are recovered by the production code, cut again during that, and
 //! recovered again.
 
-use super::life::{BLOCKS, LOG, Life, Owner, Plan};
+use super::randomized::{BLOCKS, LOG, Owner, Plan, RandomizedRun};
 use crate::WriteLog;
 use crate::rig::disk::{Disk, Event, Image, Journal, PowerCut};
 use crate::rig::{Random, Rig};
@@ -43,7 +43,7 @@ fn recover(images: &[Image], catalog: &Catalog, with_log: bool, log_block_bytes:
         Disk::with_image(&rig.runtime, number, shape, images[number].clone(), &journal)
     };
     let volumes: Vec<Disk> = (0..2).map(|number| disk(number, 512, BLOCKS * 512)).collect();
-    let log = disk(2, log_block_bytes, super::life::LOG_BYTES);
+    let log = disk(2, log_block_bytes, super::randomized::LOG_BYTES);
     if with_log && catalog.abandoned.is_none() {
         let (log, volumes, runtime, owner) =
             (log.clone(), volumes.clone(), rig.runtime.clone(), Rc::new(Owner(journal.clone())));
@@ -71,28 +71,27 @@ fn recover(images: &[Image], catalog: &Catalog, with_log: bool, log_block_bytes:
     Ok(Recovered { images, contents, events: journal.events() })
 }
 
-/// Simulates power cuts at some instants of `life`, and checks the content found after each.
-pub(super) fn judge_cuts(life: &Life, seed: u64, plan: &Plan) -> Result<(), String> {
-    let events = life.journal.events();
+/// Simulates power cuts at some instants of `run`, and checks the content found after each.
+pub(super) fn judge_cuts(run: &RandomizedRun, seed: u64, plan: &Plan) -> Result<(), String> {
+    let events = run.journal.events();
     let mut random = Random(seed ^ 0xc07);
     let mut cuts: Vec<usize> = (0..plan.cuts).map(|_| random.below(events.len() as u64 + 1) as usize).collect();
     cuts.sort_unstable();
-    let mut power = PowerCut::of(life.begin.clone());
+    let mut power = PowerCut::of(run.begin.clone());
     let mut at = 0;
     for cut in cuts {
         events[at..cut].iter().for_each(|event| power.push(event));
         at = cut;
         let catalog = Catalog::of(&events[..cut]);
         for images in power.states(&mut random) {
-            judge_state(life, plan, cut, &catalog, &images, &mut random)
-                .map_err(|what| format!("cut {cut}: {what}"))?;
+            judge_state(run, plan, cut, &catalog, &images, &mut random).map_err(|what| format!("cut {cut}: {what}"))?;
         }
     }
     Ok(())
 }
 
 fn judge_state(
-    life: &Life,
+    run: &RandomizedRun,
     plan: &Plan,
     cut: usize,
     catalog: &Catalog,
@@ -100,7 +99,7 @@ fn judge_state(
     random: &mut Random,
 ) -> Result<(), String> {
     let judge = |recovered: &Recovered| {
-        for (number, (oracle, content)) in life.oracles.iter().zip(&recovered.contents).enumerate() {
+        for (number, (oracle, content)) in run.oracles.iter().zip(&recovered.contents).enumerate() {
             let lost = catalog.names_as_lost(number);
             oracle
                 .judge_cut(Extent::new(0, BLOCKS), content.clone(), cut, lost)
@@ -108,7 +107,7 @@ fn judge_state(
         }
         Ok::<(), String>(())
     };
-    let recovered = recover(images, catalog, plan.log, life.log_block_bytes)?;
+    let recovered = recover(images, catalog, plan.log, run.log_block_bytes)?;
     judge(&recovered)?;
     // The recovery itself is cut as well.
     let mut power = PowerCut::of(images.to_vec());
@@ -116,12 +115,12 @@ fn judge_state(
         power.push(event);
         if random.one_in(4) {
             for images in power.states(random).into_iter().take(4) {
-                let again = recover(&images, catalog, plan.log, life.log_block_bytes)?;
+                let again = recover(&images, catalog, plan.log, run.log_block_bytes)?;
                 judge(&again).map_err(|what| format!("recovery cut off: {what}"))?;
             }
         }
     }
-    let again = recover(&recovered.images, catalog, plan.log, life.log_block_bytes)?;
+    let again = recover(&recovered.images, catalog, plan.log, run.log_block_bytes)?;
     judge(&again)?;
     // Opening once more writes both anchors and nothing else.
     if again.events.iter().filter(|event| matches!(event, Event::Submit { .. })).count() > 2 {

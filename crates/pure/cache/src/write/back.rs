@@ -2,10 +2,10 @@
 
 use super::dirty::Dirty;
 use super::memory::WriteMemory;
-use crate::holds::Holds;
-use crate::log::{Content, Hold, LogFailed, LogMember, WriteLog};
+use crate::log::{Content, LogFailed, LogMember, RecordRef, WriteLog};
 use crate::policy::WritePolicy;
-use crate::sabotage::{Sabotage, is_planted};
+use crate::sabotage::{InjectedBug, is_planted};
+use crate::stalls::Stalls;
 use crate::{Finding, Findings, Layer, Runtime, VolumeId};
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use futures_util::FutureExt;
@@ -19,7 +19,7 @@ use std::rc::{Rc, Weak};
 /// Upper bound of a dirty piece, in bytes: a small read then verifies a small checksum.
 const PIECE_BYTES_MAX: usize = 64 << 10;
 /// Number of pieces refused by the device above which a volume refuses writes.
-const STUCK_MAX: usize = 64;
+const REFUSED_MAX: usize = 64;
 
 /// Layer over a device that acknowledges writes as its policy says. Cheap to clone.
 pub struct WriteBack<D, R>(pub(super) Rc<Inner<D, R>>);
@@ -30,11 +30,11 @@ pub struct WriteCounters {
     /// Dirty bytes: data to be written below.
     pub dirty_bytes: u64,
     /// Destage writes: runs of blocks written below.
-    pub moves: u64,
+    pub destages: u64,
     /// Bytes written below.
-    pub moved_bytes: u64,
+    pub destaged_bytes: u64,
     /// Pieces that the device below refuses, or whose content was corrupted in memory.
-    pub stuck: u64,
+    pub refused: u64,
 }
 
 pub(super) struct Inner<D, R> {
@@ -63,11 +63,11 @@ pub(super) struct Inner<D, R> {
     /// Destage everything up to this write now.
     pub(super) wanted_up_to: Cell<u64>,
     pub(super) running: Cell<bool>,
-    pub(super) poked: Cell<bool>,
-    pub(super) poke: Signal,
+    pub(super) wake_pending: Cell<bool>,
+    pub(super) wake_signal: Signal,
     pub(super) error: Cell<Option<IoError>>,
     pub(super) counters: Cell<WriteCounters>,
-    holds: Holds,
+    stalls: Stalls,
 }
 
 impl<D, R> Clone for WriteBack<D, R> {
@@ -126,11 +126,11 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             changed: Signal::default(),
             wanted_up_to: Cell::new(0),
             running: Cell::new(false),
-            poked: Cell::new(false),
-            poke: Signal::default(),
+            wake_pending: Cell::new(false),
+            wake_signal: Signal::default(),
             error: Cell::new(None),
             counters: Cell::default(),
-            holds: Holds::default(),
+            stalls: Stalls::default(),
         });
         inner.use_log(log);
         Self(inner)
@@ -150,15 +150,15 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
 
     /// True when a write of some of these blocks waits for memory or log space.
     #[must_use]
-    pub fn holds(&self, extent: Extent) -> bool {
-        self.0.holds.holds(extent)
+    pub fn is_stalled(&self, extent: Extent) -> bool {
+        self.0.stalls.contains(extent)
     }
 
     /// Amount of dirty data, and counters.
     #[must_use]
     pub fn counters(&self) -> WriteCounters {
         let dirty = self.0.dirty.borrow();
-        WriteCounters { dirty_bytes: dirty.bytes(), stuck: dirty.stuck() as u64, ..self.0.counters.get() }
+        WriteCounters { dirty_bytes: dirty.bytes(), refused: dirty.refused() as u64, ..self.0.counters.get() }
     }
 
     /// Changes the policy, after everything acknowledged so far is stable below.
@@ -189,7 +189,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         self.settle(u64::MAX).await?;
         // Stable below before the release makes the log's copy void.
         let _: Stable = inner.device.flush(Written::attest()).await?;
-        if old == WritePolicy::Back && !is_planted(Sabotage::SwitchKeepsRecords) {
+        if old == WritePolicy::Back && !is_planted(InjectedBug::SwitchKeepsRecords) {
             self.release().await?;
         }
         assert!(inner.dirty.borrow().is_empty(), "a policy changes while nothing waits");
@@ -209,7 +209,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
     /// Discards all dirty data, and invalidates the volume's records in the log: the volume is being deleted.
     ///
     /// *Shape*: no writes are in flight. *Durability*: stable, also in the log.
-    pub async fn throw_away(&self) {
+    pub async fn discard_dirty(&self) {
         let inner = &*self.0;
         let _one = inner.switching.exclusive(0..1).await;
         inner.changed.wait(|| (inner.active.get() == 0 && inner.logging.borrow().is_empty()).then_some(())).await;
@@ -241,7 +241,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             return Ok(());
         }
         // Pieces that were refused before are tried again, so that a flush reports the current state.
-        inner.dirty.borrow_mut().unstick();
+        inner.dirty.borrow_mut().retry_refused();
         inner.account();
         inner.error.set(None);
         // Never lowered: an earlier flush may still wait for its writes.
@@ -251,8 +251,8 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             if inner.is_settled(number) {
                 return Some(Ok(()));
             }
-            let stuck = inner.dirty.borrow().stuck_up_to(number)?;
-            Some(Err(inner.error.get().unwrap_or(IoError::new(IoErrorKind::Medium, stuck)).at(stuck)))
+            let refused = inner.dirty.borrow().refused_up_to(number)?;
+            Some(Err(inner.error.get().unwrap_or(IoError::new(IoErrorKind::Medium, refused)).at(refused)))
         };
         inner.changed.wait(look).await
     }
@@ -280,18 +280,18 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         };
         let refusal = || {
             // A bad block fails only its own flushes; a device that refuses everything must not fill the memory.
-            let stuck = inner.dirty.borrow().stuck();
-            let all = |error: &IoError| stuck > STUCK_MAX || (stuck > 0 && error.kind != IoErrorKind::Medium);
+            let refused = inner.dirty.borrow().refused();
+            let all = |error: &IoError| refused > REFUSED_MAX || (refused > 0 && error.kind != IoErrorKind::Medium);
             inner.error.get().filter(all).map(|error| error.at(extent))
         };
         let lose = || {
-            if is_planted(Sabotage::DirtyEvicted) && inner.dirty.borrow_mut().lose_one() {
+            if is_planted(InjectedBug::DirtyEvicted) && inner.dirty.borrow_mut().lose_one() {
                 inner.account();
             }
         };
         // Counted as waiting only while it actually waits.
         let taking = inner.memory.take(&inner.runtime, bytes, log_fill, refusal, lose);
-        inner.holds.pass(extent, taking).await
+        inner.stalls.track(extent, taking).await
     }
 
     /// Writes to the device directly, for instance after the log failed; older dirty data of these blocks is destaged
@@ -357,7 +357,7 @@ impl<D, R> Inner<D, R> {
     pub(super) fn is_settled(&self, number: u64) -> bool {
         let dirty = self.dirty.borrow();
         dirty.oldest().is_none_or(|oldest| oldest > number)
-            || (is_planted(Sabotage::FlushForgetsOverwritten) && dirty.is_newer_than(number))
+            || (is_planted(InjectedBug::FlushForgetsOverwritten) && dirty.is_newer_than(number))
     }
 
     /// True when a flush must wait for dirty data.
@@ -383,7 +383,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     }
 
     /// Adds `data`, for which memory was taken, to the dirty data.
-    fn accept_pieces(self: &Rc<Self>, start: Lba, data: &View, hold: Option<&Hold>) {
+    fn accept_pieces(self: &Rc<Self>, start: Lba, data: &View, record_ref: Option<&RecordRef>) {
         let now = self.runtime.now();
         let block_bytes = self.device.geometry().block_bytes as usize;
         for at in (0..data.len()).step_by(PIECE_BYTES_MAX) {
@@ -391,12 +391,12 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
             // Computed once on arrival; verified before every use of the piece.
             let guard = crc32c(&piece);
             let block = start.0 + (at / block_bytes) as u64;
-            self.dirty.borrow_mut().insert(block, piece, guard, now, hold.cloned());
+            self.dirty.borrow_mut().insert(block, piece, guard, now, record_ref.cloned());
         }
         // The budget now counts it as dirty data and no longer as taken.
         self.account();
         self.memory.give(data.len() as u64);
-        Self::stir(self);
+        Self::wake_if_full(self);
     }
 
     /// Appends `data`, for which memory was taken, to the log.
@@ -405,7 +405,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         log: &WriteLog,
         start: Lba,
         data: View,
-    ) -> impl Future<Output = Result<Option<Hold>, LogFailed>> + use<D, R> {
+    ) -> impl Future<Output = Result<Option<RecordRef>, LogFailed>> + use<D, R> {
         assert!(data.len() <= log.record_bytes_max(), "a record fits into a batch");
         // Until the log answers, discards and record renewals of these blocks must wait.
         self.logging.borrow_mut().push((start, data.len()));
@@ -415,7 +415,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
 
     /// Updates the shard's memory budget to the current amount of dirty data.
     pub(super) fn account(&self) {
-        let waiting = self.dirty.borrow().moving_bytes();
+        let waiting = self.dirty.borrow().destageable_bytes();
         self.memory.adjust(self.counted.replace(waiting), waiting);
     }
 
@@ -550,7 +550,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         }
         let newest = inner.dirty.borrow().newest();
         self.settle(newest).await?;
-        if is_planted(Sabotage::FlushNotPassedOn) {
+        if is_planted(InjectedBug::FlushNotPassedOn) {
             return Ok(Stable::attest());
         }
         inner.device.flush(after).await
@@ -571,17 +571,17 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
             self.clear_above(extent).await?;
             let lock = inner.below.exclusive(extent.start.0..extent.end().0).await;
             let is_clear = !inner.is_logging(extent) && !inner.dirty.borrow().overlaps(extent, u64::MAX);
-            if is_clear || is_planted(Sabotage::DiscardOvertaken) {
+            if is_clear || is_planted(InjectedBug::DiscardOvertaken) {
                 break lock;
             }
         };
-        let mut _hold = None;
+        let mut _record_ref = None;
         if inner.policy.get() == WritePolicy::Back
             && let Some(log) = inner.log()
         {
             // Without a record of its own, the discard would be undone by a replay of older records.
             match log.append(inner.volume, Content::Discard { extent }).await {
-                Ok(hold) => _hold = hold,
+                Ok(record_ref) => _record_ref = record_ref,
                 Err(_) => log.failure_recorded().await?,
             }
         }
@@ -590,9 +590,9 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
 }
 
 impl<D: BlockDevice + 'static, R: Runtime> LogMember for Inner<D, R> {
-    fn accept(self: Rc<Self>, start: Lba, data: View, hold: Hold) {
+    fn accept(self: Rc<Self>, start: Lba, data: View, record_ref: RecordRef) {
         self.answered(start, data.len());
-        self.accept_pieces(start, &data, Some(&hold));
+        self.accept_pieces(start, &data, Some(&record_ref));
     }
 
     fn refuse(self: Rc<Self>, start: Lba, bytes: usize) {
@@ -606,7 +606,7 @@ impl<D: BlockDevice + 'static, R: Runtime> LogMember for Inner<D, R> {
         Self::wake(&self);
     }
 
-    fn settled(self: Rc<Self>) -> LocalBoxFuture<'static, Result<(), IoError>> {
+    fn destage_all(self: Rc<Self>) -> LocalBoxFuture<'static, Result<(), IoError>> {
         let newest = self.dirty.borrow().newest();
         async move { WriteBack(self).settle(newest).await }.boxed_local()
     }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Upper bound of destage writes in flight.
-const MOVES_MAX: usize = 8;
+const DESTAGES_MAX: usize = 8;
 /// Upper bound of one destage write in bytes, or one full stripe where that is larger.
 const RUN_BYTES_MAX: u64 = 1 << 20;
 /// Age at which dirty data is destaged even if there is room.
@@ -29,8 +29,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     /// Starts the destage task if there is dirty data, or makes it look for work.
     pub(super) fn wake(this: &Rc<Self>) {
-        this.poked.set(true);
-        this.poke.raise();
+        this.wake_pending.set(true);
+        this.wake_signal.raise();
         if !this.running.get() && !this.dirty.borrow().is_empty() {
             // Set before the task first runs, so that only one is spawned.
             this.running.set(true);
@@ -40,7 +40,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
 
     /// Wakes the task as [`Inner::wake`], but only if none runs or room is short: small writes then accumulate into
     /// runs.
-    pub(super) fn stir(this: &Rc<Self>) {
+    pub(super) fn wake_if_full(this: &Rc<Self>) {
         if !this.running.get() || this.is_filling() {
             Self::wake(this);
         }
@@ -54,7 +54,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
 
     /// Destage task; ends when nothing is dirty.
     async fn destage(this: Rc<Self>) {
-        let mut moves = FuturesUnordered::new();
+        let mut destages = FuturesUnordered::new();
         let mut cursor = 0;
         let mut try_again: Option<Time> = None;
         loop {
@@ -62,32 +62,32 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
             if try_again.is_some_and(|at| at <= now) {
                 try_again = None;
                 Self::renew_records(&this);
-                this.dirty.borrow_mut().unstick();
+                this.dirty.borrow_mut().retry_refused();
                 this.account();
             }
-            while moves.len() < MOVES_MAX
+            while destages.len() < DESTAGES_MAX
                 && let Some(run) = this.choose(cursor, now)
             {
                 // The next search continues behind this run: an elevator over the addresses.
                 cursor = run.extent.end().0;
-                moves.push(Self::carry(this.clone(), run));
+                destages.push(Self::destage_run(this.clone(), run));
             }
-            if moves.is_empty() && this.dirty.borrow().is_empty() {
+            if destages.is_empty() && this.dirty.borrow().is_empty() {
                 // No await since the check, so a write that comes now starts a new task.
                 this.running.set(false);
                 return;
             }
-            if this.dirty.borrow().stuck() > 0 && try_again.is_none() {
+            if this.dirty.borrow().refused() > 0 && try_again.is_none() {
                 try_again = Some(now + TRY_AGAIN);
             }
-            let poked = pin!(this.poke.wait(|| this.poked.replace(false).then_some(())));
-            if moves.is_empty() {
+            let woken = pin!(this.wake_signal.wait(|| this.wake_pending.replace(false).then_some(())));
+            if destages.is_empty() {
                 // Nothing is in flight: sleep until the oldest piece is due, a retry, or a wake-up.
                 let due = this.dirty.borrow().oldest_at().map(|at| at + AGE_MAX);
                 let next = due.into_iter().chain(try_again).min().unwrap_or(now + TRY_AGAIN);
-                let _ = select(poked, this.runtime.sleep_until(next)).await;
+                let _ = select(woken, this.runtime.sleep_until(next)).await;
             // Woken by a finished write or by new work, whichever comes first.
-            } else if let Either::Left((Some(()), _)) = select(moves.next(), poked).await {
+            } else if let Either::Left((Some(()), _)) = select(destages.next(), woken).await {
                 this.changed.raise();
             }
         }
@@ -114,7 +114,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     }
 
     /// Writes one run below and records the result.
-    async fn carry(this: Rc<Self>, run: Run) {
+    async fn destage_run(this: Rc<Self>, run: Run) {
         // Excludes discards of these blocks, and other destage writes of them.
         let _lock = this.below.exclusive(run.extent.start.0..run.extent.end().0).await;
         let block_bytes = this.device.geometry().block_bytes;
@@ -123,12 +123,12 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         // Corrupted memory must not reach the disk.
         let sound = run.parts.iter().all(|(_, piece)| crc32c(&piece.data) == piece.guard);
         if sound && this.device.write(run.extent.start, gather(&run)).await.is_ok() {
-            this.note_moved(&run);
+            this.note_destaged(&run);
             return;
         }
         // One refused or corrupted block must not block its neighbors.
         for single in run.singles(block_bytes) {
-            this.carry_single(&single).await;
+            this.destage_piece(&single).await;
         }
         this.account();
         this.memory.look_again();
@@ -139,8 +139,8 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     /// moving.
     fn renew_records(this: &Rc<Self>) {
         let Some(log) = this.log().filter(|log| !log.has_failed() && log.fill() >= RENEW_AT) else { return };
-        let stuck = this.dirty.borrow().stuck_with_records();
-        for (start, data) in stuck {
+        let refused = this.dirty.borrow().refused_with_records();
+        for (start, data) in refused {
             let blocks = data.len() as u64 / u64::from(this.device.geometry().block_bytes);
             // The old content would overtake a newer write of these blocks that is in flight.
             if this.is_logging(Extent::new(start, blocks)) {
@@ -153,11 +153,11 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         }
     }
 
-    async fn carry_single(&self, single: &Run) {
+    async fn destage_piece(&self, single: &Run) {
         let (start, piece) = single.parts.first().expect("a run of one piece");
         if crc32c(&piece.data) != piece.guard {
             // Never written below, where the older content is still intact.
-            self.dirty.borrow_mut().spoiled(single);
+            self.dirty.borrow_mut().mark_corrupted(single);
             let (layer, volume) = (Layer::WriteCache, self.volume);
             self.findings.report(Finding { layer, volume, extent: single.extent, healed: false });
             return;
@@ -165,7 +165,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         match self.device.write(Lba(*start), piece.data.clone()).await {
             Ok(written) => {
                 let _: Written = written;
-                self.note_moved(single);
+                self.note_destaged(single);
             }
             Err(error) => {
                 // An error that is not confined to these blocks is reported to the next writer.
@@ -174,19 +174,19 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
                     self.error.set(Some(error));
                 }
                 // Kept in memory and served from there; each flush fails until it can be written.
-                self.dirty.borrow_mut().refused(single, true);
+                self.dirty.borrow_mut().mark_refused(single, true);
             }
         }
     }
 
-    fn note_moved(&self, run: &Run) {
-        self.dirty.borrow_mut().moved(run);
+    fn note_destaged(&self, run: &Run) {
+        self.dirty.borrow_mut().mark_destaged(run);
         self.account();
-        let carried: u64 = run.parts.iter().map(|(_, piece)| piece.data.len() as u64).sum();
-        self.memory.drained(self.runtime.now(), carried);
+        let destaged_bytes: u64 = run.parts.iter().map(|(_, piece)| piece.data.len() as u64).sum();
+        self.memory.drained(self.runtime.now(), destaged_bytes);
         let mut counters = self.counters.get();
-        counters.moves += 1;
-        counters.moved_bytes += carried;
+        counters.destages += 1;
+        counters.destaged_bytes += destaged_bytes;
         self.counters.set(counters);
         self.changed.raise();
     }

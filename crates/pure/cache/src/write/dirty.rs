@@ -1,6 +1,6 @@
 //! Dirty data of a volume: pieces in address order, each block at most once.
 
-use crate::log::Hold;
+use crate::log::RecordRef;
 use block::{Extent, View};
 use shard::Time;
 use simd::crc32c::crc32c;
@@ -20,11 +20,11 @@ pub(super) struct Piece {
     /// Arrival time of the oldest of these writes.
     pub(super) at: Time,
     /// Log record of the piece, kept until no piece needs it.
-    pub(super) hold: Option<Hold>,
+    pub(super) record_ref: Option<RecordRef>,
     /// Destage write in flight.
-    pub(super) moving: bool,
+    pub(super) destaging: bool,
     /// Refused by the device below.
-    pub(super) stuck: bool,
+    pub(super) refused: bool,
     /// Corrupted in memory: unreadable until it is overwritten.
     pub(super) bad: bool,
 }
@@ -38,8 +38,8 @@ pub(super) struct Dirty {
     block_bytes: u64,
     bytes: u64,
     next_number: u64,
-    stuck: usize,
-    stuck_bytes: u64,
+    refused: usize,
+    refused_bytes: u64,
 }
 
 /// Adjacent pieces that are destaged as one write.
@@ -67,8 +67,8 @@ impl Dirty {
             block_bytes: u64::from(block_bytes),
             bytes: 0,
             next_number: 1,
-            stuck: 0,
-            stuck_bytes: 0,
+            refused: 0,
+            refused_bytes: 0,
         }
     }
 
@@ -86,20 +86,20 @@ impl Dirty {
     }
 
     /// Number of pieces refused by the device below.
-    pub(super) fn stuck(&self) -> usize {
-        self.stuck
+    pub(super) fn refused(&self) -> usize {
+        self.refused
     }
 
     /// Dirty bytes without refused ones, which must not keep other volumes out of the memory.
-    pub(super) fn moving_bytes(&self) -> u64 {
-        assert!(self.stuck_bytes <= self.bytes, "what is stuck waits as well");
-        self.bytes - self.stuck_bytes
+    pub(super) fn destageable_bytes(&self) -> u64 {
+        assert!(self.refused_bytes <= self.bytes, "what is stuck waits as well");
+        self.bytes - self.refused_bytes
     }
 
     /// Refused, intact pieces that have a log record.
-    pub(super) fn stuck_with_records(&self) -> Vec<(u64, View)> {
-        let stuck = self.pieces.iter().filter(|(_, piece)| piece.stuck && !piece.bad && piece.hold.is_some());
-        stuck.map(|(&start, piece)| (start, piece.data.clone())).collect()
+    pub(super) fn refused_with_records(&self) -> Vec<(u64, View)> {
+        let refused = self.pieces.iter().filter(|(_, piece)| piece.refused && !piece.bad && piece.record_ref.is_some());
+        refused.map(|(&start, piece)| (start, piece.data.clone())).collect()
     }
 
     fn blocks(&self, bytes: usize) -> u64 {
@@ -107,7 +107,7 @@ impl Dirty {
     }
 
     /// Stores `data` at block `start`; older dirty data of these blocks is dropped.
-    pub(super) fn insert(&mut self, start: u64, data: View, guard: u32, at: Time, hold: Option<Hold>) {
+    pub(super) fn insert(&mut self, start: u64, data: View, guard: u32, at: Time, record_ref: Option<RecordRef>) {
         let whole = !data.is_empty() && (data.len() as u64).is_multiple_of(self.block_bytes);
         assert!(whole, "whole blocks wait");
         let number = self.next_number;
@@ -127,7 +127,7 @@ impl Dirty {
         }
         self.put(
             start,
-            Piece { data, guard, number, since, at: oldest, hold, moving: false, stuck: false, bad: false },
+            Piece { data, guard, number, since, at: oldest, record_ref, destaging: false, refused: false, bad: false },
         );
     }
 
@@ -144,15 +144,15 @@ impl Dirty {
         for (at, range) in [(start, 0..bytes), (at, bytes..piece.data.len())] {
             let data = piece.data.slice(range);
             let guard = crc32c(&data) ^ wrong;
-            self.put(at, Piece { data, guard, hold: piece.hold.clone(), ..piece.clone() });
+            self.put(at, Piece { data, guard, record_ref: piece.record_ref.clone(), ..piece.clone() });
         }
     }
 
     fn put(&mut self, start: u64, piece: Piece) {
         self.bytes += piece.data.len() as u64;
-        if piece.stuck {
-            self.stuck += 1;
-            self.stuck_bytes += piece.data.len() as u64;
+        if piece.refused {
+            self.refused += 1;
+            self.refused_bytes += piece.data.len() as u64;
         }
         self.ages.insert((piece.since, start));
         let before = self.pieces.insert(start, piece);
@@ -164,10 +164,10 @@ impl Dirty {
         assert!(self.ages.remove(&(piece.since, start)), "every piece has its age");
         assert!(piece.data.len() as u64 <= self.bytes, "the bytes of all pieces are counted");
         self.bytes -= piece.data.len() as u64;
-        if piece.stuck {
-            assert!(self.stuck > 0, "every piece that is stuck is counted");
-            self.stuck -= 1;
-            self.stuck_bytes -= piece.data.len() as u64;
+        if piece.refused {
+            assert!(self.refused > 0, "every piece that is stuck is counted");
+            self.refused -= 1;
+            self.refused_bytes -= piece.data.len() as u64;
         }
         Some(piece)
     }
@@ -197,25 +197,25 @@ impl Dirty {
 
     /// Arrival time of the oldest piece that is not refused.
     pub(super) fn oldest_at(&self) -> Option<Time> {
-        self.ages.iter().map(|(_, start)| &self.pieces[start]).find(|piece| !piece.stuck).map(|piece| piece.at)
+        self.ages.iter().map(|(_, start)| &self.pieces[start]).find(|piece| !piece.refused).map(|piece| piece.at)
     }
 
     /// Returns a refused piece if only refused ones remain of the writes up to `number`.
-    pub(super) fn stuck_up_to(&self, number: u64) -> Option<Extent> {
+    pub(super) fn refused_up_to(&self, number: u64) -> Option<Extent> {
         let mut waiting = self.ages.range(..=(number, u64::MAX)).map(|&(_, start)| (start, &self.pieces[&start]));
-        let (start, first) = waiting.next().filter(|(_, piece)| piece.stuck)?;
+        let (start, first) = waiting.next().filter(|(_, piece)| piece.refused)?;
         let extent = Extent::new(start, self.blocks(first.data.len()));
         // A piece that can still be written keeps the flush waiting; it may yet succeed.
-        waiting.all(|(_, piece)| piece.stuck).then_some(extent)
+        waiting.all(|(_, piece)| piece.refused).then_some(extent)
     }
 
     /// Makes every refused piece, except corrupted ones, eligible for a retry.
-    pub(super) fn unstick(&mut self) {
+    pub(super) fn retry_refused(&mut self) {
         let again: Vec<u64> =
-            self.pieces.iter().filter(|(_, piece)| piece.stuck && !piece.bad).map(|(&at, _)| at).collect();
+            self.pieces.iter().filter(|(_, piece)| piece.refused && !piece.bad).map(|(&at, _)| at).collect();
         for start in again {
             let mut piece = self.take(start).expect("it was found just now");
-            piece.stuck = false;
+            piece.refused = false;
             self.put(start, piece);
         }
     }
@@ -223,7 +223,7 @@ impl Dirty {
     /// Starts destaging the next run from block `from` on, wrapping around: a piece that `wanted` selects, with all
     /// adjacent ones in its unit of `unit_blocks`.
     pub(super) fn next_run(&mut self, from: u64, unit_blocks: u64, wanted: impl Fn(&Piece) -> bool) -> Option<Run> {
-        let free = |piece: &Piece| !piece.moving && !piece.stuck;
+        let free = |piece: &Piece| !piece.destaging && !piece.refused;
         let first = self.pieces.range(from..).chain(self.pieces.range(..from));
         let (&start, _) = first.into_iter().find(|(_, piece)| free(piece) && wanted(piece))?;
         let unit = start / unit_blocks * unit_blocks;
@@ -243,7 +243,7 @@ impl Dirty {
             if end >= unit + unit_blocks {
                 break;
             }
-            piece.moving = true;
+            piece.destaging = true;
             parts.push((end, piece.clone()));
             end += piece.data.len() as u64 / self.block_bytes;
         }
@@ -252,21 +252,21 @@ impl Dirty {
     }
 
     /// Drops the pieces of a run that was written below, unless they were overwritten meanwhile.
-    pub(super) fn moved(&mut self, run: &Run) {
+    pub(super) fn mark_destaged(&mut self, run: &Run) {
         for start in self.still_of(run) {
             self.take(start);
         }
     }
 
-    /// Ends the destaging of a run that could not be written; its pieces are retried, or if `stuck` only after
-    /// [`Dirty::unstick`].
-    pub(super) fn refused(&mut self, run: &Run, stuck: bool) {
-        self.change(run, |piece| (piece.moving, piece.stuck) = (false, stuck));
+    /// Ends the destaging of a run that could not be written; its pieces are retried, or if `refused` only after
+    /// [`Dirty::retry_refused`].
+    pub(super) fn mark_refused(&mut self, run: &Run, refused: bool) {
+        self.change(run, |piece| (piece.destaging, piece.refused) = (false, refused));
     }
 
     /// Marks the pieces of the run as corrupted.
-    pub(super) fn spoiled(&mut self, run: &Run) {
-        self.change(run, |piece| (piece.moving, piece.stuck, piece.bad) = (false, true, true));
+    pub(super) fn mark_corrupted(&mut self, run: &Run) {
+        self.change(run, |piece| (piece.destaging, piece.refused, piece.bad) = (false, true, true));
     }
 
     fn change(&mut self, run: &Run, change: impl Fn(&mut Piece)) {
@@ -297,7 +297,7 @@ impl Dirty {
 
     /// Drops a dirty piece without writing it; for a planted bug only.
     pub(super) fn lose_one(&mut self) -> bool {
-        let first = self.pieces.iter().find(|(_, piece)| !piece.moving).map(|(&start, _)| start);
+        let first = self.pieces.iter().find(|(_, piece)| !piece.destaging).map(|(&start, _)| start);
         first.and_then(|start| self.take(start)).is_some()
     }
 

@@ -1,7 +1,7 @@
 use crate::log::WriteLog;
 use crate::rig::disk::{Disk, Image, Journal};
 use crate::rig::{Random, Rig, Running, TestRuntime};
-use crate::tests::life::Owner;
+use crate::tests::randomized::Owner;
 use crate::{Finding, Findings, Layer, LogId, Merged, Runtime, VolumeId, WriteBack, WriteMemory, WritePolicy};
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Stable, View, Written};
 use shard::GroupCommit;
@@ -141,7 +141,7 @@ fn filled(byte: u8, blocks: usize) -> View {
 }
 
 #[test]
-fn writes_that_are_neighbours_in_flight_become_one_and_a_lone_one_does_not_wait() {
+fn adjacent_writes_in_flight_are_merged_and_a_single_one_is_not_delayed() {
     let bench = Bench::new(WritePolicy::Through, 1 << 20);
     let writes: Vec<_> = (0..8).map(|n| bench.begin(n * 2, filled(n as u8, 2))).collect();
     bench.rig.settle();
@@ -154,7 +154,7 @@ fn writes_that_are_neighbours_in_flight_become_one_and_a_lone_one_does_not_wait(
 }
 
 #[test]
-fn merged_write_that_fails_is_an_error_for_all_in_it_each_in_its_own_blocks() {
+fn failed_merged_write_is_an_error_for_each_caller_in_its_own_blocks() {
     let bench = Bench::new(WritePolicy::Through, 1 << 20);
     bench.disk.bad.borrow_mut().insert(9);
     let writes: Vec<_> = (0..8).map(|n| bench.begin(n * 2, filled(n as u8, 2))).collect();
@@ -167,7 +167,7 @@ fn merged_write_that_fails_is_an_error_for_all_in_it_each_in_its_own_blocks() {
 }
 
 #[test]
-fn flush_writes_below_what_came_before_it_and_no_more() {
+fn flush_destages_earlier_writes_only() {
     let bench = Bench::new(WritePolicy::BackVolatile, 16 << 20);
     assert!(bench.volume.geometry().volatile_cache);
     for n in 0..4 {
@@ -190,7 +190,7 @@ fn flush_writes_below_what_came_before_it_and_no_more() {
 }
 
 #[test]
-fn small_writes_go_below_as_whole_stripes_in_the_order_of_their_addresses() {
+fn small_writes_are_destaged_as_whole_stripes_in_address_order() {
     let bench = Bench::new(WritePolicy::BackVolatile, 16 << 20);
     let mut places: Vec<u64> = (0..512).collect();
     let mut random = Random(5);
@@ -226,7 +226,7 @@ fn writers_are_slowed_smoothly_and_never_stopped_when_the_memory_fills() {
 }
 
 #[test]
-fn block_that_the_device_refuses_is_its_own_affair() {
+fn block_refused_by_the_device_fails_alone() {
     let bench = Bench::new(WritePolicy::BackVolatile, 1 << 20);
     bench.disk.bad.borrow_mut().insert(7);
     for n in 0..16 {
@@ -241,7 +241,7 @@ fn block_that_the_device_refuses_is_its_own_affair() {
 }
 
 #[test]
-fn device_without_space_is_heard_by_the_next_writer() {
+fn device_without_space_fails_the_next_write() {
     let bench = Bench::new(WritePolicy::BackVolatile, 1 << 20);
     bench.disk.fail_writes.set(Some(IoErrorKind::NoSpace));
     let _: Written = bench.write(1, filled(1, 1)).unwrap();
@@ -269,7 +269,7 @@ fn dirty_block_that_changed_in_memory_never_reaches_disk_or_reader() {
 }
 
 #[test]
-fn policy_through_is_in_force_when_everything_is_below() {
+fn policy_through_takes_effect_after_destaging() {
     for policy in [WritePolicy::BackVolatile, WritePolicy::Back] {
         let bench = Bench::new(policy, 4 << 20);
         for n in 0..200 {
@@ -325,7 +325,7 @@ fn stream_of_small_writes_is_as_fast_as_one_of_large_ones() {
 }
 
 #[test]
-fn volume_that_is_gone_for_good_leaves_the_log_to_others() {
+fn deleted_volume_frees_its_log_space() {
     let bench = Bench::new(WritePolicy::Back, 4 << 20);
     bench.disk.fail_writes.set(Some(IoErrorKind::NoSpace));
     for n in 0..20 {
@@ -335,14 +335,14 @@ fn volume_that_is_gone_for_good_leaves_the_log_to_others() {
     assert!(bench.set_policy(WritePolicy::Through).is_err(), "the device takes nothing");
     assert!(bench.log.counters().fill > 0);
     let volume = bench.volume.clone();
-    bench.rig.run(async move { volume.throw_away().await });
+    bench.rig.run(async move { volume.discard_dirty().await });
     bench.rig.pass(Duration::from_secs(3));
     assert_eq!((bench.volume.counters().dirty_bytes, bench.log.counters().fill), (0, 0));
     assert_eq!(bench.memory.used_bytes(), 0);
 }
 
 #[test]
-fn write_that_comes_while_a_discard_waits_is_in_the_log_where_readers_see_it() {
+fn write_during_a_waiting_discard_is_logged_in_reader_order() {
     let bench = Bench::new(WritePolicy::Back, 1 << 20);
     let mut discards: Vec<_> = (0..2).map(|_| bench.discard(Extent::new(0, 8))).collect();
     let _: Written = bench.write(0, filled(2, 1)).unwrap();
@@ -379,7 +379,7 @@ fn log_that_failed_is_replaced_by_another_while_writes_go_through() {
 }
 
 #[test]
-fn atomic_write_is_one_record_of_the_log_or_atomic_below_behind_what_waits() {
+fn atomic_write_is_one_log_record_or_atomic_below() {
     for policy in [WritePolicy::Through, WritePolicy::Back, WritePolicy::BackVolatile] {
         let bench = Bench::new(policy, 8 << 20);
         let _ = bench.write(4, filled(1, 4)).unwrap();

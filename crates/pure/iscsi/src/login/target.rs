@@ -341,7 +341,7 @@ impl TargetLogin {
         let asked = request.transit.next.filter(|_| ready);
         let tsih = match (asked, talk.session) {
             (Some(_), None) => {
-                // The driver must not learn of the login as a session before its authentication is complete.
+                // Only now may the login occupy resources of the driver.
                 self.steps.push_back(TargetStep::Proven);
                 return Ok(Progress::Waits);
             }

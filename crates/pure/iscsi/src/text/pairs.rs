@@ -62,7 +62,7 @@ fn parse_pair(pair: &[u8]) -> Result<(&str, &str), Violation> {
     let equals = pair.iter().position(|&byte| byte == b'=').ok_or(Violation::PairWithoutEquals)?;
     let (key, value) = pair.split_at_checked(equals).ok_or(Violation::PairWithoutEquals)?;
     let value = std::str::from_utf8(value.get(1..).unwrap_or_default()).map_err(|_| Violation::ValueNotText)?;
-    // Control characters could forge lines in logs.
+    // A value is text without control characters (RFC 7143 §6.1).
     if value.chars().any(char::is_control) {
         return Err(Violation::ValueNotText);
     }

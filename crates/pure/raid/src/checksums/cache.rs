@@ -41,7 +41,7 @@ struct Slot {
     used: bool,
     pins: u32,
     /// Entries of fresh writes that are not logged; on disk they are unwritten.
-    fresh: Option<Box<Bits>>,
+    unlogged: Option<Box<Bits>>,
 }
 
 impl Cache {
@@ -102,21 +102,21 @@ impl Cache {
         let at = (block % PAGE_ENTRIES) as usize;
         let slot = self.change(PageId { member, page: block / PAGE_ENTRIES });
         slot.entries[at] = entry;
-        slot.forget_fresh(at);
+        slot.clear_unlogged(at);
     }
 
     /// Sets the entry of a fresh write, which is not logged yet.
-    pub(crate) fn set_fresh(&mut self, member: u16, block: u64, entry: Entry) {
+    pub(crate) fn set_unlogged(&mut self, member: u16, block: u64, entry: Entry) {
         let at = (block % PAGE_ENTRIES) as usize;
         let slot = self.slot_of(PageId { member, page: block / PAGE_ENTRIES }).expect("the page is held");
         let slot = &mut self.slots[slot];
         slot.entries[at] = entry;
         // The page does not become dirty: on disk the block stays unwritten until the entry is logged.
-        slot.fresh.get_or_insert_default()[at / 64] |= 1 << (at % 64);
+        slot.unlogged.get_or_insert_default()[at / 64] |= 1 << (at % 64);
     }
 
     /// Marks the page dirty, so that it is written whether it changed or not.
-    pub(crate) fn soil(&mut self, id: PageId) {
+    pub(crate) fn mark_dirty(&mut self, id: PageId) {
         self.change(id);
     }
 
@@ -136,9 +136,9 @@ impl Cache {
         }
         // Over budget: pages that cannot be evicted may exceed it.
         if self.slots.len() - self.free.len() >= self.budget {
-            self.give_one_up();
+            self.evict_one();
         }
-        let slot = Slot { id, entries, changes: 0, dirty: false, used: true, pins: 0, fresh: None };
+        let slot = Slot { id, entries, changes: 0, dirty: false, used: true, pins: 0, unlogged: None };
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = slot;
@@ -159,13 +159,13 @@ impl Cache {
     }
 
     /// Evicts a page that was not used since the hand passed, if one can be evicted.
-    fn give_one_up(&mut self) {
+    fn evict_one(&mut self) {
         // Two rounds: the first may only clear the marks of use.
         for _ in 0..2 * self.slots.len() {
             self.hand = (self.hand + 1) % self.slots.len();
             let slot = &mut self.slots[self.hand];
             let is_free = slot.entries_are_gone();
-            if is_free || slot.dirty || slot.pins > 0 || slot.fresh.is_some() || std::mem::take(&mut slot.used) {
+            if is_free || slot.dirty || slot.pins > 0 || slot.unlogged.is_some() || std::mem::take(&mut slot.used) {
                 continue;
             }
             // Marks the slot as empty; see `entries_are_gone`.
@@ -202,20 +202,20 @@ impl Cache {
     }
 
     /// Entries of a page as they are to be on disk, if it is in memory.
-    pub(crate) fn settled(&self, id: PageId) -> Option<Box<Entries>> {
+    pub(crate) fn on_disk_entries(&self, id: PageId) -> Option<Box<Entries>> {
         let slot = &self.slots[self.slot_of(id)?];
         let mut entries = slot.entries.clone();
-        if let Some(fresh) = &slot.fresh {
-            let is_fresh = |at: usize| fresh[at / 64] & 1 << (at % 64) != 0;
-            (0..entries.len()).filter(|&at| is_fresh(at)).for_each(|at| entries[at] = Entry::UNWRITTEN);
+        if let Some(unlogged) = &slot.unlogged {
+            let is_unlogged = |at: usize| unlogged[at / 64] & 1 << (at % 64) != 0;
+            (0..entries.len()).filter(|&at| is_unlogged(at)).for_each(|at| entries[at] = Entry::UNWRITTEN);
         }
         Some(entries)
     }
 
     /// Entries of a page that is in memory and not dirty.
-    pub(crate) fn clean(&self, id: PageId) -> Option<Box<Entries>> {
+    pub(crate) fn clean_entries(&self, id: PageId) -> Option<Box<Entries>> {
         let slot = &self.slots[self.slot_of(id)?];
-        if slot.dirty { None } else { self.settled(id) }
+        if slot.dirty { None } else { self.on_disk_entries(id) }
     }
 
     /// Marks the page clean, unless it changed since it had `changes` changes.
@@ -237,11 +237,11 @@ impl Slot {
         self.pins == u32::MAX
     }
 
-    fn forget_fresh(&mut self, at: usize) {
-        if let Some(fresh) = &mut self.fresh {
-            fresh[at / 64] &= !(1 << (at % 64));
-            if fresh.iter().all(|&bits| bits == 0) {
-                self.fresh = None;
+    fn clear_unlogged(&mut self, at: usize) {
+        if let Some(unlogged) = &mut self.unlogged {
+            unlogged[at / 64] &= !(1 << (at % 64));
+            if unlogged.iter().all(|&bits| bits == 0) {
+                self.unlogged = None;
             }
         }
     }
@@ -295,11 +295,11 @@ mod tests {
     const SOME: Entry = Entry { check: 5, generation: 1 };
 
     #[test]
-    fn cache_gives_up_what_was_not_used_lately_never_what_is_held_or_dirty() {
+    fn cache_evicts_unused_pages_but_never_pinned_or_dirty_ones() {
         let mut cache = Cache::new(1, 100, 4);
         (0..4).for_each(|page| cache.insert(id(page), empty()));
         cache.set(0, 0, SOME);
-        cache.set_fresh(0, PAGE_ENTRIES, SOME);
+        cache.set_unlogged(0, PAGE_ENTRIES, SOME);
         let cache = Rc::new(RefCell::new(cache));
         let mut pins = Pins::new(&cache);
         assert!(pins.hold(id(2)) && !pins.hold(id(9)));
@@ -326,12 +326,15 @@ mod tests {
     }
 
     #[test]
-    fn cache_keeps_fresh_entries_from_the_disk_until_they_are_logged() {
+    fn cache_keeps_unlogged_entries_off_the_disk_until_they_are_logged() {
         let mut cache = Cache::new(1, 100, 4);
         cache.insert(id(0), empty());
-        cache.set_fresh(0, 7, SOME);
-        assert_eq!((cache.entry(0, 7), cache.settled(id(0)).map(|page| page[7])), (Some(SOME), Some(Entry::UNWRITTEN)));
+        cache.set_unlogged(0, 7, SOME);
+        assert_eq!(
+            (cache.entry(0, 7), cache.on_disk_entries(id(0)).map(|page| page[7])),
+            (Some(SOME), Some(Entry::UNWRITTEN))
+        );
         cache.set(0, 7, SOME);
-        assert_eq!(cache.settled(id(0)).map(|page| page[7]), Some(SOME));
+        assert_eq!(cache.on_disk_entries(id(0)).map(|page| page[7]), Some(SOME));
     }
 }

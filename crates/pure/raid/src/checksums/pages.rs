@@ -3,7 +3,7 @@
 use crate::checksums::Checksums;
 use crate::checksums::cache::Pins;
 use crate::finding::{Finding, FindingKind, Outcome};
-use crate::members::{MemberState, Patience};
+use crate::members::{MemberState, ReadWait};
 use crate::on_disk::area::PAGE_ENTRIES;
 use crate::on_disk::entry::Entry;
 use crate::on_disk::page::{Entries, Found, PageId, blocks_of, pages_of, parse, parse_any};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// Location of one copy of a page.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Home {
+pub(crate) struct PageAddress {
     pub(crate) member: u16,
     pub(crate) at: Lba,
 }
@@ -47,7 +47,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
     pub(crate) fn was_ever_written(&self, extent: Extent) -> bool {
         let cache = self.pages.cache.borrow();
         pages_of(extent).any(|page| {
-            self.pages.is_used(page) || (0..self.members.width()).any(|member| cache.has(PageId { member, page }))
+            self.pages.is_used(page) || (0..self.members.counted_len()).any(|member| cache.has(PageId { member, page }))
         })
     }
 
@@ -59,30 +59,36 @@ impl<D: BlockDevice + 'static> Checksums<D> {
     }
 
     /// Marks the page dirty, so that it is written once more.
-    pub(crate) async fn soil_page(self: &Rc<Self>, id: PageId) {
+    pub(crate) async fn mark_page_dirty(self: &Rc<Self>, id: PageId) {
         let blocks = blocks_of(id.page);
         let _pins = self.hold_pages(id.member, blocks).await;
-        self.pages.cache.borrow_mut().soil(id);
+        self.pages.cache.borrow_mut().mark_dirty(id);
     }
 
     /// Locations of both copies of a page: on its own member, and on the next.
-    pub(crate) fn homes(&self, id: PageId) -> [Home; 2] {
-        let [own, other] = self.pages.segments.homes(id.page);
-        [Home { member: id.member, at: own }, Home { member: (id.member + 1) % self.members.width(), at: other }]
+    pub(crate) fn page_addresses(&self, id: PageId) -> [PageAddress; 2] {
+        let [own, other] = self.pages.segments.page_addresses(id.page);
+        [
+            PageAddress { member: id.member, at: own },
+            PageAddress { member: (id.member + 1) % self.members.counted_len(), at: other },
+        ]
     }
 
     /// Location that copy `copy` of a page is written to; copy 2 is the second home that it will have once a joining
     /// member counts.
-    pub(crate) fn written_home(&self, id: PageId, copy: usize) -> Option<Home> {
-        let is_joining = id.member >= self.members.width();
-        let has_new_neighbour =
-            id.member + 1 == self.members.width() && self.members.places().len() > usize::from(self.members.width());
+    pub(crate) fn write_address(&self, id: PageId, copy: usize) -> Option<PageAddress> {
+        let is_joining = id.member >= self.members.counted_len();
+        let has_new_neighbour = id.member + 1 == self.members.counted_len()
+            && self.members.places().len() > usize::from(self.members.counted_len());
         match copy {
-            0 => Some(self.homes(id)[0]),
-            1 if !is_joining => Some(self.homes(id)[1]),
+            0 => Some(self.page_addresses(id)[0]),
+            1 if !is_joining => Some(self.page_addresses(id)[1]),
             2 if has_new_neighbour => {
                 // The second home of the last member's pages moves to the member that joins.
-                Some(Home { member: self.members.width(), at: self.pages.segments.homes(id.page)[1] })
+                Some(PageAddress {
+                    member: self.members.counted_len(),
+                    at: self.pages.segments.page_addresses(id.page)[1],
+                })
             }
             _ => None,
         }
@@ -121,12 +127,12 @@ impl<D: BlockDevice + 'static> Checksums<D> {
             return;
         }
         // Both copies, because only the stamps tell which is current.
-        let homes = self.homes(id);
-        let read = async |patience| {
-            let [a, b] = homes.map(|home| self.read_home(id, home, patience));
+        let addresses = self.page_addresses(id);
+        let read = async |wait| {
+            let [a, b] = addresses.map(|address| self.read_page(id, address, wait));
             futures_util::future::join(a, b).await
         };
-        let (mut a, mut b) = read(Patience::Hedged).await;
+        let (mut a, mut b) = read(ReadWait::Deadline).await;
         let is_late = |found: &Option<Result<Found, IoError>>| {
             found
                 .as_ref()
@@ -138,13 +144,13 @@ impl<D: BlockDevice + 'static> Checksums<D> {
             // The late member is treated as absent.
             (true, false) if matches!(b, Some(Ok(_))) => a = None,
             (false, true) if matches!(a, Some(Ok(_))) => b = None,
-            _ => (a, b) = read(Patience::Patient).await,
+            _ => (a, b) = read(ReadWait::Unbounded).await,
         }
         let (entries, repair) = self.choose_page(id, a, b);
         let mut cache = self.pages.cache.borrow_mut();
         cache.insert(id, entries);
         if repair {
-            cache.soil(id);
+            cache.mark_dirty(id);
         }
     }
 
@@ -155,13 +161,13 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         a: Option<Result<Found, IoError>>,
         b: Option<Result<Found, IoError>>,
     ) -> (Box<Entries>, bool) {
-        let homes = self.homes(id);
+        let addresses = self.page_addresses(id);
         let newest = [&a, &b].into_iter().flatten().flatten().map(|found| found.stamp).max();
         // Stamps must keep increasing, or a later version could lose against this one.
         self.pages.stamp.set(self.pages.stamp.get().max(newest.unwrap_or_default()));
         let asked = a.is_some() || b.is_some();
         let mut repair = false;
-        for (home, found) in homes.iter().zip([&a, &b]) {
+        for (address, found) in addresses.iter().zip([&a, &b]) {
             let kind = match (found, newest) {
                 (Some(Err(_)), _) => FindingKind::PageDamaged,
                 (Some(Ok(found)), Some(newest)) if found.stamp < newest => FindingKind::PageStale,
@@ -171,15 +177,15 @@ impl<D: BlockDevice + 'static> Checksums<D> {
             // With both copies gone the blocks come from redundancy, unverified, if there is any.
             let outcome = match newest {
                 Some(_) => Outcome::Healed,
-                None if self.members.spares(id.member) => Outcome::Served,
+                None if self.members.can_lose(id.member) => Outcome::Served,
                 None => Outcome::Lost,
             };
             let extent = blocks_of(id.page);
             // Not reported: what an interrupted checkpoint left of its pages, and the page of another member that a
             // joined member's home had before.
-            let may_be_old = self.pages.position.get().is_some() && id.member + 1 == self.members.width();
+            let may_be_old = self.pages.position.get().is_some() && id.member + 1 == self.members.counted_len();
             if !self.pages.recovering.get() && !may_be_old {
-                self.pages.report(Finding::new(home.member, extent, kind, outcome));
+                self.pages.report(Finding::new(address.member, extent, kind, outcome));
             }
         }
         let older = crate::sabotage::is(crate::sabotage::Bug::OlderPageCopy);
@@ -192,20 +198,20 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         }
     }
 
-    /// Reads the copy at `home`; `None` when its member is not in service.
-    pub(crate) async fn read_home(
+    /// Reads the copy at `address`; `None` when its member is not in service.
+    pub(crate) async fn read_page(
         self: &Rc<Self>,
         id: PageId,
-        home: Home,
-        patience: Patience,
+        address: PageAddress,
+        wait: ReadWait,
     ) -> Option<Result<Found, IoError>> {
-        let place = self.members.place(home.member);
+        let place = self.members.place(address.member);
         // A replacement or absent member has old pages, or none.
         if place.state() != MemberState::InService {
             return None;
         }
-        let extent = Extent { start: home.at, len: block::Blocks(1) };
-        Some(match self.members.read_beside_data(home.member, extent, patience).await {
+        let extent = Extent { start: address.at, len: block::Blocks(1) };
+        Some(match self.members.read_metadata(address.member, extent, wait).await {
             Ok(rope) => {
                 let block = rope.into_view();
                 let found = parse(&block, self.pages.id, id).or_else(|| self.found_before(&block, self.pages.id, id));
@@ -222,7 +228,8 @@ impl<D: BlockDevice + 'static> Checksums<D> {
     fn found_before(&self, block: &[u8], array: [u8; 16], id: PageId) -> Option<Found> {
         let (is, _) = parse_any(block, array)?;
         let is_before = is.page == id.page && is.member + 1 == id.member;
-        let is_new = id.member + 1 == self.members.width() && self.members.place(id.member).is_filled_from_nothing();
+        let is_new =
+            id.member + 1 == self.members.counted_len() && self.members.place(id.member).is_filled_from_nothing();
         (is_before && is_new).then(|| Found { stamp: 0, entries: Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]) })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::checksums::{Checksums, Pages};
 use crate::geometry::bytes;
-use crate::members::{MemberState, Patience};
+use crate::members::{MemberState, ReadWait};
 use crate::on_disk::entry::Entry;
 use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope};
@@ -34,9 +34,9 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         self: &Rc<Self>,
         member: u16,
         extent: Extent,
-        patience: Patience,
+        wait: ReadWait,
     ) -> Result<Rope, IoError> {
-        let rope = self.members.read_data(member, extent, patience).await?;
+        let rope = self.members.read_data(member, extent, wait).await?;
         loop {
             match compare(&self.pages, member, extent, &rope) {
                 Some(None) => {
@@ -109,7 +109,7 @@ fn compare(pages: &Pages, member: u16, extent: Extent, rope: &Rope) -> Option<Op
     cache.visit(member, extent, |first, entries| {
         for (block, entry) in (first..).zip(entries) {
             let guard = guards.next().expect("a rope has a guard for each block");
-            if wrong.is_none() && !entry.matches(pages.tie(member, block), guard) {
+            if wrong.is_none() && !entry.matches(pages.binding(member, block), guard) {
                 wrong = Some(block);
             }
         }

@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// Rows of one column that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touch {
+pub struct ColumnWrite {
     /// Data column.
     pub column: u16,
     /// Rows written in it.
@@ -20,7 +20,7 @@ pub struct Band {
     /// Rows from the first to the last that is touched; their parity is written.
     pub rows: Rows,
     /// Touched columns, in ascending order.
-    pub touches: SmallVec<[Touch; 8]>,
+    pub writes: SmallVec<[ColumnWrite; 8]>,
 }
 
 /// Splits a write of `len` blocks, from block `offset` of a stripe's data on, into bands.
@@ -30,23 +30,23 @@ pub struct Band {
 #[must_use]
 pub fn bands(chunk_blocks: u64, offset: u64, len: u64) -> SmallVec<[Band; 2]> {
     let end = offset + len;
-    let mut touches: SmallVec<[Touch; 8]> = SmallVec::new();
+    let mut writes: SmallVec<[ColumnWrite; 8]> = SmallVec::new();
     let mut at = offset;
     while at < end {
         let (column, row) = (at / chunk_blocks, at % chunk_blocks);
         let rows = Rows::new(row, chunk_blocks.min(row + end - at));
         let column = u16::try_from(column).expect("a stripe has fewer columns than members");
-        touches.push(Touch { column, rows, at: at - offset });
+        writes.push(ColumnWrite { column, rows, at: at - offset });
         at += rows.len();
     }
-    match touches[..] {
-        [one] => smallvec![Band { rows: one.rows, touches: smallvec![one] }],
+    match writes[..] {
+        [one] => smallvec![Band { rows: one.rows, writes: smallvec![one] }],
         // Strictly less: ends that meet share a parity read if they are one band.
         [head, tail] if tail.rows.end < head.rows.start => {
-            [head, tail].map(|touch| Band { rows: touch.rows, touches: smallvec![touch] }).into()
+            [head, tail].map(|column_write| Band { rows: column_write.rows, writes: smallvec![column_write] }).into()
         }
         // The ends share rows, or a column between them is written whole.
-        _ => smallvec![Band { rows: Rows::new(0, chunk_blocks), touches }],
+        _ => smallvec![Band { rows: Rows::new(0, chunk_blocks), writes }],
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     fn rows_of(bands: &[Band]) -> Vec<(u64, u64, usize)> {
-        bands.iter().map(|band| (band.rows.start, band.rows.end, band.touches.len())).collect()
+        bands.iter().map(|band| (band.rows.start, band.rows.end, band.writes.len())).collect()
     }
 
     #[test]
@@ -76,15 +76,17 @@ mod tests {
         for (offset, len) in [(0, 48), (5, 30), (15, 2), (31, 17), (47, 1), (15, 18)] {
             let found = bands(16, offset, len);
             let mut blocks = Vec::new();
-            for touch in found.iter().flat_map(|band| &band.touches) {
-                blocks.extend((0..touch.rows.len()).map(|n| {
-                    let lba = u64::from(touch.column) * 16 + touch.rows.start + n;
-                    assert_eq!(lba - offset, touch.at + n);
+            for column_write in found.iter().flat_map(|band| &band.writes) {
+                blocks.extend((0..column_write.rows.len()).map(|n| {
+                    let lba = u64::from(column_write.column) * 16 + column_write.rows.start + n;
+                    assert_eq!(lba - offset, column_write.at + n);
                     lba
                 }));
             }
             assert_eq!(blocks, (offset..offset + len).collect::<Vec<_>>());
-            assert!(found.iter().all(|band| band.touches.iter().all(|touch| band.rows.contains(touch.rows))));
+            assert!(
+                found.iter().all(|band| band.writes.iter().all(|column_write| band.rows.contains(column_write.rows)))
+            );
         }
     }
 }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn member_set_holds_what_is_put_in_also_the_last_member() {
+    fn member_set_contains_added_members_up_to_the_last() {
         let set: MemberSet = [3, 0, 63].into_iter().collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), [0, 3, 63]);
         assert_eq!(set.len(), 3);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::geometry::set::MemberSet;
-use crate::geometry::{Layout, Place, Role, capacity};
+use crate::geometry::{Layout, Role, StripePosition, capacity};
 use crate::level::Level;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ fn drawn(level: Level, members: u16, stripes: u64) -> Vec<String> {
     let cell = |stripe, member| match layout.role_of(stripe, member) {
         Role::P => "P".to_owned(),
         Role::Q => "Q".to_owned(),
-        Role::Data { column, .. } => layout.lba_of(Place { stripe, column, row: 0 }).0.to_string(),
+        Role::Data { column, .. } => layout.lba_of(StripePosition { stripe, column, row: 0 }).0.to_string(),
     };
     (0..stripes).map(|stripe| (0..members).map(|m| cell(stripe, m)).collect::<Vec<_>>().join(" ")).collect()
 }
@@ -30,7 +30,7 @@ fn layout_rotates_as_the_left_symmetric_one_of_md() {
 }
 
 #[test]
-fn layout_refuses_what_is_no_array_in_a_sentence() {
+fn layout_rejects_invalid_shapes_with_a_sentence() {
     let text = |level, members, chunk, blocks| match Layout::new(level, members, chunk, Blocks(blocks)) {
         Ok(_) => "accepted".to_owned(),
         Err(error) => error.to_string(),
@@ -110,8 +110,8 @@ proptest! {
         let mut at = 0;
         for piece in layout.pieces(extent) {
             prop_assert_eq!(piece.at, at);
-            prop_assert_eq!(layout.lba_of(piece.place), Lba(extent.start.0 + at));
-            prop_assert!(layout.columns() == 1 || piece.place.row + piece.blocks <= layout.chunk_blocks());
+            prop_assert_eq!(layout.lba_of(piece.position), Lba(extent.start.0 + at));
+            prop_assert!(layout.columns() == 1 || piece.position.row + piece.blocks <= layout.chunk_blocks());
             at += piece.blocks;
         }
         prop_assert_eq!(at, extent.len.0);

@@ -7,11 +7,11 @@ use crate::array::Array;
 use crate::error::CopyError;
 use crate::geometry::{Layout, MemberSet};
 use crate::maintenance::rebuild::{Losses, RebuildOwner, Rebuilt, lost_with};
-use crate::maintenance::rebuild_pages::{soil_pages, written_rows};
-use crate::members::{MemberState, Members, Shadow, admit};
+use crate::maintenance::rebuild_pages::{mark_pages_dirty, written_rows};
+use crate::members::{CopyTarget, MemberState, Members, admit};
 use crate::protected::Protected;
 use crate::status::Progress;
-use crate::stripes::{Blind, Stripes};
+use crate::stripes::{Excluded, Stripes};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable};
 use std::ops::Range;
 use std::rc::Rc;
@@ -23,14 +23,14 @@ struct Copying<'a, D: BlockDevice + 'static> {
     protected: Option<&'a Rc<Protected<D>>>,
     layout: Layout,
     member: u16,
-    tenure: u64,
-    shadow: Rc<Shadow<D>>,
+    incarnation: u64,
+    copy_target: Rc<CopyTarget<D>>,
 }
 
 impl<D: BlockDevice + 'static> Drop for Copying<'_, D> {
     /// Drops the new device, unless it has taken the place.
     fn drop(&mut self) {
-        self.members.place(self.member).end_shadow();
+        self.members.place(self.member).end_copy();
     }
 }
 
@@ -53,31 +53,31 @@ impl<D: BlockDevice + 'static> Array<D> {
         let path = self.path();
         let (all, members) = (path.stripes(), path.members());
         let place = members.find(member).ok_or(CopyError::NotInService(member))?;
-        if place.state() != MemberState::InService || place.shadow().is_some() || member >= members.width() {
+        if place.state() != MemberState::InService || place.copy_target().is_some() || member >= members.counted_len() {
             return Err(CopyError::NotInService(member));
         }
         if path.is_reshaping() || path.protected().is_some_and(|array| array.commands.growing.get()) {
             return Err(CopyError::Reshaping);
         }
         admit(path.member_blocks(), member, &device.geometry()).map_err(CopyError::Unfit)?;
-        let (protected, layout, tenure) = (path.protected(), all.layout, place.tenure.get());
-        let shadow = place.begin_shadow(device);
-        let copying = Copying { stripes: all, members, protected, layout, member, tenure, shadow };
+        let (protected, layout, incarnation) = (path.protected(), all.layout, place.device_incarnation.get());
+        let copy_target = place.begin_copy(device);
+        let copying = Copying { stripes: all, members, protected, layout, member, incarnation, copy_target };
         let copied = copying.copy(stripes, owner).await?;
         copying.copy_pages().await?;
         let flushed = copying.flush().await?;
         // Before the commit: from the moment the owner may have recorded it, `device` must not lack a write.
-        place.rely_on_shadow(&copying.shadow);
+        place.require_copy(&copying.copy_target);
         copying.still_copying()?;
         let committed: Result<Stable, IoError> = owner.commit(member, flushed, &copied).await;
         let _committed: Stable = committed.map_err(CopyError::Stopped)?;
-        if let Some(error) = copying.shadow.failed() {
+        if let Some(error) = copying.copy_target.failed() {
             // After any crash this device is the member, and it lacks a write.
-            members.lose(member, error);
+            members.mark_failed(member, error);
             return Err(CopyError::CopyLost(error));
         }
         copying.still_copying()?;
-        place.promote(&copying.shadow);
+        place.promote(&copying.copy_target);
         Ok(copied)
     }
 }
@@ -92,7 +92,7 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
             let losses = self.copy_step(step).await?;
             copied.add(length, losses);
             // For the progress only: both devices get every write from the start.
-            self.shadow.advance(end);
+            self.copy_target.advance(end);
             owner.pace(Progress { done: copied.stripes, total, front_stripe: end }).await;
         }
         assert!(copied.stripes == total, "every stripe is copied once");
@@ -111,19 +111,22 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
         for stripe in step {
             let role = self.layout.role_of(stripe, self.member);
             for rows in written_rows(&self.layout, self.protected, self.member, stripe).await {
-                for part in self.stripes.salvage(stripe, role, rows, Blind::default()).await {
+                for part in self.stripes.salvage(stripe, role, rows, Excluded::default()).await {
                     let extent = self.layout.member_extent(stripe, part.rows);
                     match part.content {
                         Ok(view) => {
-                            let written =
-                                self.members.place(self.member).write_shadow(&self.shadow, extent, view).await;
+                            let written = self
+                                .members
+                                .place(self.member)
+                                .write_copy_target(&self.copy_target, extent, view)
+                                .await;
                             written.map_err(CopyError::CopyLost)?;
                         }
                         Err(_) => {
                             self.still_copying()?;
-                            let blind = Blind::default();
+                            let excluded = Excluded::default();
                             self.members.place(self.member).mark_unreadable(extent);
-                            losses.add(extent, lost_with(self.stripes, stripe, role, part.rows, blind).await);
+                            losses.add(extent, lost_with(self.stripes, stripe, role, part.rows, excluded).await);
                             self.stripes.mark_lost(self.member, extent).await;
                         }
                     }
@@ -140,7 +143,7 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
         // A running checkpoint may have written pages before the new device was added.
         array.log.end_of_checkpoint().await;
         let regions: Vec<u64> = array.checksums.pages.used.borrow().iter().collect();
-        soil_pages(array, self.member, &regions).await.map_err(CopyError::Stopped)?;
+        mark_pages_dirty(array, self.member, &regions).await.map_err(CopyError::Stopped)?;
         array.log.checkpoint_with(MemberSet::NONE).await.map_err(CopyError::Stopped)?;
         self.still_copying()
     }
@@ -156,11 +159,11 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
     fn still_copying(&self) -> Result<(), CopyError> {
         let everywhere = Extent::new(0, self.layout.blocks().0);
         self.members.serving(everywhere).map_err(CopyError::Stopped)?;
-        if let Some(error) = self.shadow.failed() {
+        if let Some(error) = self.copy_target.failed() {
             return Err(CopyError::CopyLost(error));
         }
         let place = self.members.place(self.member);
-        if place.state() != MemberState::InService || place.tenure.get() != self.tenure {
+        if place.state() != MemberState::InService || place.device_incarnation.get() != self.incarnation {
             return Err(CopyError::MemberLost(IoError::new(IoErrorKind::Gone, everywhere)));
         }
         Ok(())

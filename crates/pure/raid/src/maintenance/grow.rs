@@ -73,7 +73,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
         if let Some(member) = array.members.not_in_service().iter().next() {
             return Err(GrowError::NotInService(member));
         }
-        if path.is_reshaping() || array.members.places().iter().any(|place| place.shadow().is_some()) {
+        if path.is_reshaping() || array.members.places().iter().any(|place| place.copy_target().is_some()) {
             return Err(GrowError::Busy);
         }
         Ok(Self { array })
@@ -108,13 +108,13 @@ impl<D: BlockDevice + 'static> Growth<D> {
             self.make_pages(&segment, pages).await?;
         }
         self.array.members.flush_those(self.array.members.in_use()).await?;
-        self.blank_rest().await;
+        self.mark_tail_unwritten().await;
         let factor = segments.region_pages_with(&segment) / segments.region_pages();
         // All bitmaps change together, with no await in between.
         self.array.checksums.pages.coarsen(factor);
         self.array.log.state.missed.coarsen(factor);
         segments.add(segment, member_blocks);
-        self.array.checksums.pages.cache.borrow_mut().widen(self.array.members.width(), segments.pages());
+        self.array.checksums.pages.cache.borrow_mut().widen(self.array.members.counted_len(), segments.pages());
         self.array.log.run_checkpoint().await?;
         let (old, blocks) = (self.array.layout, segments.data_blocks());
         let chunk_bytes = u32::try_from(old.chunk_blocks()).expect("a chunk is small") * crate::BLOCK_BYTES;
@@ -153,13 +153,13 @@ impl<D: BlockDevice + 'static> Growth<D> {
 
     /// Marks the entries behind the data in the last page as unwritten: they would say unknown if both copies of the
     /// page had been lost once, because rebuilds restore only existing blocks.
-    async fn blank_rest(&self) {
+    async fn mark_tail_unwritten(&self) {
         let end = self.array.checksums.pages.segments.data_blocks().0;
         let rest = Extent::new(end, end.next_multiple_of(PAGE_ENTRIES) - end);
         if rest.is_empty() {
             return;
         }
-        for member in 0..self.array.members.width() {
+        for member in 0..self.array.members.counted_len() {
             let _pins = self.array.checksums.hold_pages(member, rest).await;
             let mut cache = self.array.checksums.pages.cache.borrow_mut();
             for block in rest.start.0..rest.end().0 {
@@ -173,7 +173,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
 
     /// Writes these pages, all unwritten, to all members in use.
     async fn make_pages(&self, segment: &Segment, pages: Range<u64>) -> Result<(), IoError> {
-        let [own, other] = self.array.checksums.pages.segments.homes_with(segment, pages.start);
+        let [own, other] = self.array.checksums.pages.segments.page_addresses_with(segment, pages.start);
         let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
         let make = |member: u16| {
             let mut run = Buf::zeroed(crate::geometry::bytes(pages.end - pages.start));
@@ -187,15 +187,16 @@ impl<D: BlockDevice + 'static> Growth<D> {
             }
             let run = run.freeze();
             // Both copies: on the member itself and on the next one.
-            [(member, own, run.clone()), ((member + 1) % self.array.members.width(), other, run)]
+            [(member, own, run.clone()), ((member + 1) % self.array.members.counted_len(), other, run)]
         };
         let in_use = self.array.members.in_use();
-        let writes = (0..self.array.members.width()).flat_map(make).filter(|(member, ..)| in_use.contains(*member));
+        let writes =
+            (0..self.array.members.counted_len()).flat_map(make).filter(|(member, ..)| in_use.contains(*member));
         let write =
-            |(member, at, run)| async move { (member, self.array.members.write_beside_data(member, at, run).await) };
+            |(member, at, run)| async move { (member, self.array.members.write_metadata(member, at, run).await) };
         for (member, written) in join_all(writes.map(write)).await {
             if let Err(error) = written {
-                self.array.members.lose(member, error);
+                self.array.members.mark_failed(member, error);
             }
         }
         self.array.members.serving(Extent::default())

@@ -49,7 +49,8 @@ impl<D: BlockDevice + 'static> Array<D> {
             if joined.is_err() {
                 // Pages of a member that did not join are dead.
                 let array = growing(&current);
-                let places = array.members.places().iter().take(usize::from(array.members.width())).cloned().collect();
+                let places =
+                    array.members.places().iter().take(usize::from(array.members.counted_len())).cloned().collect();
                 array.members.end_joining(array.members.joining());
                 current.replace(Path::Protected(Rc::new(array.reshaped(array.layout, places))));
             }
@@ -106,7 +107,7 @@ fn widened(layout: &Layout, blocks: &block::Blocks) -> Layout {
 /// Adds a place for the device that does not count yet; returns its number, and the members without it.
 fn begin_joining<D: BlockDevice + 'static>(current: &Current<D>, device: D) -> (u16, Weak<Members<D>>) {
     let array = growing(current);
-    let number = array.members.width();
+    let number = array.members.counted_len();
     let segments = &array.checksums.pages.segments;
     let member = Rc::new(Member::new(Some(device), segments.clone()));
     member.set_state(MemberState::Rebuilding { front_stripe: 0 });
@@ -138,7 +139,7 @@ async fn drained<D: BlockDevice + 'static>(members: &Weak<Members<D>>, current: 
 /// Writes the second copies whose home has moved to the added member.
 pub(super) async fn settle_joined<D: BlockDevice + 'static>(array: &Protected<D>) -> Result<(), GrowError> {
     for page in array.checksums.used_pages() {
-        array.checksums.soil_page(PageId { member: array.members.width() - 1, page }).await;
+        array.checksums.mark_page_dirty(PageId { member: array.members.counted_len() - 1, page }).await;
         if array.log.wants_checkpoint() {
             array.log.checkpoint().await?;
         }
@@ -158,8 +159,8 @@ impl<D: BlockDevice + 'static> Growth<D> {
                 .borrow_mut()
                 // Inserted, not loaded: the device has nothing that could be read.
                 .insert(PageId { member: number, page }, Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]));
-            self.array.checksums.soil_page(PageId { member: number, page }).await;
-            self.array.checksums.soil_page(PageId { member: number - 1, page }).await;
+            self.array.checksums.mark_page_dirty(PageId { member: number, page }).await;
+            self.array.checksums.mark_page_dirty(PageId { member: number - 1, page }).await;
             if self.array.log.wants_checkpoint() {
                 self.array.log.checkpoint().await?;
             }
@@ -188,12 +189,12 @@ impl<D: BlockDevice + 'static> Growth<D> {
         let mut anchor = Anchor { reshape, ..anchor };
         anchor.shape[1] += 1;
         if reshape.is_some() {
-            anchor.given[usize::from(number)] = anchor.age();
+            anchor.last_anchor[usize::from(number)] = anchor.age();
         } else {
             // The mirror has none of the content yet; its rebuild will clear this.
             anchor.absent = anchor.absent.with(number);
         }
-        let others = self.array.members.all() - anchor.absent;
+        let others = self.array.members.counted() - anchor.absent;
         if sabotage::is(Bug::OthersToldFirst) {
             self.array.log.put_anchor(&anchor, others).await?;
         }
@@ -209,7 +210,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
         if reshape.is_some() {
             self.array.members.place(number).set_state(MemberState::InService);
         }
-        self.array.members.count_in(number);
+        self.array.members.count_member(number);
         Ok(())
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::array::Array;
 use crate::error::RebuildError;
-use crate::geometry::{Layout, MemberSet, Place, Role, Rows};
+use crate::geometry::{Layout, MemberSet, Role, Rows, StripePosition};
 use crate::maintenance::rebuild_pages::written_rows;
 use crate::members::{MemberState, Members, Op, Ops};
 use crate::protected::Protected;
 use crate::status::Progress;
-use crate::stripes::{Blind, Stripes};
+use crate::stripes::{Excluded, Stripes};
 use block::{BlockDevice, Blocks, Extent, IoError, Stable};
 use futures_util::future::{Either, join_all, select};
 use futures_util::stream::{FuturesOrdered, StreamExt};
@@ -77,7 +77,7 @@ pub(super) struct Rebuild<'a, D: BlockDevice + 'static> {
     pub(super) layout: Layout,
     pub(super) member: u16,
     /// Changes when another device takes the place.
-    tenure: u64,
+    incarnation: u64,
 }
 
 impl<D: BlockDevice + 'static> Drop for Rebuild<'_, D> {
@@ -112,10 +112,10 @@ impl<D: BlockDevice + 'static> Array<D> {
         if !waits || place.rebuild_runs.replace(true) {
             return Err(RebuildError::NotWaiting(member));
         }
-        let (protected, layout, tenure) = (path.protected(), all.layout, place.tenure.get());
-        let rebuild = Rebuild { stripes: all, members, protected, layout, member, tenure };
+        let (protected, layout, incarnation) = (path.protected(), all.layout, place.device_incarnation.get());
+        let rebuild = Rebuild { stripes: all, members, protected, layout, member, incarnation };
         // Before the ranges are fixed: such commands add stripes that the member has missed.
-        let stripes = rebuild.with_latecomers(stripes).await?;
+        let stripes = rebuild.with_missed_by_inflight(stripes).await?;
         place.begin_rebuild(&stripes);
         let rebuilt = rebuild.fill(&stripes, owner).await?;
         // After the data: from here on the member takes batches, and must not lack anything that they rely on.
@@ -127,7 +127,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         let _committed: Stable = owner.commit(member, flushed, &rebuilt).await.map_err(RebuildError::Stopped)?;
         rebuild.still_rebuilding()?;
         place.set_state(MemberState::InService);
-        rebuild.forget_missed();
+        rebuild.clear_missed();
         Ok(rebuilt)
     }
 }
@@ -146,11 +146,11 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
             }
             let Some(filled) = under_way.next().await else { return Ok(rebuilt) };
             let mut front_stripe = self.advance(filled?, &mut rebuilt)?;
-            let mut told = 0;
-            while told < rebuilt.stripes {
-                told = rebuilt.stripes;
+            let mut reported = 0;
+            while reported < rebuilt.stripes {
+                reported = rebuilt.stripes;
                 // No step starts before the owner agrees; steps in flight end and release their stripes.
-                let mut pace = pin!(owner.pace(Progress { done: told, total, front_stripe }));
+                let mut pace = pin!(owner.pace(Progress { done: reported, total, front_stripe }));
                 loop {
                     if under_way.is_empty() {
                         pace.await;
@@ -209,18 +209,18 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
     async fn rebuild_stripe(&self, stripe: u64) -> Result<(Ops, Losses), IoError> {
         let role = self.layout.role_of(stripe, self.member);
         // The replacement itself is never a source.
-        let blind = Blind::of(MemberSet::only(self.member));
+        let excluded = Excluded::of(MemberSet::only(self.member));
         let (mut ops, mut losses) = (Ops::new(), Losses::default());
         let mut parts = Vec::new();
         for rows in written_rows(&self.layout, self.protected, self.member, stripe).await {
-            parts.extend(self.stripes.salvage(stripe, role, rows, blind).await);
+            parts.extend(self.stripes.salvage(stripe, role, rows, excluded).await);
         }
         for part in parts {
             let extent = self.layout.member_extent(stripe, part.rows);
             match part.content {
                 Ok(view) => ops.push(Op::write(self.member, extent, view)),
                 Err(_) => {
-                    losses.add(extent, lost_with(self.stripes, stripe, role, part.rows, blind).await);
+                    losses.add(extent, lost_with(self.stripes, stripe, role, part.rows, excluded).await);
                 }
             }
         }
@@ -233,7 +233,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         self.members.serving(Extent::new(0, self.layout.blocks().0)).map_err(RebuildError::Stopped)?;
         let place = self.members.place(self.member);
         match place.state() {
-            MemberState::Rebuilding { .. } if place.tenure.get() == self.tenure => Ok(()),
+            MemberState::Rebuilding { .. } if place.device_incarnation.get() == self.incarnation => Ok(()),
             _ => Err(RebuildError::ReplacementLost(self.member)),
         }
     }
@@ -246,11 +246,11 @@ pub(super) async fn lost_with<D: BlockDevice + 'static>(
     stripe: u64,
     role: Role,
     rows: Rows,
-    blind: Blind,
+    excluded: Excluded,
 ) -> Vec<Extent> {
     let layout = &stripes.layout;
     let of_column = |column| {
-        let start = layout.lba_of(Place { stripe, column, row: rows.start });
+        let start = layout.lba_of(StripePosition { stripe, column, row: rows.start });
         Extent { start, len: Blocks(rows.len()) }
     };
     // Parity of its own holds no data of the array.
@@ -261,10 +261,10 @@ pub(super) async fn lost_with<D: BlockDevice + 'static>(
     let mut lost: Vec<Extent> = own.into_iter().map(of_column).collect();
     if layout.has_parity() {
         for column in (0..layout.columns()).filter(|&column| Some(column) != own) {
-            let mut blind = blind;
+            let mut excluded = excluded;
             // Reads with the same member excluded: what cannot be reconstructed now is lost as well.
             let role = Role::Data { column, copy: 0 };
-            if stripes.content(stripe, role, rows, &mut blind).await.is_err() {
+            if stripes.content(stripe, role, rows, &mut excluded).await.is_err() {
                 lost.push(of_column(column));
             }
         }

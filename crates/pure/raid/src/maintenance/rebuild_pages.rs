@@ -18,15 +18,18 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
     /// was absent, and have left it out.
     ///
     /// Such commands note what it misses only when they are logged, which may be after its return.
-    pub(super) async fn with_latecomers(&self, stripes: &[Range<u64>]) -> Result<Vec<Range<u64>>, RebuildError> {
+    pub(super) async fn with_missed_by_inflight(
+        &self,
+        stripes: &[Range<u64>],
+    ) -> Result<Vec<Range<u64>>, RebuildError> {
         let mut all = stripes.to_vec();
         if let Some(array) = self.protected
-            && self.members.place(self.member).has_come_back()
+            && self.members.place(self.member).is_returned()
             && !sabotage::is(Bug::LatecomersForgotten)
         {
             // Both wait for these commands: the first for locked writes, the second for fresh ones.
             array.locks.passed().await;
-            array.settle_fresh().await.map_err(RebuildError::Stopped)?;
+            array.log_unlogged().await.map_err(RebuildError::Stopped)?;
             all.extend(array.log.state.missed.stripes(&array.layout));
         }
         self.still_rebuilding()?;
@@ -47,11 +50,11 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         let work = async move {
             // Entries for restored content that does not match the present ones, for instance after both copies of a
             // page were lost.
-            let remembered = stripes.remember(&ops).await;
+            let chosen = stripes.choose_entries(&ops).await;
             let ended = stripes.members.perform(ops).await;
             let judged = stripes.members.judge(&ended, Extent { start: block::Lba(0), len: stripes.layout.blocks() });
-            if let Some(remembered) = remembered.filter(|_| judged.is_ok()) {
-                stripes.make_known(remembered).await;
+            if let Some(chosen) = chosen.filter(|_| judged.is_ok()) {
+                stripes.log_entries(chosen).await;
             }
             for extent in lost {
                 stripes.mark_lost(member, extent).await;
@@ -74,17 +77,17 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
             array.log.end_of_checkpoint().await;
         }
         // A returned member has all other pages as it left them.
-        let regions: Vec<u64> = if self.members.place(member).has_come_back() {
+        let regions: Vec<u64> = if self.members.place(member).is_returned() {
             array.log.state.missed.regions.borrow().iter().collect()
         } else {
             array.checksums.pages.used.borrow().iter().collect()
         };
-        soil_pages(array, member, &regions).await?;
+        mark_pages_dirty(array, member, &regions).await?;
         array.log.checkpoint_with(MemberSet::only(member)).await
     }
 
     /// Clears the missed regions once no member is absent.
-    pub(super) fn forget_missed(&self) {
+    pub(super) fn clear_missed(&self) {
         if let Some(array) = self.protected
             && self.members.not_in_service() == MemberSet::NONE
         {
@@ -126,12 +129,12 @@ pub(super) async fn written_rows<D: BlockDevice + 'static>(
 
 /// Marks dirty the member's pages in these regions, and those of the member before it, which have their second copy
 /// here.
-pub(super) async fn soil_pages<D: BlockDevice + 'static>(
+pub(super) async fn mark_pages_dirty<D: BlockDevice + 'static>(
     array: &Rc<Protected<D>>,
     member: u16,
     regions: &[u64],
 ) -> Result<(), IoError> {
-    let before = (member + array.members.width() - 1) % array.members.width();
+    let before = (member + array.members.counted_len() - 1) % array.members.counted_len();
     let per_region = array.checksums.pages.segments.region_pages();
     for page in regions.iter().flat_map(|region| region * per_region..(region + 1) * per_region) {
         if page >= array.checksums.pages.segments.pages() {
@@ -141,7 +144,7 @@ pub(super) async fn soil_pages<D: BlockDevice + 'static>(
         for id in [PageId { member, page }, PageId { member: before, page }] {
             let blocks = crate::on_disk::page::blocks_of(page);
             let pins = array.checksums.hold_pages(id.member, blocks).await;
-            array.checksums.pages.cache.borrow_mut().soil(id);
+            array.checksums.pages.cache.borrow_mut().mark_dirty(id);
             drop(pins);
         }
         if array.checksums.pages.cache.borrow().dirty() > array.checksums.pages.cache.borrow().dirty_max() {

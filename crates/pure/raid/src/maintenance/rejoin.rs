@@ -1,7 +1,7 @@
 //! Return of a member whose content is unchanged since it left.
 
 use crate::array::Array;
-use crate::error::{LeftOut, RejoinError};
+use crate::error::{Rejected, RejoinError};
 use crate::members::{MemberState, admit};
 use crate::redo::anchors::newest_on;
 use crate::sabotage::{self, Bug};
@@ -33,20 +33,20 @@ impl<D: BlockDevice + 'static> Array<D> {
         let found = newest_on(&device).await.map_err(RejoinError::NotTheOne)?;
         let own = protected.log.state.anchor.borrow().clone();
         match found {
-            found if found.id != own.id => return Err(RejoinError::NotTheOne(LeftOut::OtherArray)),
+            found if found.id != own.id => return Err(RejoinError::NotTheOne(Rejected::OtherArray)),
             // The array has grown or been reshaped without it.
             found if (found.shape, found.sizes) != (own.shape, own.sizes) => {
-                return Err(RejoinError::NotTheOne(LeftOut::Stale));
+                return Err(RejoinError::NotTheOne(Rejected::Stale));
             }
             found if found.member != member => {
-                return Err(RejoinError::NotTheOne(LeftOut::OtherMember(found.member)));
+                return Err(RejoinError::NotTheOne(Rejected::OtherMember(found.member)));
             }
             found => {
-                let (epoch, number) = own.given[usize::from(member)];
+                let (epoch, number) = own.last_anchor[usize::from(member)];
                 // The last anchor may or may not have reached it when it left.
                 let is_as_it_left = found.epoch <= epoch && found.number.abs_diff(number) <= 1;
                 if !is_as_it_left && !sabotage::is(Bug::StaleMember) {
-                    return Err(RejoinError::NotTheOne(LeftOut::Stale));
+                    return Err(RejoinError::NotTheOne(Rejected::Stale));
                 }
             }
         }

@@ -3,11 +3,11 @@
 use crate::array::Array;
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{MemberSet, Role, Rows, Span};
-use crate::members::{Op, Ops, Patience};
+use crate::members::{Op, Ops, ReadWait};
 use crate::path::Path;
 use crate::protected::Protected;
 use crate::status::{Progress, Verified};
-use crate::stripes::{Blind, parities_of};
+use crate::stripes::{Excluded, parities_of};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use shard::RangeGuard;
@@ -103,7 +103,7 @@ pub(crate) async fn scrub_step<D: BlockDevice + 'static>(
     repair: Repair,
 ) -> Result<Scrubbed, IoError> {
     let mut total = Scrubbed::default();
-    let _still = path.hold_still().await;
+    let _still = path.pause_moves().await;
     let one = |stripe| async move {
         let array = match path {
             Path::Plain(_) => return Err(IoError::new(IoErrorKind::Unsupported, Extent::default())),
@@ -153,7 +153,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
         let rows = self.array.layout.all_rows();
         let read = |member| async move {
             let extent = self.array.layout.member_extent(stripe, rows);
-            (member, self.array.stripes.read_member(member, extent, Patience::Hedged).await)
+            (member, self.array.stripes.read_member(member, extent, ReadWait::Deadline).await)
         };
         let mut bad = Vec::new();
         for (member, found) in join_all(readable.iter().map(read)).await {
@@ -163,7 +163,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             // Row by row: one bad block must not hide the others.
             for row in rows.start..rows.end {
                 let extent = self.array.layout.member_extent(stripe, Rows::new(row, row + 1));
-                match self.array.stripes.read_member(member, extent, Patience::Hedged).await {
+                match self.array.stripes.read_member(member, extent, ReadWait::Deadline).await {
                     // A member that is gone or late is not a bad block.
                     Err(error) if !matches!(error.kind, IoErrorKind::Gone | IoErrorKind::TimedOut) => {
                         bad.push(Bad { member, row, kind: self.array.stripes.kind_of(member, extent.start.0) });
@@ -181,7 +181,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             let rows = Rows::new(bad.row, bad.row + 1);
             let extent = self.array.layout.member_extent(stripe, rows);
             let role = self.array.layout.role_of(stripe, bad.member);
-            let part = self.array.stripes.salvage(stripe, role, rows, Blind::of(MemberSet::only(bad.member))).await;
+            let part = self.array.stripes.salvage(stripe, role, rows, Excluded::of(MemberSet::only(bad.member))).await;
             // A single row, so there is a single part.
             let content: Option<View> = part.into_iter().next().and_then(|part| part.content.ok());
             let outcome = match (&content, self.repair) {
@@ -221,7 +221,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
                 true => self
                     .array
                     .stripes
-                    .read_member(member, extent, Patience::Hedged)
+                    .read_member(member, extent, ReadWait::Deadline)
                     .await
                     .ok()
                     .map(block::Rope::into_view),

@@ -3,7 +3,7 @@
 use crate::array::Array;
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::maintenance::scrub::Scrubbed;
-use crate::members::Patience;
+use crate::members::ReadWait;
 use crate::on_disk::page::{Found, PageId, blocks_of};
 use crate::path::Path;
 use crate::protected::Protected;
@@ -23,7 +23,7 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// Damaged ones are reported and rewritten. Call it beside [`Array::scrub`], which compares data with the
     /// checksums in memory. `pace` is called after every few pages; its progress counts pages of one member, not
     /// stripes. *Errors*: `Unsupported` for an array without checksums, `Gone` when the array has stopped.
-    pub async fn scrub_sums(&self, mut pace: impl AsyncFnMut(Progress)) -> Result<Scrubbed, IoError> {
+    pub async fn scrub_metadata(&self, mut pace: impl AsyncFnMut(Progress)) -> Result<Scrubbed, IoError> {
         let mut total = Scrubbed::default();
         // Holding a layout keeps the array from changing it.
         let of = |path: &Path<D>| {
@@ -31,14 +31,14 @@ impl<D: BlockDevice + 'static> Array<D> {
             path.protected().cloned().map(|array| ScrubChecksums { array }).ok_or(unsupported)
         };
         // Before a checkpoint overwrites the slot of an anchor.
-        total.healed += of(&self.path())?.look_at_anchors().await;
+        total.healed += of(&self.path())?.verify_anchors().await;
         let pages = of(&self.path())?.array.checksums.pages.segments.pages();
         let mut page = 0;
         while page < pages {
             let end = pages.min(page + STEP_PAGES);
             // The array may change its shape between steps.
             let path = self.path();
-            total.healed += of(&path)?.look_at_pages(&path, page..end).await?;
+            total.healed += of(&path)?.verify_pages(&path, page..end).await?;
             drop(path);
             pace(Progress { done: end, total: pages, front_stripe: 0 }).await;
             page = end;
@@ -57,21 +57,21 @@ struct ScrubChecksums<D> {
 
 impl<D: BlockDevice + 'static> ScrubChecksums<D> {
     /// Verifies the pages; returns the number of copies to rewrite, which the next checkpoint does.
-    async fn look_at_pages(&self, path: &Path<D>, pages: Range<u64>) -> Result<u64, IoError> {
-        let _still = path.hold_still().await;
+    async fn verify_pages(&self, path: &Path<D>, pages: Range<u64>) -> Result<u64, IoError> {
+        let _still = path.pause_moves().await;
         let mut ids = Vec::new();
         for page in pages.filter(|&page| self.array.checksums.pages.is_used(page)) {
-            ids.extend((0..self.array.members.width()).map(|member| PageId { member, page }));
+            ids.extend((0..self.array.members.counted_len()).map(|member| PageId { member, page }));
         }
         let mut wrong = 0;
-        for healed in join_all(ids.into_iter().map(|id| self.look_at_page(id))).await {
+        for healed in join_all(ids.into_iter().map(|id| self.verify_page(id))).await {
             wrong += healed;
         }
         self.array.members.serving(Extent::default())?;
         Ok(wrong)
     }
 
-    async fn look_at_page(&self, id: PageId) -> u64 {
+    async fn verify_page(&self, id: PageId) -> u64 {
         if self.wrong_copies(id).await.is_empty() {
             return 0;
         }
@@ -82,10 +82,10 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
             let is_held = self.array.checksums.pages.cache.borrow().has(id);
             // Loading the page reports what is wrong with it.
             let pins = self.array.checksums.hold_pages(id.member, blocks_of(id.page)).await;
-            self.array.checksums.pages.cache.borrow_mut().soil(id);
+            self.array.checksums.pages.cache.borrow_mut().mark_dirty(id);
             drop(pins);
-            let told = wrong.iter().filter(|_| is_held);
-            for &(member, kind) in told {
+            let reported = wrong.iter().filter(|_| is_held);
+            for &(member, kind) in reported {
                 self.array.checksums.pages.report(Finding::new(member, blocks_of(id.page), kind, Outcome::Healed));
             }
         }
@@ -95,10 +95,11 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
 
     /// Lists the copies of a page that are damaged, or older than the other one or than the page in memory.
     async fn wrong_copies(&self, id: PageId) -> Vec<(u16, FindingKind)> {
-        let homes = self.array.checksums.homes(id);
+        let addresses = self.array.checksums.page_addresses(id);
         let found =
-            join_all(homes.iter().map(|&home| self.array.checksums.read_home(id, home, Patience::Patient))).await;
-        let clean = self.array.checksums.pages.cache.borrow().clean(id);
+            join_all(addresses.iter().map(|&address| self.array.checksums.read_page(id, address, ReadWait::Unbounded)))
+                .await;
+        let clean = self.array.checksums.pages.cache.borrow().clean_entries(id);
         let newest = found.iter().flatten().flatten().map(Found::stamp).max();
         let kind = |found: &Found| {
             let is_known = clean.as_ref().is_none_or(|clean| found.has(clean));
@@ -110,17 +111,17 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
             Some(Err(_)) => Some(FindingKind::PageDamaged),
             Some(Ok(found)) => kind(found),
         };
-        homes.iter().zip(&found).filter_map(|(home, found)| Some((home.member, of_copy(found)?))).collect()
+        addresses.iter().zip(&found).filter_map(|(address, found)| Some((address.member, of_copy(found)?))).collect()
     }
 
     /// Counts members without the newest anchor; the next checkpoint gives them one.
-    async fn look_at_anchors(&self) -> u64 {
+    async fn verify_anchors(&self) -> u64 {
         self.array.log.begin_checkpoint().await;
         let own = self.array.log.state.anchor.borrow().clone();
         let mut wrong = 0;
-        for member in (self.array.members.in_use() & self.array.members.all()).iter() {
+        for member in (self.array.members.in_use() & self.array.members.counted()).iter() {
             let found =
-                newest_of(async |extent| self.array.members.read_beside_data(member, extent, Patience::Patient).await)
+                newest_of(async |extent| self.array.members.read_metadata(member, extent, ReadWait::Unbounded).await)
                     .await;
             // No checkpoint runs, so every counted member must have exactly this anchor.
             if found.is_ok_and(|found| found.age() == own.age() && found.member == member) {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// Regions that absent members have missed, or may have missed.
-pub(crate) struct Missed {
+pub(crate) struct MissedRegions {
     segments: Rc<Segments>,
     pub(crate) regions: RefCell<Regions>,
     /// Regions written since the last checkpoint began, and since the one before: a member that fails now may lack
@@ -18,7 +18,7 @@ pub(crate) struct Missed {
     recent: RefCell<(Regions, Regions)>,
 }
 
-impl Missed {
+impl MissedRegions {
     /// Starts with the regions named by the last anchor.
     pub(crate) fn new(segments: Rc<Segments>, regions: Regions) -> Self {
         Self { segments, regions: RefCell::new(regions), recent: RefCell::default() }
@@ -54,7 +54,7 @@ impl Missed {
     }
 
     /// Starts a checkpoint: only regions noted until now will be made durable by it.
-    pub(crate) fn begin_window(&self) {
+    pub(crate) fn checkpoint_started(&self) {
         let mut recent = self.recent.borrow_mut();
         let now = std::mem::take(&mut recent.0);
         // Added, not replaced: a checkpoint that failed leaves the earlier window uncovered.
@@ -62,7 +62,7 @@ impl Missed {
     }
 
     /// Ends a checkpoint: regions noted before its start are durable on all members.
-    pub(crate) fn end_window(&self) {
+    pub(crate) fn checkpoint_ended(&self) {
         self.recent.borrow_mut().1.clear();
     }
 

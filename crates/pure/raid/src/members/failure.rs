@@ -57,35 +57,35 @@ impl<D: BlockDevice + 'static> Members<D> {
     }
 
     /// True when the array can serve without `member`, beside those that are out of service already.
-    pub(crate) fn spares(&self, member: u16) -> bool {
+    pub(crate) fn can_lose(&self, member: u16) -> bool {
         // The array does not depend on a joining member yet.
-        member >= self.width()
+        member >= self.counted_len()
             || self.stopped_by().is_none() && self.layout.survives(self.not_in_service().with(member))
     }
 
     /// Redundancy left without `member`: 1 where any further member may fail, 0 where none may; `None` where the
     /// array cannot serve without it.
-    pub(crate) fn spare_without(&self, member: u16) -> Option<u16> {
-        if !self.spares(member) {
+    pub(crate) fn redundancy_without(&self, member: u16) -> Option<u16> {
+        if !self.can_lose(member) {
             return None;
         }
         let lost = self.not_in_service().with(member);
-        let others = self.all() - lost;
+        let others = self.counted() - lost;
         Some(u16::from(others.iter().all(|other| self.layout.survives(lost.with(other)))))
     }
 
     /// Fails `member` and starts to record that; or stops the array, if it cannot serve without the member.
-    pub(crate) fn lose(self: &Rc<Self>, member: u16, error: IoError) {
+    pub(crate) fn mark_failed(self: &Rc<Self>, member: u16, error: IoError) {
         // Concurrent operations may report the same failure; it is recorded once.
         if matches!(self.place(member).state(), MemberState::Failed | MemberState::Missing) {
             return;
         }
         // A joining member is in no record yet, so its failure needs none.
-        if member >= self.width() {
+        if member >= self.counted_len() {
             self.place(member).set_state(MemberState::Failed);
             return;
         }
-        if !self.spares(member) {
+        if !self.can_lose(member) {
             self.stop(error.of_member(member));
             return;
         }
@@ -110,10 +110,10 @@ impl<D: BlockDevice + 'static> Members<D> {
         });
     }
 
-    /// Fails `member` as [`Members::lose`] unless its place has another device than in that tenure.
-    pub(crate) fn lose_in(self: &Rc<Self>, member: u16, tenure: u64, error: IoError) {
-        if self.place(member).tenure.get() == tenure {
-            self.lose(member, error);
+    /// Fails `member` as [`Members::mark_failed`] unless its place has another device than at that incarnation.
+    pub(crate) fn mark_failed_in(self: &Rc<Self>, member: u16, incarnation: u64, error: IoError) {
+        if self.place(member).device_incarnation.get() == incarnation {
+            self.mark_failed(member, error);
         }
     }
 
@@ -141,6 +141,6 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// Members that do not hold all of their data: failed, missing or being rebuilt.
     pub(crate) fn not_in_service(&self) -> MemberSet {
         let in_service = |member: &u16| self.place(*member).state() == MemberState::InService;
-        self.all().iter().filter(|member| !in_service(member)).collect()
+        self.counted().iter().filter(|member| !in_service(member)).collect()
     }
 }

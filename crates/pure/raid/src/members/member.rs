@@ -3,7 +3,7 @@
 use crate::bounds::BLOCK_BYTES;
 use crate::error::ArrayError;
 use crate::geometry::{MemberSet, bytes};
-use crate::members::shadow::Shadow;
+use crate::members::copy_target::CopyTarget;
 use crate::on_disk::segments::Segments;
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use futures_util::future::FutureExt;
@@ -29,14 +29,14 @@ pub enum MemberState {
     },
 }
 
-/// Patience of a read with a member that does not respond.
+/// Wait limit of a read from a member that does not respond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum ReadWait {
     /// Ends at the member's read deadline: the content is available elsewhere.
     #[default]
-    Hedged,
+    Deadline,
     /// Waits until the member responds, or is failed for its silence.
-    Patient,
+    Unbounded,
 }
 
 /// Snapshot of one member. Counts are member operations since the array was assembled.
@@ -83,14 +83,14 @@ pub(crate) struct Member<D> {
     segments: Rc<Segments>,
     device: RefCell<Option<Rc<D>>>,
     /// Second device, while the member is copied to it.
-    pub(super) shadow: RefCell<Option<Rc<Shadow<D>>>>,
+    pub(super) copy_target: RefCell<Option<Rc<CopyTarget<D>>>>,
     state: Cell<MemberState>,
     /// Stripes that a rebuild restores, once known; elsewhere a replacement is written but not read.
     rebuilt_stripes: RefCell<Option<Vec<Range<u64>>>>,
     /// True for a returned member: outside of the rebuilt stripes it is valid already.
-    believed_beside: Cell<bool>,
+    returned_valid_outside: Cell<bool>,
     /// Incremented when another device takes the place, so that late results are not charged to it.
-    pub(crate) tenure: Cell<u64>,
+    pub(crate) device_incarnation: Cell<u64>,
     /// True while a rebuild of this place runs.
     pub(crate) rebuild_runs: Cell<bool>,
     /// Blocks that could not be restored: reads are a medium error until they are written.
@@ -113,7 +113,7 @@ pub(crate) struct Counts {
     pub(crate) writes: Cell<u64>,
     pub(crate) flushes: Cell<u64>,
     pub(crate) discards: Cell<u64>,
-    pub(crate) beside_data: Cell<u64>,
+    pub(crate) metadata_writes: Cell<u64>,
     pub(crate) errors: Cell<u64>,
     pub(crate) timeouts: Cell<u64>,
     pub(crate) heals: Cell<u64>,
@@ -158,11 +158,11 @@ impl<D: BlockDevice> Member<D> {
         Self {
             segments,
             device: RefCell::new(device.map(Rc::new)),
-            shadow: RefCell::default(),
+            copy_target: RefCell::default(),
             state: Cell::new(state),
             rebuilt_stripes: RefCell::default(),
-            believed_beside: Cell::default(),
-            tenure: Cell::new(0),
+            returned_valid_outside: Cell::default(),
+            device_incarnation: Cell::new(0),
             rebuild_runs: Cell::new(false),
             unreadable: RefCell::default(),
             written: Cell::new(0),
@@ -184,13 +184,13 @@ impl<D: BlockDevice> Member<D> {
     /// Puts `device` into the place, waiting for its rebuild.
     pub(crate) fn replace(&self, device: D) {
         *self.device.borrow_mut() = Some(Rc::new(device));
-        self.shadow.take();
+        self.copy_target.take();
         self.is_full.set(false);
         // Marks and counts belong to the device that left.
         self.unreadable.borrow_mut().clear();
         *self.rebuilt_stripes.borrow_mut() = None;
-        self.believed_beside.set(false);
-        self.tenure.set(self.tenure.get() + 1);
+        self.returned_valid_outside.set(false);
+        self.device_incarnation.set(self.device_incarnation.get() + 1);
         // Changes of the previous device need no flush.
         self.flushed.set(self.written.get());
         self.state.set(MemberState::Rebuilding { front_stripe: 0 });
@@ -200,21 +200,21 @@ impl<D: BlockDevice> Member<D> {
     pub(crate) fn rejoin(&self, device: D, stripes: &[Range<u64>]) {
         self.replace(device);
         self.begin_rebuild(stripes);
-        self.believed_beside.set(true);
+        self.returned_valid_outside.set(true);
     }
 
     /// True for a replacement or an added member until it is rebuilt: its previous content does not count.
     pub(crate) fn is_filled_from_nothing(&self) -> bool {
-        matches!(self.state(), MemberState::Rebuilding { .. }) && !self.has_come_back()
+        matches!(self.state(), MemberState::Rebuilding { .. }) && !self.is_returned()
     }
 
     /// True for a device that was in the place before and returned.
-    pub(crate) fn has_come_back(&self) -> bool {
-        self.believed_beside.get()
+    pub(crate) fn is_returned(&self) -> bool {
+        self.returned_valid_outside.get()
     }
 
     /// Drops the device; it is closed once no operation uses it.
-    pub(crate) fn release(&self) {
+    pub(crate) fn drop_device(&self) {
         self.device.borrow_mut().take();
     }
 
@@ -235,7 +235,7 @@ impl<D: BlockDevice> Member<D> {
                 let stripes = self.rebuilt_stripes.borrow();
                 // Reads wait for the front; writes behind it, or outside of the rebuild, keep the member current.
                 let in_rebuild = stripes.as_ref().is_none_or(|some| some.iter().any(|range| range.contains(&stripe)));
-                let restored = in_rebuild && stripe < front_stripe || !in_rebuild && self.believed_beside.get();
+                let restored = in_rebuild && stripe < front_stripe || !in_rebuild && self.returned_valid_outside.get();
                 // Stripes outside of the rebuild are written in any case: they may come into use meanwhile.
                 (restored, restored || !in_rebuild)
             }
@@ -254,11 +254,11 @@ impl<D: BlockDevice> Member<D> {
     /// Makes `device`, which has had every change, the device of the place.
     pub(super) fn take_device(&self, device: Rc<D>) {
         *self.device.borrow_mut() = Some(device);
-        self.forget_errors();
+        self.reset_error_counters();
     }
 
     /// Resets the error counters: errors belong to the disk, and another one has the place.
-    pub(crate) fn forget_errors(&self) {
+    pub(crate) fn reset_error_counters(&self) {
         for counter in [&self.counts.errors, &self.counts.timeouts, &self.counts.heals] {
             counter.set(0);
         }
@@ -275,7 +275,7 @@ impl<D: BlockDevice> Member<D> {
     }
 
     /// Reads data blocks; blocks marked unreadable are a medium error without a device operation.
-    pub(crate) async fn read(&self, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
+    pub(crate) async fn read(&self, extent: Extent, wait: ReadWait) -> Result<Rope, IoError> {
         count(&self.counts.reads);
         // The device would return whatever a replacement had there.
         if let Some(&lost) = self.unreadable.borrow().range(extent.start.0..extent.end().0).next() {
@@ -288,14 +288,13 @@ impl<D: BlockDevice> Member<D> {
             // All of it in one run but for extents behind a growth.
             Some(at) => {
                 let run = Extent { start: at, len: extent.len };
-                self.note(&device, self.ask(&device, run, patience).await).map_err(in_data(extent, at))?
+                self.note(&device, self.ask(&device, run, wait).await).map_err(in_data(extent, at))?
             }
             None => {
                 let mut whole = Rope::new();
                 for (part, at) in self.segments.runs(extent) {
                     let run = Extent { start: at, len: part.len };
-                    whole
-                        .append(self.note(&device, self.ask(&device, run, patience).await).map_err(in_data(part, at))?);
+                    whole.append(self.note(&device, self.ask(&device, run, wait).await).map_err(in_data(part, at))?);
                 }
                 whole
             }
@@ -305,26 +304,28 @@ impl<D: BlockDevice> Member<D> {
     }
 
     /// Reads blocks outside of the data area.
-    pub(crate) async fn read_beside_data(&self, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
+    pub(crate) async fn read_metadata(&self, extent: Extent, wait: ReadWait) -> Result<Rope, IoError> {
         let device = self.device_in_use(extent)?;
-        let rope = self.note(&device, self.ask(&device, extent, patience).await)?;
+        let rope = self.note(&device, self.ask(&device, extent, wait).await)?;
         assert_eq!(rope.len(), bytes(extent.len.0), "a device returns the blocks that were asked for");
         Ok(rope)
     }
 
     /// Writes blocks outside of the data area.
-    pub(crate) async fn write_beside_data(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        count(&self.counts.beside_data);
+    pub(crate) async fn write_metadata(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        count(&self.counts.metadata_writes);
         let extent = Extent::new(start.0, data.len() as u64 / u64::from(BLOCK_BYTES));
         // A mistake in the address arithmetic must never overwrite data.
         assert!(!self.segments.hold_data(extent), "anchors, batches and pages lie beside the data");
         let device = self.device_in_use(Extent { start, len: Blocks(0) })?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let written = match self.shadow() {
+        let written = match self.copy_target() {
             None => device.write(start, data).await,
-            Some(shadow) => {
+            Some(copy_target) => {
                 // Boxed: copies are rare, and the future of every write would otherwise carry theirs.
-                self.write_both(&shadow, device.write(start, data.clone()), vec![(start, data)]).boxed_local().await
+                self.write_both(&copy_target, device.write(start, data.clone()), vec![(start, data)])
+                    .boxed_local()
+                    .await
             }
         };
         let written = self.note(&device, written)?;
@@ -344,9 +345,9 @@ impl<D: BlockDevice> Member<D> {
         assert_eq!(data.len(), bytes(extent.len.0), "a member is written in whole blocks");
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let written = match (self.shadow(), self.segments.at(extent)) {
+        let written = match (self.copy_target(), self.segments.at(extent)) {
             // Boxed: copies are rare, and their future is larger than that of a plain write.
-            (Some(shadow), _) => self.write_shadowed(&shadow, &device, extent, data).boxed_local().await?,
+            (Some(copy_target), _) => self.write_copied(&copy_target, &device, extent, data).boxed_local().await?,
             (None, Some(at)) => self.note(&device, device.write(at, data).await).map_err(in_data(extent, at))?,
             // The extent crosses into a segment of a growth.
             (None, None) => {
@@ -358,15 +359,15 @@ impl<D: BlockDevice> Member<D> {
                 Written::attest()
             }
         };
-        self.believe(extent);
+        self.clear_unreadable(extent);
         self.is_full.set(false);
         Ok(written)
     }
 
     /// Writes as [`Member::write`], to the device and the one that it is copied to.
-    async fn write_shadowed(
+    async fn write_copied(
         &self,
-        shadow: &Rc<Shadow<D>>,
+        copy_target: &Rc<CopyTarget<D>>,
         device: &Rc<D>,
         extent: Extent,
         data: View,
@@ -374,7 +375,7 @@ impl<D: BlockDevice> Member<D> {
         for (part, at) in self.changed_runs(extent) {
             let from = bytes(part.start.0 - extent.start.0);
             let data = data.slice(from..from + bytes(part.len.0));
-            let both = self.write_both(shadow, device.write(at, data.clone()), vec![(at, data)]).await;
+            let both = self.write_both(copy_target, device.write(at, data.clone()), vec![(at, data)]).await;
             let _ = self.note(device, both).map_err(in_data(part, at))?;
         }
         Ok(Written::attest())
@@ -384,16 +385,16 @@ impl<D: BlockDevice> Member<D> {
         count(&self.counts.discards);
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let shadow = self.shadow();
+        let copy_target = self.copy_target();
         for (part, at) in self.changed_runs(extent) {
             let run = Extent { start: at, len: part.len };
-            let discarded = match &shadow {
+            let discarded = match &copy_target {
                 None => device.discard(run).await,
-                Some(shadow) => self.discard_both(shadow, device.discard(run), vec![run]).boxed_local().await,
+                Some(copy_target) => self.discard_both(copy_target, device.discard(run), vec![run]).boxed_local().await,
             };
             let _ = self.note(&device, discarded).map_err(in_data(part, at))?;
         }
-        self.believe(extent);
+        self.clear_unreadable(extent);
         Ok(Written::attest())
     }
 
@@ -415,17 +416,17 @@ impl<D: BlockDevice> Member<D> {
         count(&self.counts.flushes);
         let device = self.device_in_use(Extent::default())?;
         // Taken before the flush: changes that end during it are not covered.
-        let (covered, tenure) = (self.written.get(), self.tenure.get());
+        let (covered, incarnation) = (self.written.get(), self.device_incarnation.get());
         assert!(self.flushed.get() <= covered, "no flush covers what was not written");
         let _in_flight = InFlight::new(&self.counts.in_flight);
         let flush = device.flush(Written::attest());
-        let flushed = match self.shadow() {
+        let flushed = match self.copy_target() {
             None => flush.await,
-            Some(shadow) => self.flush_both(&shadow, flush).boxed_local().await,
+            Some(copy_target) => self.flush_both(&copy_target, flush).boxed_local().await,
         };
         let stable = self.note(&device, flushed)?;
         // After an exchange of the device the count belongs to the new one.
-        if tenure == self.tenure.get() {
+        if incarnation == self.device_incarnation.get() {
             self.flushed.set(self.flushed.get().max(covered));
         }
         Ok(stable)
@@ -438,18 +439,18 @@ impl<D: BlockDevice> Member<D> {
             writes: self.counts.writes.get(),
             flushes: self.counts.flushes.get(),
             discards: self.counts.discards.get(),
-            log_writes: self.counts.beside_data.get(),
+            log_writes: self.counts.metadata_writes.get(),
             errors: self.counts.errors.get(),
             timeouts: self.counts.timeouts.get(),
             heals: self.counts.heals.get(),
             in_flight: self.counts.in_flight.get(),
             unreadable_blocks: self.unreadable.borrow().len() as u64,
-            copy_front_stripe: self.shadow().map(|shadow| shadow.front_stripe()),
+            copy_front_stripe: self.copy_target().map(|copy_target| copy_target.front_stripe()),
         }
     }
 
     /// Clears the unreadable marks of blocks that have been written.
-    fn believe(&self, extent: Extent) {
+    fn clear_unreadable(&self, extent: Extent) {
         let mut unreadable = self.unreadable.borrow_mut();
         if !unreadable.is_empty() {
             unreadable.retain(|block| !(extent.start.0..extent.end().0).contains(block));
@@ -465,11 +466,11 @@ impl<D: BlockDevice> Member<D> {
         }
     }
 
-    async fn ask(&self, device: &Rc<D>, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
-        let read = match patience {
+    async fn ask(&self, device: &Rc<D>, extent: Extent, wait: ReadWait) -> Result<Rope, IoError> {
+        let read = match wait {
             // Ends with `TimedOut` at the deadline; the operation itself continues in the device layer (ADR 24).
-            Patience::Hedged => device.read_hedged(extent).await,
-            Patience::Patient => device.read(extent).await,
+            ReadWait::Deadline => device.read_hedged(extent).await,
+            ReadWait::Unbounded => device.read(extent).await,
         };
         read.map_err(|error| self.of_own_device(device, error))
     }

@@ -24,11 +24,11 @@ pub(crate) enum Change {
 /// Operations of one stripe.
 pub(crate) type Ops = SmallVec<[Op; 8]>;
 
-/// Result of an operation, with the tenure of the place when it was started.
+/// Result of an operation, with the incarnation of the device in the place when it was started.
 pub(crate) struct Ended {
     pub(crate) member: u16,
     pub(crate) extent: Extent,
-    pub(crate) tenure: u64,
+    pub(crate) incarnation: u64,
     pub(crate) result: Result<(), IoError>,
 }
 
@@ -83,14 +83,15 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// seconds, and the blocks it holds now may be part old, part new.
     async fn perform_one(self: &Rc<Self>, op: Op) -> Ended {
         let place = self.place(op.member);
-        let (member, extent, tenure) = (op.member, op.extent(), place.tenure.get());
+        let (member, extent, incarnation) = (op.member, op.extent(), place.device_incarnation.get());
         assert!(member < self.layout.members(), "an operation is of a member that the layout has");
         assert!(extent.end() <= Lba(self.layout.member_blocks().0), "an operation is within the stripes");
         let is_write = matches!(op.change, Change::Write(_));
         let written = match op.change {
             Change::Write(data) => match place.write(op.start, data.clone()).await {
-                Err(error) if self.may_pass(member, error) => {
-                    Box::pin(self.insist(member, error, async || place.write(op.start, data.clone()).await)).await
+                Err(error) if self.is_temporary(member, error) => {
+                    Box::pin(self.retry_no_space(member, error, async || place.write(op.start, data.clone()).await))
+                        .await
                 }
                 written => written,
             },
@@ -100,12 +101,12 @@ impl<D: BlockDevice + 'static> Members<D> {
             && is_write
             // `missed` exists only in protected arrays.
             && self.shared.missed.is_none()
-            && self.spares(member)
+            && self.can_lose(member)
         {
-            self.lose_in(member, tenure, error);
+            self.mark_failed_in(member, incarnation, error);
         }
         // The acknowledgement comes from the array, once failures are durable.
-        Ended { member, extent, tenure, result: written.map(drop) }
+        Ended { member, extent, incarnation, result: written.map(drop) }
     }
 
     /// Judges results: a member that did not write is failed, if the others can serve without it.
@@ -115,12 +116,12 @@ impl<D: BlockDevice + 'static> Members<D> {
             let Err(error) = ended.result else { continue };
             // With parity a refused write cannot stand: it would leave wrong parity, so the array stops where it
             // needs the member.
-            if self.spares(ended.member) || error.kind == IoErrorKind::Gone || self.layout.has_parity() {
-                self.lose_in(ended.member, ended.tenure, error);
+            if self.can_lose(ended.member) || error.kind == IoErrorKind::Gone || self.layout.has_parity() {
+                self.mark_failed_in(ended.member, ended.incarnation, error);
             } else {
                 // There is no other copy, and no parity that would now be wrong: the error is returned.
                 refused = Err(error.at(extent).of_member(ended.member));
-                self.disbelieve_mirrors(ended, all);
+                self.mark_mirrors_unreadable(ended, all);
             }
         }
         refused.and_then(|()| self.serving(extent))
@@ -134,7 +135,7 @@ impl<D: BlockDevice + 'static> Members<D> {
     }
 
     /// Marks the written copies unreadable on replacements: the only full copy kept its old content.
-    fn disbelieve_mirrors(&self, refused: &Ended, all: &[Ended]) {
+    fn mark_mirrors_unreadable(&self, refused: &Ended, all: &[Ended]) {
         let pair = |member: u16| member / self.layout.copies();
         for other in all.iter().filter(|other| other.result.is_ok() && pair(other.member) == pair(refused.member)) {
             self.place(other.member).mark_unreadable(other.extent.intersection(refused.extent));

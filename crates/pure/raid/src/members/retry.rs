@@ -12,23 +12,24 @@ use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Members<D> {
     /// Writes blocks outside of the data area, with retries.
-    pub(crate) async fn write_beside_data(&self, member: u16, start: Lba, data: View) -> Result<Written, IoError> {
+    pub(crate) async fn write_metadata(&self, member: u16, start: Lba, data: View) -> Result<Written, IoError> {
         let place = self.place(member);
-        match place.write_beside_data(start, data.clone()).await {
-            Err(error) if self.may_pass(member, error) => {
-                Box::pin(self.insist(member, error, async || place.write_beside_data(start, data.clone()).await)).await
+        match place.write_metadata(start, data.clone()).await {
+            Err(error) if self.is_temporary(member, error) => {
+                Box::pin(self.retry_no_space(member, error, async || place.write_metadata(start, data.clone()).await))
+                    .await
             }
             written => written,
         }
     }
 
     /// True for a refusal that may be temporary, of a member whose retries are not used up.
-    pub(super) fn may_pass(&self, member: u16, error: IoError) -> bool {
+    pub(super) fn is_temporary(&self, member: u16, error: IoError) -> bool {
         error.kind == IoErrorKind::NoSpace && !self.place(member).is_full.get()
     }
 
     /// Retries `attempt` until it returns anything but want of space, or the last retry has failed.
-    pub(super) async fn insist(
+    pub(super) async fn retry_no_space(
         &self,
         member: u16,
         refused: IoError,
@@ -36,14 +37,14 @@ impl<D: BlockDevice + 'static> Members<D> {
     ) -> Result<Written, IoError> {
         // Without a timer from the owner the refusal counts at once.
         let Some(pause) = self.shared.pause.clone() else { return Err(refused) };
-        let may_pass = |error: &IoError| self.may_pass(member, *error);
+        let is_temporary = |error: &IoError| self.is_temporary(member, *error);
         let again = async || {
             // The array may have stopped during the pause.
             self.serving(refused.extent)?;
             attempt().await
         };
-        let written = shard::insist(&pause, Err(refused), may_pass, again).await;
-        if written.as_ref().is_err_and(may_pass) {
+        let written = shard::insist(&pause, Err(refused), is_temporary, again).await;
+        if written.as_ref().is_err_and(is_temporary) {
             // Cleared by the next successful write.
             self.place(member).is_full.set(true);
         }

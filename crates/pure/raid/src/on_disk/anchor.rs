@@ -10,9 +10,9 @@ use block::{Buf, View};
 
 /// Version 3 of anchors and batches; other versions are refused.
 const FORMAT: Format = Format::versioned(*b"BLKYANCH", 3..=3);
-const LEFT_AT: usize = 128;
-const GROWN_AT: usize = LEFT_AT + 16 * MEMBERS_MAX as usize;
-const MARKS_AT: usize = GROWN_AT + 8 * GROWTHS_MAX + 16;
+const LAST_ANCHORS_AT: usize = 128;
+const GROWN_AT: usize = LAST_ANCHORS_AT + 16 * MEMBERS_MAX as usize;
+const LAST_PAGES_AT: usize = GROWN_AT + 8 * GROWTHS_MAX + 16;
 /// Blocks of an anchor that are written; a slot has one more.
 pub(crate) const WRITTEN_BLOCKS: u64 = 3;
 
@@ -25,12 +25,12 @@ pub(crate) struct Reshape {
     pub(crate) rows: u64,
 }
 
-/// For each member one page that it has, encoded by [`mark_of`], and a lower bound of that page's stamp; stamp 0
+/// For each member one page that it has, encoded by [`page_key`], and a lower bound of that page's stamp; stamp 0
 /// where there is none.
-pub(crate) type Marks = Box<[(u64, u64); MEMBERS_MAX as usize]>;
+pub(crate) type LastPages = Box<[(u64, u64); MEMBERS_MAX as usize]>;
 
 /// Encodes a page number and its copy: the member's own (0), or of the member before it (1).
-pub(crate) fn mark_of(page: u64, copy: usize) -> u64 {
+pub(crate) fn page_key(page: u64, copy: usize) -> u64 {
     page << 1 | copy as u64
 }
 
@@ -60,9 +60,9 @@ pub(crate) struct Anchor {
     /// Members that were not in service.
     pub(crate) absent: MemberSet,
     /// For each member the epoch and number of the last anchor that it was given.
-    pub(crate) given: Box<[(u64, u64); MEMBERS_MAX as usize]>,
+    pub(crate) last_anchor: Box<[(u64, u64); MEMBERS_MAX as usize]>,
     /// Last page written to each member before this anchor: a member with an older one has gone back in time.
-    pub(crate) marks: Marks,
+    pub(crate) last_pages: LastPages,
     /// Regions whose pages were ever written.
     pub(crate) used: Regions,
     /// Regions that absent members have missed.
@@ -82,8 +82,8 @@ impl Anchor {
         for (at, word) in (32..).step_by(8).zip(words) {
             put(&mut bytes, at, &word.to_le_bytes());
         }
-        put_pairs(&mut bytes, LEFT_AT, &*self.given);
-        put_pairs(&mut bytes, MARKS_AT, &*self.marks);
+        put_pairs(&mut bytes, LAST_ANCHORS_AT, &*self.last_anchor);
+        put_pairs(&mut bytes, LAST_PAGES_AT, &*self.last_pages);
         let reshape = self.reshape.map_or([0, 0], |reshape| [u64::from(reshape.from), reshape.rows]);
         for (at, word) in (GROWN_AT..).step_by(8).zip(self.sizes.into_iter().chain(reshape)) {
             put(&mut bytes, at, &word.to_le_bytes());
@@ -106,8 +106,8 @@ impl Anchor {
         let member = u16::try_from(reader.u64()?).ok()?;
         let shape = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
         let absent = MemberSet::from_bits(reader.u64()?);
-        let given = pairs(bytes, LEFT_AT)?;
-        let marks = pairs(bytes, MARKS_AT)?;
+        let last_anchor = pairs(bytes, LAST_ANCHORS_AT)?;
+        let last_pages = pairs(bytes, LAST_PAGES_AT)?;
         let mut reader = Reader(bytes.get(GROWN_AT..)?);
         let mut sizes = [0; GROWTHS_MAX];
         for size in &mut sizes {
@@ -129,8 +129,8 @@ impl Anchor {
             sizes,
             reshape,
             absent,
-            given,
-            marks,
+            last_anchor,
+            last_pages,
             used,
             missed,
         };
@@ -143,7 +143,7 @@ impl Anchor {
         let rows = self.reshape.map_or(0, |reshape| reshape.rows);
         let counts =
             [number, epoch, tail_number, stamp, rows, member_blocks, ring_blocks].into_iter().chain(self.sizes);
-        let pairs = self.given.iter().chain(&*self.marks).flat_map(|&(one, other)| [one, other]);
+        let pairs = self.last_anchor.iter().chain(&*self.last_pages).flat_map(|&(one, other)| [one, other]);
         // The checksum proves that the bytes are unchanged, not that an array wrote them: implausible values are
         // refused.
         let members_max = u64::from(MEMBERS_MAX);
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anchor_is_found_as_it_was_written_or_not_at_all() {
+    fn anchor_parses_as_written_or_is_rejected() {
         let mut anchor = Anchor {
             id: [3; 16],
             number: 5,
@@ -195,13 +195,13 @@ mod tests {
             sizes: [0; 8],
             reshape: None,
             absent: MemberSet::only(63),
-            given: Box::new([(0, 0); 64]),
-            marks: Box::new([(0, 0); 64]),
+            last_anchor: Box::new([(0, 0); 64]),
+            last_pages: Box::new([(0, 0); 64]),
             used: Regions::default(),
             missed: Regions::default(),
         };
-        anchor.given[63] = (1, 4);
-        anchor.marks[63] = (1 << 40, 8);
+        anchor.last_anchor[63] = (1, 4);
+        anchor.last_pages[63] = (1 << 40, 8);
         anchor.used.add(32_767);
         anchor.missed.add(1);
         let view = anchor.emit();

@@ -1,4 +1,4 @@
-//! Areas of a member of a protected array: anchors, ring, spare area, pages, data.
+//! Areas of a member of a protected array: anchors, ring, doublewrite area, pages, data.
 
 use crate::error::ArrayError;
 use block::{Blocks, Extent, Lba};
@@ -9,10 +9,10 @@ pub(crate) const ANCHOR_BLOCKS: u64 = 4;
 pub(crate) const PAGE_ENTRIES: u64 = 504;
 /// Bounds of the default ring size: 2 MiB and 256 MiB.
 const RING_BLOCKS: std::ops::RangeInclusive<u64> = 512..=65_536;
-/// Divisor: the spare area has an eighth of the ring's blocks.
-const SPARE_PART: u64 = 8;
-/// Upper bound of the spare area; all of it is read at every opening.
-const SPARE_BLOCKS_MAX: u64 = 256;
+/// Divisor: the doublewrite area has an eighth of the ring's blocks.
+const DOUBLEWRITE_PART: u64 = 8;
+/// Upper bound of the doublewrite area; all of it is read at every opening.
+const DOUBLEWRITE_BLOCKS_MAX: u64 = 256;
 /// Smallest ring: it holds the largest record of the smallest write four times.
 pub(crate) const RING_BLOCKS_MIN: u64 = 32;
 
@@ -23,8 +23,8 @@ pub(crate) const RING_BLOCKS_MIN: u64 = 32;
 pub struct Area {
     /// Ring of the redo log.
     pub ring: Extent,
-    /// Spare area: pages are written here before their homes are overwritten.
-    pub spare: Extent,
+    /// Doublewrite area: pages are written here before their homes are overwritten.
+    pub doublewrite: Extent,
     /// Checksum pages of the member itself (copy A).
     pub pages_a: Extent,
     /// Second copy of the pages of the member before (copy B).
@@ -46,20 +46,20 @@ impl Area {
     pub fn new(member_blocks: Blocks, chunk_blocks: u64, ring_blocks: u64) -> Result<Self, ArrayError> {
         let too_small = ArrayError::TooSmall { blocks: member_blocks.0, chunk_blocks };
         let ring = Extent::new(2 * ANCHOR_BLOCKS, ring_blocks);
-        let spare = Extent::new(ring.end().0, (ring_blocks / SPARE_PART).min(SPARE_BLOCKS_MAX));
-        let rest = member_blocks.0.checked_sub(spare.end().0).ok_or(too_small)?;
+        let doublewrite = Extent::new(ring.end().0, (ring_blocks / DOUBLEWRITE_PART).min(DOUBLEWRITE_BLOCKS_MAX));
+        let rest = member_blocks.0.checked_sub(doublewrite.end().0).ok_or(too_small)?;
         // Each page takes two blocks, one for each copy. The bound is at most a few chunks too high.
         let bound = u64::try_from(u128::from(rest) * u128::from(PAGE_ENTRIES) / u128::from(PAGE_ENTRIES + 2))
             .expect("a part of the whole");
         let mut data_blocks = bound / chunk_blocks * chunk_blocks;
         while data_blocks > 0 && ring_blocks >= RING_BLOCKS_MIN {
             let pages = data_blocks.div_ceil(PAGE_ENTRIES);
-            let pages_a = Extent::new(spare.end().0, pages);
+            let pages_a = Extent::new(doublewrite.end().0, pages);
             let pages_b = Extent::new(pages_a.end().0, pages);
             // Chunks are aligned on the device, not only within the data area.
             let start = pages_b.end().0.next_multiple_of(chunk_blocks);
             if start + data_blocks <= member_blocks.0 {
-                return Ok(Self { ring, spare, pages_a, pages_b, data: Extent::new(start, data_blocks) });
+                return Ok(Self { ring, doublewrite, pages_a, pages_b, data: Extent::new(start, data_blocks) });
             }
             data_blocks -= chunk_blocks;
         }
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn area_parts_follow_each_other_and_waste_little(
+        fn areas_are_adjacent_and_waste_little(
             member_blocks in 100u64..1 << 40, chunk in 0u32..9, ring in 32u64..70_000,
         ) {
             let chunk_blocks = 1u64 << chunk;
@@ -94,14 +94,14 @@ mod tests {
                 return Ok(());
             };
             prop_assert_eq!(area.ring, Extent::new(8, ring));
-            prop_assert_eq!(area.spare, Extent::new(8 + ring, (ring / 8).min(256)));
-            prop_assert_eq!(area.pages_a.start, area.spare.end());
+            prop_assert_eq!(area.doublewrite, Extent::new(8 + ring, (ring / 8).min(256)));
+            prop_assert_eq!(area.pages_a.start, area.doublewrite.end());
             prop_assert_eq!(area.pages_b.start, area.pages_a.end());
             prop_assert!(area.pages_b.end() <= area.data.start && area.data.end().0 <= member_blocks);
             prop_assert_eq!(area.pages_a.len, area.pages_b.len);
             prop_assert!(area.pages() * PAGE_ENTRIES >= area.data.len.0);
             prop_assert!(area.data.start.0.is_multiple_of(chunk_blocks) && area.data.len.0.is_multiple_of(chunk_blocks));
-            let lost = member_blocks - ring - area.spare.len.0 - area.data.len.0;
+            let lost = member_blocks - ring - area.doublewrite.len.0 - area.data.len.0;
             prop_assert!(lost <= 8 + member_blocks / 250 + 4 + 3 * chunk_blocks, "{} blocks are lost", lost);
         }
     }

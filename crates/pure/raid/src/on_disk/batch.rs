@@ -19,18 +19,19 @@ pub(crate) enum Kind {
     /// The blocks get the next images, and these entries.
     Images,
     /// The blocks get the images of the record before (mirrors), and these entries.
-    SameImages,
+    SharedImages,
     /// Checksum-only: the blocks are about to be written and get these entries; beside each stands the previous one.
-    Sums,
+    ChecksumOnly,
     /// The blocks have these entries.
-    Marks,
+    Entries,
     /// The blocks are unwritten.
-    Clear,
+    Unwritten,
     /// Names no blocks: rows before this one have been moved by a reshape.
     Moved,
 }
 
-const KINDS: [Kind; 6] = [Kind::Images, Kind::SameImages, Kind::Sums, Kind::Marks, Kind::Clear, Kind::Moved];
+const KINDS: [Kind; 6] =
+    [Kind::Images, Kind::SharedImages, Kind::ChecksumOnly, Kind::Entries, Kind::Unwritten, Kind::Moved];
 
 /// Records to be added to a batch.
 #[derive(Default)]
@@ -66,7 +67,7 @@ impl Records {
         // Mirrors and copies share one buffer, so the image is stored once.
         let same =
             self.images.last().is_some_and(|last| last.as_ptr() == content.as_ptr() && last.len() == content.len());
-        self.begin(if same { Kind::SameImages } else { Kind::Images }, member, block, entries.len() as u64);
+        self.begin(if same { Kind::SharedImages } else { Kind::Images }, member, block, entries.len() as u64);
         entries.iter().for_each(|entry| self.table.extend_from_slice(&entry.to_bytes()));
         if !same {
             self.images.push(content.clone());
@@ -74,8 +75,8 @@ impl Records {
     }
 
     /// Logs a checksum-only write: the blocks had the `old` entries and get the `new` ones.
-    pub(crate) fn sums(&mut self, member: u16, block: u64, old: &[Entry], new: &[Entry]) {
-        self.begin(Kind::Sums, member, block, new.len() as u64);
+    pub(crate) fn checksum_only(&mut self, member: u16, block: u64, old: &[Entry], new: &[Entry]) {
+        self.begin(Kind::ChecksumOnly, member, block, new.len() as u64);
         for (old, new) in old.iter().zip(new) {
             self.table.extend_from_slice(&old.to_bytes());
             self.table.extend_from_slice(&new.to_bytes());
@@ -83,14 +84,14 @@ impl Records {
     }
 
     /// Logs that these blocks have these entries.
-    pub(crate) fn marks(&mut self, member: u16, block: u64, entries: &[Entry]) {
-        self.begin(Kind::Marks, member, block, entries.len() as u64);
+    pub(crate) fn entries(&mut self, member: u16, block: u64, entries: &[Entry]) {
+        self.begin(Kind::Entries, member, block, entries.len() as u64);
         entries.iter().for_each(|entry| self.table.extend_from_slice(&entry.to_bytes()));
     }
 
     /// Logs that these blocks are unwritten.
-    pub(crate) fn clear(&mut self, member: u16, block: u64, count: u64) {
-        self.begin(Kind::Clear, member, block, count);
+    pub(crate) fn unwritten(&mut self, member: u16, block: u64, count: u64) {
+        self.begin(Kind::Unwritten, member, block, count);
     }
 
     /// Logs that the rows before `row` have been moved, with the contents that the other records of the batch name.
@@ -191,9 +192,9 @@ pub(crate) struct Record {
     pub(crate) member: u16,
     pub(crate) block: u64,
     pub(crate) count: u64,
-    /// New entries of the blocks; empty for [`Kind::Clear`] and [`Kind::Moved`].
+    /// New entries of the blocks; empty for [`Kind::Unwritten`] and [`Kind::Moved`].
     pub(crate) new: Vec<Entry>,
-    /// Previous entries of the blocks, for [`Kind::Sums`] only.
+    /// Previous entries of the blocks, for [`Kind::ChecksumOnly`] only.
     pub(crate) old: Vec<Entry>,
     /// First image of the record, in blocks of the batch.
     pub(crate) image: Option<u64>,
@@ -217,13 +218,13 @@ pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
             last_image = next_image;
             next_image += count;
         }
-        if matches!(kind, Kind::Images | Kind::SameImages) {
+        if matches!(kind, Kind::Images | Kind::SharedImages) {
             record.image = Some(last_image);
         }
         // Clear and moved records have no entries, and their count may be large.
-        if !matches!(kind, Kind::Clear | Kind::Moved) {
+        if !matches!(kind, Kind::Unwritten | Kind::Moved) {
             for _ in 0..count {
-                if kind == Kind::Sums {
+                if kind == Kind::ChecksumOnly {
                     record.old.push(Entry::from_bytes(reader.array()?));
                 }
                 record.new.push(Entry::from_bytes(reader.array()?));
@@ -246,15 +247,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batch_is_found_as_it_was_written_or_not_at_all() {
+    fn batch_parses_as_written_or_is_rejected() {
         let entry = |n| Entry { check: n, generation: 1 };
         let content = View::zeroed(8192);
         let mut records = Records::default();
         records.image(3, 100, &[entry(1), entry(2)], &content);
         records.image(4, 100, &[entry(3), entry(4)], &content);
-        records.sums(5, 7, &[Entry::UNWRITTEN], &[entry(9)]);
-        records.marks(1, 8, &[Entry::LOST]);
-        records.clear(0, 0, 1 << 20);
+        records.checksum_only(5, 7, &[Entry::UNWRITTEN], &[entry(9)]);
+        records.entries(1, 8, &[Entry::LOST]);
+        records.unwritten(0, 0, 1 << 20);
         records.moved(1 << 40);
         let table_bytes = HEADER_BYTES + records.table.len();
         let header = Header {

@@ -34,17 +34,17 @@ impl Entry {
     }
 
     /// Returns the entry of the block once it is written with content of this guard.
-    pub(crate) fn next(self, place: Tie, guard: u32) -> Self {
+    pub(crate) fn next(self, binding: CheckBinding, guard: u32) -> Self {
         // The counter wraps to 1, below the reserved generations.
         let counts_on = self.is_known() && self.generation + 1 < GENERATION_END;
         let generation = if counts_on { self.generation + 1 } else { 1 };
         // XOR keeps the CRC32C recoverable, so it need not be stored beside the check.
-        Self { check: guard ^ place.mix(generation), generation }
+        Self { check: guard ^ binding.mix(generation), generation }
     }
 
     /// True when content of this guard is what was written last.
-    pub(crate) fn matches(self, place: Tie, guard: u32) -> bool {
-        !self.is_unwritten() && self.is_known() && self.check == guard ^ place.mix(self.generation)
+    pub(crate) fn matches(self, binding: CheckBinding, guard: u32) -> bool {
+        !self.is_unwritten() && self.is_known() && self.check == guard ^ binding.mix(self.generation)
     }
 
     pub(crate) fn to_bytes(self) -> [u8; 8] {
@@ -59,9 +59,9 @@ impl Entry {
 
 /// Member and address that a check is bound to, with the array's seed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tie(u64);
+pub(crate) struct CheckBinding(u64);
 
-impl Tie {
+impl CheckBinding {
     pub(crate) fn new(seed: u64, member: u16, block: u64) -> Self {
         Self(seed ^ u64::from(member) << 48 ^ block)
     }
@@ -85,23 +85,23 @@ mod tests {
 
     #[test]
     fn entry_matches_its_content_member_place_and_version_only() {
-        let tie = Tie::new(1, 2, 3);
-        let entry = Entry::UNWRITTEN.next(tie, 77);
-        assert!(entry.matches(tie, 77) && !entry.matches(tie, 76));
-        for other in [Tie::new(2, 2, 3), Tie::new(1, 3, 3), Tie::new(1, 2, 4)] {
+        let binding = CheckBinding::new(1, 2, 3);
+        let entry = Entry::UNWRITTEN.next(binding, 77);
+        assert!(entry.matches(binding, 77) && !entry.matches(binding, 76));
+        for other in [CheckBinding::new(2, 2, 3), CheckBinding::new(1, 3, 3), CheckBinding::new(1, 2, 4)] {
             assert!(!entry.matches(other, 77), "{other:?}");
         }
-        assert!(!Entry { generation: 2, ..entry }.matches(tie, 77));
+        assert!(!Entry { generation: 2, ..entry }.matches(binding, 77));
         assert_eq!(Entry::from_bytes(entry.to_bytes()), entry);
     }
 
     #[test]
     fn entry_kinds_are_never_reached_by_counting() {
-        let tie = Tie::new(1, 2, 3);
+        let binding = CheckBinding::new(1, 2, 3);
         let last = Entry { check: 0, generation: GENERATION_END - 1 };
         for entry in [Entry::UNWRITTEN, Entry::UNKNOWN, Entry::LOST, last] {
-            assert_eq!(entry.next(tie, 5).generation, 1, "{entry:?}");
-            assert!(entry == last || !entry.matches(tie, 0));
+            assert_eq!(entry.next(binding, 5).generation, 1, "{entry:?}");
+            assert!(entry == last || !entry.matches(binding, 0));
         }
     }
 }

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_is_only_what_it_says_it_is() {
+    fn page_of_another_identity_is_rejected() {
         let id = PageId { member: 3, page: 9 };
         let mut entries = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
         entries[503] = Entry { check: 1, generation: 2 };

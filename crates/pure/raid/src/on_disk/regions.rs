@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_are_found_again_on_disk_also_the_last() {
+    fn regions_survive_emit_and_parse_up_to_the_last() {
         let mut regions = Regions::default();
         let some = [0, 63, 64, 4711, REGIONS - 1];
         some.iter().for_each(|&region| regions.add(region));

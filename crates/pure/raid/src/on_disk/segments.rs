@@ -19,7 +19,7 @@ pub(crate) struct Segment {
     /// Pages in this segment: those for which the segments before have no room.
     pub(crate) pages: Range<u64>,
     /// Addresses of the member's own pages, and of those of the member before.
-    homes: [Lba; 2],
+    page_starts: [Lba; 2],
 }
 
 /// Segments of an array, the same on every member.
@@ -36,7 +36,7 @@ pub(crate) struct Segments {
 impl Segments {
     /// Segments of a plain array: the whole member is data.
     pub(crate) fn plain() -> Self {
-        let first = Segment { blocks: Extent::new(0, u64::MAX), at: Lba(0), pages: 0..0, homes: [Lba(0); 2] };
+        let first = Segment { blocks: Extent::new(0, u64::MAX), at: Lba(0), pages: 0..0, page_starts: [Lba(0); 2] };
         Self::of(first, Blocks(u64::MAX))
     }
 
@@ -46,7 +46,7 @@ impl Segments {
             blocks: Extent { start: Lba(0), len: area.data.len },
             at: area.data.start,
             pages: 0..area.pages(),
-            homes: [area.pages_a.start, area.pages_b.start],
+            page_starts: [area.pages_a.start, area.pages_b.start],
         };
         Self::of(first, member_blocks)
     }
@@ -110,7 +110,7 @@ impl Segments {
                     blocks: Extent { start: last.blocks.end(), len: Blocks(blocks) },
                     at: Lba(at),
                     pages: last.pages.end..last.pages.end + pages,
-                    homes: [Lba(begin), Lba(begin + pages)],
+                    page_starts: [Lba(begin), Lba(begin + pages)],
                 });
             }
             blocks -= chunk_blocks;
@@ -141,19 +141,19 @@ impl Segments {
     }
 
     /// Addresses of both copies of a page on their members.
-    pub(crate) fn homes(&self, page: u64) -> [Lba; 2] {
+    pub(crate) fn page_addresses(&self, page: u64) -> [Lba; 2] {
         // The common case: no borrow and no search in an array that never grew.
         if page < self.first.pages.end {
-            return self.first.homes.map(|home| Lba(home.0 + page));
+            return self.first.page_starts.map(|start| Lba(start.0 + page));
         }
         let more = self.more.borrow();
         let segment = more.iter().find(|segment| segment.pages.contains(&page)).expect("only pages that are there");
-        segment.home_of(page)
+        segment.page_addresses(page)
     }
 
-    /// As [`Segments::homes`], also for pages of a segment that is not added yet.
-    pub(crate) fn homes_with(&self, segment: &Segment, page: u64) -> [Lba; 2] {
-        if segment.pages.contains(&page) { segment.home_of(page) } else { self.homes(page) }
+    /// As [`Segments::page_addresses`], also for pages of a segment that is not added yet.
+    pub(crate) fn page_addresses_with(&self, segment: &Segment, page: u64) -> [Lba; 2] {
+        if segment.pages.contains(&page) { segment.page_addresses(page) } else { self.page_addresses(page) }
     }
 
     /// Address on the member of these data blocks, if they lie in the first segment.
@@ -179,8 +179,8 @@ impl Segments {
 }
 
 impl Segment {
-    fn home_of(&self, page: u64) -> [Lba; 2] {
-        self.homes.map(|home| Lba(home.0 + page - self.pages.start))
+    fn page_addresses(&self, page: u64) -> [Lba; 2] {
+        self.page_starts.map(|start| Lba(start.0 + page - self.pages.start))
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ground_segments_follow_each_other_without_overlap(
+        fn segments_are_adjacent_without_overlap(
             first in 100u64..1 << 30, more in prop::collection::vec(1u64..1 << 30, 0..GROWTHS_MAX), chunk in 0u32..9,
         ) {
             let chunk_blocks = 1u64 << chunk;
@@ -208,9 +208,9 @@ mod tests {
                 let Ok(segment) = segments.next(Blocks(size), chunk_blocks) else { continue };
                 let pages = segment.pages.end - segment.pages.start;
                 prop_assert!(segment.at.0.is_multiple_of(chunk_blocks) && segment.blocks.len.0.is_multiple_of(chunk_blocks));
-                prop_assert_eq!(segment.homes[1].0 - segment.homes[0].0, pages);
-                prop_assert!(segment.homes[1].0 + pages <= segment.at.0);
-                used.push((segment.homes[0].0, segment.at.0 + segment.blocks.len.0));
+                prop_assert_eq!(segment.page_starts[1].0 - segment.page_starts[0].0, pages);
+                prop_assert!(segment.page_starts[1].0 + pages <= segment.at.0);
+                used.push((segment.page_starts[0].0, segment.at.0 + segment.blocks.len.0));
                 segments.add(segment, Blocks(size));
                 prop_assert!(segments.data_blocks() > before);
                 prop_assert!(segments.pages() * PAGE_ENTRIES >= segments.data_blocks().0);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn ground_wastes_little_of_what_is_added() {
+    fn segment_of_a_growth_wastes_little_space() {
         let area = Area::new(Blocks(1 << 20), 16, 4096).expect("large enough");
         let segments = Segments::new(&area, Blocks(1 << 20));
         let segment = segments.next(Blocks(2 << 20), 16).expect("large enough");

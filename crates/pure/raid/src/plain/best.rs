@@ -4,10 +4,10 @@
 //! content. The owner of metadata can tell, because each of its blocks carries a checksum. [`Plain::read_best`] reads
 //! every copy, or what parity restores, and rewrites the others.
 
-use crate::geometry::{MemberSet, Place, Role, Rows};
-use crate::members::{Op, Ops, Patience};
+use crate::geometry::{MemberSet, Role, Rows, StripePosition};
+use crate::members::{Op, Ops, ReadWait};
 use crate::plain::Plain;
-use crate::stripes::Blind;
+use crate::stripes::Excluded;
 use block::{Best, BlockDevice, Buf, Extent, IoError, Lba, Rank, View};
 
 /// Copy of a block: its member, the content or the error, and its rank.
@@ -22,7 +22,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
     pub(crate) async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
         let block = crate::BLOCK_BYTES as usize;
         // RAID-0 has one copy, so there is nothing to choose.
-        if self.stripes.is_bare() {
+        if self.stripes.has_no_redundancy() {
             return Ok(Best { content: self.stripes.read(extent).await?.into_view(), repaired: 0 });
         }
         let mirrors = self.stripes.layout.copies() > 1;
@@ -66,13 +66,13 @@ impl<D: BlockDevice + 'static> Plain<D> {
         let Some(content) = content_of(copies, best) else { return Ok((None, 0)) };
         let extent = self.stripes.layout.member_extent(place.stripe, Rows::new(place.row, place.row + 1));
         let ops: Ops = wrong.iter().map(|&member| Op::write(member, extent, content.clone())).collect();
-        self.stripes.carry_out(ops, guard, Extent { start: lba, len: block::Blocks(1) }).await?;
+        self.stripes.execute(ops, guard, Extent { start: lba, len: block::Blocks(1) }).await?;
         self.stripes.members.failures_recorded(extent).await?;
         Ok((Some(content), wrong.len() as u64))
     }
 
     /// Reads each copy of a block; with parity the member's copy, and if that has no rank what each parity restores.
-    async fn copies_of(&self, place: Place, rank: Rank<'_>) -> Vec<Copy> {
+    async fn copies_of(&self, place: StripePosition, rank: Rank<'_>) -> Vec<Copy> {
         let rows = Rows::new(place.row, place.row + 1);
         let extent = self.stripes.layout.member_extent(place.stripe, rows);
         let readable = self.stripes.members.usable(place.stripe).read;
@@ -85,8 +85,12 @@ impl<D: BlockDevice + 'static> Plain<D> {
         for copy in 0..self.stripes.layout.copies() {
             let member = self.stripes.layout.member_of(place.stripe, role(copy));
             if readable.contains(member) {
-                let content =
-                    self.stripes.members.read_data(member, extent, Patience::Patient).await.map(block::Rope::into_view);
+                let content = self
+                    .stripes
+                    .members
+                    .read_data(member, extent, ReadWait::Unbounded)
+                    .await
+                    .map(block::Rope::into_view);
                 copies.push(judged(member, content));
             }
         }
@@ -96,8 +100,8 @@ impl<D: BlockDevice + 'static> Plain<D> {
         let holder = self.stripes.layout.member_of(place.stripe, role(0));
         let p = self.stripes.layout.member_of(place.stripe, Role::P);
         // First without the member itself, from P; then without P, too, from Q.
-        for mut blind in [MemberSet::only(holder), MemberSet::only(holder).with(p)].map(Blind::of) {
-            let content = self.stripes.content(place.stripe, role(0), rows, &mut blind).await;
+        for mut excluded in [MemberSet::only(holder), MemberSet::only(holder).with(p)].map(Excluded::of) {
+            let content = self.stripes.content(place.stripe, role(0), rows, &mut excluded).await;
             let found = judged(holder, content);
             if found.rank.is_some() {
                 copies.push(found);

@@ -1,11 +1,11 @@
 //! Verification of stripes: compares parity and mirrors with the data, and repairs them if asked.
 
 use crate::geometry::{MemberSet, Role};
-use crate::members::{Op, Ops, Patience};
+use crate::members::{Op, Ops, ReadWait};
 use crate::plain::Plain;
-use crate::plan::{Parity, Read, Sight};
+use crate::plan::{Availability, Parity, Read};
 use crate::status::{Progress, Verified};
-use crate::stripes::{Blind, parity_of};
+use crate::stripes::{Excluded, parity_of};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -97,7 +97,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
             self.compare_mirrors(stripe, &mut corrections).await
         };
         if repair && !corrections.is_empty() {
-            self.stripes.carry_out(corrections, guard, extent).await?;
+            self.stripes.execute(corrections, guard, extent).await?;
             // As for any write: the correction may have failed a member.
             self.stripes.members.failures_recorded(extent).await?;
         }
@@ -106,27 +106,35 @@ impl<D: BlockDevice + 'static> Plain<D> {
 
     /// Compares parity with the data, and adds the writes that repair it to `corrections`.
     async fn compare_parity(&self, stripe: u64, corrections: &mut Ops) -> Finding {
-        let sight = self.stripes.sight(stripe, Blind::default());
+        let availability = self.stripes.availability(stripe, Excluded::default());
         // Data that is lost cannot be compared; parity is the only source for it and must not be overwritten.
-        if sight.lost != 0 || (sight.p, sight.q) == (Parity::Absent, Parity::Absent) {
+        if availability.lost != 0 || (availability.p, availability.q) == (Parity::Absent, Parity::Absent) {
             return Finding::Skipped;
         }
         let rows = self.stripes.layout.all_rows();
-        let data = (0..sight.columns).map(|column| Read { role: Role::Data { column, copy: 0 }, rows });
+        let data = (0..availability.columns).map(|column| Read { role: Role::Data { column, copy: 0 }, rows });
         let reads: SmallVec<[Read; 8]> =
-            data.chain(readable_parities(&sight).map(|role| Read { role, rows })).collect();
-        let Ok(loaded) = self.stripes.load(stripe, &reads, Patience::Patient).await else { return Finding::Unreadable };
-        let (data, parities) = loaded.split_at(usize::from(sight.columns));
+            data.chain(readable_parities(&availability).map(|role| Read { role, rows })).collect();
+        let Ok(loaded) = self.stripes.load(stripe, &reads, ReadWait::Unbounded).await else {
+            return Finding::Unreadable;
+        };
+        let (data, parities) = loaded.split_at(usize::from(availability.columns));
         let columns: SmallVec<[View; 8]> = data.iter().map(|(_, view)| view.clone()).collect();
         let (p, q) = parity_of(&columns, rows);
-        corrections.extend(self.wrong_parities(stripe, &sight, parities, (p, q)));
+        corrections.extend(self.wrong_parities(stripe, &availability, parities, (p, q)));
         if corrections.is_empty() { Finding::Right } else { Finding::Wrong }
     }
 
     /// Returns the writes for parities that are wrong or write-only.
-    fn wrong_parities(&self, stripe: u64, sight: &Sight, found: &[(Read, View)], right: (View, View)) -> Ops {
+    fn wrong_parities(
+        &self,
+        stripe: u64,
+        availability: &Availability,
+        found: &[(Read, View)],
+        right: (View, View),
+    ) -> Ops {
         let mut ops = Ops::new();
-        for (role, state, right) in [(Role::P, sight.p, right.0), (Role::Q, sight.q, right.1)] {
+        for (role, state, right) in [(Role::P, availability.p, right.0), (Role::Q, availability.q, right.1)] {
             let old = found.iter().find(|(read, _)| read.role == role).map(|(_, view)| view);
             // A write-only parity was not read, so it is always rewritten.
             let is_right = state == Parity::Absent || old.is_some_and(|old| **old == *right);
@@ -161,15 +169,15 @@ impl<D: BlockDevice + 'static> Plain<D> {
         if holders.len() < 2 {
             return Finding::Skipped;
         }
-        let mut blind = Blind::default();
-        let Ok(right) = self.stripes.content(stripe, Role::Data { column, copy: 0 }, rows, &mut blind).await else {
+        let mut excluded = Excluded::default();
+        let Ok(right) = self.stripes.content(stripe, Role::Data { column, copy: 0 }, rows, &mut excluded).await else {
             return Finding::Unreadable;
         };
         let extent = self.stripes.layout.member_extent(stripe, rows);
         let mut finding = Finding::Right;
         for member in holders.iter() {
             let found = match self.stripes.members.usable(stripe).read.contains(member) {
-                true => self.stripes.read_member(member, extent, Patience::Patient).await,
+                true => self.stripes.read_member(member, extent, ReadWait::Unbounded).await,
                 // A mirror being rebuilt is written here, too, but not read.
                 false => Err(IoError::new(IoErrorKind::Medium, extent)),
             };
@@ -185,7 +193,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
     }
 }
 
-fn readable_parities(sight: &Sight) -> impl Iterator<Item = Role> + use<> {
-    let states = [(Role::P, sight.p), (Role::Q, sight.q)];
+fn readable_parities(availability: &Availability) -> impl Iterator<Item = Role> + use<> {
+    let states = [(Role::P, availability.p), (Role::Q, availability.q)];
     states.into_iter().filter(|&(_, state)| state == Parity::Readable).map(|(role, _)| role)
 }

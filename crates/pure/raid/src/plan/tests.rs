@@ -1,21 +1,21 @@
 use super::*;
 use crate::geometry::{Role, bands};
-use crate::plan::{Parity, Plan, Sight, choose};
+use crate::plan::{Availability, Parity, Plan, choose};
 use proptest::prelude::*;
 
 const CHUNK: u64 = 16;
 
-fn raid5(members: u16) -> Sight {
-    Sight { columns: members - 1, lost: 0, p: Parity::Readable, q: Parity::Absent }
+fn raid5(members: u16) -> Availability {
+    Availability { columns: members - 1, lost: 0, p: Parity::Readable, q: Parity::Absent }
 }
 
-fn raid6(members: u16) -> Sight {
-    Sight { columns: members - 2, lost: 0, p: Parity::Readable, q: Parity::Readable }
+fn raid6(members: u16) -> Availability {
+    Availability { columns: members - 2, lost: 0, p: Parity::Readable, q: Parity::Readable }
 }
 
 /// Plan kinds and member reads of a write of `len` blocks at `offset`, over its bands.
-fn plan(sight: &Sight, offset: u64, len: u64) -> Option<(Vec<Kind>, usize)> {
-    let plans: Option<Vec<Plan>> = bands(CHUNK, offset, len).iter().map(|band| choose(band, sight)).collect();
+fn plan(availability: &Availability, offset: u64, len: u64) -> Option<(Vec<Kind>, usize)> {
+    let plans: Option<Vec<Plan>> = bands(CHUNK, offset, len).iter().map(|band| choose(band, availability)).collect();
     let plans = plans?;
     Some((plans.iter().map(|plan| plan.kind).collect(), plans.iter().map(|plan| plan.reads.len()).sum()))
 }
@@ -52,69 +52,69 @@ fn plan_over_a_chunk_border_keeps_the_bands_apart() {
 
 #[test]
 fn plan_without_parity_reads_nothing() {
-    let sight = Sight { p: Parity::Absent, ..raid5(5) };
-    assert_eq!(plan(&sight, 5, 1), Some((vec![Kind::Unprotected], 0)));
+    let availability = Availability { p: Parity::Absent, ..raid5(5) };
+    assert_eq!(plan(&availability, 5, 1), Some((vec![Kind::Unprotected], 0)));
 }
 
 #[test]
 fn plan_with_one_parity_of_two_keeps_the_other() {
-    let sight = Sight { p: Parity::Absent, ..raid6(8) };
-    assert_eq!(plan(&sight, 5, 1), Some((vec![Kind::ReadModifyWrite], 2)));
+    let availability = Availability { p: Parity::Absent, ..raid6(8) };
+    assert_eq!(plan(&availability, 5, 1), Some((vec![Kind::ReadModifyWrite], 2)));
 }
 
 #[test]
 fn plan_with_an_untouched_column_lost_changes_parity_by_the_difference() {
-    let sight = Sight { lost: 0b1000, ..raid5(5) };
-    assert_eq!(plan(&sight, 0, 1), Some((vec![Kind::ReadModifyWrite], 2)));
-    assert_eq!(plan(&sight, 0, 3 * CHUNK), Some((vec![Kind::ReadModifyWrite], 4)));
+    let availability = Availability { lost: 0b1000, ..raid5(5) };
+    assert_eq!(plan(&availability, 0, 1), Some((vec![Kind::ReadModifyWrite], 2)));
+    assert_eq!(plan(&availability, 0, 3 * CHUNK), Some((vec![Kind::ReadModifyWrite], 4)));
 }
 
 #[test]
 fn plan_with_the_touched_column_lost_reads_the_others() {
-    let sight = Sight { lost: 0b0001, ..raid5(5) };
-    assert_eq!(plan(&sight, 0, 1), Some((vec![Kind::Reconstruct], 3)));
-    assert_eq!(plan(&sight, 8, 16), Some((vec![Kind::Restore], 4)), "half of the lost column is overwritten");
+    let availability = Availability { lost: 0b0001, ..raid5(5) };
+    assert_eq!(plan(&availability, 0, 1), Some((vec![Kind::Reconstruct], 3)));
+    assert_eq!(plan(&availability, 8, 16), Some((vec![Kind::Restore], 4)), "half of the lost column is overwritten");
 }
 
 #[test]
 fn plan_with_two_columns_lost_restores_them() {
-    let sight = Sight { lost: 0b0011, ..raid6(6) };
-    assert_eq!(plan(&sight, 0, 1), Some((vec![Kind::Restore], 4)));
-    assert_eq!(plan(&sight, 2 * CHUNK, 1), Some((vec![Kind::ReadModifyWrite], 3)));
-    let sight = Sight { p: Parity::WriteOnly, lost: 0b0001, ..raid6(6) };
-    assert_eq!(plan(&sight, CHUNK, 1), Some((vec![Kind::Restore], 4)));
+    let availability = Availability { lost: 0b0011, ..raid6(6) };
+    assert_eq!(plan(&availability, 0, 1), Some((vec![Kind::Restore], 4)));
+    assert_eq!(plan(&availability, 2 * CHUNK, 1), Some((vec![Kind::ReadModifyWrite], 3)));
+    let availability = Availability { p: Parity::WriteOnly, lost: 0b0001, ..raid6(6) };
+    assert_eq!(plan(&availability, CHUNK, 1), Some((vec![Kind::Restore], 4)));
 }
 
 #[test]
 fn plan_with_more_lost_than_parity_is_none() {
-    let sight = Sight { lost: 0b0011, ..raid5(5) };
-    assert_eq!(plan(&sight, 0, 1), None);
-    assert_eq!(plan(&sight, 0, 4 * CHUNK), Some((vec![Kind::FullStripe], 0)), "nothing needs to be read");
+    let availability = Availability { lost: 0b0011, ..raid5(5) };
+    assert_eq!(plan(&availability, 0, 1), None);
+    assert_eq!(plan(&availability, 0, 4 * CHUNK), Some((vec![Kind::FullStripe], 0)), "nothing needs to be read");
 }
 
 proptest! {
     #[test]
-    fn plan_never_reads_what_is_lost_and_finds_a_way_within_tolerance(
+    fn plan_never_reads_lost_columns_and_exists_within_tolerance(
         members in 4u16..10, lost in any::<u64>(), p in 0u8..3, q in 0u8..3, offset in any::<u64>(), len in any::<u64>(),
     ) {
         let parity = |n| [Parity::Absent, Parity::WriteOnly, Parity::Readable][usize::from(n)];
         let columns = members - 2;
-        let sight = Sight { columns, lost: lost & lost.rotate_left(7) & ((1 << columns) - 1), p: parity(p), q: parity(q) };
+        let availability = Availability { columns, lost: lost & lost.rotate_left(7) & ((1 << columns) - 1), p: parity(p), q: parity(q) };
         let blocks = u64::from(columns) * CHUNK;
         let offset = offset % blocks;
         let len = 1 + len % (blocks - offset);
-        let readable = [sight.p, sight.q].iter().filter(|&&parity| parity == Parity::Readable).count();
+        let readable = [availability.p, availability.q].iter().filter(|&&parity| parity == Parity::Readable).count();
         for band in bands(CHUNK, offset, len) {
-            let Some(plan) = choose(&band, &sight) else {
-                prop_assert!(sight.lost.count_ones() as usize > readable);
+            let Some(plan) = choose(&band, &availability) else {
+                prop_assert!(availability.lost.count_ones() as usize > readable);
                 continue;
             };
             for read in &plan.reads {
                 prop_assert!(band.rows.contains(read.rows));
                 match read.role {
-                    Role::Data { column, .. } => prop_assert!(sight.sees(column)),
-                    Role::P => prop_assert_eq!(sight.p, Parity::Readable),
-                    Role::Q => prop_assert_eq!(sight.q, Parity::Readable),
+                    Role::Data { column, .. } => prop_assert!(availability.is_readable(column)),
+                    Role::P => prop_assert_eq!(availability.p, Parity::Readable),
+                    Role::Q => prop_assert_eq!(availability.q, Parity::Readable),
                 }
             }
             if plan.kind == Kind::FullStripe {

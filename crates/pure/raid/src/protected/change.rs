@@ -3,11 +3,11 @@
 use crate::bounds::BLOCK_BYTES;
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{Role, Span};
-use crate::members::{Change as Content, MemberState, Op, Ops, Patience};
+use crate::members::{Change as Content, MemberState, Op, Ops, ReadWait};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::{Entry, guards};
 use crate::protected::Protected;
-use crate::redo::ring::Ticket;
+use crate::redo::ring::Reservation;
 use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use smallvec::SmallVec;
@@ -15,12 +15,12 @@ use std::rc::Rc;
 
 /// Method by which a change survives a crash.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum LogForm {
     /// The new content is logged; a crash replays it.
     Image,
     /// Only the new entries are logged, and the copies are written one after the other; a crash leaves at most one
     /// copy torn.
-    Sum,
+    ChecksumOnly,
 }
 
 /// Change of the entries of a run of blocks.
@@ -37,18 +37,18 @@ type Entries = SmallVec<[Entry; 4]>;
 /// log.
 const SMALL_BLOCKS: u64 = 4;
 /// Upper bound of acknowledged changes that are not in place yet.
-const BEHIND_MAX: u32 = 128;
+const PENDING_MAX: u32 = 128;
 
 /// Change that is in the log; its records stay there as long as this lives.
 struct Logged {
     change: LoggedChange,
-    ticket: Ticket,
+    reservation: Reservation,
 }
 
 /// Records, member writes and page updates of one change.
 pub(crate) struct LoggedChange {
     extent: Extent,
-    form: Form,
+    form: LogForm,
     records: Records,
     /// Writes in place, on usable members only.
     ops: Ops,
@@ -83,7 +83,7 @@ impl LoggedChange {
         // Parity that is not computed has no entry that could prove it after a rebuild.
         for (member, extent) in unknown {
             let new: Entries = (0..extent.len.0).map(|_| Entry::UNKNOWN).collect();
-            records.marks(member, extent.start.0, &new);
+            records.entries(member, extent.start.0, &new);
             updates.push(Update { member, block: extent.start.0, old: new.clone(), new });
         }
         // After logging: absent members get records, but no writes.
@@ -100,19 +100,20 @@ fn update_of<D: BlockDevice + 'static>(array: &Protected<D>, op: &Op, guards: &[
     let block = op.start.0;
     let old: Entries = (block..).take(guards.len()).map(|block| array.checksums.entry(op.member, block)).collect();
     let new = (block..).zip(guards.iter().zip(&old));
-    let new = new.map(|(block, (&guard, old))| old.next(array.checksums.pages.tie(op.member, block), guard)).collect();
+    let new =
+        new.map(|(block, (&guard, old))| old.next(array.checksums.pages.binding(op.member, block), guard)).collect();
     Update { member: op.member, block, old, new }
 }
 
 impl<D: BlockDevice + 'static> Protected<D> {
     /// Chooses checksum-only logging where no block can be torn and the second write of the content would cost more
     /// than writing the copies in sequence; otherwise logs images.
-    fn form(&self, ops: &Ops) -> Form {
+    fn form(&self, ops: &Ops) -> LogForm {
         let copies = self.layout.copies();
         let is_small = || ops.iter().map(|op| op.extent().len.0).sum::<u64>() <= SMALL_BLOCKS * u64::from(copies);
         // A small write by image can be acknowledged after one device operation instead of two or three.
         if !self.layout.has_parity() && self.commands.spawn.is_some() && is_small() {
-            return Form::Image;
+            return LogForm::Image;
         }
         // Checksum-only logging relies on each block being old or new after a crash.
         let is_atomic = self.commands.blocks_are_atomic;
@@ -123,7 +124,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
                 place.state() == MemberState::InService && !place.is_volatile()
             })
         };
-        if !self.layout.has_parity() && is_atomic && all_well() { Form::Sum } else { Form::Image }
+        if !self.layout.has_parity() && is_atomic && all_well() { LogForm::ChecksumOnly } else { LogForm::Image }
     }
 
     /// True for a member that is written in this stripe; an absent one only gets an entry.
@@ -131,7 +132,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.members.place(op.member).usable(op.start.0 / self.layout.chunk_blocks()).1
     }
 
-    fn log_op(&self, records: &mut Records, form: Form, op: &Op, update: &Update, content: &View) {
+    fn log_op(&self, records: &mut Records, form: LogForm, op: &Op, update: &Update, content: &View) {
         let (member, block) = (update.member, update.block);
         let is_parity = || {
             let role = self.layout.role_of(block / self.layout.chunk_blocks(), member);
@@ -139,9 +140,9 @@ impl<D: BlockDevice + 'static> Protected<D> {
         };
         // An absent member gets the entry alone: its content is rebuilt later, and verified against it.
         if !self.writes(op) || sabotage::is(Bug::NoParityImage) && is_parity() {
-            records.marks(member, block, &update.new);
-        } else if form == Form::Sum {
-            records.sums(member, block, &update.old, &update.new);
+            records.entries(member, block, &update.new);
+        } else if form == LogForm::ChecksumOnly {
+            records.checksum_only(member, block, &update.old, &update.new);
         } else {
             records.image(member, block, &update.new, content);
         }
@@ -149,23 +150,23 @@ impl<D: BlockDevice + 'static> Protected<D> {
 
     /// Logs the change, writes it in place on every usable member, and updates the pages.
     ///
-    /// *Errors*: as [`Stripes::carry_out`](crate::stripes::Stripes::carry_out).
-    pub(crate) async fn carry_out_logged(self: &Rc<Self>, change: LoggedChange) -> Result<(), IoError> {
+    /// *Errors*: as [`Stripes::execute`](crate::stripes::Stripes::execute).
+    pub(crate) async fn commit_and_apply(self: &Rc<Self>, change: LoggedChange) -> Result<(), IoError> {
         let logged = self.log_change(change).await?;
-        self.put_in_place(logged).await
+        self.apply(logged).await
     }
 
-    /// Carries out a change as [`Protected::carry_out_logged`], but returns as soon as it is logged where no later
+    /// Carries out a change as [`Protected::commit_and_apply`], but returns as soon as it is logged where no later
     /// error would have to be returned: no member is absent, and few changes are pending. `held` is dropped when the
     /// change is in place.
-    pub(crate) async fn carry_out_behind(
+    pub(crate) async fn commit_then_apply(
         self: &Rc<Self>,
         change: LoggedChange,
         held: impl Sized + 'static,
     ) -> Result<(), IoError> {
         let logged = self.log_change(change).await?;
         let Some(spawn) = self.commands.spawn.as_ref().filter(|_| self.may_answer(&logged)) else {
-            return self.put_in_place(logged).await;
+            return self.apply(logged).await;
         };
         // From here on a read of a block not in place yet mismatches and is repeated under the lock, which waits for
         // the change.
@@ -173,11 +174,11 @@ impl<D: BlockDevice + 'static> Protected<D> {
             self.put_in_pages(&logged.change.updates);
         }
         // Bounded by `may_answer`: each of these changes keeps its locks, its pages and its log space.
-        self.commands.behind.set(self.commands.behind.get() + 1);
-        assert!(self.commands.behind.get() <= BEHIND_MAX, "no more changes are behind than may be");
+        self.commands.pending_in_place.set(self.commands.pending_in_place.get() + 1);
+        assert!(self.commands.pending_in_place.get() <= PENDING_MAX, "no more changes are behind than may be");
         let (own, held) = (self.clone(), (!sabotage::is(Bug::AnsweredUnlocked)).then_some(held));
         spawn(Box::pin(async move {
-            own.put_in_place_behind(logged).await;
+            own.apply_later(logged).await;
             drop(held);
         }));
         Ok(())
@@ -185,20 +186,20 @@ impl<D: BlockDevice + 'static> Protected<D> {
 
     fn may_answer(&self, logged: &Logged) -> bool {
         // Only an image can be replayed by itself; with a member absent, a later refusal might have to be returned.
-        logged.change.form == Form::Image
-            && self.commands.behind.get() < BEHIND_MAX
+        logged.change.form == LogForm::Image
+            && self.commands.pending_in_place.get() < PENDING_MAX
             && self.members.stopped_by().is_none()
             && self.members.not_in_service().is_empty()
     }
 
     async fn log_change(self: &Rc<Self>, mut change: LoggedChange) -> Result<Logged, IoError> {
         let records = std::mem::take(&mut change.records);
-        let ticket = self.log.commit(records).await.map_err(|error| error.at(change.extent))?;
-        Ok(Logged { change, ticket })
+        let reservation = self.log.commit(records).await.map_err(|error| error.at(change.extent))?;
+        Ok(Logged { change, reservation })
     }
 
-    async fn put_in_place(self: &Rc<Self>, logged: Logged) -> Result<(), IoError> {
-        let Logged { change, ticket } = logged;
+    async fn apply(self: &Rc<Self>, logged: Logged) -> Result<(), IoError> {
+        let Logged { change, reservation } = logged;
         let (refused, result) = self.write_in_place(change.form, change.ops, change.extent).await;
         // In the pages whatever the result: the log says the same, and replay would, too.
         self.put_in_pages(&change.updates);
@@ -207,13 +208,13 @@ impl<D: BlockDevice + 'static> Protected<D> {
         if result.is_err() {
             self.settle_refused(&refused, &change.updates).await;
         }
-        drop(ticket);
+        drop(reservation);
         result
     }
 
     /// Writes in place after the acknowledgement: blocks that the last copy refuses are marked lost and reported.
-    async fn put_in_place_behind(self: &Rc<Self>, logged: Logged) {
-        let Logged { change, ticket } = logged;
+    async fn apply_later(self: &Rc<Self>, logged: Logged) {
+        let Logged { change, reservation } = logged;
         let ops = change.ops.clone();
         let (refused, result) = self.write_in_place(change.form, change.ops, change.extent).await;
         let refused = match result {
@@ -223,25 +224,26 @@ impl<D: BlockDevice + 'static> Protected<D> {
             _ => refused,
         };
         match result {
-            _ if refused.is_empty() || self.members.stopped_by().is_some() => drop(ticket),
+            _ if refused.is_empty() || self.members.stopped_by().is_some() => drop(reservation),
             Err(error) if error.kind != IoErrorKind::Medium => {
                 // The member takes no writes at all. What was acknowledged is in the log, and the next opening
                 // replays it.
                 self.members.stop(error);
-                drop(ticket);
+                drop(reservation);
             }
-            _ => self.give_up_blocks(refused, ticket).await,
+            _ => self.give_up_blocks(refused, reservation).await,
         }
-        assert!(self.commands.behind.get() > 0, "every change that is behind ends once");
-        self.commands.behind.set(self.commands.behind.get() - 1);
+        assert!(self.commands.pending_in_place.get() > 0, "every change that is behind ends once");
+        self.commands.pending_in_place.set(self.commands.pending_in_place.get() - 1);
     }
 
     /// Marks blocks as lost that were acknowledged and that no member takes: reads fail from now on.
     ///
-    /// The ticket is dropped before the loss is logged: with a full log the record waits for a checkpoint, and that
-    /// would wait for this ticket. Until then the blocks do not match their entries, which is a read error as well.
-    async fn give_up_blocks(self: &Rc<Self>, refused: Vec<(u16, Extent)>, ticket: Ticket) {
-        let held = sabotage::is(Bug::TicketHeldWhileLogging).then_some(ticket);
+    /// The reservation is dropped before the loss is logged: with a full log the record waits for a checkpoint, and
+    /// that would wait for this reservation. Until then the blocks do not match their entries, which is a read error
+    /// as well.
+    async fn give_up_blocks(self: &Rc<Self>, refused: Vec<(u16, Extent)>, reservation: Reservation) {
+        let held = sabotage::is(Bug::TicketHeldWhileLogging).then_some(reservation);
         for (member, extent) in refused {
             self.stripes.mark_lost(member, extent).await;
             if self.members.stopped_by().is_some() {
@@ -258,7 +260,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     /// Writes in place; returns blocks refused by members that are still in service, and the result for the caller.
     async fn write_in_place(
         self: &Rc<Self>,
-        form: Form,
+        form: LogForm,
         ops: Ops,
         extent: Extent,
     ) -> (Vec<(u16, Extent)>, Result<(), IoError>) {
@@ -285,9 +287,9 @@ impl<D: BlockDevice + 'static> Protected<D> {
     }
 
     /// Groups the writes: all at once, or for checksum-only changes one copy after the other.
-    fn in_turn(&self, form: Form, ops: Ops) -> SmallVec<[Ops; 2]> {
+    fn in_turn(&self, form: LogForm, ops: Ops) -> SmallVec<[Ops; 2]> {
         let copies = self.layout.copies();
-        if form == Form::Image || copies == 1 || sabotage::is(Bug::MirrorsAtOnce) {
+        if form == LogForm::Image || copies == 1 || sabotage::is(Bug::MirrorsAtOnce) {
             return SmallVec::from_buf_and_len([ops, Ops::new()], 1);
         }
         // One copy is always complete: the old one before its turn, the new one after it.
@@ -310,10 +312,10 @@ impl<D: BlockDevice + 'static> Protected<D> {
                         self.checksums.pages.cache.borrow_mut().set(update.member, block, Entry::UNKNOWN);
                         continue;
                     }
-                    let found = self.members.read_data(member, Extent::new(block, 1), Patience::Patient).await;
+                    let found = self.members.read_data(member, Extent::new(block, 1), ReadWait::Unbounded).await;
                     let guard = found.ok().and_then(|rope| guards(&rope.into_view()).next());
                     if guard.is_some_and(|guard| {
-                        old.is_unwritten() || old.matches(self.checksums.pages.tie(member, block), guard)
+                        old.is_unwritten() || old.matches(self.checksums.pages.binding(member, block), guard)
                     }) {
                         self.checksums.pages.cache.borrow_mut().set(member, block, old);
                     }

@@ -5,7 +5,7 @@ use crate::geometry::{Piece, Role, Span, bytes};
 use crate::members::{Op, Ops};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::Entry;
-use crate::protected::{Old, Protected};
+use crate::protected::{OldContent, Protected};
 use block::{BlockDevice, Extent, IoError, Written};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -50,7 +50,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             // Parity covers the rest of the rows, so a partial discard must be a write.
             if self.layout.has_parity() {
                 let zeros = self.checksums.pages.zeros(bytes(span.extent.len.0));
-                let _written = self.write(span.extent, zeros, Old::Kept).await?;
+                let _written = self.write(span.extent, zeros, OldContent::Preserve).await?;
             } else {
                 self.forget_pieces(span).await?;
             }
@@ -62,7 +62,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     async fn reads_as_zeros(self: &Rc<Self>, span: &Span) -> bool {
         for piece in self.layout.pieces(span.extent) {
             for copy in 0..self.layout.copies() {
-                let (member, extent) = self.home_of(&piece, copy);
+                let (member, extent) = self.extent_of_copy(&piece, copy);
                 // Pinned only for the look: nothing is changed here.
                 let pins = self.checksums.hold_pages(member, extent).await;
                 let mut none = true;
@@ -79,9 +79,9 @@ impl<D: BlockDevice + 'static> Protected<D> {
         true
     }
 
-    fn home_of(&self, piece: &Piece, copy: u16) -> (u16, Extent) {
-        let role = Role::Data { column: piece.place.column, copy };
-        (self.layout.member_of(piece.place.stripe, role), self.stripes.member_extent(piece))
+    fn extent_of_copy(&self, piece: &Piece, copy: u16) -> (u16, Extent) {
+        let role = Role::Data { column: piece.position.column, copy };
+        (self.layout.member_of(piece.position.stripe, role), self.stripes.member_extent(piece))
     }
 
     async fn forget_stripes(self: &Rc<Self>, stripes: Range<u64>) -> Result<(), IoError> {
@@ -94,7 +94,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     async fn forget_pieces(self: &Rc<Self>, span: Span) -> Result<(), IoError> {
         let pieces = self.layout.pieces(span.extent);
         let runs = pieces.flat_map(|piece| (0..self.layout.copies()).map(move |copy| (piece, copy)));
-        let runs = runs.map(|(piece, copy)| self.home_of(&piece, copy)).collect();
+        let runs = runs.map(|(piece, copy)| self.extent_of_copy(&piece, copy)).collect();
         self.forget(span.stripes, runs).await
     }
 
@@ -142,18 +142,18 @@ impl<D: BlockDevice + 'static> Protected<D> {
     /// Logs the runs as unwritten, then updates their pages, which are pinned.
     pub(crate) async fn clear(self: &Rc<Self>, runs: &[(u16, Extent)]) -> Result<(), IoError> {
         let mut records = Records::default();
-        runs.iter().for_each(|&(member, extent)| records.clear(member, extent.start.0, extent.len.0));
+        runs.iter().for_each(|&(member, extent)| records.unwritten(member, extent.start.0, extent.len.0));
         // Nothing was ever written here.
         if records.count == 0 {
             return Ok(());
         }
-        let ticket = self.log.commit(records).await?;
+        let reservation = self.log.commit(records).await?;
         let mut cache = self.checksums.pages.cache.borrow_mut();
         for &(member, extent) in runs {
             (extent.start.0..extent.end().0).for_each(|block| cache.set(member, block, Entry::UNWRITTEN));
         }
         drop(cache);
-        drop(ticket);
+        drop(reservation);
         Ok(())
     }
 }

@@ -68,7 +68,7 @@ pub(super) struct Chain {
     /// Bytes of the last batch as it was read whole; a second read might fail.
     pub(super) last: Option<View>,
     /// Ranges of batch numbers that had been stable and whose tables cannot be read.
-    pub(super) holes: Vec<Range<u64>>,
+    pub(super) lost_batches: Vec<Range<u64>>,
 }
 
 impl Chain {
@@ -85,7 +85,7 @@ impl Chain {
 impl<D: BlockDevice + 'static> Recovery<'_, D> {
     /// Follows the chain from `tail` until no later batch of the epoch is found.
     pub(super) async fn follow(&self, epoch: u64, tail: Head) -> Chain {
-        let mut chain = Chain { batches: Vec::new(), settled: 0, head: tail, last: None, holes: Vec::new() };
+        let mut chain = Chain { batches: Vec::new(), settled: 0, head: tail, last: None, lost_batches: Vec::new() };
         loop {
             let Head { number, at } = chain.head;
             let mut found = self.find(epoch, number, at).await;
@@ -98,14 +98,14 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                 continue;
             }
             // Not whole: torn or decayed, which only a later batch can tell.
-            let mut behind = self.look_behind(epoch, chain.head).await;
+            let mut behind = self.search_later(epoch, chain.head).await;
             if found.is_none()
-                && let Some(seen) = behind.remove(&number)
+                && let Some(found_table) = behind.remove(&number)
             {
                 // The second copy of the table survives.
-                found = Some(self.gather(seen, MemberSet::NONE).await);
+                found = Some(self.assemble(found_table, MemberSet::NONE).await);
             }
-            let Some((&next, seen)) = behind.range(number + 1..).next() else {
+            let Some((&next, found_table)) = behind.range(number + 1..).next() else {
                 // Torn, unless it is complete or its blocks are unreadable: then it was the last batch.
                 match found {
                     Some(found) if found.batch.is_whole() || found.batch.is_unreadable => {
@@ -113,7 +113,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                         continue;
                     }
                     None if self.is_table_unreadable(number, at).await => {
-                        chain.holes.push(number..number + 1);
+                        chain.lost_batches.push(number..number + 1);
                     }
                     _ => {}
                 }
@@ -122,15 +122,15 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
             match found {
                 Some(found) => chain.take(found, self.array.log.state.ring.blocks),
                 None => {
-                    chain.holes.push(number..next);
-                    chain.head = Head { number: next, at: seen.header.at };
+                    chain.lost_batches.push(number..next);
+                    chain.head = Head { number: next, at: found_table.header.at };
                 }
             }
         }
     }
 
     /// Reports damaged copies of batches. The last batch is left out: a power cut may have torn it.
-    pub(super) fn tell_of_log(&self, chain: &Chain) {
+    pub(super) fn report_log(&self, chain: &Chain) {
         let before_last = chain.batches.iter().filter(|batch| batch.number + 1 < chain.head.number);
         for batch in before_last {
             let outcome = if batch.is_whole() { Outcome::Healed } else { Outcome::Served };

@@ -5,9 +5,9 @@ use super::chain::{Batch, Found};
 use crate::bounds::BLOCK_BYTES;
 use crate::checksums::Pages;
 use crate::geometry::{MemberSet, bytes};
-use crate::members::Patience;
+use crate::members::ReadWait;
 use crate::on_disk::batch::{Header, Kind, Record, parse, parse_header};
-use crate::on_disk::entry::{Entry, Tie};
+use crate::on_disk::entry::{CheckBinding, Entry};
 use crate::recovery::Recovery;
 use crate::redo::LogState;
 use crate::redo::ring::Head;
@@ -21,20 +21,20 @@ use std::collections::BTreeMap;
 /// Blocks of each member that are read in one step of the search.
 const STEP_BLOCKS: u64 = 256;
 /// Number of largest batches that may have decayed in sequence with the batches behind them still found.
-const BATCHES_LOOKED_BEHIND: u64 = 8;
+const LATER_BATCHES_MAX: u64 = 8;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Table of a batch, and the member it was read from.
-pub(super) struct Seen {
-    lane: u16,
+pub(super) struct FoundTable {
+    source: u16,
     pub(super) header: Header,
     records: Vec<Record>,
     table: View,
 }
 
 /// Checksum entries that an image must match: one for each block that gets it.
-type Expected = SmallVec<[(Tie, Entry); 2]>;
+type Expected = SmallVec<[(CheckBinding, Entry); 2]>;
 
 impl<D: BlockDevice + 'static> Recovery<'_, D> {
     /// Looks for batch `number` at block `at` of the ring on all members; `None` where no table is found.
@@ -42,23 +42,23 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         let first = Extent::new(self.array.log.state.area.ring.start.0 + at, 1);
         let members = self.array.members.in_use();
         let read = |member| async move {
-            (member, self.array.members.read_beside_data(member, first, Patience::Patient).await)
+            (member, self.array.members.read_metadata(member, first, ReadWait::Unbounded).await)
         };
-        let (mut seen, mut damaged): (Option<Seen>, _) = (None, MemberSet::NONE);
-        for (lane, block) in join_all(members.iter().map(read)).await {
+        let (mut found_table, mut damaged): (Option<FoundTable>, _) = (None, MemberSet::NONE);
+        for (source, block) in join_all(members.iter().map(read)).await {
             let Some(block) = block.ok().map(block::Rope::into_view) else { continue };
             let Some(header) = parse_header(&block) else { continue };
             // A stale batch of an earlier turn of the ring, or payload that looks like a header.
             if !is_of(&self.array.log.state, &header, epoch) || (header.number, header.at) != (number, at) {
                 continue;
             }
-            match self.table(lane, at, &header, block).await {
-                Some(found) => seen = seen.or(Some(found)),
+            match self.table(source, at, &header, block).await {
+                Some(found) => found_table = found_table.or(Some(found)),
                 // The header was intact and the table was not: this copy has decayed.
-                None => damaged = damaged.with(lane),
+                None => damaged = damaged.with(source),
             }
         }
-        Some(self.gather(seen?, damaged).await)
+        Some(self.assemble(found_table?, damaged).await)
     }
 
     /// True when no member that batch `number` went to can read the first block of its table.
@@ -66,16 +66,16 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
     /// With a single member left the batch has a second table behind it. Where that was not found either, there is no
     /// batch.
     pub(super) async fn is_table_unreadable(&self, number: u64, at: u64) -> bool {
-        // The same lanes as for writing: they follow from the batch number.
-        let lanes = self.array.log.lanes(number, self.array.members.not_in_use(), MemberSet::NONE);
-        let tables = self.array.log.second_lane(lanes).map_or(lanes, |second| lanes.with(second));
+        // The same mirrors as for writing: they follow from the batch number.
+        let mirrors = self.array.log.log_mirrors(number, self.array.members.not_in_use(), MemberSet::NONE);
+        let tables = self.array.log.table_mirror(mirrors).map_or(mirrors, |second| mirrors.with(second));
         // The table begins at two places then, and both were looked for.
         if self.array.members.in_use().len() == 1 {
             return false;
         }
         let first = Extent::new(self.array.log.state.area.ring.start.0 + at, 1);
         for member in tables.iter() {
-            let read = self.array.members.read_beside_data(member, first, Patience::Patient).await;
+            let read = self.array.members.read_metadata(member, first, ReadWait::Unbounded).await;
             if !read.is_err_and(|error| error.kind == IoErrorKind::Medium) {
                 return false;
             }
@@ -84,14 +84,19 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
     }
 
     /// Reads and parses the table at block `at` of this member's ring, of which `first` is the first block.
-    async fn table(&self, lane: u16, at: u64, header: &Header, first: View) -> Option<Seen> {
+    async fn table(&self, source: u16, at: u64, header: &Header, first: View) -> Option<FoundTable> {
         let extent = Extent::new(self.array.log.state.area.ring.start.0 + at, header.table_blocks());
         let table = match extent.len.0 {
             1 => first,
-            _ => self.array.members.read_beside_data(lane, extent, Patience::Patient).await.ok()?.into_view(),
+            _ => self.array.members.read_metadata(source, extent, ReadWait::Unbounded).await.ok()?.into_view(),
         };
         let records = parse(&table, header)?;
-        records.iter().all(|record| self.is_here(record)).then(|| Seen { lane, header: *header, records, table })
+        records.iter().all(|record| self.is_here(record)).then(|| FoundTable {
+            source,
+            header: *header,
+            records,
+            table,
+        })
     }
 
     /// True for a record whose blocks exist in the array.
@@ -100,12 +105,13 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
             return self.array.checksums.pages.position.get().is_some();
         }
         let end = record.block.checked_add(record.count);
-        record.member < self.array.members.width() && end.is_some_and(|end| end <= self.array.layout.member_blocks().0)
+        record.member < self.array.members.counted_len()
+            && end.is_some_and(|end| end <= self.array.layout.member_blocks().0)
     }
 
     /// Assembles the batch of this table, taking each image from any member that has it as logged.
-    pub(super) async fn gather(&self, seen: Seen, damaged: MemberSet) -> Found {
-        let Seen { lane, header, records, table } = seen;
+    pub(super) async fn assemble(&self, found_table: FoundTable, damaged: MemberSet) -> Found {
+        let FoundTable { source, header, records, table } = found_table;
         let table_blocks = header.table_blocks();
         let expected = expected_of(&self.array.checksums.pages, &records, &header);
         let mut images: Vec<Option<u16>> = vec![None; expected.len()];
@@ -117,14 +123,14 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         }
         let extent =
             Extent::new(self.array.log.state.area.ring.start.0 + header.at + table_blocks, expected.len() as u64);
-        let others = self.array.members.in_use().iter().filter(|&member| member != lane);
+        let others = self.array.members.in_use().iter().filter(|&member| member != source);
         // Each of these members had a copy of a stable image, whole or damaged.
-        let holders = self.array.log.lanes(header.number, self.array.members.not_in_use(), MemberSet::NONE);
+        let holders = self.array.log.log_mirrors(header.number, self.array.members.not_in_use(), MemberSet::NONE);
         let mut unreadable = vec![true; expected.len()];
         // Start with the member that has the table: normally it has all images, too.
-        let (mut missed, mut lanes) = (false, std::iter::once(lane).chain(others));
+        let (mut missed, mut sources) = (false, std::iter::once(source).chain(others));
         while images.iter().any(Option::is_none)
-            && let Some(member) = lanes.next()
+            && let Some(member) = sources.next()
         {
             let found = self.read_each(member, extent).await;
             // A member that was never given the batch says nothing about whether it was stable.
@@ -140,9 +146,9 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                     into.copy_from_slice(&found);
                 }
             }
-            missed |= member == lane && images.iter().any(Option::is_none);
+            missed |= member == source && images.iter().any(Option::is_none);
         }
-        let damaged = if missed { damaged.with(lane) } else { damaged };
+        let damaged = if missed { damaged.with(source) } else { damaged };
         let (number, at, blocks) = (header.number, header.at, u64::from(header.blocks));
         let is_unreadable =
             images.iter().zip(unreadable).all(|(image, is_unreadable)| image.is_some() || is_unreadable);
@@ -153,13 +159,13 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
     /// Reads blocks of a member, individually where they cannot be read together; `None` for those that fail.
     async fn read_each(&self, member: u16, extent: Extent) -> Vec<Option<View>> {
         let mut found = Vec::new();
-        if let Ok(rope) = self.array.members.read_beside_data(member, extent, Patience::Patient).await {
+        if let Ok(rope) = self.array.members.read_metadata(member, extent, ReadWait::Unbounded).await {
             let whole = rope.into_view();
             found.extend((0..whole.len()).step_by(BLOCK).map(|at| Some(whole.slice(at..at + BLOCK))));
             return found;
         }
         for block in extent.start.0..extent.end().0 {
-            let one = self.array.members.read_beside_data(member, Extent::new(block, 1), Patience::Patient).await;
+            let one = self.array.members.read_metadata(member, Extent::new(block, 1), ReadWait::Unbounded).await;
             found.push(one.ok().map(block::Rope::into_view));
         }
         found
@@ -167,12 +173,12 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
 
     /// Collects tables behind `head` by batch number, wherever they start; of the batch at `head` only the second
     /// table, because the first cannot be read.
-    pub(super) async fn look_behind(&self, epoch: u64, head: Head) -> BTreeMap<u64, Seen> {
+    pub(super) async fn search_later(&self, epoch: u64, head: Head) -> BTreeMap<u64, FoundTable> {
         let ring = self.array.log.state.ring.blocks;
         // The search is bounded: a torn end of the log is the normal case, and is paid for at every opening.
-        let most = (BATCHES_LOOKED_BEHIND * self.array.log.state.ring.batch_blocks_max()).min(ring);
+        let most = (LATER_BATCHES_MAX * self.array.log.state.ring.batch_blocks_max()).min(ring);
         let numbers = head.number..=head.number + most;
-        let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
+        let mut tables: BTreeMap<u64, FoundTable> = BTreeMap::new();
         let mut looked = 0;
         while looked < most {
             let at = (head.at + looked) % ring;
@@ -180,7 +186,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
             let extent = Extent::new(self.array.log.state.area.ring.start.0 + at, step);
             let members = self.array.members.in_use();
             let read = |member| async move { (member, self.read_each(member, extent).await) };
-            for (lane, blocks) in join_all(members.iter().map(read)).await {
+            for (source, blocks) in join_all(members.iter().map(read)).await {
                 for (at, block) in (at..).zip(blocks) {
                     let Some((block, header)) = block.and_then(|block| Some((block.clone(), parse_header(&block)?)))
                     else {
@@ -189,18 +195,18 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                     let is_table = header.at == at || header.second_table() == Some(at);
                     // The first member that has an intact table suffices; images are collected from all members
                     // later.
-                    let is_new = numbers.contains(&header.number) && !seen.contains_key(&header.number);
+                    let is_new = numbers.contains(&header.number) && !tables.contains_key(&header.number);
                     if !is_table || !is_new || !is_of(&self.array.log.state, &header, epoch) {
                         continue;
                     }
-                    if let Some(found) = self.table(lane, at, &header, block).await {
-                        seen.insert(header.number, found);
+                    if let Some(found) = self.table(source, at, &header, block).await {
+                        tables.insert(header.number, found);
                     }
                 }
             }
             looked += step;
         }
-        seen
+        tables
     }
 }
 
@@ -222,7 +228,7 @@ fn expected_of(pages: &Pages, records: &[Record], header: &Header) -> Vec<Expect
         let Some(first) = record.image else { continue };
         for ((block, &entry), image) in (record.block..).zip(&record.new).zip(first - header.table_blocks()..) {
             if let Some(of) = usize::try_from(image).ok().and_then(|image| expected.get_mut(image)) {
-                of.push((pages.tie(record.member, block), entry));
+                of.push((pages.binding(record.member, block), entry));
             }
         }
     }
@@ -231,5 +237,5 @@ fn expected_of(pages: &Pages, records: &[Record], header: &Header) -> Vec<Expect
 
 fn is_right(expected: &Expected, image: &[u8]) -> bool {
     let guard = crc32c(image);
-    sabotage::is(Bug::TornBatch) || expected.iter().all(|(tie, entry)| entry.matches(*tie, guard))
+    sabotage::is(Bug::TornBatch) || expected.iter().all(|(binding, entry)| entry.matches(*binding, guard))
 }

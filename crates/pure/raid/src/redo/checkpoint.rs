@@ -1,11 +1,11 @@
 //! Checkpoints: everything logged is in place and in stable checksum pages, so that its log space can be freed.
 //!
-//! Order: writes in place have ended; pages go to the spare area, then to their homes, each with a flush; then the
-//! anchor. A checkpoint needs no log space itself, so a full log can always be freed.
+//! Order: writes in place have ended; pages go to the doublewrite area, then to their homes, each with a flush; then
+//! the anchor. A checkpoint needs no log space itself, so a full log can always be freed.
 
 use crate::bounds::BLOCK_BYTES;
 use crate::geometry::{MemberSet, bytes};
-use crate::on_disk::anchor::{Anchor, WRITTEN_BLOCKS, mark_of};
+use crate::on_disk::anchor::{Anchor, WRITTEN_BLOCKS, page_key};
 use crate::on_disk::area::{Area, PAGE_ENTRIES};
 use crate::on_disk::entry::Entry;
 use crate::on_disk::page::{PageId, emit};
@@ -25,7 +25,7 @@ const RUN_PAGES: usize = 64;
 const RUNS_AT_ONCE: usize = 16;
 
 /// Page that is being written to its homes.
-struct Leaving {
+struct PageWrite {
     id: PageId,
     block: View,
 }
@@ -89,7 +89,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         // anchor.
         let head = self.state.ring.head();
         // What is logged from here on is covered by the next checkpoint only.
-        self.state.missed.begin_window();
+        self.state.missed.checkpoint_started();
         // Pages must not be written before the changes they describe are in place.
         let settled = self.background.until(|cx| {
             if self.members.serving(Extent::default()).is_err()
@@ -115,23 +115,23 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         self.write_anchor(self.state.ring.epoch(), head).await?;
         // Only after the anchor is stable: until then a crash would replay these batches.
         self.state.ring.free(head);
-        self.state.missed.end_window();
+        self.state.missed.checkpoint_ended();
         Ok(())
     }
 
-    /// Writes every dirty page to both homes, in rounds that go through the spare area first, so that a page torn in
-    /// its homes is whole there. A page that a needed member refuses stays dirty.
+    /// Writes every dirty page to both homes, in rounds that go through the doublewrite area first, so that a page torn
+    /// in its homes is whole there. A page that a needed member refuses stays dirty.
     pub(crate) async fn write_pages(self: &Rc<Self>) -> Result<(), IoError> {
         let (pages, regions) = self.pages_to_write();
         let mut alone: BTreeSet<PageId> = BTreeSet::new();
-        for round in pages.chunks(usize::try_from(self.state.area.spare.len.0).unwrap_or(usize::MAX)) {
+        for round in pages.chunks(usize::try_from(self.state.area.doublewrite.len.0).unwrap_or(usize::MAX)) {
             // Only the round with the highest stamp can be torn, so recovery restores that round alone.
             self.checksums.pages.stamp.set(self.checksums.pages.stamp.get() + 1);
-            let round: Vec<Leaving> = round.iter().map(|&(id, _)| self.leave(id)).collect();
+            let round: Vec<PageWrite> = round.iter().map(|&(id, _)| self.encode_page(id)).collect();
             let round = &round[..];
             if !sabotage::is(Bug::PagesNotSpared) {
-                // The spare area is stable before the first home is overwritten.
-                self.put_down(round).await?;
+                // The doublewrite area is stable before the first home is overwritten.
+                self.write_doublewrite(round).await?;
             }
             let mut refused: BTreeMap<PageId, u8> = BTreeMap::new();
             // Copy 0, copy 1, and the home that a page gets once a joining member counts.
@@ -163,16 +163,17 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
     }
 
     /// Encodes the current state of a page with this round's stamp.
-    fn leave(&self, id: PageId) -> Leaving {
+    fn encode_page(&self, id: PageId) -> PageWrite {
         let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
-        let settled = self.checksums.pages.cache.borrow().settled(id);
-        let block = emit(self.state.id, id, self.checksums.pages.stamp.get(), settled.as_deref().unwrap_or(&unwritten));
-        Leaving { id, block }
+        let entries = self.checksums.pages.cache.borrow().on_disk_entries(id);
+        let block = emit(self.state.id, id, self.checksums.pages.stamp.get(), entries.as_deref().unwrap_or(&unwritten));
+        PageWrite { id, block }
     }
 
-    /// Writes the pages to the spare area, on as many members as a batch.
-    async fn put_down(self: &Rc<Self>, pages: &[Leaving]) -> Result<(), IoError> {
-        self.write_lanes(self.checksums.pages.stamp.get(), self.state.area.spare.start, &joined(pages)).await
+    /// Writes the pages to the doublewrite area, on as many members as a batch.
+    async fn write_doublewrite(self: &Rc<Self>, pages: &[PageWrite]) -> Result<(), IoError> {
+        self.write_log_mirrors(self.checksums.pages.stamp.get(), self.state.area.doublewrite.start, &joined(pages))
+            .await
     }
 
     /// Lists dirty pages with their change counts, all pages of regions used for the first time (without a count),
@@ -198,35 +199,35 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
     }
 
     /// Writes one copy of each page; returns the pages that a member refused which the array needs.
-    async fn write_copies(self: &Rc<Self>, pages: &[Leaving], copy: usize) -> Vec<PageId> {
-        let first = |leaving: &Leaving| self.checksums.pages.segments.homes(leaving.id.page)[0];
-        let follows = |one: &Leaving, next: &Leaving| {
+    async fn write_copies(self: &Rc<Self>, pages: &[PageWrite], copy: usize) -> Vec<PageId> {
+        let first = |write: &PageWrite| self.checksums.pages.segments.page_addresses(write.id.page)[0];
+        let follows = |one: &PageWrite, next: &PageWrite| {
             // Adjacent homes are one write; a segment boundary breaks the run.
             one.id.member == next.id.member && one.id.page + 1 == next.id.page && first(one).0 + 1 == first(next).0
         };
         let runs = pages.chunk_by(follows).flat_map(|run| run.chunks(RUN_PAGES));
-        let write = |run: &'_ [Leaving]| {
-            let home = self.checksums.written_home(run[0].id, copy);
+        let write = |run: &'_ [PageWrite]| {
+            let address = self.checksums.write_address(run[0].id, copy);
             let ids: Vec<PageId> = run.iter().map(|page| page.id).collect();
             let joined = joined(run);
             async move {
-                let Some(home) = home.filter(|home| self.members.in_use().contains(home.member)) else {
+                let Some(address) = address.filter(|address| self.members.in_use().contains(address.member)) else {
                     return Vec::new();
                 };
-                let place = self.members.place(home.member);
-                let tenure = place.tenure.get();
-                match self.members.write_beside_data(home.member, home.at, joined).await {
+                let place = self.members.place(address.member);
+                let incarnation = place.device_incarnation.get();
+                match self.members.write_metadata(address.member, address.at, joined).await {
                     Ok(_) => {
                         // Only complete homes count as given: copy 2 belongs to a member that is still joining.
                         if let (0 | 1, Some(last)) = (copy, ids.last()) {
-                            let mark = (mark_of(last.page, copy), self.checksums.pages.stamp.get());
-                            self.state.marks.borrow_mut()[usize::from(home.member)] = mark;
+                            let key = (page_key(last.page, copy), self.checksums.pages.stamp.get());
+                            self.state.last_pages.borrow_mut()[usize::from(address.member)] = key;
                         }
                         Vec::new()
                     }
-                    Err(error) if error.kind == IoErrorKind::Medium && !self.members.spares(home.member) => ids,
+                    Err(error) if error.kind == IoErrorKind::Medium && !self.members.can_lose(address.member) => ids,
                     Err(error) => {
-                        self.members.lose_in(home.member, tenure, error);
+                        self.members.mark_failed_in(address.member, incarnation, error);
                         Vec::new()
                     }
                 }
@@ -247,12 +248,12 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             assert!(self.members.layout.survives(anchor.absent), "an anchor counts enough members to serve from");
         }
         self.state.anchor.replace(anchor.clone());
-        self.put_anchor(&anchor, self.members.all() - anchor.absent).await
+        self.put_anchor(&anchor, self.members.counted() - anchor.absent).await
     }
 
     /// Builds the next anchor from the current state.
     pub(crate) fn next_anchor(&self, epoch: u64, head: Head) -> Anchor {
-        let mut members = self.members.in_use() & self.members.all();
+        let mut members = self.members.in_use() & self.members.counted();
         // A joining member is counted only once it has all of its pages.
         if !sabotage::is(Bug::CountedBeforePages) {
             members = members - (self.members.joining() - self.state.admitted.get());
@@ -262,14 +263,14 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         (anchor.epoch, anchor.tail_number) = (epoch, head.number);
         anchor.tail_block = head.at % self.state.ring.blocks;
         anchor.stamp = self.checksums.pages.stamp.get();
-        anchor.absent = self.members.all() - members;
+        anchor.absent = self.members.counted() - members;
         // Number of counted members; a joining one is not included.
-        anchor.shape[1] = u64::from(self.members.width());
+        anchor.shape[1] = u64::from(self.members.counted_len());
         if !sabotage::is(Bug::GrowthNotInAnchor) {
             anchor.sizes = self.checksums.pages.segments.sizes();
         }
         anchor.reshape = self.checksums.pages.position.get();
-        anchor.marks.clone_from(&self.state.marks.borrow());
+        anchor.last_pages.clone_from(&self.state.last_pages.borrow());
         anchor.used.clone_from(&self.checksums.pages.used.borrow());
         anchor.missed.clone_from(&self.state.missed.regions.borrow());
         // All members are current, so nothing is missed any more.
@@ -278,7 +279,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         }
         for member in members.iter() {
             // Lets a later opening tell a device that returns as it left from one that went on elsewhere.
-            anchor.given[usize::from(member)] = anchor.age();
+            anchor.last_anchor[usize::from(member)] = anchor.age();
         }
         anchor
     }
@@ -291,9 +292,9 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             let at = Area::anchor(anchor.number % 2);
             async move {
                 let place = self.members.place(member);
-                let tenure = place.tenure.get();
-                if let Err(error) = self.members.write_beside_data(member, at, block).await {
-                    self.members.lose_in(member, tenure, error);
+                let incarnation = place.device_incarnation.get();
+                if let Err(error) = self.members.write_metadata(member, at, block).await {
+                    self.members.mark_failed_in(member, incarnation, error);
                 }
             }
         };
@@ -306,15 +307,15 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         let place = self.members.place(member);
         let zeros = View::zeroed(WRITTEN_BLOCKS as usize * BLOCK_BYTES as usize);
         for slot in [0, 1] {
-            let _ = place.write_beside_data(Area::anchor(slot), zeros.clone()).await?;
+            let _ = place.write_metadata(Area::anchor(slot), zeros.clone()).await?;
         }
-        let _ = place.write_beside_data(self.state.area.ring.start, zeros.slice(..BLOCK_BYTES as usize)).await?;
+        let _ = place.write_metadata(self.state.area.ring.start, zeros.slice(..BLOCK_BYTES as usize)).await?;
         place.flush().await.map(drop)
     }
 }
 
 /// Concatenates the blocks of a run of pages.
-fn joined(run: &[Leaving]) -> View {
+fn joined(run: &[PageWrite]) -> View {
     if let [page] = run {
         return page.block.clone();
     }

@@ -4,7 +4,7 @@ use crate::bounds::BLOCK_BYTES;
 use crate::geometry::MemberSet;
 use crate::on_disk::batch::Records;
 use crate::redo::RedoLog;
-use crate::redo::ring::{Sealed, Ticket, Turn};
+use crate::redo::ring::{CommitState, Reservation, Sealed};
 use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use futures_util::future::join_all;
@@ -15,10 +15,10 @@ use std::task::Poll;
 impl<D: BlockDevice + 'static> RedoLog<D> {
     /// Makes the records durable on as many members as survive any loss that the array survives.
     ///
-    /// The ticket keeps them in the log; drop it when the change they describe is in place. Call it only from work
+    /// The reservation keeps them in the log; drop it when the change they describe is in place. Call it only from work
     /// that runs to its end even when its command is dropped: commands that wait for the same batch rely on it.
     /// *Errors*: `Gone` when the array has stopped.
-    pub(crate) async fn commit(self: &Rc<Self>, mut records: Records) -> Result<Ticket, IoError> {
+    pub(crate) async fn commit(self: &Rc<Self>, mut records: Records) -> Result<Reservation, IoError> {
         let ring = &self.state.ring;
         // Before the batch is written: an anchor written meanwhile must name these regions as missed.
         self.members.note_missed(&records.blocks);
@@ -36,13 +36,13 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         });
         let number = number.await?;
         loop {
-            let turn = self.background.until(|cx| match self.members.serving(Extent::default()) {
-                Ok(()) => ring.poll_turn(number, cx).map(Ok),
+            let state = self.background.until(|cx| match self.members.serving(Extent::default()) {
+                Ok(()) => ring.poll_commit(number, cx).map(Ok),
                 Err(error) => Poll::Ready(Err(error)),
             });
-            match turn.await? {
-                Turn::Stable(ticket) => return Ok(ticket),
-                Turn::Lead => self.lead().await?,
+            match state.await? {
+                CommitState::Stable(reservation) => return Ok(reservation),
+                CommitState::Lead => self.lead().await?,
             }
         }
     }
@@ -75,12 +75,12 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         self.members.note_missed(&sealed.blocks);
         let number = sealed.number;
         if sabotage::is(Bug::AcknowledgeBeforeLog) {
-            self.state.ring.led(number, Ok(()));
+            self.state.ring.batch_written(number, Ok(()));
             let _ = self.write_batch(&sealed).await;
             return Ok(());
         }
         let written = self.write_batch(&sealed).await;
-        self.state.ring.led(number, written);
+        self.state.ring.batch_written(number, written);
         if self.wants_checkpoint() {
             self.start_checkpoint();
         }
@@ -95,7 +95,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
 
     async fn write_batch(self: &Rc<Self>, sealed: &Sealed) -> Result<(), IoError> {
         let start = Lba(self.state.area.ring.start.0 + sealed.at);
-        let batch = self.write_lanes(sealed.number, start, &sealed.bytes);
+        let batch = self.write_log_mirrors(sealed.number, start, &sealed.bytes);
         let table = self.write_second_table(sealed, start);
         // The second table only helps to read a decayed batch, so its result does not decide about the commit.
         futures_util::future::join(batch, table).await.0
@@ -110,25 +110,25 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
     /// it would not be known which blocks the batch had changed.
     async fn write_second_table(self: &Rc<Self>, sealed: &Sealed, start: Lba) {
         // The same function as for the batch itself, so recovery can compute both places.
-        let lanes = self.lanes(sealed.number, self.members.not_in_use(), MemberSet::NONE);
-        let Some(member) = self.second_lane(lanes) else { return };
+        let mirrors = self.log_mirrors(sealed.number, self.members.not_in_use(), MemberSet::NONE);
+        let Some(member) = self.table_mirror(mirrors) else { return };
         let table = sealed.bytes.slice(..crate::geometry::bytes(sealed.table_blocks));
-        let tenure = self.members.place(member).tenure.get();
-        match self.write_lane(member, start, &table).await {
-            // The batch itself is on its lane, so a needed member is not failed for refusing this block.
-            Err(error) if error.kind == IoErrorKind::Gone || self.members.spares(member) => {
-                self.members.lose_in(member, tenure, error)
+        let incarnation = self.members.place(member).device_incarnation.get();
+        match self.write_log_mirror(member, start, &table).await {
+            // The batch itself is on its log mirror, so a needed member is not failed for refusing this block.
+            Err(error) if error.kind == IoErrorKind::Gone || self.members.can_lose(member) => {
+                self.members.mark_failed_in(member, incarnation, error)
             }
             _ => {}
         }
     }
 
-    /// Returns the member that takes the second table of a batch that goes to one lane only.
-    pub(crate) fn second_lane(&self, lanes: MemberSet) -> Option<u16> {
-        let first = lanes.iter().next().filter(|_| lanes.len() == 1)?;
+    /// Returns the member that takes the second table of a batch that goes to one log mirror only.
+    pub(crate) fn table_mirror(&self, mirrors: MemberSet) -> Option<u16> {
+        let first = mirrors.iter().next().filter(|_| mirrors.len() == 1)?;
         let lost = self.members.not_in_use();
-        (1..self.members.width())
-            .map(|step| (first + step) % self.members.width())
+        (1..self.members.counted_len())
+            .map(|step| (first + step) % self.members.counted_len())
             .find(|&member| !lost.contains(member))
     }
 
@@ -136,17 +136,18 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
     /// all that have them.
     ///
     /// *Durability*: all of it.
-    pub(crate) async fn write_lanes(self: &Rc<Self>, turn: u64, start: Lba, bytes: &View) -> Result<(), IoError> {
+    pub(crate) async fn write_log_mirrors(self: &Rc<Self>, turn: u64, start: Lba, bytes: &View) -> Result<(), IoError> {
         let (area, extent) = (&self.state.area, Extent::new(start.0, bytes.len() as u64 / u64::from(BLOCK_BYTES)));
-        let is_in_log = area.ring.contains(extent) || area.spare.contains(extent);
+        let is_in_log = area.ring.contains(extent) || area.doublewrite.contains(extent);
         assert!(is_in_log, "batches lie within the ring, spared pages within the spare area");
         let (mut written, mut refused) = (MemberSet::NONE, MemberSet::NONE);
         loop {
             self.members.serving(Extent::default())?;
             let lost = self.members.not_in_use();
-            // A member that failed while the others wrote does not count, so another lane is added in the next round.
+            // A member that failed while the others wrote does not count, so another log mirror is added in the next
+            // round.
             written = written - lost;
-            let more = self.lanes(turn, lost | refused, written);
+            let more = self.log_mirrors(turn, lost | refused, written);
             if more.is_empty() {
                 // With `refused` members unable to take it, those that have it must include one that outlives any
                 // further loss.
@@ -156,57 +157,57 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
                 }
                 return self.members.serving(Extent::default());
             }
-            let lanes = more.iter().map(|member| async move {
-                let tenure = self.members.place(member).tenure.get();
-                (member, tenure, self.write_lane(member, start, bytes).await)
+            let mirrors = more.iter().map(|member| async move {
+                let incarnation = self.members.place(member).device_incarnation.get();
+                (member, incarnation, self.write_log_mirror(member, start, bytes).await)
             });
-            for (member, tenure, result) in join_all(lanes).await {
+            for (member, incarnation, result) in join_all(mirrors).await {
                 match result {
                     // Another device has taken the place and lacks the batch.
-                    _ if tenure != self.members.place(member).tenure.get() => {}
+                    _ if incarnation != self.members.place(member).device_incarnation.get() => {}
                     Ok(()) => written = written.with(member),
                     Err(_) if sabotage::is(Bug::LaneErrorIgnored) => written = written.with(member),
-                    Err(error) if error.kind == IoErrorKind::Medium && !self.members.spares(member) => {
+                    Err(error) if error.kind == IoErrorKind::Medium && !self.members.can_lose(member) => {
                         refused = refused.with(member);
                     }
-                    Err(error) => self.members.lose(member, error),
+                    Err(error) => self.members.mark_failed(member, error),
                 }
             }
         }
     }
 
     /// Writes the bytes to one member, and flushes it where its cache is volatile.
-    async fn write_lane(self: &Rc<Self>, member: u16, start: Lba, bytes: &View) -> Result<(), IoError> {
+    async fn write_log_mirror(self: &Rc<Self>, member: u16, start: Lba, bytes: &View) -> Result<(), IoError> {
         let place = self.members.place(member);
-        let _written = self.members.write_beside_data(member, start, bytes.clone()).await?;
+        let _written = self.members.write_metadata(member, start, bytes.clone()).await?;
         if place.is_volatile() && !sabotage::is(Bug::NoLaneFlush) {
-            // Each lane flushes for itself: a batch counts only when it survives a power cut on all of them.
+            // Each log mirror flushes for itself: a batch counts only when it survives a power cut on all of them.
             let _stable = place.flush().await?;
         }
         Ok(())
     }
 
     /// Chooses the members that a batch goes to beside those that have it: together no survivable loss includes all
-    /// of them. The first lane rotates with `turn`.
-    pub(crate) fn lanes(&self, turn: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
-        let (members, copies) = (self.members.width(), self.members.layout.copies());
-        // Both mirrors of a pair suffice (RAID-10), so lanes start at a pair.
+    /// of them. The first log mirror rotates with `turn`.
+    pub(crate) fn log_mirrors(&self, turn: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
+        let (members, copies) = (self.members.counted_len(), self.members.layout.copies());
+        // Both mirrors of a pair suffice (RAID-10), so they start at a pair.
         let groups = u64::from(members / copies);
         let first = u16::try_from(turn % groups).expect("there are at most 64 members") * copies;
-        let mut lanes = MemberSet::NONE;
+        let mut mirrors = MemberSet::NONE;
         for step in 0..members {
-            if sabotage::is(Bug::OneLane) && !(written | lanes).is_empty() {
+            if sabotage::is(Bug::OneLane) && !(written | mirrors).is_empty() {
                 break;
             }
-            if !self.members.layout.survives(lost | written | lanes) && !(written | lanes).is_empty() {
+            if !self.members.layout.survives(lost | written | mirrors) && !(written | mirrors).is_empty() {
                 break;
             }
             let member = (first + step) % members;
             // A failed member takes no batch, but its loss counts in what the array survives.
             if !(lost | written).contains(member) {
-                lanes = lanes.with(member);
+                mirrors = mirrors.with(member);
             }
         }
-        lanes
+        mirrors
     }
 }

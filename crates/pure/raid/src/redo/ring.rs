@@ -33,7 +33,7 @@ struct State {
     head: Head,
     /// Nothing before this position is needed any more.
     tail_at: u64,
-    gathering: Gathering,
+    gathering: NextBatch,
     /// True while a command writes a batch, or is about to.
     is_led: bool,
     /// Every batch with a lower number is stable.
@@ -42,11 +42,11 @@ struct State {
     open: VecDeque<u32>,
     first_open: u64,
     /// True while a command waits for the gathering batch to be sealed because its records do not fit.
-    crowded: bool,
+    has_waiters: bool,
 }
 
 #[derive(Default)]
-struct Gathering {
+struct NextBatch {
     table: Vec<u8>,
     images: Vec<View>,
     image_blocks: u64,
@@ -69,20 +69,20 @@ pub(crate) struct Sealed {
 }
 
 /// Result of waiting for a batch: the caller is to write it, or it is stable.
-pub(crate) enum Turn {
+pub(crate) enum CommitState {
     Lead,
-    Stable(Ticket),
+    Stable(Reservation),
 }
 
 /// Keeps a batch in the log; dropped when the writes in place that the batch describes have ended.
-pub(crate) struct Ticket {
+pub(crate) struct Reservation {
     ring: Rc<Ring>,
     number: u64,
 }
 
-impl Drop for Ticket {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.ring.leave(self.number);
+        self.ring.release(self.number);
     }
 }
 
@@ -92,12 +92,12 @@ impl Ring {
             epoch,
             head,
             tail_at: head.at,
-            gathering: Gathering::default(),
+            gathering: NextBatch::default(),
             is_led: false,
             stable: head.number,
             open: VecDeque::new(),
             first_open: head.number,
-            crowded: false,
+            has_waiters: false,
         };
         Rc::new(Self { blocks, state: RefCell::new(state), changed })
     }
@@ -142,7 +142,7 @@ impl Ring {
         if blocks > self.batch_blocks_max() {
             assert!(gathering.joined > 0, "{blocks} blocks do not fit into a batch");
             // The batch cannot take these records; they wait until it has been sealed.
-            state.crowded = true;
+            state.has_waiters = true;
             self.watch(cx);
             return Poll::Pending;
         }
@@ -158,17 +158,17 @@ impl Ring {
     }
 
     /// Ready when batch `number` is stable, or when the caller is to write it.
-    pub(crate) fn poll_turn(self: &Rc<Self>, number: u64, cx: &Context<'_>) -> Poll<Turn> {
+    pub(crate) fn poll_commit(self: &Rc<Self>, number: u64, cx: &Context<'_>) -> Poll<CommitState> {
         let mut state = self.state.borrow_mut();
         assert!(number <= state.head.number, "nobody waits for a batch that nothing has joined");
-        // The ticket is counted in the open batch already, by `joined`.
+        // The reservation is counted in the open batch already, by `joined`.
         if number < state.stable {
-            return Poll::Ready(Turn::Stable(Ticket { ring: self.clone(), number }));
+            return Poll::Ready(CommitState::Stable(Reservation { ring: self.clone(), number }));
         }
         // The first waiter that is polled leads; the others of the batch only wait.
         if !state.is_led && number == state.head.number {
             state.is_led = true;
-            return Poll::Ready(Turn::Lead);
+            return Poll::Ready(CommitState::Lead);
         }
         self.watch(cx);
         Poll::Pending
@@ -206,7 +206,7 @@ impl Ring {
         };
         let bytes = batch::emit(&header, &gathering.table, &gathering.images);
         assert_eq!(bytes.len() as u64, blocks * u64::from(BLOCK_BYTES), "a batch fills the room that it was given");
-        // One ticket for each joined set of records; the batch closes when all have been dropped.
+        // One reservation for each joined set of records; the batch closes when all have been dropped.
         state.open.push_back(gathering.joined);
         gathering.table.clear();
         gathering.images.clear();
@@ -215,7 +215,7 @@ impl Ring {
         state.head = Head { number: number + 1, at: at + blocks };
         assert!(state.head.at - state.tail_at <= self.blocks, "a batch is not written over what is needed");
         assert_eq!(state.first_open + state.open.len() as u64, state.head.number, "every open batch is counted");
-        if std::mem::take(&mut state.crowded) {
+        if std::mem::take(&mut state.has_waiters) {
             self.wake();
         }
         Some(Sealed { number, at: at % self.blocks, bytes, table_blocks, blocks: spoken_of })
@@ -229,7 +229,7 @@ impl Ring {
     }
 
     /// Ends the write of a batch: it is stable, or the array has stopped and no batch follows.
-    pub(crate) fn led(&self, number: u64, written: Result<(), IoError>) {
+    pub(crate) fn batch_written(&self, number: u64, written: Result<(), IoError>) {
         {
             let mut state = self.state.borrow_mut();
             // The next waiter may lead, even after a failure: it then finds that the array has stopped.
@@ -243,7 +243,7 @@ impl Ring {
         self.wake();
     }
 
-    fn leave(&self, number: u64) {
+    fn release(&self, number: u64) {
         let mut state = self.state.borrow_mut();
         assert!(number >= state.first_open, "a batch stays open while one of its writes has not ended");
         let at = usize::try_from(number - state.first_open).expect("open batches are few");

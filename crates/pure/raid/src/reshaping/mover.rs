@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// Blocks of each member that are skipped in one step where nothing was ever written.
-const QUIET_BLOCKS: u64 = 4096;
+const SKIP_BLOCKS: u64 = 4096;
 
 impl<D: BlockDevice + 'static> Reshaping<D> {
     /// Moves the next stripes to the new layout; false when none are left.
@@ -61,10 +61,10 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         let (chunk, old) = (self.new.layout.chunk_blocks(), &self.old.layout);
         // Every old block before the position has left, so these stripes are vacant.
         let vacant = (self.moved_blocks() / old.stripe_blocks()).saturating_sub(first);
-        let quiet = (QUIET_BLOCKS / chunk).max(1).min(vacant);
+        let empty = (SKIP_BLOCKS / chunk).max(1).min(vacant);
         // Unwritten stripes cost one small batch for 16 MiB of each member.
-        if quiet > 0 && self.is_quiet(&(first..first + quiet)) {
-            return quiet;
+        if empty > 0 && self.has_no_content(&(first..first + empty)) {
+            return empty;
         }
         vacant.min(self.stripes_of_entries()).max(1)
     }
@@ -79,7 +79,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     }
 
     /// True when neither the source blocks of these stripes nor their destination was ever written.
-    fn is_quiet(&self, stripes: &Range<u64>) -> bool {
+    fn has_no_content(&self, stripes: &Range<u64>) -> bool {
         let chunk = self.new.layout.chunk_blocks();
         let pages = |stripes: &Range<u64>| {
             page::pages_of(Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk))
@@ -87,7 +87,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         let is_unwritten = |page: u64| {
             let mut none = !self.new.checksums.pages.is_used(page);
             let mut pages = self.new.checksums.pages.cache.borrow_mut();
-            for member in 0..self.new.members.width() {
+            for member in 0..self.new.members.counted_len() {
                 // A page that is neither on disk nor in memory is unwritten.
                 let see = |_, entries: &[Entry]| none &= entries.iter().all(|entry| entry.is_unwritten());
                 let _ = pages.visit(member, page::blocks_of(page), see);
@@ -124,8 +124,8 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         let sources = self.sources(&stripes);
         // Fresh entries of the old layout are logged before its stripes are moved.
         self.old.settle_stripes(&sources).await?;
-        if self.is_quiet(&stripes) {
-            return self.pass_over(stripes).await;
+        if self.has_no_content(&stripes) {
+            return self.skip(stripes).await;
         }
         // A block may have been written since the step was sized as unwritten.
         stripes.end = stripes.end.min(stripes.start + self.stripes_of_entries());
@@ -143,13 +143,13 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     }
 
     /// Advances the position over stripes without content.
-    async fn pass_over(self: &Rc<Self>, stripes: Range<u64>) -> Result<(), IoError> {
+    async fn skip(self: &Rc<Self>, stripes: Range<u64>) -> Result<(), IoError> {
         let row = stripes.end * self.new.layout.chunk_blocks();
         let mut records = Records::default();
         records.moved(row);
-        let ticket = self.new.log.commit(records).await?;
+        let reservation = self.new.log.commit(records).await?;
         self.advance(row);
-        drop(ticket);
+        drop(reservation);
         Ok(())
     }
 
@@ -173,18 +173,18 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         }
         records.moved(row);
         if sabotage::is(Bug::MovedBeforeFlush) {
-            let ticket = self.new.log.commit(records).await?;
+            let reservation = self.new.log.commit(records).await?;
             self.write_placed(&placed).await?;
-            self.adopt(&placed, row);
-            drop(ticket);
+            self.apply_logged(&placed, row);
+            drop(reservation);
             return Ok(());
         }
         self.write_placed(&placed).await?;
         // Content is stable before the entries and the position say that it is there.
         self.new.members.flush_those(self.new.members.written()).await?;
-        let ticket = self.new.log.commit(records).await?;
-        self.adopt(&placed, row);
-        drop(ticket);
+        let reservation = self.new.log.commit(records).await?;
+        self.apply_logged(&placed, row);
+        drop(reservation);
         Ok(())
     }
 
@@ -205,12 +205,12 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
                 }
             }
             records.moved(row);
-            let ticket = self.new.log.commit(records).await?;
+            let reservation = self.new.log.commit(records).await?;
             // The content is in the log, so an interrupted write is completed by replay.
             let written = self.write_placed(&placed).await;
             // Adopted even if a write failed: the log has the rows, and replay completes them.
-            self.adopt(&placed, row);
-            drop(ticket);
+            self.apply_logged(&placed, row);
+            drop(reservation);
             written?;
             at = rows.end;
         }
@@ -239,7 +239,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     }
 
     /// Stores the logged entries in the pages and advances the position.
-    fn adopt(&self, placed: &[Placed], row: u64) {
+    fn apply_logged(&self, placed: &[Placed], row: u64) {
         let mut cache = self.new.checksums.pages.cache.borrow_mut();
         for placed in placed {
             for (block, &entry) in (placed.block..).zip(&placed.entries) {

@@ -4,13 +4,13 @@ use crate::geometry::{Role, Rows, bytes};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::{Entry, guards};
 use crate::reshaping::Reshaping;
-use crate::stripes::{Blind, parities_of};
+use crate::stripes::{Excluded, parities_of};
 use block::{BlockDevice, Buf, Extent, IoError, View};
 use std::rc::Rc;
 
 /// State of a block of the new stripe.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Is {
+enum BlockState {
     Unwritten,
     Known,
     Lost,
@@ -41,7 +41,7 @@ impl Placed {
             let block = self.block + n;
             match has_image {
                 true => records.image(self.member, block, &[*entry], &self.content.slice(bytes(n)..bytes(n + 1))),
-                false => records.marks(self.member, block, &[*entry]),
+                false => records.entries(self.member, block, &[*entry]),
             }
         }
     }
@@ -49,9 +49,9 @@ impl Placed {
     /// Logs the entries of the blocks only.
     pub(super) fn log_entries(&self, records: &mut Records) {
         if self.entries.iter().all(|entry| entry.is_unwritten()) {
-            records.clear(self.member, self.block, self.entries.len() as u64);
+            records.unwritten(self.member, self.block, self.entries.len() as u64);
         } else {
-            records.marks(self.member, self.block, &self.entries);
+            records.entries(self.member, self.block, &self.entries);
         }
     }
 }
@@ -62,32 +62,34 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     ///
     /// Blocks that cannot be restored are lost in their new place, too. *Errors*: `Gone` when the array has stopped.
     pub(super) async fn place(self: &Rc<Self>, stripe: u64, rows: Rows) -> Result<Vec<Placed>, IoError> {
-        let (mut columns, mut are) = (Vec::new(), Vec::new());
+        let (mut columns, mut states) = (Vec::new(), Vec::new());
         for column in 0..self.new.layout.columns() {
             // Chunks are numbered in the array's addresses, which both layouts share.
             let chunk = stripe * u64::from(self.new.layout.columns()) + u64::from(column);
-            let (content, is) = self.fetch(chunk, rows).await?;
+            let (content, state) = self.fetch(chunk, rows).await?;
             columns.push(content);
-            are.push(is);
+            states.push(state);
         }
         let (p, q) = parities_of(&columns, rows, self.new.layout.level().parities() == 2);
         // Parity of rows that were never written is unwritten, too.
-        let row_is = |row: usize| match are.iter().all(|is| is[row] == Is::Unwritten) {
-            true => Is::Unwritten,
-            false => Is::Known,
+        let row_state = |row: usize| match states.iter().all(|state| state[row] == BlockState::Unwritten) {
+            true => BlockState::Unwritten,
+            false => BlockState::Known,
         };
-        let parity_is: Vec<Is> = (0..rows.len() as usize).map(row_is).collect();
+        let parity_states: Vec<BlockState> = (0..rows.len() as usize).map(row_state).collect();
         let data = (0..).zip(columns).map(|(column, view)| (Role::Data { column, copy: 0 }, view));
         let parities = [(Role::P, Some(p)), (Role::Q, q)].into_iter().filter_map(|(role, view)| Some((role, view?)));
         let mut placed = Vec::new();
-        for ((role, content), is) in data.chain(parities).zip(are.into_iter().chain([parity_is.clone(), parity_is])) {
+        for ((role, content), state) in
+            data.chain(parities).zip(states.into_iter().chain([parity_states.clone(), parity_states]))
+        {
             let member = self.new.layout.member_of(stripe, role);
             let block = self.new.layout.member_extent(stripe, rows).start.0;
-            let entries = (block..).zip(guards(&content)).zip(is).map(|((block, guard), is)| match is {
-                Is::Unwritten => Entry::UNWRITTEN,
-                Is::Lost => Entry::LOST,
-                Is::Known => {
-                    self.new.checksums.entry(member, block).next(self.new.checksums.pages.tie(member, block), guard)
+            let entries = (block..).zip(guards(&content)).zip(state).map(|((block, guard), state)| match state {
+                BlockState::Unwritten => Entry::UNWRITTEN,
+                BlockState::Lost => Entry::LOST,
+                BlockState::Known => {
+                    self.new.checksums.entry(member, block).next(self.new.checksums.pages.binding(member, block), guard)
                 }
             });
             let entries: Vec<Entry> = entries.collect();
@@ -101,35 +103,35 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     }
 
     /// Reads rows of a data chunk from the old layout, with the state of each block.
-    async fn fetch(&self, chunk: u64, rows: Rows) -> Result<(View, Vec<Is>), IoError> {
+    async fn fetch(&self, chunk: u64, rows: Rows) -> Result<(View, Vec<BlockState>), IoError> {
         let old = &self.old;
         let (stripe, column) = (chunk / u64::from(old.layout.columns()), chunk % u64::from(old.layout.columns()));
-        let mut are = vec![Is::Unwritten; rows.len() as usize];
+        let mut states = vec![BlockState::Unwritten; rows.len() as usize];
         // Behind the end of the old layout: blocks that the array gains by the reshape.
         if stripe >= old.layout.stripes() {
-            return Ok((self.new.checksums.pages.zeros(bytes(rows.len())), are));
+            return Ok((self.new.checksums.pages.zeros(bytes(rows.len())), states));
         }
         let column = u16::try_from(column).expect("a stripe has fewer columns than members");
         let role = Role::Data { column, copy: 0 };
         let (member, extent) = (old.layout.member_of(stripe, role), old.layout.member_extent(stripe, rows));
         let pins = old.checksums.hold_pages(member, extent).await;
-        for (is, block) in are.iter_mut().zip(extent.start.0..) {
+        for (state, block) in states.iter_mut().zip(extent.start.0..) {
             if !old.checksums.entry(member, block).is_unwritten() {
-                *is = Is::Known;
+                *state = BlockState::Known;
             }
         }
         drop(pins);
-        if are.iter().all(|&is| is == Is::Unwritten) {
-            return Ok((self.new.checksums.pages.zeros(bytes(rows.len())), are));
+        if states.iter().all(|&state| state == BlockState::Unwritten) {
+            return Ok((self.new.checksums.pages.zeros(bytes(rows.len())), states));
         }
-        let salvaged = old.stripes.salvage(stripe, role, rows, Blind::default()).await;
+        let salvaged = old.stripes.salvage(stripe, role, rows, Excluded::default()).await;
         // A stopped array must not be mistaken for lost blocks, which would be marked as lost permanently.
         self.new.members.serving(extent)?;
-        old.stripes.tell(stripe, column, &salvaged);
+        old.stripes.report(stripe, column, &salvaged);
         if let [whole] = &salvaged[..]
             && let Ok(view) = &whole.content
         {
-            return Ok((view.clone(), are));
+            return Ok((view.clone(), states));
         }
         let mut content = Buf::zeroed(bytes(rows.len()));
         for part in salvaged {
@@ -137,10 +139,10 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
                 Ok(view) => content[rows.bytes_of(part.rows)].copy_from_slice(&view),
                 Err(_) => {
                     let lost = part.rows.start - rows.start..part.rows.end - rows.start;
-                    are[lost.start as usize..lost.end as usize].fill(Is::Lost);
+                    states[lost.start as usize..lost.end as usize].fill(BlockState::Lost);
                 }
             }
         }
-        Ok((content.freeze(), are))
+        Ok((content.freeze(), states))
     }
 }

@@ -19,9 +19,13 @@ pub(super) fn changed(band: &Band, data: &View, loaded: Loaded) -> (Option<View>
         }
     }
     for (column, rows, delta) in &mut deltas {
-        let touch = band.touches.iter().find(|touch| touch.column == *column).expect("only touched columns are read");
+        let column_write = band
+            .writes
+            .iter()
+            .find(|column_write| column_write.column == *column)
+            .expect("only touched columns are read");
         // P changes by the difference itself, Q by the difference times the coefficient of the column.
-        simd::xor::xor_into(delta, &super::parity_write::new_content(data, touch));
+        simd::xor::xor_into(delta, &super::parity_write::new_content(data, column_write));
         let at = band.rows.bytes_of(*rows);
         if let Some(p) = &mut p {
             simd::xor::xor_into(&mut p[at.clone()], delta);
@@ -56,7 +60,7 @@ pub(super) fn computed(band: &Band, data: &View, old: &Loaded, wanted: (bool, bo
 /// Splits the band at the rows where a column starts or ends being written: within a part each column has one source.
 fn segments(band: &Band) -> SmallVec<[Rows; 3]> {
     let mut cuts: SmallVec<[u64; 8]> = SmallVec::from_slice(&[band.rows.start, band.rows.end]);
-    cuts.extend(band.touches.iter().flat_map(|touch| [touch.rows.start, touch.rows.end]));
+    cuts.extend(band.writes.iter().flat_map(|column_write| [column_write.rows.start, column_write.rows.end]));
     cuts.sort_unstable();
     cuts.dedup();
     cuts.windows(2).map(|pair| Rows::new(pair[0], pair[1])).collect()
@@ -78,9 +82,9 @@ fn columns_of<'a>(band: &Band, data: &'a View, old: &'a Loaded, rows: Rows) -> S
         }
     }
     // Written data comes last, so it replaces old content of the same column.
-    for touch in band.touches.iter().filter(|touch| touch.rows.contains(rows)) {
-        let from = touch.at + rows.start - touch.rows.start;
-        put(touch.column, &data[bytes(from)..bytes(from + rows.len())]);
+    for column_write in band.writes.iter().filter(|column_write| column_write.rows.contains(rows)) {
+        let from = column_write.at + rows.start - column_write.rows.start;
+        put(column_write.column, &data[bytes(from)..bytes(from + rows.len())]);
     }
     columns
 }

@@ -1,10 +1,10 @@
 //! Stripe writes with parity: reads what the plan needs and returns the member writes.
 
-use crate::geometry::{Band, Role, Rows, Span, Touch, bands, bytes};
+use crate::geometry::{Band, ColumnWrite, Role, Rows, Span, bands, bytes};
 use crate::members::{Op, Ops};
-use crate::plan::{self, Kind, Parity, Sight};
+use crate::plan::{self, Availability, Kind, Parity};
 use crate::stripes::restore::{Columns, Loaded, complete};
-use crate::stripes::{Blind, Stripes};
+use crate::stripes::{Excluded, Stripes};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use futures_util::stream::{self, StreamExt};
 use std::rc::Rc;
@@ -33,13 +33,13 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 
     /// Returns the writes of data and parity to one stripe, after the reads that they need.
-    pub(crate) async fn striped(self: &Rc<Self>, span: &Span, data: &View) -> Result<Ops, IoError> {
+    pub(crate) async fn plan_stripe(self: &Rc<Self>, span: &Span, data: &View) -> Result<Ops, IoError> {
         let stripe = span.stripes.start;
         assert_eq!(span.stripes.end, stripe + 1, "parity is kept within one stripe");
         let offset = span.extent.start.0 - stripe * self.layout.stripe_blocks();
         let mut ops = Ops::new();
         for band in bands(self.layout.chunk_blocks(), offset, span.extent.len.0) {
-            ops.extend(self.banded(stripe, &band, data).await.map_err(|error| {
+            ops.extend(self.plan_band(stripe, &band, data).await.map_err(|error| {
                 // The error of a member read means that the array is stopped, or that just these blocks cannot be
                 // reconstructed.
                 let kind = if self.members.stopped_by().is_some() { IoErrorKind::Gone } else { IoErrorKind::Medium };
@@ -50,43 +50,43 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 
     /// Plans a band and does its reads; plans again without members that turn out to be unreadable.
-    async fn banded(self: &Rc<Self>, stripe: u64, band: &Band, data: &View) -> Result<Ops, IoError> {
-        let mut blind = Blind::default();
+    async fn plan_band(self: &Rc<Self>, stripe: u64, band: &Band, data: &View) -> Result<Ops, IoError> {
+        let mut excluded = Excluded::default();
         let mut reason = IoError::new(IoErrorKind::Medium, Extent::default());
         loop {
-            let sight = self.sight(stripe, blind);
+            let availability = self.availability(stripe, excluded);
             // Too much is excluded for any plan.
-            let Some(plan) = plan::choose(band, &sight) else {
-                if blind.waits_longer() {
+            let Some(plan) = plan::choose(band, &availability) else {
+                if excluded.waits_longer() {
                     continue;
                 }
                 return Err(reason);
             };
-            match self.load(stripe, &plan.reads, blind.patience()).await {
+            match self.load(stripe, &plan.reads, excluded.wait()).await {
                 Ok(loaded) => {
                     // A column computed from parity must match its checksum before new parity is computed from it.
                     if plan.kind == Kind::Restore
-                        && let Some(disproved) = self.disproved(stripe, &sight, band.rows, &loaded).await
+                        && let Some(mismatch) = self.checksum_mismatch(stripe, &availability, band.rows, &loaded).await
                     {
-                        blind = blind.and(disproved.members);
+                        excluded = excluded.and(mismatch.members);
                         // The parity that led to wrong content is excluded, and the band is planned again.
-                        reason = disproved.error;
+                        reason = mismatch.error;
                         continue;
                     }
-                    let ops = self.writes_of(stripe, band, data, (plan.kind, &sight), loaded);
+                    let ops = self.writes_of(stripe, band, data, (plan.kind, &availability), loaded);
                     self.tally.plan(plan.kind, plan.reads.len(), ops.len());
                     return Ok(ops);
                 }
-                Err(blinded) => {
-                    blind = blind.and(blinded.members);
-                    reason = blinded.error;
+                Err(failed) => {
+                    excluded = excluded.and(failed.members);
+                    reason = failed.error;
                 }
             }
         }
     }
 
-    fn writes_of(&self, stripe: u64, band: &Band, data: &View, plan: (Kind, &Sight), loaded: Loaded) -> Ops {
-        let (kind, sight) = plan;
+    fn writes_of(&self, stripe: u64, band: &Band, data: &View, plan: (Kind, &Availability), loaded: Loaded) -> Ops {
+        let (kind, availability) = plan;
         let mut ops = Ops::new();
         let write = self.members.usable(stripe).write;
         let mut add = |role, rows, view| {
@@ -96,18 +96,22 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                 ops.push(Op::write(member, self.layout.member_extent(stripe, rows), view));
             }
         };
-        for touch in &band.touches {
-            add(Role::Data { column: touch.column, copy: 0 }, touch.rows, new_content(data, touch));
+        for column_write in &band.writes {
+            add(
+                Role::Data { column: column_write.column, copy: 0 },
+                column_write.rows,
+                new_content(data, column_write),
+            );
         }
         let (p, q) = match kind {
             Kind::Unprotected => (None, None),
             // Only parities that were read are updated; an absent one is skipped.
             Kind::ReadModifyWrite => super::parity::changed(band, data, loaded),
-            Kind::FullStripe | Kind::Reconstruct => self.computed(band, data, sight, &loaded),
+            Kind::FullStripe | Kind::Reconstruct => self.computed(band, data, availability, &loaded),
             Kind::Restore => {
                 // The lost column is reconstructed first: the new parity must cover its old content, too.
-                let columns = complete(sight, band.rows, loaded);
-                self.computed(band, data, sight, &as_loaded(columns, band.rows))
+                let columns = complete(availability, band.rows, loaded);
+                self.computed(band, data, availability, &as_loaded(columns, band.rows))
             }
         };
         for (role, view) in [(Role::P, p), (Role::Q, q)] {
@@ -118,15 +122,21 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         ops
     }
 
-    fn computed(&self, band: &Band, data: &View, sight: &Sight, old: &Loaded) -> (Option<View>, Option<View>) {
-        let (p, q) = (sight.p != Parity::Absent, sight.q != Parity::Absent);
+    fn computed(
+        &self,
+        band: &Band,
+        data: &View,
+        availability: &Availability,
+        old: &Loaded,
+    ) -> (Option<View>, Option<View>) {
+        let (p, q) = (availability.p != Parity::Absent, availability.q != Parity::Absent);
         super::parity::computed(band, data, old, (p, q))
     }
 }
 
-/// New content of `touch`, as a slice of the written data.
-pub(super) fn new_content(data: &View, touch: &Touch) -> View {
-    data.slice(bytes(touch.at)..bytes(touch.at + touch.rows.len()))
+/// New content of `column_write`, as a slice of the written data.
+pub(super) fn new_content(data: &View, column_write: &ColumnWrite) -> View {
+    data.slice(bytes(column_write.at)..bytes(column_write.at + column_write.rows.len()))
 }
 
 fn as_loaded(columns: Columns, rows: Rows) -> Loaded {

@@ -6,14 +6,14 @@ use crate::geometry::{MemberSet, Role, Rows};
 use crate::members::{Change, Ops};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::{Entry, guards};
-use crate::plan::Sight;
-use crate::stripes::restore::{Blinded, Loaded, Salvaged, complete};
-use crate::stripes::{Blind, Stripes};
+use crate::plan::Availability;
+use crate::stripes::restore::{Loaded, ReadsFailed, Salvaged, complete};
+use crate::stripes::{Excluded, Stripes};
 use block::{BlockDevice, Extent, IoError, IoErrorKind};
 use std::rc::Rc;
 
 /// Entries of blocks that are written back, and pins on their pages.
-pub(crate) struct Remembered {
+pub(crate) struct ChosenEntries {
     entries: Vec<(u16, u64, Entry)>,
     pins: Pins,
 }
@@ -23,13 +23,13 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     /// it.
     ///
     /// That parity is excluded for these rows, and the other one, if there is one, is tried.
-    pub(crate) async fn disproved(
+    pub(crate) async fn checksum_mismatch(
         self: &Rc<Self>,
         stripe: u64,
-        sight: &Sight,
+        availability: &Availability,
         rows: Rows,
         loaded: &Loaded,
-    ) -> Option<Blinded> {
+    ) -> Option<ReadsFailed> {
         let protected = self.protection.as_ref()?;
         // Without parity in the reads nothing was computed, so there is nothing to verify.
         let used = loaded.iter().filter(|(read, _)| !matches!(read.role, Role::Data { .. }));
@@ -38,8 +38,8 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             return None;
         }
         let extent = self.layout.member_extent(stripe, rows);
-        let columns = complete(sight, rows, loaded.clone());
-        for column in (0..sight.columns).filter(|&column| !sight.sees(column)) {
+        let columns = complete(availability, rows, loaded.clone());
+        for column in (0..availability.columns).filter(|&column| !availability.is_readable(column)) {
             let member = self.layout.member_of(stripe, Role::Data { column, copy: 0 });
             let _pins = protected.checksums.hold_pages(member, extent).await;
             let content = &columns[usize::from(column)];
@@ -47,7 +47,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                 let entry = protected.checksums.entry(member, block);
                 let is_right = match entry {
                     entry if entry.is_unwritten() => bytes.iter().all(|&byte| byte == 0),
-                    entry if entry.is_known() => entry.matches(protected.checksums.pages.tie(member, block), guard),
+                    entry if entry.is_known() => entry.matches(protected.checksums.pages.binding(member, block), guard),
                     // Unknown entries cannot be verified, and lost ones have no content.
                     _ => true,
                 };
@@ -55,7 +55,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                     let error = IoError::new(IoErrorKind::Medium, Extent::new(block, 1)).of_member(member);
                     // The parity used last is excluded first: the other may be correct.
                     let last = used.iter().last().expect("there is one");
-                    return Some(Blinded { members: Blind::of(MemberSet::only(last)), error });
+                    return Some(ReadsFailed { members: Excluded::of(MemberSet::only(last)), error });
                 }
             }
         }
@@ -78,7 +78,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 
     /// Chooses entries for blocks that are written back and do not match their entry; `None` where all match.
-    pub(crate) async fn remember(self: &Rc<Self>, ops: &Ops) -> Option<Remembered> {
+    pub(crate) async fn choose_entries(self: &Rc<Self>, ops: &Ops) -> Option<ChosenEntries> {
         let protected = self.protection.as_ref()?;
         let mut pins = Pins::new(&protected.checksums.pages.cache);
         let mut entries = Vec::new();
@@ -87,33 +87,33 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             // The pins are returned with the entries, so that the pages are in memory when the entries are stored.
             protected.checksums.hold_more(&mut pins, op.member, op.extent()).await;
             for ((block, guard), bytes) in (op.start.0..).zip(guards(content)).zip(content.chunks(4096)) {
-                let (entry, tie) =
-                    (protected.checksums.entry(op.member, block), protected.checksums.pages.tie(op.member, block));
+                let (entry, binding) =
+                    (protected.checksums.entry(op.member, block), protected.checksums.pages.binding(op.member, block));
                 // A block that reads as zeros because it was never written needs no entry.
-                let fits = entry.matches(tie, guard) || entry.is_unwritten() && bytes.iter().all(|&byte| byte == 0);
+                let fits = entry.matches(binding, guard) || entry.is_unwritten() && bytes.iter().all(|&byte| byte == 0);
                 if !fits {
-                    entries.push((op.member, block, entry.next(tie, guard)));
+                    entries.push((op.member, block, entry.next(binding, guard)));
                 }
             }
         }
-        (!entries.is_empty()).then_some(Remembered { entries, pins })
+        (!entries.is_empty()).then_some(ChosenEntries { entries, pins })
     }
 
     /// Logs the entries and stores them in the pages. No effect once the array has stopped.
-    pub(crate) async fn make_known(self: &Rc<Self>, remembered: Remembered) {
+    pub(crate) async fn log_entries(self: &Rc<Self>, chosen: ChosenEntries) {
         let Some(protected) = &self.protection else { return };
         // 256 entries, the blocks of a few stripes, fit into any batch.
-        for some in remembered.entries.chunks(256) {
+        for some in chosen.entries.chunks(256) {
             let mut records = Records::default();
-            some.iter().for_each(|&(member, block, entry)| records.marks(member, block, &[entry]));
+            some.iter().for_each(|&(member, block, entry)| records.entries(member, block, &[entry]));
             // Logged before the pages change: a page may be written by a checkpoint at any time.
-            let Ok(ticket) = protected.log.commit(records).await else { return };
+            let Ok(reservation) = protected.log.commit(records).await else { return };
             let mut cache = protected.checksums.pages.cache.borrow_mut();
             some.iter().for_each(|&(member, block, entry)| cache.set(member, block, entry));
             drop(cache);
-            drop(ticket);
+            drop(reservation);
         }
-        drop(remembered.pins);
+        drop(chosen.pins);
     }
 
     /// Marks these blocks as lost, in the log and in the pages.
@@ -121,11 +121,11 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         let Some(protected) = &self.protection else { return };
         let pins = protected.checksums.hold_pages(member, extent).await;
         let entries = (extent.start.0..extent.end().0).map(|block| (member, block, Entry::LOST)).collect();
-        self.make_known(Remembered { entries, pins }).await;
+        self.log_entries(ChosenEntries { entries, pins }).await;
     }
 
     /// Reports to the owner what was wrong with the copies of a column, and the outcome.
-    pub(crate) fn tell(&self, stripe: u64, column: u16, salvaged: &[Salvaged]) {
+    pub(crate) fn report(&self, stripe: u64, column: u16, salvaged: &[Salvaged]) {
         let Some(protected) = &self.protection else { return };
         let usable = self.members.usable(stripe).read;
         for part in salvaged {
@@ -133,7 +133,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
                 // Late members are not reported: they may be healthy.
-                if !(part.blind.unreadable() & usable).contains(member) {
+                if !(part.excluded.unreadable() & usable).contains(member) {
                     continue;
                 }
                 let outcome = if part.content.is_ok() { Outcome::Healed } else { Outcome::Lost };

@@ -1,9 +1,9 @@
 //! Reads: directly from the member that holds the block, and from redundancy where that fails.
 
-use crate::geometry::{Piece, Place, Role, Rows};
-use crate::members::{MemberState, Op, Ops, Patience};
+use crate::geometry::{Piece, Role, Rows, StripePosition};
+use crate::members::{MemberState, Op, Ops, ReadWait};
 use crate::stripes::restore::Salvaged;
-use crate::stripes::{Blind, Stripes};
+use crate::stripes::{Excluded, Stripes};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Rope};
 use futures_util::stream::{self, StreamExt};
 use std::rc::Rc;
@@ -32,41 +32,41 @@ impl<D: BlockDevice + 'static> Stripes<D> {
 
     /// Reads a piece without a lock while the member responds: each block is old or new, as with any device.
     async fn read_piece(self: &Rc<Self>, piece: Piece) -> Result<Rope, IoError> {
-        let mut blind = Blind::default();
+        let mut excluded = Excluded::default();
         if let Some(member) = self.choose_copy(&piece) {
-            let tenure = self.members.place(member).tenure.get();
-            match self.read_member(member, self.member_extent(&piece), Patience::Hedged).await {
+            let incarnation = self.members.place(member).device_incarnation.get();
+            match self.read_member(member, self.member_extent(&piece), ReadWait::Deadline).await {
                 // The member failed meanwhile: it may have returned blocks that a refused write left half done.
-                Ok(_) if !self.is_answerable(member, tenure, &piece) => {}
+                Ok(_) if !self.is_answerable(member, incarnation, &piece) => {}
                 Ok(rope) => return Ok(rope),
                 // Excluded for now: if the others cannot serve, the member is waited for.
-                Err(error) if error.kind == IoErrorKind::TimedOut => blind = Blind::because_of(member, error),
+                Err(error) if error.kind == IoErrorKind::TimedOut => excluded = Excluded::because_of(member, error),
                 // A mismatch may be a write in progress; it is read again under the lock.
                 Err(_) if self.protection.is_some() => {}
-                Err(error) if self.is_bare() => {
+                Err(error) if self.has_no_redundancy() => {
                     // RAID-0 reports the exact blocks, in addresses of the array.
                     let extent = self.array_extent(&piece, error.extent);
                     return Err(error.at(extent).of_member(member));
                 }
-                Err(error) => blind = Blind::because_of(member, error),
+                Err(error) => excluded = Excluded::because_of(member, error),
             }
         }
         let mut whole = Rope::new();
         for (place, rows) in self.rows_of(&piece) {
-            whole.append(self.recover(place, rows, blind).await?);
+            whole.append(self.recover(place, rows, excluded).await?);
         }
         Ok(whole)
     }
 
     /// Reads rows of one stripe from redundancy, and writes back what a member could not read.
-    async fn recover(self: &Rc<Self>, place: Place, rows: Rows, blind: Blind) -> Result<Rope, IoError> {
+    async fn recover(self: &Rc<Self>, place: StripePosition, rows: Rows, excluded: Excluded) -> Result<Rope, IoError> {
         self.tally.add(|counters| counters.degraded_reads += 1);
         let (stripe, column) = (place.stripe, place.column);
         let first = self.layout.member_extent(stripe, rows).start.0;
         let guard = self.locks.rows_shared(first..first + rows.len()).await;
-        let salvaged = self.salvage(stripe, Role::Data { column, copy: 0 }, rows, blind).await;
+        let salvaged = self.salvage(stripe, Role::Data { column, copy: 0 }, rows, excluded).await;
         // Reported before it is healed: a finding names the state that was found.
-        self.tell(stripe, column, &salvaged);
+        self.report(stripe, column, &salvaged);
         let ops = self.heals_of(stripe, column, &salvaged);
         // The lock is kept until the repair is written, so that no newer write is overwritten by it.
         if !ops.is_empty() {
@@ -84,7 +84,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             }
         }
         let Some((rows, error)) = lost else { return Ok(whole) };
-        let start = self.layout.lba_of(Place { stripe, column, row: rows.start });
+        let start = self.layout.lba_of(StripePosition { stripe, column, row: rows.start });
         // Only a stopped array is an error of the whole; otherwise just these blocks are lost.
         let kind = if self.members.stopped_by().is_some() { error.kind } else { IoErrorKind::Medium };
         Err(IoError { kind, extent: Extent::new(start.0, rows.len()), member: error.member })
@@ -99,7 +99,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
                 // Only members that failed the read; a late one may hold the content.
-                if (part.blind.unreadable() & usable.read).contains(member) {
+                if (part.excluded.unreadable() & usable.read).contains(member) {
                     ops.push(Op::write(member, self.layout.member_extent(stripe, part.rows), view.clone()));
                 }
             }
@@ -110,7 +110,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     /// Chooses the member to read `piece` from: of mirrors the one with the shortest queue, then the one whose last
     /// read ended here, then round-robin. `None` when no usable member holds it.
     fn choose_copy(&self, piece: &Piece) -> Option<u16> {
-        let (stripe, column) = (piece.place.stripe, piece.place.column);
+        let (stripe, column) = (piece.position.stripe, piece.position.column);
         let member_of = |copy| self.layout.member_of(stripe, Role::Data { column, copy });
         let copies = self.layout.copies();
         if copies == 1 {
@@ -135,10 +135,10 @@ impl<D: BlockDevice + 'static> Stripes<D> {
 
     /// True where the member's answer may be passed on: checksums have verified it, or the member is still in
     /// service.
-    fn is_answerable(&self, member: u16, tenure: u64, piece: &Piece) -> bool {
+    fn is_answerable(&self, member: u16, incarnation: u64, piece: &Piece) -> bool {
         self.protection.is_some()
-            || self.is_bare()
-            || (self.members.place(member).tenure.get() == tenure && self.can_read(member, piece))
+            || self.has_no_redundancy()
+            || (self.members.place(member).device_incarnation.get() == incarnation && self.can_read(member, piece))
     }
 
     fn can_read(&self, member: u16, piece: &Piece) -> bool {
@@ -157,14 +157,14 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 
     pub(crate) fn member_extent(&self, piece: &Piece) -> Extent {
-        let chunk = self.layout.member_extent(piece.place.stripe, self.layout.all_rows());
-        Extent::new(chunk.start.0 + piece.place.row, piece.blocks)
+        let chunk = self.layout.member_extent(piece.position.stripe, self.layout.all_rows());
+        Extent::new(chunk.start.0 + piece.position.row, piece.blocks)
     }
 
     /// Maps `part` of a piece on a member to blocks of the array; returns the whole piece if `part` lies elsewhere.
     fn array_extent(&self, piece: &Piece, part: Extent) -> Extent {
         let whole = self.member_extent(piece);
-        let start = self.layout.lba_of(piece.place);
+        let start = self.layout.lba_of(piece.position);
         let part = part.intersection(whole);
         if part.is_empty() {
             return Extent { start, len: whole.len };
@@ -174,13 +174,13 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 
     /// Splits `piece` into the rows of each stripe, each with its place.
-    fn rows_of(&self, piece: &Piece) -> impl Iterator<Item = (Place, Rows)> + use<D> {
-        let (chunk, mut place, mut rest) = (self.layout.chunk_blocks(), piece.place, piece.blocks);
+    fn rows_of(&self, piece: &Piece) -> impl Iterator<Item = (StripePosition, Rows)> + use<D> {
+        let (chunk, mut place, mut rest) = (self.layout.chunk_blocks(), piece.position, piece.blocks);
         std::iter::from_fn(move || {
             let (here, rows) = (place, Rows::new(place.row, chunk.min(place.row + rest)));
             let more = rest > 0;
             rest -= rows.len().min(rest);
-            place = Place { stripe: place.stripe + 1, row: 0, ..place };
+            place = StripePosition { stripe: place.stripe + 1, row: 0, ..place };
             more.then_some((here, rows))
         })
     }

@@ -1,10 +1,10 @@
 //! Reconstruction of chunk content from redundancy. The caller holds the lock of the stripe.
 
 use crate::geometry::{Role, Rows, bytes};
-use crate::members::Patience;
-use crate::plan::{self, Parity, Read, Sight};
+use crate::members::ReadWait;
+use crate::plan::{self, Availability, Parity, Read};
 use crate::sabotage::{self, Bug};
-use crate::stripes::{Blind, Stripes};
+use crate::stripes::{Excluded, Stripes};
 use block::{BlockDevice, Buf, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -17,8 +17,8 @@ pub(crate) type Columns = SmallVec<[View; 8]>;
 
 /// Failed reads of a stripe: the members to exclude, and the first error.
 #[derive(Debug)]
-pub(crate) struct Blinded {
-    pub(crate) members: Blind,
+pub(crate) struct ReadsFailed {
+    pub(crate) members: Excluded,
     pub(crate) error: IoError,
 }
 
@@ -27,14 +27,14 @@ pub(crate) struct Blinded {
 pub(crate) struct Salvaged {
     pub(crate) rows: Rows,
     pub(crate) content: Result<View, IoError>,
-    pub(crate) blind: Blind,
+    pub(crate) excluded: Excluded,
 }
 
 impl<D: BlockDevice + 'static> Stripes<D> {
-    /// Determines which columns and parities of `stripe` are readable, without the members in `blind`.
-    pub(crate) fn sight(&self, stripe: u64, blind: Blind) -> Sight {
+    /// Determines which columns and parities of `stripe` are readable, without the members in `excluded`.
+    pub(crate) fn availability(&self, stripe: u64, excluded: Excluded) -> Availability {
         let usable = self.members.usable(stripe);
-        let read = usable.read - blind.members();
+        let read = usable.read - excluded.members();
         let parity = |role, there| match self.layout.member_of(stripe, role) {
             member if there && read.contains(member) => Parity::Readable,
             member if there && usable.write.contains(member) => Parity::WriteOnly,
@@ -45,7 +45,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         let holder = |column| self.layout.member_of(stripe, Role::Data { column, copy: 0 });
         // Copy 0 only: levels with parity have a single copy.
         let lost = (0..columns).filter(|&column| !read.contains(holder(column)));
-        Sight {
+        Availability {
             columns,
             lost: lost.fold(0, |lost, column| lost | 1 << column),
             p: parity(Role::P, parities >= 1),
@@ -58,101 +58,101 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         self: &Rc<Self>,
         stripe: u64,
         reads: &[Read],
-        patience: Patience,
-    ) -> Result<Loaded, Blinded> {
+        wait: ReadWait,
+    ) -> Result<Loaded, ReadsFailed> {
         let one = |read: Read| async move {
             let member = self.layout.member_of(stripe, read.role);
-            let rope = self.read_member(member, self.layout.member_extent(stripe, read.rows), patience).await;
+            let rope = self.read_member(member, self.layout.member_extent(stripe, read.rows), wait).await;
             (read, member, rope)
         };
         let mut loaded = Loaded::new();
-        let mut blinded: Option<Blinded> = None;
+        let mut failed: Option<ReadsFailed> = None;
         // All reads are awaited, so that one new plan excludes every failed member.
         for (read, member, rope) in join_all(reads.iter().copied().map(one)).await {
             match rope {
                 Ok(rope) => loaded.push((read, rope.into_view())),
                 Err(error) => {
-                    let known = blinded.get_or_insert(Blinded { members: Blind::default(), error });
+                    let known = failed.get_or_insert(ReadsFailed { members: Excluded::default(), error });
                     known.members = known.members.with(member, error);
                 }
             }
         }
-        blinded.map_or(Ok(loaded), Err)
+        failed.map_or(Ok(loaded), Err)
     }
 
-    /// Returns every data column of `rows`, computing the lost ones. Unreadable members are added to `blind`.
+    /// Returns every data column of `rows`, computing the lost ones. Unreadable members are added to `excluded`.
     ///
     /// *Errors*: when more is lost than parity can restore.
     pub(crate) async fn columns(
         self: &Rc<Self>,
         stripe: u64,
         rows: Rows,
-        blind: &mut Blind,
+        excluded: &mut Excluded,
     ) -> Result<Columns, IoError> {
         let mut reason = IoError::new(IoErrorKind::Gone, self.layout.member_extent(stripe, rows));
         loop {
-            let sight = self.sight(stripe, *blind);
+            let availability = self.availability(stripe, *excluded);
             // Each round excludes at least one more member, so the loop ends.
-            let Some(reads) = plan::restore(&sight, rows) else { return Err(reason) };
-            match self.load(stripe, &reads, blind.patience()).await {
-                Ok(loaded) => match self.disproved(stripe, &sight, rows, &loaded).await {
-                    None => return Ok(complete(&sight, rows, loaded)),
-                    Some(disproved) => {
-                        *blind = blind.and(disproved.members);
-                        reason = disproved.error;
+            let Some(reads) = plan::restore(&availability, rows) else { return Err(reason) };
+            match self.load(stripe, &reads, excluded.wait()).await {
+                Ok(loaded) => match self.checksum_mismatch(stripe, &availability, rows, &loaded).await {
+                    None => return Ok(complete(&availability, rows, loaded)),
+                    Some(mismatch) => {
+                        *excluded = excluded.and(mismatch.members);
+                        reason = mismatch.error;
                     }
                 },
-                Err(blinded) => {
-                    *blind = blind.and(blinded.members);
-                    reason = blinded.error;
+                Err(failed) => {
+                    *excluded = excluded.and(failed.members);
+                    reason = failed.error;
                 }
             }
         }
     }
 
-    /// Returns what `role` holds, or should hold, in `rows`. Unreadable members are added to `blind`.
+    /// Returns what `role` holds, or should hold, in `rows`. Unreadable members are added to `excluded`.
     pub(crate) async fn content(
         self: &Rc<Self>,
         stripe: u64,
         role: Role,
         rows: Rows,
-        blind: &mut Blind,
+        excluded: &mut Excluded,
     ) -> Result<View, IoError> {
         // A block marked lost has no content anywhere; computing it would return garbage as data.
         self.admit_restoring(self.layout.member_of(stripe, role), self.layout.member_extent(stripe, rows)).await?;
         loop {
-            let found = self.content_now(stripe, role, rows, blind).await;
-            if found.is_ok() || !blind.waits_longer() {
+            let found = self.content_now(stripe, role, rows, excluded).await;
+            if found.is_ok() || !excluded.waits_longer() {
                 return found;
             }
         }
     }
 
-    /// Reads as [`Stripes::content`], once, without the members in `blind`.
+    /// Reads as [`Stripes::content`], once, without the members in `excluded`.
     async fn content_now(
         self: &Rc<Self>,
         stripe: u64,
         role: Role,
         rows: Rows,
-        blind: &mut Blind,
+        excluded: &mut Excluded,
     ) -> Result<View, IoError> {
         let extent = self.layout.member_extent(stripe, rows);
         let mut reason = IoError::new(IoErrorKind::Gone, extent);
         if let Role::Data { column, .. } = role {
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
-                if !(self.members.usable(stripe).read - blind.members()).contains(member) {
+                if !(self.members.usable(stripe).read - excluded.members()).contains(member) {
                     continue;
                 }
                 let found = match sabotage::is(Bug::HealUnverified) {
-                    true => self.members.read_data(member, extent, blind.patience()).await,
-                    false => self.read_member(member, extent, blind.patience()).await,
+                    true => self.members.read_data(member, extent, excluded.wait()).await,
+                    false => self.read_member(member, extent, excluded.wait()).await,
                 };
                 match found {
                     Ok(rope) => return Ok(rope.into_view()),
                     Err(error) => {
                         reason = error;
-                        *blind = blind.with(member, error);
+                        *excluded = excluded.with(member, error);
                     }
                 }
             }
@@ -161,7 +161,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         if !self.layout.has_parity() {
             return Err(reason);
         }
-        let mut columns = self.columns(stripe, rows, blind).await?;
+        let mut columns = self.columns(stripe, rows, excluded).await?;
         Ok(match role {
             Role::Data { column, .. } => columns.swap_remove(usize::from(column)),
             Role::P => parity_of(&columns, rows).0,
@@ -175,21 +175,21 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         stripe: u64,
         role: Role,
         rows: Rows,
-        blind: Blind,
+        excluded: Excluded,
     ) -> SmallVec<[Salvaged; 1]> {
         assert!(rows.start < rows.end && rows.end <= self.layout.chunk_blocks(), "rows are of one chunk");
-        let mut seen = blind;
+        let mut seen = excluded;
         let content = self.content(stripe, role, rows, &mut seen).await;
         if content.is_ok() || rows.len() == 1 {
-            return SmallVec::from_buf([Salvaged { rows, content, blind: seen }]);
+            return SmallVec::from_buf([Salvaged { rows, content, excluded: seen }]);
         }
         // A member that failed for all rows may still read some of them.
         let mut salvaged = SmallVec::new();
         for row in rows.start..rows.end {
             // Each row starts with all members readable: a bad block on one row says nothing about the next.
-            let (rows, mut blind) = (Rows::new(row, row + 1), Blind::default());
-            let content = self.content(stripe, role, rows, &mut blind).await;
-            salvaged.push(Salvaged { rows, content, blind });
+            let (rows, mut excluded) = (Rows::new(row, row + 1), Excluded::default());
+            let content = self.content(stripe, role, rows, &mut excluded).await;
+            salvaged.push(Salvaged { rows, content, excluded });
         }
         salvaged
     }
@@ -217,8 +217,8 @@ pub(crate) fn parity_of(columns: &[View], rows: Rows) -> (View, View) {
 }
 
 /// Completes the data columns from the reads that [`plan::restore`] had chosen.
-pub(crate) fn complete(sight: &Sight, rows: Rows, loaded: Loaded) -> Columns {
-    let mut columns: SmallVec<[Option<View>; 8]> = (0..sight.columns).map(|_| None).collect();
+pub(crate) fn complete(availability: &Availability, rows: Rows, loaded: Loaded) -> Columns {
+    let mut columns: SmallVec<[Option<View>; 8]> = (0..availability.columns).map(|_| None).collect();
     let (mut p, mut q) = (None, None);
     for (read, view) in loaded {
         match read.role {

@@ -1,8 +1,8 @@
 //! Test bench: an array on scripted disks, and an executor that runs commands in any order.
 
-use crate::disk::{BLOCK, Disk, Seen};
+use crate::disk::{BLOCK, Disk, Operation};
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, Lba, Stable, View, Written};
-use raid::geometry::{Place, Role, Rows};
+use raid::geometry::{Role, Rows, StripePosition};
 use raid::{Array, FailureLog, Layout, Level, MemberState, Progress, RebuildOwner, Rebuilt, Status};
 use shard::Executor;
 use std::cell::{Cell, RefCell};
@@ -164,9 +164,9 @@ impl Bench {
 
     /// Reads and writes recorded by the disks since then.
     pub(crate) fn seen(&self) -> (usize, usize) {
-        let seen: Vec<Seen> = self.disks.borrow().iter().flat_map(|disk| disk.take_seen()).collect();
-        let reads = seen.iter().filter(|seen| matches!(seen, Seen::Read(_))).count();
-        (reads, seen.iter().filter(|seen| matches!(seen, Seen::Write(_))).count())
+        let seen: Vec<Operation> = self.disks.borrow().iter().flat_map(|disk| disk.take_seen()).collect();
+        let reads = seen.iter().filter(|seen| matches!(seen, Operation::Read(_))).count();
+        (reads, seen.iter().filter(|seen| matches!(seen, Operation::Write(_))).count())
     }
 
     /// The disk's chunk of `stripe` that has `role`.
@@ -179,7 +179,7 @@ impl Bench {
     /// Location of a block of the array: the member, and its block there.
     pub(crate) fn home(&self, lba: u64) -> (u16, u64) {
         let layout = self.layout();
-        let Place { stripe, column, row } = layout.locate(Lba(lba));
+        let StripePosition { stripe, column, row } = layout.locate(Lba(lba));
         let member = layout.member_of(stripe, Role::Data { column, copy: 0 });
         (member, layout.member_extent(stripe, Rows::new(row, row + 1)).start.0)
     }

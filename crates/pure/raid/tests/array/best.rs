@@ -38,7 +38,7 @@ fn best(bench: &Bench, lba: u64) -> (Option<u64>, u64) {
 }
 
 #[test]
-fn metadata_of_which_one_copy_is_damaged_is_read_from_the_other_and_written_again() {
+fn metadata_with_one_damaged_copy_is_read_from_the_other_and_rewritten() {
     for (level, members) in
         [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid10, 4), (Level::Raid5, 3), (Level::Raid6, 5)]
     {
@@ -80,7 +80,7 @@ fn metadata_of_which_one_copy_is_damaged_is_read_from_the_other_and_written_agai
 }
 
 #[test]
-fn metadata_of_which_no_copy_is_whole_is_returned_as_it_is() {
+fn metadata_without_an_intact_copy_is_returned_unchanged() {
     let bench = Bench::new(Level::Raid1, 2, 2, 4);
     assert_eq!(best(&bench, 1), (None, 0), "zeros are for the caller to judge");
     let array = bench.array.clone();

@@ -1,7 +1,7 @@
 //! Copies of members to a spare disk beside them, which then takes their place.
 
 use crate::bench::{Bench, Owner, noise};
-use crate::disk::{Disk, Seen};
+use crate::disk::{Disk, Operation};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Stable, Written};
 use raid::{Array, CopyError, Level, MemberState, Progress, RebuildOwner, Rebuilt};
 use std::rc::Rc;
@@ -64,7 +64,7 @@ fn holds(bench: &Bench, old: &Disk, expected: &[u8]) {
 }
 
 #[test]
-fn copied_member_is_the_new_disk_and_no_redundancy_was_given_up() {
+fn copied_member_is_the_new_disk_without_loss_of_redundancy() {
     for (level, members) in REDUNDANT {
         let (bench, data, disk) = filled(level, members);
         let old = bench.disk(1);
@@ -73,14 +73,14 @@ fn copied_member_is_the_new_disk_and_no_redundancy_was_given_up() {
         assert_eq!(copied, Rebuilt { stripes: STRIPES, ..Rebuilt::default() }, "{level}");
         assert_eq!(bench.state(1), MemberState::InService);
         assert!(bench.log.recorded.borrow().is_empty(), "nobody has failed");
-        assert!(!old.take_seen().iter().any(|seen| matches!(seen, Seen::Write(_))), "a sick disk is left alone");
+        assert!(!old.take_seen().iter().any(|seen| matches!(seen, Operation::Write(_))), "a sick disk is left alone");
         disk.cut_power(|| false);
         holds(&bench, &old, &data);
     }
 }
 
 #[test]
-fn copied_member_has_what_was_written_meanwhile() {
+fn copied_member_has_writes_made_during_the_copy() {
     for (level, members) in REDUNDANT {
         let (bench, mut data, disk) = filled(level, members);
         let old = bench.disk(1);
@@ -107,7 +107,7 @@ fn copied_member_has_what_was_written_meanwhile() {
 }
 
 #[test]
-fn blocks_that_the_member_cannot_read_come_from_the_others() {
+fn copy_restores_unreadable_blocks_from_redundancy() {
     for (level, members) in REDUNDANT {
         let (bench, data, disk) = filled(level, members);
         let old = bench.disk(1);
@@ -120,7 +120,7 @@ fn blocks_that_the_member_cannot_read_come_from_the_others() {
 }
 
 #[test]
-fn blocks_that_nobody_can_read_are_reported_and_no_others() {
+fn copy_reports_exactly_the_unrecoverable_blocks() {
     let (bench, _, disk) = filled(Level::Raid5, 4);
     bench.disk(1).bad.borrow_mut().extend([22, 23]);
     bench.disk(0).bad.borrow_mut().insert(22);
@@ -135,7 +135,7 @@ fn blocks_that_nobody_can_read_are_reported_and_no_others() {
 }
 
 #[test]
-fn new_disk_that_fails_costs_the_copy_and_nothing_else() {
+fn new_disk_that_fails_ends_the_copy_only() {
     for (level, members) in REDUNDANT {
         let (bench, data, disk) = filled(level, members);
         disk.stuck.borrow_mut().insert(90);
@@ -171,7 +171,7 @@ impl RebuildOwner for Fails {
 /// From the commit on the catalog may name the new disk: a write that it lacks is never acknowledged while it is a
 /// member.
 #[test]
-fn write_that_the_new_disk_lacks_costs_the_member_once_it_is_relied_on() {
+fn write_missing_on_the_new_disk_fails_the_member_once_the_copy_is_required() {
     for (level, members) in REDUNDANT {
         for refuses in [false, true] {
             let (bench, mut data, disk) = filled(level, members);
@@ -186,7 +186,7 @@ fn write_that_the_new_disk_lacks_costs_the_member_once_it_is_relied_on() {
 }
 
 #[test]
-fn member_that_is_away_or_copied_already_is_not_copied() {
+fn missing_member_or_one_being_copied_is_not_copied() {
     let (bench, _, disk) = filled(Level::Raid6, 5);
     let array = bench.array.clone();
     bench.run(async move { array.fail(1).await }).expect("spared");

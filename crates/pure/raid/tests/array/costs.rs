@@ -1,7 +1,7 @@
 //! Cost of commands in member operations, compared with the textbook's numbers.
 
 use crate::bench::{Bench, noise};
-use crate::disk::Seen;
+use crate::disk::Operation;
 use block::{BlockDevice, Extent};
 use raid::geometry::Role;
 use raid::plan::Kind;
@@ -53,7 +53,7 @@ fn small_write_touches_its_own_rows_of_parity_only() {
     let _ = bench.write(21, noise(1, 1)).expect("healthy");
     for role in [Role::P, Role::Q, Role::Data { column: 1, copy: 0 }] {
         let seen = bench.disk(bench.layout().member_of(0, role)).take_seen();
-        assert_eq!(seen, [Seen::Read(Extent::new(5, 1)), Seen::Write(Extent::new(5, 1))], "{role:?}");
+        assert_eq!(seen, [Operation::Read(Extent::new(5, 1)), Operation::Write(Extent::new(5, 1))], "{role:?}");
     }
 }
 

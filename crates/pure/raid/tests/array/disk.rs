@@ -11,7 +11,7 @@ pub(crate) const BLOCK: usize = 4096;
 
 /// Read or write recorded by the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum Operation {
     Read(Extent),
     Write(Extent),
     Flush,
@@ -27,7 +27,7 @@ pub(crate) struct State {
     stable: RefCell<Vec<u8>>,
     /// Flushes started, and the last started among those that have ended.
     flushes: Cell<(u64, u64)>,
-    pub seen: RefCell<Vec<Seen>>,
+    pub seen: RefCell<Vec<Operation>>,
     pub gone: Cell<bool>,
     /// Misses the deadline of every hedged read.
     pub is_late: Cell<bool>,
@@ -110,7 +110,7 @@ impl Disk {
     }
 
     /// Takes the operations recorded since the last call.
-    pub(crate) fn take_seen(&self) -> Vec<Seen> {
+    pub(crate) fn take_seen(&self) -> Vec<Operation> {
         self.seen.take()
     }
 
@@ -166,7 +166,7 @@ impl BlockDevice for Disk {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        self.seen.borrow_mut().push(Seen::Read(extent));
+        self.seen.borrow_mut().push(Operation::Read(extent));
         self.pause(extent, || self.held.get()).await?;
         self.judge(extent, &self.bad)?;
         Ok(block::Buf::copy_of(&self.data.borrow()[range(extent)]).into())
@@ -182,7 +182,7 @@ impl BlockDevice for Disk {
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = Extent::new(start.0, (data.len() / BLOCK) as u64);
-        self.seen.borrow_mut().push(Seen::Write(extent));
+        self.seen.borrow_mut().push(Operation::Write(extent));
         self.pause(extent, || self.held.get()).await?;
         self.judge(extent, &self.stuck)?;
         let half = data.len() / BLOCK / 2 * BLOCK;
@@ -195,7 +195,7 @@ impl BlockDevice for Disk {
     }
 
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
-        self.seen.borrow_mut().push(Seen::Flush);
+        self.seen.borrow_mut().push(Operation::Flush);
         let (begun, _) = self.flushes.get();
         self.flushes.set((begun + 1, self.flushes.get().1));
         let covered = self.data.borrow().clone();
@@ -213,7 +213,7 @@ impl BlockDevice for Disk {
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        self.seen.borrow_mut().push(Seen::Discard(extent));
+        self.seen.borrow_mut().push(Operation::Discard(extent));
         self.pause(extent, || self.held.get()).await?;
         if self.discard_zeroes.get() {
             self.overwrite(extent, 0);

@@ -168,7 +168,7 @@ fn degraded_writes_of_every_shape_keep_the_data() {
 }
 
 #[test]
-fn fail_and_replace_refuse_what_would_do_harm() {
+fn fail_and_replace_refuse_harmful_requests() {
     let bench = Bench::new(Level::Raid5, 3, 4, 4);
     let fail = |member| {
         let array = bench.array.clone();
@@ -176,11 +176,11 @@ fn fail_and_replace_refuse_what_would_do_harm() {
     };
     assert_eq!(fail(3), Err(FailError::NoSuchMember(3)));
     assert_eq!(bench.array.replace(1, Disk::new(16)), Err(ReplaceError::InUse(1)));
-    bench.array.release(1);
+    bench.array.drop_device(1);
     assert!(bench.array.device(1).is_some(), "a member in service keeps its device");
     assert_eq!(fail(1), Ok(()));
     assert!(bench.array.device(1).is_some());
-    bench.array.release(1);
+    bench.array.drop_device(1);
     assert!(bench.array.device(1).is_none());
     assert_eq!(fail(1), Err(FailError::NotInService(1)));
     assert_eq!(fail(2), Err(FailError::Needed(2)));

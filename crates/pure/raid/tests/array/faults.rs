@@ -1,7 +1,7 @@
 //! Blocks that cannot be read or written: served from redundancy, healed, or refused exactly.
 
 use crate::bench::{Bench, noise};
-use crate::disk::Seen;
+use crate::disk::Operation;
 use block::{BlockDevice, Extent, IoErrorKind, Lba, Written};
 use raid::geometry::Role;
 use raid::plan::Kind;
@@ -54,7 +54,7 @@ fn read_of_a_bad_block_without_redundancy_is_a_medium_error_for_exactly_that_ext
 }
 
 #[test]
-fn raid0_medium_error_is_told_and_fails_nobody() {
+fn raid0_medium_error_is_returned_and_fails_no_member() {
     let bench = Bench::new(Level::Raid0, 3, 8, 4);
     let data = noise(1, 24);
     let _ = bench.write(0, data.clone()).expect("healthy");
@@ -219,7 +219,7 @@ fn flush_of_a_member_that_fails_costs_the_member() {
     let _ = bench.write(0, noise(2, 24)).expect("degraded");
     bench.disk(1).take_seen();
     let _ = bench.flush().expect("degraded");
-    assert!(!bench.disk(1).take_seen().contains(&Seen::Flush), "it is never asked again");
+    assert!(!bench.disk(1).take_seen().contains(&Operation::Flush), "it is never asked again");
     assert_eq!(bench.read(Extent::new(0, 24)).expect("degraded"), *noise(2, 24));
     let _ = bench.write(0, noise(3, 24)).expect("degraded");
     bench.disk(2).flush_fails.set(true);

@@ -7,7 +7,7 @@ use raid::{Level, MemberState};
 const LEVELS: [(Level, usize); 4] = [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid6, 4), (Level::Raid10, 4)];
 
 #[test]
-fn late_member_is_read_around_and_neither_written_again_nor_blamed() {
+fn late_member_is_read_around_and_neither_rewritten_nor_reported() {
     for (level, members) in LEVELS {
         let bench = Bench::new(level, members, 4, 4);
         let blocks = bench.layout().blocks().0;
@@ -24,7 +24,7 @@ fn late_member_is_read_around_and_neither_written_again_nor_blamed() {
 }
 
 #[test]
-fn write_that_needs_what_a_late_member_holds_computes_it() {
+fn write_computes_the_content_of_a_late_member() {
     for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
         for member in 0..u16::try_from(members).expect("few") {
             let bench = Bench::new(level, members, 4, 4);
@@ -55,7 +55,7 @@ fn late_member_is_waited_for_where_the_others_cannot_tell() {
 }
 
 #[test]
-fn late_member_of_an_array_that_cannot_do_without_has_no_deadline() {
+fn late_member_that_the_array_needs_has_no_deadline() {
     let bench = Bench::new(Level::Raid0, 2, 4, 4);
     let _ = bench.write(0, noise(1, 8)).expect("healthy");
     bench.disk(0).is_late.set(true);
@@ -73,8 +73,8 @@ fn late_member_of_an_array_that_cannot_do_without_has_no_deadline() {
 }
 
 #[test]
-fn member_that_is_given_up_is_recorded_unless_the_array_needs_it() {
-    let spare = |level, members| Bench::new(level, members, 4, 4).array.spare_without(0);
+fn unresponsive_member_is_recorded_as_failed_unless_the_array_needs_it() {
+    let spare = |level, members| Bench::new(level, members, 4, 4).array.redundancy_without(0);
     let spares = [
         (Level::Raid0, 2, None),
         (Level::Raid1, 2, Some(0)),
@@ -88,7 +88,7 @@ fn member_that_is_given_up_is_recorded_unless_the_array_needs_it() {
     }
     let bench = Bench::new(Level::Raid6, 4, 4, 4);
     for member in 0..3 {
-        bench.array.give_up(member);
+        bench.array.fail_unresponsive(member);
         bench.settle();
     }
     assert_eq!(*bench.log.recorded.borrow(), [0, 1], "the third is needed");

@@ -300,27 +300,27 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn raid0_holds_what_was_written(members in 1usize..5, seed in any::<u64>()) {
+    fn raid0_returns_written_data(members in 1usize..5, seed in any::<u64>()) {
         run(Level::Raid0, members, seed);
     }
 
     #[test]
-    fn raid1_holds_what_was_written(members in 2usize..5, seed in any::<u64>()) {
+    fn raid1_returns_written_data(members in 2usize..5, seed in any::<u64>()) {
         run(Level::Raid1, members, seed);
     }
 
     #[test]
-    fn raid5_holds_what_was_written(members in 3usize..7, seed in any::<u64>()) {
+    fn raid5_returns_written_data(members in 3usize..7, seed in any::<u64>()) {
         run(Level::Raid5, members, seed);
     }
 
     #[test]
-    fn raid6_holds_what_was_written(members in 4usize..8, seed in any::<u64>()) {
+    fn raid6_returns_written_data(members in 4usize..8, seed in any::<u64>()) {
         run(Level::Raid6, members, seed);
     }
 
     #[test]
-    fn raid10_holds_what_was_written(pairs in 2usize..4, seed in any::<u64>()) {
+    fn raid10_returns_written_data(pairs in 2usize..4, seed in any::<u64>()) {
         run(Level::Raid10, pairs * 2, seed);
     }
 }

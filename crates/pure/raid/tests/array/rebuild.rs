@@ -93,7 +93,7 @@ fn turn(bench: &Bench) {
 }
 
 #[test]
-fn rebuild_keeps_what_is_written_behind_and_before_its_front() {
+fn rebuild_keeps_writes_behind_and_ahead_of_its_front() {
     for (level, members) in REDUNDANT {
         let (bench, mut data) = replaced(level, members);
         let owner = Stepping::default();
@@ -121,7 +121,7 @@ fn rebuild_keeps_what_is_written_behind_and_before_its_front() {
 }
 
 #[test]
-fn write_that_the_last_full_mirror_refuses_is_not_believed_from_the_replacement() {
+fn write_refused_by_the_last_full_mirror_is_not_read_from_the_replacement() {
     let (bench, data) = replaced(Level::Raid1, 2);
     let (array, mut own) = (bench.array.clone(), Stepping::default());
     bench.begin(async move { array.rebuild(1, &[0..STRIPES], &mut own).await });
@@ -168,7 +168,7 @@ fn rebuilt_member_is_in_service_only_after_its_owner_has_committed() {
 }
 
 #[test]
-fn rebuild_survives_stripes_that_nobody_can_read_and_reports_them() {
+fn rebuild_continues_past_unrecoverable_stripes_and_reports_them() {
     let (bench, data) = replaced(Level::Raid5, 4);
     // Stripe 2 has P on member 1, stripe 5 has it on member 2; there, member 1 holds data.
     bench.disk(0).bad.borrow_mut().extend([2 * 4 + 1, 5 * 4 + 2, 5 * 4 + 3]);
@@ -227,7 +227,7 @@ fn rebuild_that_was_dropped_goes_on_where_it_was() {
 }
 
 #[test]
-fn rebuild_from_the_beginning_believes_nothing_of_an_earlier_one() {
+fn rebuild_from_the_start_ignores_an_earlier_one() {
     let (bench, data) = replaced(Level::Raid1, 2);
     let mut own = Stepping::default();
     drop(futures_util::FutureExt::now_or_never(Box::pin(bench.array.rebuild(1, &[0..STRIPES], &mut own))));
@@ -245,7 +245,7 @@ fn rebuild_from_the_beginning_believes_nothing_of_an_earlier_one() {
 }
 
 #[test]
-fn rebuild_whose_replacement_is_exchanged_ends_and_leaves_the_next_one_alone() {
+fn rebuild_ends_when_its_replacement_is_exchanged() {
     let (bench, _) = replaced(Level::Raid5, 4);
     let owner = Stepping::default();
     let (array, mut own) = (bench.array.clone(), owner.clone());
@@ -272,7 +272,7 @@ fn rebuild_whose_replacement_is_exchanged_ends_and_leaves_the_next_one_alone() {
 }
 
 #[test]
-fn rebuild_of_some_stripes_keeps_what_is_written_whole_beside_them() {
+fn rebuild_of_some_stripes_keeps_full_stripe_writes_elsewhere() {
     let (bench, _) = replaced(Level::Raid5, 4);
     let fronts = Rc::new(RefCell::new(Vec::new()));
     struct Noting(Rc<RefCell<Vec<u64>>>);

@@ -294,9 +294,9 @@ impl Bench {
     }
 
     /// Number of copies of pages and anchors that had to be rewritten.
-    pub(crate) fn scrub_sums(&self) -> u64 {
+    pub(crate) fn scrub_metadata(&self) -> u64 {
         let array = self.array.clone();
-        self.run(async move { array.scrub_sums(async |_| {}).await }).expect("serving").healed
+        self.run(async move { array.scrub_metadata(async |_| {}).await }).expect("serving").healed
     }
 
     pub(crate) fn checkpoint(&self) {

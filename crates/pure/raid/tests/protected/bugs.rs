@@ -3,7 +3,7 @@
 use crate::bench::Plan;
 use crate::crash::{Effort, Judge, plans};
 use crate::script::{Becomes, Failures, Kinds};
-use crate::{behind, faults, grow, joining, refusals, returns};
+use crate::{acknowledged_from_log, faults, grow, joining, refusals, returns};
 use raid::Level;
 use raid::sabotage::{Bug, plant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -98,7 +98,7 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
         Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),
         Bug::GrowthWithoutPages => with(bug, grow::large_growth),
         Bug::TicketHeldWhileLogging => with(bug, refusals::refused_for_good),
-        Bug::AnsweredUnseen | Bug::AnsweredUnlocked => with(bug, behind::answered_and_not_in_place),
+        Bug::AnsweredUnseen | Bug::AnsweredUnlocked => with(bug, acknowledged_from_log::answered_and_not_in_place),
         Bug::JoiningWithoutLog => with(bug, || joining::written_as_it_comes(Level::Raid10, 4)),
         Bug::JoinsAmidCheckpoint => with(bug, joining::filled_amid_a_checkpoint),
         Bug::LatecomersForgotten => with(bug, || joining::left_out(Level::Raid6, 5)),

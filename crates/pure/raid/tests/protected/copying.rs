@@ -66,7 +66,7 @@ fn copied(plan: Plan, member: u16) -> (Bench, u64) {
 }
 
 #[test]
-fn what_was_written_while_a_member_was_copied_outlives_the_loss_of_another_and_of_power() {
+fn writes_during_a_copy_survive_loss_of_a_member_and_of_power() {
     for (level, members) in LEVELS {
         for victim in 1..members as u16 {
             let (bench, name) = copied(plan(level, members), 0);
@@ -86,20 +86,20 @@ fn what_was_written_while_a_member_was_copied_outlives_the_loss_of_another_and_o
 }
 
 #[test]
-fn copied_member_is_whole_with_its_sums_and_its_anchor() {
+fn copied_member_has_its_checksums_and_its_anchor() {
     for (level, members) in LEVELS {
         let (bench, _) = copied(plan(level, members), 0);
         let scrubbed = bench.scrub(Repair::Report);
         let wrong = scrubbed.mismatches + scrubbed.unreadable + scrubbed.unknown + scrubbed.parity + scrubbed.degraded;
-        assert_eq!((wrong, bench.scrub_sums()), (0, 0), "{level}");
+        assert_eq!((wrong, bench.scrub_metadata()), (0, 0), "{level}");
         bench.close();
         let (bench, opened) = bench.reopen();
-        assert_eq!((opened.left_out.len(), bench.state(0)), (0, MemberState::InService), "{level}");
+        assert_eq!((opened.rejected.len(), bench.state(0)), (0, MemberState::InService), "{level}");
     }
 }
 
 #[test]
-fn rotten_blocks_of_the_member_are_not_copied() {
+fn corrupt_blocks_of_the_member_are_not_copied() {
     let plan = plan(Level::Raid5, 4);
     let bench = Bench::format(plan, 5);
     let all = Extent::new(0, bench.blocks());

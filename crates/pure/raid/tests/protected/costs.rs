@@ -37,7 +37,7 @@ fn full(level: Level, members: usize, volatile: bool) -> Bench {
 }
 
 #[test]
-fn small_write_costs_the_textbook_and_one_write_per_lane() {
+fn small_write_costs_the_textbook_operations_and_one_write_per_log_mirror() {
     println!("4 KiB overwrite: reads + writes in place + writes to lanes, flushes, blocks written");
     let rows = [
         // Header and records of the batch go to another member, too.
@@ -65,7 +65,7 @@ fn small_write_costs_the_textbook_and_one_write_per_lane() {
 }
 
 #[test]
-fn full_stripe_that_is_fresh_costs_each_member_one_write() {
+fn full_stripe_write_without_old_content_costs_each_member_one_write() {
     for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid10, 4)] {
         let plan = Plan { chunk_blocks: 4, stripes: 8, ring_blocks: 512, ..Plan::small(level, members, true) };
         let bench = Bench::format(plan, 7);
@@ -113,7 +113,7 @@ fn read_costs_one_operation_per_chunk_and_nothing_where_nothing_was_written() {
 }
 
 #[test]
-fn discard_reads_as_zeros_and_forgets_whole_stripes() {
+fn discard_reads_as_zeros_and_marks_whole_stripes_unwritten() {
     for (level, members) in
         [(Level::Raid0, 3), (Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)]
     {
@@ -133,7 +133,7 @@ fn discard_reads_as_zeros_and_forgets_whole_stripes() {
 }
 
 #[test]
-fn log_that_is_full_makes_writers_wait_and_never_fails_them() {
+fn full_log_delays_writers_and_never_fails_them() {
     for volatile in [true, false] {
         let plan = Plan { chunk_blocks: 4, stripes: 16, ring_blocks: 32, ..Plan::small(Level::Raid6, 5, volatile) };
         let bench = Bench::format(plan, 11);
@@ -155,7 +155,7 @@ fn log_that_is_full_makes_writers_wait_and_never_fails_them() {
 }
 
 #[test]
-fn write_larger_than_a_batch_is_cut() {
+fn write_larger_than_a_batch_is_split() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)] {
         let plan = Plan { chunk_blocks: 16, stripes: 4, ring_blocks: 32, ..Plan::small(level, members, true) };
         let bench = Bench::format(plan, 11);
@@ -185,7 +185,7 @@ fn reshaped(bench: &Bench) -> (u64, u64, u64) {
 }
 
 #[test]
-fn reshape_reads_what_was_written_once_and_writes_it_once_with_parity() {
+fn reshape_reads_and_writes_written_blocks_once_with_parity() {
     let plan =
         Plan { chunk_blocks: 4, stripes: 1024, ring_blocks: 512, spare: true, ..Plan::small(Level::Raid5, 4, true) };
     let bench = Bench::format(plan, 7);
@@ -201,7 +201,7 @@ fn reshape_reads_what_was_written_once_and_writes_it_once_with_parity() {
 }
 
 #[test]
-fn reshape_passes_over_what_was_never_written() {
+fn reshape_skips_unwritten_stripes() {
     let plan = Plan { stripes: 1 << 20, ring_blocks: 512, spare: true, ..Plan::small(Level::Raid5, 4, true) };
     let bench = Bench::format(plan, 7);
     let _ = bench.write(0, run(1, Extent::new(0, 5))).expect("well");

@@ -4,7 +4,7 @@
 use crate::bench::{Bench, Plan, is_clean};
 use crate::disk::{BLOCK, Content, Cut, Dice, Left, Rack};
 use crate::oracle::{content, run};
-use crate::script::{Becomes, Failures, Kinds, Known, cuts_of};
+use crate::script::{Becomes, Expected, Failures, Kinds, cuts_of};
 use block::{Extent, View};
 use raid::geometry::MemberSet;
 use raid::{Level, Repair};
@@ -60,7 +60,7 @@ impl Judge {
         Ok(())
     }
 
-    fn cut(&mut self, cut: &Cut<Known>) -> Result<(), String> {
+    fn cut(&mut self, cut: &Cut<Expected>) -> Result<(), String> {
         let undecided = undecided(&cut.disks);
         for choice in self.choices(&undecided) {
             self.state(&cut.disks, &undecided, &choice, &cut.known, None)?;
@@ -109,7 +109,7 @@ impl Judge {
         disks: &[Left],
         undecided: &[Undecided],
         choice: &Choice,
-        known: &Known,
+        known: &Expected,
         cut_before: Option<bool>,
     ) -> Result<(), String> {
         self.states += 1;
@@ -189,7 +189,7 @@ impl Judge {
     }
 
     /// Chooses members that are missing at the restart, beside failed ones: at most as many as the array survives.
-    fn lost(&self, known: &Known) -> Vec<u16> {
+    fn lost(&self, known: &Expected) -> Vec<u16> {
         let shape = raid::Shape { members: self.plan.disks(), ..self.plan.shape() };
         let layout = shape.layout().expect("a valid shape");
         let mut gone: MemberSet = known.failed.iter().copied().collect();
@@ -205,20 +205,20 @@ impl Judge {
         lost
     }
 
-    /// Chooses some blocks of the log and of the spare area.
+    /// Chooses some blocks of the log and of the doublewrite area.
     fn unreadable_blocks(&self) -> Vec<u64> {
         let area = self.plan.shape().area().expect("a valid shape");
         let one_of = [2, 8, 32][self.dice.roll(3) as usize];
         (area.ring.start.0..area.pages_a.start.0).filter(|_| self.dice.roll(one_of) == 0).collect()
     }
 
-    fn judge(&self, rack: Rc<Rack>, known: &Known, lost: &[u16], torn: bool) -> Result<(), String> {
+    fn judge(&self, rack: Rc<Rack>, known: &Expected, lost: &[u16], torn: bool) -> Result<(), String> {
         let context = |what: String| format!("{what} (failed {:?}, lost {lost:?}, torn {torn})", known.failed);
         let opened = Bench::open(self.plan, rack.clone(), &known.failed, lost);
         rack.watch(|| {});
         let (bench, opened) = opened.map_err(|error| context(error.to_string()))?;
-        if !opened.left_out.is_empty() {
-            return Err(context(format!("{:?} were left out", opened.left_out)));
+        if !opened.rejected.is_empty() {
+            return Err(context(format!("{:?} were left out", opened.rejected)));
         }
         let found = self.read_all(&bench, known, torn).map_err(&context)?;
         let scrubbed = bench.scrub(Repair::Report);
@@ -268,7 +268,7 @@ impl Judge {
     }
 
     /// Checks the content of every block; a torn block of RAID-0 may be reported as lost.
-    fn read_all(&self, bench: &Bench, known: &Known, torn: bool) -> Result<Vec<Option<Vec<u8>>>, String> {
+    fn read_all(&self, bench: &Bench, known: &Expected, torn: bool) -> Result<Vec<Option<Vec<u8>>>, String> {
         let may_lose = torn && self.plan.level == Level::Raid0;
         let mut all = Vec::new();
         if !may_lose {

@@ -167,7 +167,7 @@ pub(crate) fn judge_all(level: Level, members: usize, volatile: bool) -> Result<
 }
 
 #[test]
-fn array_on_a_lying_disk_returns_what_was_written_or_an_error() {
+fn array_on_a_corrupting_disk_returns_correct_data_or_an_error() {
     let mut cases = 0;
     for (level, members) in levels() {
         cases += judge_all(level, members, true).unwrap_or_else(|error| panic!("{error}"));
@@ -264,14 +264,14 @@ pub(crate) fn judge_pages(level: Level, members: usize) -> Result<(), String> {
 }
 
 #[test]
-fn page_of_sums_that_is_wrong_is_found_and_written_again() {
+fn wrong_checksum_page_is_detected_and_rewritten() {
     for (level, members) in levels() {
         judge_pages(level, members).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
 #[test]
-fn content_that_wrong_parity_gives_back_is_not_believed() {
+fn content_restored_from_wrong_parity_is_rejected() {
     for (level, members, has_other) in [(Level::Raid5, 4, false), (Level::Raid6, 5, true)] {
         let bench = full(plan(level, members, true), 1, &[]);
         raid::sabotage::plant(Some(raid::sabotage::Bug::WrongParity));
@@ -286,7 +286,7 @@ fn content_that_wrong_parity_gives_back_is_not_believed() {
 }
 
 #[test]
-fn stripe_with_two_wrong_blocks_is_given_back_by_two_parities() {
+fn stripe_with_two_wrong_blocks_is_restored_from_two_parities() {
     let bench = full(plan(Level::Raid6, 5, true), 1, &[]);
     for lba in [0, 2] {
         inject(&bench, Fault::Rot, lba, 0);
@@ -299,7 +299,7 @@ fn stripe_with_two_wrong_blocks_is_given_back_by_two_parities() {
 }
 
 #[test]
-fn stripe_with_more_wrong_than_parity_gives_back_loses_those_blocks_alone_until_they_are_written() {
+fn unrecoverable_stripe_loses_exactly_the_wrong_blocks_until_they_are_written() {
     let bench = full(plan(Level::Raid5, 4, true), 1, &[]);
     for lba in [0, 2] {
         inject(&bench, Fault::Rot, lba, 0);
@@ -319,7 +319,7 @@ fn stripe_with_more_wrong_than_parity_gives_back_loses_those_blocks_alone_until_
 
 /// The copy stayed old, so with the other one missing its blocks had no checksum.
 #[test]
-fn page_copy_that_a_member_refused_is_written_by_a_later_checkpoint() {
+fn page_copy_refused_by_a_member_is_written_by_a_later_checkpoint() {
     for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
         for copy in [0, 1] {
             let bench = full(plan(level, members, true), 7, &[]);
@@ -343,7 +343,7 @@ fn page_copy_that_a_member_refused_is_written_by_a_later_checkpoint() {
 
 /// A copy of a page, or an anchor, decays while its content is cached, and then the other copy is lost.
 #[test]
-fn sums_that_decay_unread_are_found_by_a_scrub_before_they_are_needed() {
+fn checksums_that_decay_unread_are_found_by_a_scrub() {
     for (level, members) in levels().into_iter().filter(|&(level, _)| level != Level::Raid0) {
         for copy in [0, 1] {
             let bench = full(plan(level, members, true), 7, &[]);
@@ -352,22 +352,22 @@ fn sums_that_decay_unread_are_found_by_a_scrub_before_they_are_needed() {
             let older = homes.map(|(member, at)| bench.disk(member).block(at));
             let _ = bench.write(0, run(3, Extent::new(0, bench.blocks()))).expect("healthy");
             bench.checkpoint();
-            assert_eq!((bench.scrub_sums(), bench.findings.borrow().len()), (0, 0), "{level}: all is right");
+            assert_eq!((bench.scrub_metadata(), bench.findings.borrow().len()), (0, 0), "{level}: all is right");
             let (member, at) = homes[copy];
             bench.disk(member).overwrite(at, older[copy].clone());
             for anchor in [0, 4] {
                 let disk = bench.disk(0);
                 disk.overwrite(anchor, rotten(&disk.block(anchor)));
             }
-            assert_eq!(bench.scrub_sums(), 2, "{level}, copy {copy}: {:?}", bench.findings.borrow());
+            assert_eq!(bench.scrub_metadata(), 2, "{level}, copy {copy}: {:?}", bench.findings.borrow());
             let kinds: Vec<_> = bench.findings.take().iter().map(|found| (found.member, found.kind)).collect();
             assert_eq!(kinds, [(0, FindingKind::Anchor), (member, FindingKind::PageStale)], "{level}");
-            assert_eq!((bench.scrub_sums(), bench.findings.borrow().len()), (0, 0), "{level}: it was written anew");
+            assert_eq!((bench.scrub_metadata(), bench.findings.borrow().len()), (0, 0), "{level}: it was written anew");
             let (member, at) = homes[1 - copy];
             let disk = bench.disk(member);
             disk.overwrite(at, rotten(&disk.block(at)));
             let (bench, opened) = bench.reopen();
-            assert!(opened.left_out.is_empty(), "{level}: {opened:?}");
+            assert!(opened.rejected.is_empty(), "{level}: {opened:?}");
             let found = bench.read(Extent::new(0, bench.blocks())).expect("one copy of each page suffices");
             assert_eq!(found, *run(3, Extent::new(0, bench.blocks())), "{level}");
         }

@@ -93,7 +93,7 @@ fn write_all(bench: &Bench) {
 fn golden_array_opens_and_can_grow() {
     let (bench, opened) =
         Bench::open(FORMATTED, load(FORMATTED, "formatted"), &[], &[]).expect("all members are there");
-    assert!(opened.batches > 0 && opened.left_out.is_empty());
+    assert!(opened.batches > 0 && opened.rejected.is_empty());
     assert!(bench.read(Extent::new(0, 32)).expect("well") == expected());
     assert!(is_clean(&bench.scrub(Repair::Report)));
     let _ = bench.write(0, data(Extent::new(0, 1), 1)).expect("well");
@@ -116,7 +116,7 @@ fn with_spare() -> Rc<Rack> {
 #[test]
 fn golden_array_in_a_reshape_goes_on_with_it() {
     let (bench, opened) = Bench::open(GROWN, load(GROWN, "grown"), &[], &[]).expect("all members are there");
-    assert!(opened.batches > 0 && opened.left_out.is_empty() && !opened.not_joined);
+    assert!(opened.batches > 0 && opened.rejected.is_empty() && !opened.not_joined);
     let progress = bench.array.status().reshape.expect("it had not ended");
     assert!(progress.done > 0 && progress.done < progress.total, "{progress:?}");
     let blocks = bench.blocks();

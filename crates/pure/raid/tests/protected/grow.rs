@@ -122,7 +122,7 @@ fn grown_array_keeps_every_block_and_adds_zeros() {
 }
 
 #[test]
-fn growth_is_refused_in_a_sentence() {
+fn growth_is_refused_with_a_sentence() {
     let striped = Plan { spare: true, ..Plan::small(Level::Raid0, 2, true) };
     assert_eq!(Bench::format(striped, 5).add_member(), Err(GrowError::Level(Level::Raid0)));
     let plan = Plan { room: 100, ..Plan::small(Level::Raid1, 2, true) };
@@ -165,7 +165,7 @@ fn rot(bench: &Bench, lba: u64) {
 }
 
 #[test]
-fn reshape_puts_right_what_is_rotten_and_keeps_what_is_lost_lost() {
+fn reshape_repairs_corrupt_blocks_and_keeps_lost_blocks_lost() {
     for plan in reshaped_plans().into_iter().filter(|plan| plan.level == Level::Raid5) {
         let (chunk, stripes) = (plan.chunk_blocks, [1, plan.stripes - 2]);
         let bench = Bench::format(plan, 5);
@@ -204,7 +204,7 @@ fn reshape_puts_right_what_is_rotten_and_keeps_what_is_lost_lost() {
 }
 
 #[test]
-fn new_member_that_fails_while_it_joins_is_no_member_or_one_that_failed() {
+fn new_member_that_fails_while_joining_is_absent_or_failed() {
     let (mut joined, mut refused) = (0, 0);
     for turns in (0..700).step_by(9) {
         let plan = reshaped_plans()[0];
@@ -231,7 +231,7 @@ fn new_member_that_fails_while_it_joins_is_no_member_or_one_that_failed() {
         // failed.
         bench.disk(3).gone.set(false);
         let (bench, opened) = bench.reopen();
-        assert!(opened.left_out.is_empty(), "{opened:?}");
+        assert!(opened.rejected.is_empty(), "{opened:?}");
         if opened.not_joined {
             bench.add_member().expect("it is well now");
         }
@@ -373,7 +373,7 @@ fn mirror_that_is_added_holds_everything_once_it_is_rebuilt() {
         assert_eq!(*bench.findings.borrow(), [], "nothing was wrong with the others");
         bench.close();
         let (bench, opened) = bench.reopen();
-        assert!(!opened.not_joined && opened.left_out.is_empty());
+        assert!(!opened.not_joined && opened.rejected.is_empty());
         assert!(is_clean(&bench.scrub(Repair::Report)));
         assert_eq!(*bench.findings.borrow(), [], "every page has two copies");
         bench.fail(0);

@@ -119,7 +119,7 @@ fn lost(bench: &Bench, what: &str) -> Vec<u64> {
 }
 
 #[test]
-fn batch_of_which_one_table_has_decayed_is_replayed_all_the_same() {
+fn batch_with_one_decayed_table_is_replayed() {
     for (level, members) in LEVELS {
         let stopped = stopped(level, members);
         let tables = stopped.tables();
@@ -138,7 +138,7 @@ fn batch_of_which_one_table_has_decayed_is_replayed_all_the_same() {
 }
 
 #[test]
-fn batch_of_which_every_table_has_decayed_keeps_the_array_from_serving_until_the_loss_is_accepted() {
+fn batch_without_a_readable_table_blocks_opening_until_the_loss_is_accepted() {
     for (level, members) in LEVELS {
         let stopped = stopped(level, members);
         let tables = stopped.tables();
@@ -153,7 +153,7 @@ fn batch_of_which_every_table_has_decayed_keeps_the_array_from_serving_until_the
                 assert_eq!(refused, Some(OpenError::LogDamaged(vec![hole.clone()])), "{what}");
                 assert_eq!(writes(), 0, "{what}");
                 let (bench, opened) = stopped.open(copies, how, true).expect("the loss is accepted");
-                assert_eq!((opened.holes, opened.batches), (vec![hole], WRITTEN.len() as u64 - 1), "{what}");
+                assert_eq!((opened.lost_batches, opened.batches), (vec![hole], WRITTEN.len() as u64 - 1), "{what}");
                 for lba in 0..bench.blocks() {
                     match bench.read(Extent::new(lba, 1)) {
                         Ok(found) => assert!(found == *expected(lba, &[n]), "{what}: block {lba} is as the others say"),
@@ -162,7 +162,7 @@ fn batch_of_which_every_table_has_decayed_keeps_the_array_from_serving_until_the
                     }
                 }
                 let (_, opened) = bench.reopen();
-                assert_eq!((opened.holes, opened.batches), (Vec::new(), 0), "{what}: it is over");
+                assert_eq!((opened.lost_batches, opened.batches), (Vec::new(), 0), "{what}: it is over");
             }
         }
     }
@@ -175,7 +175,7 @@ fn last_batch_that_is_torn_was_never_acknowledged() {
         let tables = stopped.tables();
         let (_, copies) = tables.last_key_value().expect("there are batches");
         let (bench, opened) = stopped.open(copies, "zeros", false).expect("that is the end of the log");
-        assert_eq!((opened.batches, opened.holes.len()), (WRITTEN.len() as u64 - 1, 0), "{level}");
+        assert_eq!((opened.batches, opened.lost_batches.len()), (WRITTEN.len() as u64 - 1, 0), "{level}");
         assert_eq!(bench.read(Extent::new(0, 1)).expect("well"), *expected(0, &[WRITTEN.len() - 1]), "{level}");
     }
 }
@@ -204,7 +204,7 @@ fn last_batch_that_cannot_be_read_is_damage() {
             let (bench, _) =
                 Bench::open(Plan { accepts_loss: true, ..stopped.plan }, rack, &[], &[]).expect("accepted");
             let (_, opened) = bench.reopen();
-            assert_eq!(opened.holes, Vec::new(), "{level} of {members}: it is over");
+            assert_eq!(opened.lost_batches, Vec::new(), "{level} of {members}: it is over");
         }
         let (bench, opened) = Bench::open(stopped.plan, unreadable(&copies[..1]), &[], &[]).expect("a table is left");
         let what = format!("{level} of {members}");
@@ -242,7 +242,7 @@ fn last_batch_that_is_torn_on_one_member_and_cannot_be_read_on_others_was_never_
             }
             let (bench, opened) =
                 Bench::open(stopped.plan, rack, &[], &[]).unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert_eq!((opened.batches, opened.holes.len()), (WRITTEN.len() as u64 - 1, 0), "{what}");
+            assert_eq!((opened.batches, opened.lost_batches.len()), (WRITTEN.len() as u64 - 1, 0), "{what}");
             let found = bench.read(Extent::new(0, 1)).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(found, *expected(0, &[WRITTEN.len() - 1]), "{what}");
         }
@@ -250,7 +250,7 @@ fn last_batch_that_is_torn_on_one_member_and_cannot_be_read_on_others_was_never_
 }
 
 #[test]
-fn images_that_have_decayed_come_from_redundancy_or_are_errors() {
+fn decayed_images_are_restored_from_redundancy_or_are_errors() {
     for (level, members) in LEVELS {
         let stopped = stopped(level, members);
         let tables = stopped.tables();
@@ -282,7 +282,7 @@ fn images_that_have_decayed_come_from_redundancy_or_are_errors() {
 }
 
 #[test]
-fn copy_of_a_batch_that_has_decayed_is_told() {
+fn decayed_copy_of_a_batch_is_reported() {
     let stopped = stopped(Level::Raid5, 3);
     let mut copies = stopped.tables().into_values().next().expect("there are batches");
     copies.truncate(1);
@@ -304,7 +304,7 @@ fn copy_of_a_batch_that_has_decayed_is_told() {
 
 /// Damage to the anchors of one member: a bit in one of them, both zeroed, or one far ahead with a valid checksum.
 #[test]
-fn anchors_of_one_member_that_have_decayed_cost_nothing_and_are_told() {
+fn decayed_anchors_of_one_member_lose_nothing_and_are_reported() {
     for (level, members) in LEVELS.into_iter().filter(|&(_, members)| members > 1) {
         for how in ["both zeroed", "ahead"] {
             for member in 0..members {
@@ -332,7 +332,7 @@ fn anchors_of_one_member_that_have_decayed_cost_nothing_and_are_told() {
                 let what = format!("{level} of {members}, anchors of {member}: {how}");
                 let (bench, opened) =
                     Bench::open(stopped.plan, rack, &[], &[]).unwrap_or_else(|error| panic!("{what}: {error}"));
-                assert_eq!((opened.left_out.len(), lost(&bench, &what)), (0, Vec::new()), "{what}");
+                assert_eq!((opened.rejected.len(), lost(&bench, &what)), (0, Vec::new()), "{what}");
                 let is_told = bench
                     .findings
                     .borrow()

@@ -73,7 +73,7 @@ pub(crate) fn written_as_it_comes(level: Level, members: usize) -> Result<(), St
 }
 
 #[test]
-fn writes_while_a_member_comes_into_service_outlive_the_loss_of_another() {
+fn writes_while_a_member_joins_survive_the_loss_of_another() {
     for (level, members) in LEVELS {
         written_as_it_comes(level, members).unwrap_or_else(|error| panic!("{level} of {members}: {error}"));
     }
@@ -113,7 +113,7 @@ pub(crate) fn filled_amid_a_checkpoint() -> Result<(), String> {
 }
 
 #[test]
-fn member_that_is_filled_amid_a_checkpoint_has_the_pages_that_were_new() {
+fn member_rebuilt_during_a_checkpoint_has_the_new_pages() {
     filled_amid_a_checkpoint().unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -237,7 +237,7 @@ pub(crate) fn left_out(level: Level, members: usize) -> Result<(), String> {
 }
 
 #[test]
-fn writes_that_left_a_member_out_are_on_it_when_it_is_back_in_service() {
+fn writes_that_excluded_a_member_are_on_it_after_its_rebuild() {
     for (level, members) in LEVELS {
         left_out(level, members).unwrap_or_else(|error| panic!("{error}"));
     }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::single_range_in_vec_init, reason = "a rebuild takes a list of ranges, often of one")]
 
-mod behind;
+mod acknowledged_from_log;
 mod bench;
 mod bugs;
 mod copying;
@@ -15,8 +15,8 @@ mod grow;
 mod holes;
 mod joining;
 mod late;
-mod lives;
 mod oracle;
+mod randomized;
 mod refusals;
 mod returns;
 mod script;

@@ -78,12 +78,12 @@ pub(crate) fn refused_for_good() -> Result<(), String> {
 }
 
 #[test]
-fn every_write_ends_when_a_member_without_a_copy_refuses_data() {
+fn every_write_ends_when_the_only_copy_refuses_data() {
     refused_for_good().unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
-fn answered_writes_are_there_when_all_members_had_no_space_for_a_moment() {
+fn acknowledged_writes_survive_a_temporary_lack_of_space() {
     for (level, members) in LEVELS {
         for data_alone in [true, false] {
             let from = |bench: &Bench| if data_alone { bench.data() } else { 0 };
@@ -99,7 +99,7 @@ fn answered_writes_are_there_when_all_members_had_no_space_for_a_moment() {
 }
 
 #[test]
-fn array_without_space_stops_and_has_what_was_answered_when_it_is_opened_with_space() {
+fn array_without_space_stops_and_has_acknowledged_data_when_reopened() {
     for (level, members) in LEVELS {
         for data_alone in [true, false] {
             for kind in [IoErrorKind::NoSpace, IoErrorKind::ReadOnly] {

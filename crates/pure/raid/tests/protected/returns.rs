@@ -4,7 +4,7 @@ use crate::bench::{Bench, Plan, is_clean};
 use crate::disk::{Content, Dice, Left, Rack};
 use crate::oracle::run;
 use block::{BlockDevice, Extent, Lba, View};
-use raid::{LeftOut, Level, MemberState, OpenError, RejoinError, Repair};
+use raid::{Level, MemberState, OpenError, Rejected, RejoinError, Repair};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -51,7 +51,7 @@ pub(crate) fn away_and_back(level: Level, members: usize) -> Result<u64, String>
 }
 
 #[test]
-fn member_that_was_away_gets_what_it_missed_and_no_more() {
+fn returned_member_gets_exactly_what_it_missed() {
     for (level, members) in LEVELS {
         let written = away_and_back(level, members).unwrap_or_else(|error| panic!("{level}: {error}"));
         assert!((1..1000).contains(&written), "{level}: {written} blocks of 4032 were written");
@@ -80,7 +80,7 @@ pub(crate) fn away_over_a_restart(level: Level, members: usize) -> Result<(), St
 }
 
 #[test]
-fn member_that_was_away_over_restarts_gets_what_it_missed() {
+fn member_returned_after_restarts_gets_what_it_missed() {
     for (level, members) in LEVELS {
         away_over_a_restart(level, members).unwrap_or_else(|error| panic!("{level}: {error}"));
     }
@@ -101,12 +101,12 @@ pub(crate) fn stale_member(level: Level, members: usize) -> Result<(), String> {
     bench.rack.disks.borrow_mut().pop();
     bench.rack.disks.borrow_mut()[1] = copy.clone();
     let (bench, opened) = Bench::open(bench.plan, bench.rack.clone(), &[], &[]).map_err(|error| error.to_string())?;
-    if opened.left_out != [(1, LeftOut::Stale)] {
+    if opened.rejected != [(1, Rejected::Stale)] {
         return Err(format!("{opened:?}"));
     }
     let array = bench.array.clone();
     match bench.run(async move { array.rejoin(1, copy).await }) {
-        Err(RejoinError::NotTheOne(LeftOut::Stale)) => {}
+        Err(RejoinError::NotTheOne(Rejected::Stale)) => {}
         other => return Err(format!("{other:?}")),
     }
     let found = bench.read(Extent::new(0, 4)).map_err(|error| error.to_string())?;
@@ -152,7 +152,7 @@ pub(crate) fn stale_neighbours() -> Result<(), String> {
 }
 
 #[test]
-fn neighbours_that_lack_a_page_that_was_new_are_not_believed() {
+fn neighbors_that_lack_a_new_page_are_rejected() {
     // Eight regions of one page; one has the overwritten blocks, and another gets its first page then.
     for (region, new) in (0..8).flat_map(|region| (0..8).map(move |new| (region, new))).filter(|(a, b)| a != b) {
         // Enough memory that no page has to be written before the end.
@@ -176,7 +176,7 @@ fn neighbours_that_lack_a_page_that_was_new_are_not_believed() {
 }
 
 #[test]
-fn neighbours_that_are_both_stale_by_one_checkpoint_are_not_believed() {
+fn neighbors_that_are_both_stale_by_one_checkpoint_are_rejected() {
     stale_neighbours().unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -215,12 +215,12 @@ pub(crate) fn decided() -> Result<(), String> {
 }
 
 #[test]
-fn write_that_was_decided_not_to_have_happened_stays_so() {
+fn write_discarded_by_recovery_never_reappears() {
     decided().unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
-fn strangers_and_swapped_members_are_left_out_untouched() {
+fn foreign_and_swapped_members_are_rejected_untouched() {
     let bench = Bench::format(plan(Level::Raid6, 5, 8), 3);
     fill(&bench, 1);
     bench.close();
@@ -229,11 +229,11 @@ fn strangers_and_swapped_members_are_left_out_untouched() {
     let before = [1, 2].map(|member| bench.disk(member).counts.writes.get());
     drop(bench.array);
     let (bench, opened) = Bench::open(plan(Level::Raid6, 5, 8), rack.clone(), &[], &[]).expect("two may be missing");
-    assert_eq!(opened.left_out, [(1, LeftOut::OtherMember(2)), (2, LeftOut::OtherMember(1))]);
+    assert_eq!(opened.rejected, [(1, Rejected::OtherMember(2)), (2, Rejected::OtherMember(1))]);
     assert_eq!([1, 2].map(|member| bench.disk(member).counts.writes.get()), before);
     rack.disks.borrow_mut().swap(0, 1);
     match Bench::open(plan(Level::Raid6, 5, 8), rack, &[], &[]) {
-        Err(OpenError::LeftOut(left_out)) => assert_eq!(left_out.len(), 3),
+        Err(OpenError::Rejected(rejected)) => assert_eq!(rejected.len(), 3),
         other => panic!("{:?}", other.map(|(_, opened)| opened)),
     }
 }
@@ -248,13 +248,13 @@ fn array_that_was_closed_replays_nothing_and_opening_writes_one_anchor() {
         let writes = |bench: &Bench| bench.rack.disks.borrow().iter().map(|disk| disk.counts.writes.get()).sum::<u64>();
         let before = writes(&bench);
         let (bench, opened) = bench.reopen();
-        assert_eq!((opened.batches, opened.left_out.len()), (0, 0), "{level}");
+        assert_eq!((opened.batches, opened.rejected.len()), (0, 0), "{level}");
         assert_eq!(writes(&bench), before + members as u64, "{level}");
     }
 }
 
 #[test]
-fn rebuild_over_a_block_that_is_lost_goes_into_service_and_remembers_it() {
+fn rebuild_over_a_lost_block_completes_and_keeps_it_lost() {
     let bench = Bench::format(plan(Level::Raid5, 4, 8), 3);
     fill(&bench, 1);
     bench.close();
@@ -282,7 +282,7 @@ fn rebuild_over_a_block_that_is_lost_goes_into_service_and_remembers_it() {
 }
 
 #[test]
-fn array_with_all_that_it_can_spare_replaced_one_after_the_other_holds_everything() {
+fn array_whose_members_are_replaced_one_by_one_keeps_its_data() {
     for (level, members) in LEVELS {
         let bench = Bench::format(plan(level, members, 12), 3);
         let half = bench.blocks() / 2;
@@ -307,7 +307,7 @@ fn array_with_all_that_it_can_spare_replaced_one_after_the_other_holds_everythin
 }
 
 #[test]
-fn replacement_does_not_answer_for_what_its_predecessor_never_ended() {
+fn replacement_is_not_charged_for_operations_of_its_predecessor() {
     for (level, members) in LEVELS {
         let bench = Bench::format(plan(level, members, 16), 5);
         fill(&bench, 1);

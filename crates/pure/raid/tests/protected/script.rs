@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 
 /// Knowledge of the test at a cut.
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct Expected {
     pub oracle: Oracle,
     pub failed: Vec<u16>,
     /// Size of the array as announced to hosts.
@@ -109,18 +109,18 @@ struct Script {
 }
 
 /// Power cuts of one run of a script.
-pub(crate) fn cuts_of(plan: Plan, kinds: Kinds, seed: u64) -> Vec<Cut<Known>> {
+pub(crate) fn cuts_of(plan: Plan, kinds: Kinds, seed: u64) -> Vec<Cut<Expected>> {
     let bench = Rc::new(Bench::format(plan, seed));
     // Nothing is written beyond the size announced to hosts.
     let oracle = Rc::new(RefCell::new(Oracle::new(4 * bench.blocks() + 4 * plan.room)));
-    let cuts: Rc<RefCell<Vec<Cut<Known>>>> = Rc::default();
+    let cuts: Rc<RefCell<Vec<Cut<Expected>>>> = Rc::default();
     let rack = Rc::downgrade(&bench.rack);
     let (seen, log, all, array) = (oracle.clone(), bench.log.clone(), cuts.clone(), Rc::downgrade(&bench.array));
     bench.rack.watch(move || {
         let Some(rack) = rack.upgrade() else { return };
         let Some(array) = array.upgrade() else { return };
         let blocks = array.layout().blocks().0;
-        let known = Known { oracle: seen.borrow().clone(), failed: log.failed.borrow().clone(), blocks };
+        let known = Expected { oracle: seen.borrow().clone(), failed: log.failed.borrow().clone(), blocks };
         let cut = Cut { disks: rack.cut(), known };
         let mut all = all.borrow_mut();
         // Where nothing has changed on the disks, the latest knowledge is the strictest.

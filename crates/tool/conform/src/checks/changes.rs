@@ -55,6 +55,7 @@ fn unmap_cdb(bytes: usize) -> [u8; 10] {
 
 pub(super) fn unmap(aim: &Aim) -> Found {
     let mut disk = Disk::of(aim)?;
+    // Detects a unit without UNMAP before anything is written.
     accepted("UNMAP of nothing", &disk.session.read(&unmap_cdb(0), 0)?)?;
     let before = content(&disk, 0x21, BLOCKS_MAX);
     fill(&mut disk, 0, &before)?;

@@ -74,6 +74,7 @@ pub(super) fn stranger(aim: &Aim) -> Found {
         Entered::Refused(status) => {
             ensure(status == LoginStatus::SessionDoesNotExist, || format!("its status is {status}"))
         }
+        // Closing the connection without a status is a refusal as well.
         Entered::Closed => Ok(()),
     }
 }

@@ -27,6 +27,7 @@ pub(super) fn read_cdb(session: &mut Session) -> Found<[u8; 10]> {
 }
 
 pub(super) fn block_bytes(session: &mut Session) -> Found<u32> {
+    // READ CAPACITY (10): address of the last block, and block length.
     let capacity = session.read(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8)?;
     let word =
         |at: usize| capacity.data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
@@ -74,6 +75,7 @@ pub(super) fn bursts(aim: &Aim) -> Found {
     for (piece, len) in &done.pieces {
         burst += len;
         ensure(burst <= most, || format!("a sequence has {burst} bytes, and MaxBurstLength is {most}"))?;
+        // F ends a sequence of Data-In PDUs (RFC 7143 §11.7.1); the limit applies to each sequence.
         if piece.is_final {
             burst = 0;
         }
@@ -83,6 +85,7 @@ pub(super) fn bursts(aim: &Aim) -> Found {
 
 pub(super) fn underflow(aim: &Aim) -> Found {
     let mut session = small(aim)?;
+    // INQUIRY with an allocation length of 36 bytes, below the expected transfer length.
     let done = session.read(&[0x12, 0, 0, 0, 36, 0], 255)?;
     let expected = Residual::Underflow(255 - u32::try_from(done.data.len()).unwrap_or(255));
     ensure(done.status == 0 && done.data.len() <= 36, || {
@@ -105,6 +108,7 @@ pub(super) fn overflow(aim: &Aim) -> Found {
 pub(super) fn wrong_way(aim: &Aim) -> Found {
     let mut session = small(aim)?;
     let block = block_bytes(&mut session)?;
+    // READ (10) of one block, sent as a write: the target has nothing to receive, so all of it is residual.
     let command = session.write_command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], block, false);
     let tag = session.send(&command);
     let done = super::writes::answer(&mut session, tag, &vec![0; block as usize], 0, super::writes::Harm::None)?;

@@ -97,6 +97,7 @@ pub(super) fn version(aim: &Aim) -> Found {
 pub(super) fn unknown_target(aim: &Aim) -> Found {
     let nobody = IscsiName::parse("iqn.2026-11.io.blockyard:there-is-no-such-target").expect("a name");
     let entered = Session::enter(&Aim { target: nobody, ..aim.clone() }, |_| {})?;
+    // A target may hide from an unauthorized initiator whether the name exists.
     met(entered, &[LoginStatus::NotFound, LoginStatus::AuthorizationFailure])
 }
 

@@ -25,6 +25,7 @@ pub(super) fn ping(aim: &Aim) -> Found {
         match session.unasked(until)? {
             Unasked::Ping(ping) => {
                 session.answer_ping(&ping);
+                // Only a ping with a Target Transfer Tag wants an answer.
                 pings += usize::from(!ping.target_transfer_tag.is_reserved());
             }
             Unasked::Message(event) => session.outlive(event)?,
@@ -103,6 +104,7 @@ pub(super) fn connection_lost(aim: &Aim) -> Found {
     let lost = second.agreed.identity.cid;
     // Closes the TCP connection without a logout.
     drop(second);
+    // The message about the lost connection is optional; the check is about the survival of the session.
     let until = Instant::now() + 3 * SILENCE;
     loop {
         match first.unasked(until)? {

@@ -87,20 +87,24 @@ pub(super) fn send_targets(aim: &Aim) -> Found {
 pub(super) fn text_key(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |_| {})?;
     let told = text(&mut session, "X-io.blockyard.conform=1\0")?;
+    // A key that the receiver does not know is answered with NotUnderstood (RFC 7143 §6.2).
     ensure(told.contains("X-io.blockyard.conform=NotUnderstood"), || format!("it answered {told:?}"))
 }
 
 pub(super) fn absent_lun(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |_| {})?;
     session.ready()?;
+    // REPORT LUNS: the check needs a LUN that is not in the list.
     let luns = session.read(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0], 4096)?.data;
     let is_there =
         |number: u16| luns.get(8..).unwrap_or_default().chunks(8).any(|lun| lun.starts_with(&number.to_be_bytes()));
     let absent = (1..256).rev().find(|&number| !is_there(number));
     let Some(absent) = absent else { return Err(Finding::Untried("every unit is there".to_owned())) };
     session.lun = Lun(scsi::Lun::of(absent).0);
+    // TEST UNIT READY.
     let done = session.read(&[0; 6], 0)?;
     let told = done.sensed().map(|sensed| sensed.triple());
+    // CHECK CONDITION with ILLEGAL REQUEST, LOGICAL UNIT NOT SUPPORTED.
     ensure(done.status == 2 && told == Some((5, 0x25, 0)), || {
         format!("unit {absent}: status {}, sense {:x?}", done.status, done.sense)
     })
@@ -140,6 +144,7 @@ pub(super) fn function(session: &mut Session, function: TaskFunction, referenced
 pub(super) fn abort_absent(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |_| {})?;
     session.ready()?;
+    // No task of the session has this tag.
     let request = function(&mut session, TaskFunction::AbortTask, 0x7777);
     let outcome = manage(&mut session, &request)?;
     ensure(outcome == TaskFunctionOutcome::TaskDoesNotExist, || format!("it answered {outcome:?}"))
@@ -152,6 +157,7 @@ pub(super) fn unknown_function(aim: &Aim) -> Found {
     request.emit(SegmentLengths::NONE, &mut header);
     session.wire.send(&header, &[]);
     match session.hear()? {
+        // A target may reject the PDU or answer that it does not support the function.
         (TargetPdu::Reject(_), _) => Ok(()),
         (TargetPdu::TaskManagement(response), _) => {
             let done = matches!(response.outcome, TaskFunctionOutcome::Complete | TaskFunctionOutcome::Succeeded);
@@ -174,6 +180,8 @@ pub(super) fn unknown_opcode(aim: &Aim) -> Found {
         Heard::Silence => Err(Finding::Wrong("it said nothing".to_owned())),
         Heard::Pdu(pdu) => match pdu.parse()? {
             TargetPdu::Reject(_) => {
+                // The data segment of a Reject is the header of the rejected PDU; bytes 16 to 19 are FFFFFFFFh (RFC
+                // 7143 §11.17).
                 ensure(pdu.data.get(..48) == Some(&header[..]), || "its Reject lacks the header".to_owned())?;
                 ensure(pdu.header[16..20] == [0xff; 4], || "its Reject names a task".to_owned())
             }
@@ -214,6 +222,7 @@ pub(super) fn logout(aim: &Aim) -> Found {
 
 pub(super) fn logout_other(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |_| {})?;
+    // No connection of the session has this CID; the logout must not end the one that it arrives on.
     let outcome = log_out(&mut session, LogoutReason::CloseConnection, 0x4321)?;
     ensure(outcome == LogoutOutcome::CidNotFound, || format!("it answered {outcome:?}"))?;
     session.ping()

@@ -67,6 +67,7 @@ fn register_both(holder: &mut Session, beside: &mut Session) -> Found {
 
 /// Probes the access of the session to the first block of the unit, of `block` bytes.
 fn may(session: &mut Session, block: u32) -> Found<May> {
+    // Changes that another session made to the reservation are reported as unit attentions first.
     session.ready()?;
     let allowed = |what: &str, done: &Done| match done.status {
         GOOD => Ok(true),

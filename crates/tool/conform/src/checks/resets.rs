@@ -68,6 +68,7 @@ pub(super) fn abort_task_set(aim: &Aim) -> Found {
 pub(super) fn unit(aim: &Aim) -> Found {
     let [mut session, mut other] = pair(aim)?;
     complete(&mut session, TaskFunction::LogicalUnitReset, u32::MAX)?;
+    // The nexus that requested the reset gets the unit attention as well.
     told(&mut session, 0x29, None)?;
     told(&mut other, 0x29, None)?;
     other.ready()

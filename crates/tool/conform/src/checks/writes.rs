@@ -214,6 +214,7 @@ pub(super) fn outstanding(aim: &Aim) -> Found {
     let (TargetPdu::R2t(asked), _) = session.hear()? else {
         return Err(Finding::Wrong("an R2T was due".to_owned()));
     };
+    // No second R2T may come while the first one is unanswered.
     session.expect_silence()?;
     give(&mut session, &asked, &data);
     let done = answer_from(&mut session, tag, &data, Asked::behind(&asked), Harm::None)?;

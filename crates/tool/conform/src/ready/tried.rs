@@ -94,6 +94,7 @@ fn key_of_nobody(registered: &[&[u8]]) -> Found<[u8; 8]> {
     loop {
         let random = random()?;
         let key = *random.first_chunk::<8>().expect("there are 32 bytes");
+        // Key zero stands for no registration (SPC-4).
         if key != [0; 8] && !registered.contains(&&key[..]) {
             return Ok(key);
         }

@@ -142,6 +142,7 @@ impl Stage {
             // WRITE SAME with UNMAP.
             Kind::WriteSame if step.flag => disk.discard(extent).await.map(|written| self.note(written)),
             Kind::WriteSame => {
+                // Devices have no WRITE SAME, so the zeros are written in pieces.
                 for from in (step.offset..step.offset + step.bytes).step_by(ZEROS_BYTES) {
                     let len = (step.offset + step.bytes - from).min(ZEROS_BYTES as u64);
                     self.note(disk.write(Lba(from / block), Buf::zeroed(len as usize).freeze()).await?);
@@ -153,6 +154,7 @@ impl Stage {
     }
 
     fn note(&self, written: Written) {
+        // A flush covers all writes so far, so their receipts are merged.
         let all = match self.written.take() {
             Some(before) => before.and(written),
             None => written,

@@ -46,6 +46,7 @@ pub(super) fn since(now: &Ends, before: &Ends) -> Vec<Sockets> {
     let sum = |server: bool| {
         let of_side = now.iter().filter(|(_, end)| end.server == server);
         of_side.fold(Sockets { server, ..Sockets::default() }, |sum, (key, end)| {
+            // A connection that was opened during the measurement started at zero.
             let then = before.get(key).copied().unwrap_or_default();
             Sockets {
                 server,
@@ -67,6 +68,7 @@ fn request(family: u8) -> [u8; REQUEST_BYTES] {
     bytes[6..8].copy_from_slice(&REQUEST_DUMP.to_ne_bytes());
     bytes[HEADER_BYTES] = family;
     bytes[HEADER_BYTES + 1] = TCP;
+    // The requested attributes are a bit mask of their numbers less one (sock_diag(7)).
     bytes[HEADER_BYTES + 2] = 1 << (INFO - 1);
     bytes[HEADER_BYTES + 4..HEADER_BYTES + 8].copy_from_slice(&ESTABLISHED.to_ne_bytes());
     bytes
@@ -92,6 +94,7 @@ fn dump(socket: &OwnedFd, ports: &BTreeSet<u16>, ends: &mut Ends) -> io::Result<
 
 /// Parses an end of a connection to or from one of the portals.
 fn end_of(message: &[u8], ports: &BTreeSet<u16>) -> Option<((u16, u16), Sockets)> {
+    // Ports are in network byte order, all other fields in host byte order.
     let port = |at: usize| message.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
     let (own, other) = (port(4)?, port(6)?);
     let server = ports.contains(&own);

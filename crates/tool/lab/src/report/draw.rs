@@ -240,7 +240,7 @@ impl Slots {
         Self { middles, room, scale, labels: bottom.labels.clone() }
     }
 
-    /// Returns the position of a published label, which on a numeric axis need not be one of ours.
+    /// Returns the position of a published label, which on a numeric axis need not be a measured one.
     fn named(&self, label: &str) -> Option<f64> {
         let ours = self.labels.iter().position(|known| known == label).map(|slot| self.middles[slot]);
         ours.or_else(|| Some(along(self.scale?, super::chart::quantity(label)?)))

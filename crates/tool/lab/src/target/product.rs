@@ -50,6 +50,7 @@ impl Product {
 
     /// Starts the daemon and serves the units of the setup, each under its own target.
     pub fn start(setup: &Setup) -> Result<Self> {
+        // One shard for each core to which the daemon is pinned.
         let shards = setup.cores.len().to_string();
         let shards: &[&str] = if setup.cores.is_empty() { &[] } else { &["--shards", &shards] };
         let mut product = Self::launch(Launch {
@@ -175,6 +176,7 @@ pub fn proof(folder: &Path, host: &Chap, ours: Option<&Chap>) -> Result<Vec<Stri
     let mut arguments = Vec::new();
     for (side, chap) in sides.into_iter().filter_map(|(side, chap)| Some((side, chap?))) {
         let file = folder.join(format!("{side}.secret"));
+        // Only the owner may read a secret.
         fs::write(&file, &chap.secret).and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o600)))?;
         let file = file.to_string_lossy().into_owned();
         arguments.extend([format!("--{side}-user"), chap.user.clone(), format!("--{side}-secret-file"), file]);

@@ -28,19 +28,19 @@ pub(super) fn look(desk: &Desk, discover: &[String]) -> Result<Vec<Finding>, Fai
 fn version(status: &StatusReport) -> Finding {
     let ours = env!("CARGO_PKG_VERSION");
     if status.version == ours {
-        return Finding::good("daemon", format!("answers, version {ours}"));
+        return Finding::good("daemon", format!("responds, version {ours}"));
     }
-    let sentence = format!("is version {}, and this command is {ours}", status.version);
-    Finding::warning("daemon", sentence, "start the daemon again after an upgrade")
+    let sentence = format!("is version {}, but this command is version {ours}", status.version);
+    Finding::warning("daemon", sentence, "restart the daemon after an upgrade")
 }
 
 fn reach(portal: SocketAddr) -> Finding {
     let subject = format!("portal {portal}");
     match TcpStream::connect_timeout(&portal, PATIENCE) {
-        Ok(_) => Finding::good(subject, "takes connections"),
+        Ok(_) => Finding::good(subject, "accepts connections"),
         Err(error) => {
-            let sentence = format!("does not take a connection from here: {error}");
-            Finding::bad(subject, sentence, "look for a firewall, and at blockyard portal list")
+            let sentence = format!("does not accept a connection from this machine: {error}");
+            Finding::bad(subject, sentence, "check the firewall and blockyard portal list")
         }
     }
 }

@@ -24,13 +24,13 @@ fn open_files(limits: &str) -> Option<Finding> {
     let soft = line.split_whitespace().next()?;
     let allowed = if soft == "unlimited" { u64::MAX } else { soft.parse().ok()? };
     if allowed >= OPEN_FILES_WANTED {
-        return Some(Finding::good("open files", format!("{soft} may be open")));
+        return Some(Finding::good("open files", format!("limit {soft}")));
     }
-    let sentence = format!("only {allowed} may be open, one for each connection and disk");
+    let sentence = format!("limit {allowed} is too low: each connection and disk needs one");
     Some(Finding::warning(
         "open files",
         sentence,
-        format!("set LimitNOFILE={OPEN_FILES_WANTED} or more in the service"),
+        format!("set LimitNOFILE={OPEN_FILES_WANTED} or more in the systemd unit"),
     ))
 }
 
@@ -38,19 +38,19 @@ fn killing(adjustment: &str) -> Option<Finding> {
     let adjustment: i32 = adjustment.trim().parse().ok()?;
     // Range of the adjustment: -1000 (never) to 1000 (first), proc(5).
     if adjustment <= -500 {
-        return Some(Finding::good("memory", "the kernel takes others first when memory is short"));
+        return Some(Finding::good("memory", "the OOM killer prefers other processes"));
     }
-    let sentence = "the kernel may end the daemon when memory is short";
-    Some(Finding::warning("memory", sentence, "set OOMScoreAdjust=-900 in the service, as the package does"))
+    let sentence = "the OOM killer may kill the daemon when memory is low";
+    Some(Finding::warning("memory", sentence, "set OOMScoreAdjust=-900 in the systemd unit, as the package does"))
 }
 
 /// Checks for a time service: snapshot locks and scrub windows follow the clock.
 fn clock(timesyncd: &Path, chrony: &Path) -> Option<Finding> {
     if timesyncd.exists() || chrony.exists() {
-        return Some(Finding::good("clock", "is kept by a time service"));
+        return Some(Finding::good("clock", "is synchronized"));
     }
-    let fix = "install chrony or start systemd-timesyncd: locks of snapshots go by the clock";
-    Some(Finding::warning("clock", "no time service was found", fix))
+    let fix = "install chrony or start systemd-timesyncd: snapshot locks depend on the clock";
+    Some(Finding::warning("clock", "is not synchronized: no time service found", fix))
 }
 
 fn listen_queue(somaxconn: &str) -> Option<Finding> {
@@ -59,7 +59,7 @@ fn listen_queue(somaxconn: &str) -> Option<Finding> {
         return None;
     }
     let fix = "set the sysctl net.core.somaxconn to 4096";
-    Some(Finding::warning("network", format!("only {most} connections may wait to be taken at once"), fix))
+    Some(Finding::warning("network", format!("the listen backlog is limited to {most} connections"), fix))
 }
 
 #[cfg(test)]

@@ -58,16 +58,19 @@ fn at(portal: &str, initiator: &IscsiName, names: &BTreeSet<&str>, own: &Own) ->
     let found = match discover(&portal, initiator) {
         Ok(found) => found,
         Err(why) => {
-            let fix = format!("look whether it is a portal, and whether it lets {INITIATOR} discover");
-            return vec![Finding::warning(subject, format!("discovery found nothing: {why}"), fix)];
+            let fix = format!("check that the address is a portal and that it allows discovery by {INITIATOR}");
+            return vec![Finding::warning(subject, format!("discovery failed: {why}"), fix)];
         }
     };
     let twice = duplicates(&portal, &found, names, own);
     if twice.is_empty() {
-        return vec![Finding::good(subject, format!("names {} targets, none of them by a name of ours", found.len()))];
+        return vec![Finding::good(subject, format!("lists {} targets, none with a name of this array", found.len()))];
     }
     let finding = |(name, at): (String, String)| {
-        let sentence = format!("is also the name of a target at {at}. Hosts take both for one and corrupt data");
+        let sentence = format!(
+            "is also the name of a target at {at}. Hosts treat both as one target and corrupt \
+             data"
+        );
         Finding::bad(format!("target {name}"), sentence, RENAME_TARGET)
     };
     twice.into_iter().map(finding).collect()

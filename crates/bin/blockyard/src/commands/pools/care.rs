@@ -26,13 +26,13 @@ pub(super) fn set(desk: &Desk, name: &Name, settings: Vec<(String, String)>) -> 
 
 pub(super) fn pause(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/pause", pool_path(name)), &(), "pool")?;
-    let text = format!("nothing of pool {name} is repaired until blockyard pool resume {name}");
+    let text = format!("repairs of pool {name} paused until blockyard pool resume {name}");
     desk.out.done(&answer, &text)
 }
 
 pub(super) fn resume(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/resume", pool_path(name)), &(), "pool")?;
-    desk.out.done(&answer, &format!("pool {name} is repaired again where it must be"))
+    desk.out.done(&answer, &format!("repairs of pool {name} resumed"))
 }
 
 pub(super) fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
@@ -40,7 +40,7 @@ pub(super) fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
         ScrubCommand::Start { pool, repair, wait, patience } => {
             let path = format!("{}/scrubs", pool_path(&pool));
             let answer = desk.client.post(&path, &StartScrub { repairs: repair }, "pool")?;
-            let said = format!("a scrub of pool {pool} has begun, see blockyard pool scrub status {pool}");
+            let said = format!("scrub of pool {pool} started, see blockyard pool scrub status {pool}");
             desk.out.done(&answer, &said)?;
             if wait {
                 let id = OperationId::of(OperationKind::Scrub, &pool);
@@ -51,7 +51,7 @@ pub(super) fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
         }
         ScrubCommand::Stop { pool } => {
             desk.client.delete(&format!("{}/scrubs", pool_path(&pool)))?;
-            desk.out.said(&format!("the scrub of pool {pool} ends"))
+            desk.out.said(&format!("scrub of pool {pool} is stopping"))
         }
         ScrubCommand::Status { pool, list } => status(desk, &pool, &list),
     }
@@ -90,7 +90,7 @@ pub(super) fn told(pool: &PoolReport) -> Vec<String> {
     }
     told.push(format!("errors  {}", of_errors(&pool.policy.repair.errors)));
     if pool.policy.repair.paused {
-        told.push(format!("paused  nothing is repaired until blockyard pool resume {}", pool.name));
+        told.push(format!("paused  no repairs until blockyard pool resume {}", pool.name));
     }
     if let Some(scrub) = &pool.scrub {
         told.push(format!("scrub   {}", of_scrub(scrub)));
@@ -103,17 +103,20 @@ pub(super) fn told(pool: &PoolReport) -> Vec<String> {
 fn of_errors(policy: &ErrorPolicy) -> String {
     let limits = [
         policy.count.map(|count| format!("{count} failed reads in 24 h")),
-        policy.rate.map(|rate| format!("{rate} % of the reads of a minute")),
+        policy.rate.map(|rate| format!("{rate} % of reads in one minute")),
         policy.slow.map(|span| format!("slow for {span}")),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
-    if limits.is_empty() { "no limit".to_owned() } else { format!("copied to a spare at {}", limits.join(", or ")) }
+    if limits.is_empty() { "no limit".to_owned() } else { format!("copied to a hot spare at {}", limits.join(", or ")) }
 }
 
 fn of_scrub(scrub: &ScrubReport) -> String {
     let found = match (scrub.mismatches, scrub.unreadable, scrub.healed) {
         (0, 0, 0) => "all right".to_owned(),
-        (wrong, unreadable, healed) => format!("{wrong} stripes wrong, {unreadable} unreadable, {healed} healed"),
+        (wrong, unreadable, healed) => format!(
+            "{wrong} stripes inconsistent, {unreadable} unreadable, {healed} \
+             repaired"
+        ),
     };
     match (&scrub.progress, scrub.ended) {
         (Some(progress), _) if scrub.state.runs() => {

@@ -21,7 +21,10 @@ pub(super) fn check(desk: &Desk, name: &Name) -> Result<(), Failure> {
     }
     let repairable = found.findings.iter().filter(|finding| finding.kind.repair().is_some()).count();
     if repairable > 0 {
-        eprintln!("blockyard: blockyard pool repair {name} puts {repairable} of {} right", found.findings.len());
+        eprintln!(
+            "blockyard: {repairable} of {} can be repaired with blockyard pool repair {name}",
+            found.findings.len()
+        );
     }
     say_losses(name, &found);
     Err(Failure::Said)
@@ -31,8 +34,8 @@ pub(super) fn check(desk: &Desk, name: &Name) -> Result<(), Failure> {
 fn say_losses(name: &Name, found: &PoolCheck) {
     if found.findings.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
         eprintln!(
-            "blockyard: blockyard pool repair {name} --accept-loss uses what is left of the lost maps; restore a backup \
-             instead where older blocks are not acceptable"
+            "blockyard: blockyard pool repair {name} --accept-loss keeps the readable rest of the lost maps; if \
+             older blocks are not acceptable, restore from a backup instead"
         );
     }
 }
@@ -48,38 +51,38 @@ pub(super) fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> 
     if repairable.is_empty() {
         tell(desk, name, &found)?;
         return if found.findings.is_empty() {
-            desk.out.said(&format!("pool {name}: there is nothing to repair"))
+            desk.out.said(&format!("pool {name}: nothing to repair"))
         } else if found.findings.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
             say_losses(name, &found);
             Err(Failure::Said)
         } else if found.findings.iter().all(|finding| finding.kind == CheckKind::Held) {
-            eprintln!("blockyard: there is nothing to repair; each line above says what its volume waits for");
+            eprintln!("blockyard: nothing to repair; each line above shows what its volume waits for");
             Err(Failure::Said)
         } else {
-            eprintln!("blockyard: this cannot be repaired; copy what can be read and create the volume again");
+            eprintln!("blockyard: cannot be repaired; copy the readable data and create the volume again");
             Err(Failure::Said)
         };
     }
     for finding in &repairable {
-        let done = finding.kind.repair().unwrap_or("use what is left, and lose what is listed");
+        let done = finding.kind.repair().unwrap_or("keep the readable rest and lose the listed data");
         desk.out.said(&format!("{}: {}: {done}", finding.volume, finding.what))?;
     }
     if !yes {
-        let message = format!("{} findings in pool {name} would be put right", repairable.len());
-        confirm::repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))?;
+        let message = format!("{} findings in pool {name} would be repaired", repairable.len());
+        confirm::repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes to confirm"))?;
     }
     let answer = desk.client.post(&format!("{}/check", pool_path(name)), &RepairPool { accept_loss }, "check")?;
     // Checked again: the exit code says whether the pool is consistent now.
     let (_, left) = ask(desk, name)?;
     let left_over = match left.findings.len() {
-        0 => "no finding is left".to_owned(),
-        1 => "1 finding is left".to_owned(),
-        many => format!("{many} findings are left"),
+        0 => "no findings left".to_owned(),
+        1 => "1 finding left".to_owned(),
+        many => format!("{many} findings left"),
     };
-    desk.out.done(&answer, &format!("pool {name} is repaired; {left_over}"))?;
+    desk.out.done(&answer, &format!("pool {name} repaired; {left_over}"))?;
     if repairable.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
         desk.out
-            .said("Volumes that did not open serve again when the pool is imported again or the daemon restarts.")?;
+            .said("To bring volumes online that did not open, export and import the pool, or restart the daemon.")?;
     }
     if left.findings.is_empty() { Ok(()) } else { Err(Failure::Said) }
 }
@@ -109,5 +112,5 @@ fn tell(desk: &Desk, name: &Name, found: &PoolCheck) -> Result<(), Failure> {
         1 => "1 finding".to_owned(),
         many => format!("{many} findings"),
     };
-    desk.out.said(&format!("pool {name}: {all} looked at, {verdict}"))
+    desk.out.said(&format!("pool {name}: {all} checked, {verdict}"))
 }

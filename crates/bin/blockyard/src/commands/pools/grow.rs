@@ -12,7 +12,7 @@ pub(super) fn add_group(desk: &Desk, name: &Name, request: &AddGroup) -> Result<
     let answer = desk.client.post(&format!("{}/groups", pool_path(name)), request, "pool")?;
     let pool: PoolReport = answer.decode()?;
     let (level, count) = (request.group.level, request.group.disks.len());
-    let text = format!("pool {name} has one more group: {level} of {count} disks; now {}", pool.size);
+    let text = format!("pool {name} expanded by a group: {level} of {count} disks; now {}", pool.size);
     desk.out.done(&answer, &text)
 }
 
@@ -27,7 +27,7 @@ pub(super) fn add_member(
     with_disk(desk, disk, force, |disk| {
         let request = AddMember { disk, group, force };
         let answer = desk.client.post(&format!("{}/members", pool_path(name)), &request, "pool")?;
-        desk.out.done(&answer, &format!("disk {} joins pool {name}, see blockyard pool show {name}", request.disk))
+        desk.out.done(&answer, &format!("disk {} is joining pool {name}, see blockyard pool show {name}", request.disk))
     })?;
     if let Some(patience) = patience {
         return progress::judge(&progress::follow(&desk.client, name, !desk.out.is_quiet(), patience)?);
@@ -38,5 +38,5 @@ pub(super) fn add_member(
 pub(super) fn grow(desk: &Desk, name: &Name, request: GrowPool) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/grow", pool_path(name)), &request, "pool")?;
     let pool: PoolReport = answer.decode()?;
-    desk.out.done(&answer, &format!("pool {name} uses its larger disks; now {}", pool.size))
+    desk.out.done(&answer, &format!("pool {name} expanded to its larger disks; now {}", pool.size))
 }

@@ -21,7 +21,7 @@ const FILE_BYTES_MAX: u64 = 256;
 pub(super) fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/key", pool_path(name)), &(), "pool_key")?;
     let PoolKeyText { id, key } = answer.decode()?;
-    let SecretText::Hex { hex } = key else { return Err(not_a_key(path, "the daemon gave none")) };
+    let SecretText::Hex { hex } = key else { return Err(not_a_key(path, "the daemon sent no key")) };
     let line = Zeroizing::new(format!("{MAGIC} {id} {hex}\n"));
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = written.and_then(|mut file| {
@@ -31,9 +31,12 @@ pub(super) fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure
     });
     written.map_err(|error| {
         let message = format!("the key of pool {name} cannot be written to {}: {error}", path.display());
-        Refusal::new(code::POOL_KEY_WRONG, message, "name a file that is not there yet")
+        Refusal::new(code::POOL_KEY_WRONG, message, "give the path of a new file")
     })?;
-    desk.out.said(&format!("key {id} of pool {name} is in {}; keep it where this node's disks are not", path.display()))
+    desk.out.said(&format!(
+        "key {id} of pool {name} written to {}; keep it away from the disks of this node",
+        path.display()
+    ))
 }
 
 /// Reads the key from a key file.
@@ -42,11 +45,11 @@ pub(super) fn read(path: &Path) -> Result<SecretText, Failure> {
     let text = Zeroizing::new(read.map_err(|error| not_a_key(path, &error.to_string()))?);
     match text.split_whitespace().collect::<Vec<_>>()[..] {
         [MAGIC, _, hex] if hex.len() == KEY_DIGITS => Ok(SecretText::Hex { hex: hex.to_owned() }),
-        _ => Err(not_a_key(path, "it is cut short, or no key of a pool")),
+        _ => Err(not_a_key(path, "it is truncated or not a pool key")),
     }
 }
 
 fn not_a_key(path: &Path, why: &str) -> Failure {
     let message = format!("the key file {} cannot be used: {why}", path.display());
-    Refusal::new(code::POOL_KEY_WRONG, message, "name the file that blockyard pool key wrote").into()
+    Refusal::new(code::POOL_KEY_WRONG, message, "give the file that blockyard pool key wrote").into()
 }

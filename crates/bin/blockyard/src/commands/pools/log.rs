@@ -13,7 +13,7 @@ pub(super) fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, for
     let request = AddLog { disks, force, confirmed: yes };
     let answer = desk.client.post(&format!("{}/log", pool_path(name)), &request, "pool")?;
     let pool: PoolReport = answer.decode()?;
-    let size = pool.log.map_or_else(String::new, |log| format!(", with room for {}", log.size.iec()));
+    let size = pool.log.map_or_else(String::new, |log| format!(", capacity {}", log.size.iec()));
     let of = if count == 1 { "one disk".to_owned() } else { format!("a mirror of {count} disks") };
     desk.out.done(&answer, &format!("pool {name} has a log device: {of}{size}"))
 }
@@ -30,7 +30,7 @@ pub(super) fn remove(desk: &Desk, name: &Name, lost: bool, yes: bool) -> Result<
         }
         answered => answered?,
     };
-    desk.out.done(&answer, &format!("pool {name} has no log device any more; its disks are free"))
+    desk.out.done(&answer, &format!("log device of pool {name} removed; its disks are free"))
 }
 
 /// Describes the log in a few words, for a table.

@@ -20,30 +20,30 @@ pub(super) fn apply(desk: &Desk, options: &TuneApplyOptions) -> Result<(), Failu
         return print(&root, &entries);
     }
     if options.dry_run || entries.is_empty() {
-        return tell(desk, &entries.iter().map(undone).collect::<Vec<_>>(), &[], "Nothing is to be changed.");
+        return tell(desk, &entries.iter().map(undone).collect::<Vec<_>>(), &[], "No changes.");
     }
     // Checked after the previews, which need no privilege.
     let_root(&root)?;
     if !options.yes {
         let steps: Vec<Step> = entries.iter().map(undone).collect();
         desk.out.lines(&rows(&steps))?;
-        let message = format!("{} settings of this machine would be changed", entries.len());
-        confirm::agreement("yes", Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))?;
+        let message = format!("{} settings of this machine would change", entries.len());
+        confirm::agreement("yes", Refusal::new(code::UNCONFIRMED, message, "repeat with --yes to confirm"))?;
     }
     let (steps, mut files) = tune::apply(&root, &entries).map_err(|error| unwritable(&root, &error))?;
     // Settings without a file that makes them persistent are listed, so that their loss at a restart is no surprise.
     let passing: Vec<&str> =
         entries.iter().filter(|entry| entry.kept.is_none()).map(|entry| entry.name.as_str()).collect();
     if !passing.is_empty() {
-        files.push(format!("until the machine starts again: {}", passing.join(", ")));
+        files.push(format!("until the next reboot: {}", passing.join(", ")));
     }
-    tell(desk, &steps, &files, "Nothing is to be changed.")
+    tell(desk, &steps, &files, "No changes.")
 }
 
 pub(super) fn revert(desk: &Desk, root: &Root) -> Result<(), Failure> {
     let_root(root)?;
     let (steps, files) = tune::revert(root).map_err(|error| unwritable(root, &error))?;
-    tell(desk, &steps, &files, "Nothing was set by blockyard tune apply.")
+    tell(desk, &steps, &files, "No settings were applied by blockyard tune apply.")
 }
 
 /// Requires root for a real machine; a test root needs none.
@@ -51,12 +51,13 @@ fn let_root(root: &Root) -> Result<(), Failure> {
     if !root.is_real() || rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    Err(Refusal::new(code::FORBIDDEN, "only root may set knobs of the system", "use sudo").into())
+    Err(Refusal::new(code::FORBIDDEN, "only root can change system settings", "use sudo").into())
 }
 
 fn unwritable(root: &Root, error: &io::Error) -> Failure {
-    let message = format!("what was set cannot be kept: {error}");
-    let hint = format!("look at {} and at the room for it; blockyard tune show says what is so", Record::place(root));
+    let message = format!("the record of the changes cannot be written: {error}");
+    let hint =
+        format!("check {} and its free space; blockyard tune show prints the current values", Record::place(root));
     Refusal::new(code::IO_FAILED, message, hint).into()
 }
 
@@ -79,7 +80,7 @@ fn rows(steps: &[Step]) -> Rows {
         let refused = step.refused.as_ref().map_or(String::new(), |why| format!("refused: {why}"));
         vec![step.name.clone(), step.before.clone(), step.setting.value().to_owned(), step.setting.place(), refused]
     };
-    Rows { header: &["KNOB", "WAS", "IS", "WHERE", ""], rows: steps.iter().map(row).collect() }
+    Rows { header: &["SETTING", "BEFORE", "AFTER", "LOCATION", ""], rows: steps.iter().map(row).collect() }
 }
 
 /// Prints the changes made; fails if one of them was refused.
@@ -105,6 +106,6 @@ fn tell(desk: &Desk, steps: &[Step], files: &[String], nothing: &str) -> Result<
     if refused == 0 {
         return Ok(());
     }
-    eprintln!("blockyard: {refused} of {} were refused; the others are set", steps.len());
+    eprintln!("blockyard: {refused} of {} settings were refused; the others are applied", steps.len());
     Err(Failure::Said)
 }

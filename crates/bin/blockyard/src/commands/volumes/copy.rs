@@ -17,14 +17,14 @@ pub(super) fn begin(
     let name = VolumeName::in_pool(pool, own);
     let request = NewCopy { source, name: name.clone() };
     let answer = desk.client.post("/copies", &request, "volume")?;
-    let text = format!("{} is being copied to {name}, see blockyard volume show {name}", request.source);
+    let text = format!("copying {} to {name}, see blockyard volume show {name}", request.source);
     desk.out.done(&answer, &text)?;
     patience.map_or(Ok(()), |patience| follow(desk, &request, patience))
 }
 
 pub(super) fn cancel(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     desk.client.delete(&format!("/copies/{name}"))?;
-    desk.out.said(&format!("nothing is being copied to {name} any more, and what there was of it is gone"))
+    desk.out.said(&format!("copy to {name} canceled; the partial copy was deleted"))
 }
 
 /// Waits for the end of the copy; prints a line to stderr for every ten percent.
@@ -38,7 +38,7 @@ fn follow(desk: &Desk, request: &NewCopy, patience: Patience) -> Result<(), Fail
             return Err(Failure::Said);
         };
         let Some(copy) = volume.copy else {
-            return desk.out.said(&format!("volume {} is whole", request.name));
+            return desk.out.said(&format!("volume {} is complete", request.name));
         };
         let step = copy.progress.percent() / 10;
         if !desk.out.is_quiet() && told != Some(step) {

@@ -11,7 +11,7 @@ const BOUND_TO_THE_ISID: &str = "
 Reservations and registrations belong to an initiator name, an ISID and a target. A session with another ISID is another
 initiator port to SCSI: it holds nothing. open-iscsi may log in with another ISID after a restart or when sessions are added,
 and then finds its own disk reserved. Compare with the ISIDs of blockyard session list; register the new session, or clear
-what nobody holds any more with --clear.";
+stale ones with --clear.";
 
 /// Prints the reservation as a line, and the registrations as a table.
 pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
@@ -21,7 +21,7 @@ pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     }
     let volume: VolumeReport = answer.decode()?;
     let Some(reservation) = volume.reservation else {
-        return put(&format!("volume {name}: nobody has reserved it, and nobody is registered\n"));
+        return put(&format!("volume {name}: no reservation, no registrations\n"));
     };
     put(&format!("volume {name}: {}\n", sentence(&reservation)))?;
     let row = |one: &RegistrationReport| {
@@ -44,12 +44,12 @@ pub(super) fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Fai
     if !yes {
         // An unknown volume is refused before the question.
         desk.client.look(&format!("/volumes/{name}"), "volume")?;
-        let message = format!("hosts that share volume {name} would not be kept apart any more");
-        let hint = "make sure that those who hold it are gone, and repeat with --yes";
+        let message = format!("hosts that share volume {name} would no longer be fenced from each other");
+        let hint = "make sure that the holders are down, then repeat with --yes";
         confirm::repetition(name, Refusal::new(code::UNCONFIRMED, message, hint))?;
     }
     desk.client.delete(&format!("/reservations/{name}"))?;
-    desk.out.said(&format!("volume {name} is not reserved, and nobody is registered"))
+    desk.out.said(&format!("volume {name}: no reservation, no registrations"))
 }
 
 /// Describes the reservation in a few words.

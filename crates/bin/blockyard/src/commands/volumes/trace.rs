@@ -13,7 +13,8 @@ use std::path::Path;
 pub(super) fn start(desk: &Desk, name: &VolumeName, commands: Option<u32>) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("/traces/{name}"), &NewTrace { commands }, "trace")?;
     let trace: TraceReport = answer.decode()?;
-    desk.out.done(&answer, &format!("volume {name} is traced: its last {} commands are kept", trace.commands_max))
+    desk.out
+        .done(&answer, &format!("trace of volume {name} started: the last {} commands are kept", trace.commands_max))
 }
 
 /// Writes the recorded commands to the file `to`; with `stops`, ends the trace and discards them.
@@ -22,29 +23,28 @@ pub(super) fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Re
     let saved = desk.client.fetch(&format!("/trace-files/{name}"), |bytes| file.put(bytes))?;
     // A reader of standard output that closed the pipe has what it wanted.
     if file.is_saved(saved)? && !file.is_stdout() {
-        desk.out.said(&format!("the trace of volume {name} is in {}", to.display()))?;
+        desk.out.said(&format!("trace of volume {name} written to {}", to.display()))?;
     }
     if !stops {
         return Ok(());
     }
     // Ended only after the file was saved: a failure leaves the recording in the daemon.
     let answer = desk.client.delete_for(&format!("/traces/{name}"), "trace")?;
-    if file.is_stdout() { Ok(()) } else { desk.out.done(&answer, &format!("volume {name} is not traced any more")) }
+    if file.is_stdout() { Ok(()) } else { desk.out.done(&answer, &format!("trace of volume {name} stopped")) }
 }
 
 /// Ends the trace and discards the recorded commands.
 pub(super) fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.delete_for(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;
-    desk.out
-        .done(&answer, &format!("volume {name} is not traced any more; {} commands were kept and are gone", trace.kept))
+    desk.out.done(&answer, &format!("trace of volume {name} stopped; {} commands discarded", trace.kept))
 }
 
 /// Prints the state of the trace, and the number of recorded commands.
 pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;
-    let header = &["VOLUME", "TRACED", "COMMANDS", "AT MOST", "OVERWRITTEN", "UNENDED", "SESSIONS", "FOR"];
+    let header = &["VOLUME", "TRACED", "COMMANDS", "CAPACITY", "OVERWRITTEN", "IN FLIGHT", "SESSIONS", "DURATION"];
     let mut row = vec![trace.volume.to_string(), if trace.is_on { "yes" } else { "no" }.to_owned()];
     let counts = [trace.kept, trace.commands_max.into(), trace.overwritten, trace.unended, trace.sessions.into()];
     if trace.is_on {

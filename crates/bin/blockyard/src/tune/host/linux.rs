@@ -20,28 +20,27 @@ fn own(lines: &[&str]) -> Vec<String> {
 fn sessions(terms: Terms, machine: Machine) -> Step {
     let Terms { commands, segment_bytes, first_burst_bytes, burst_bytes, .. } = terms;
     let mut lines = own(&[
-        "# In /etc/iscsi/iscsid.conf, before targets are found; those that are known keep theirs: iscsiadm -m node -o update -n KEY -v VALUE",
+        "# In /etc/iscsi/iscsid.conf, before discovery; for known targets use: iscsiadm -m node -o update -n KEY \
+         -v VALUE",
     ]);
     lines.push(format!(
-        "# The array takes {commands} commands of a session at once; the default gives it 32 of one disk."
+        "# The array accepts {commands} commands in flight per session; the default queue depth of a disk is 32."
     ));
     lines.extend([format!("node.session.cmds_max = {commands}"), format!("node.session.queue_depth = {commands}")]);
-    lines.push(
-        "# Small writes come with their command, larger ones begin without being asked: a round trip less.".to_owned(),
-    );
+    lines.push("# Immediate and unsolicited data save one round trip for each write.".to_owned());
     lines.extend(own(&["node.session.iscsi.ImmediateData = Yes", "node.session.iscsi.InitialR2T = No"]));
-    lines.push("# What the array offers; more is not taken, less costs more PDUs.".to_owned());
+    lines.push("# The limits of the array; smaller values need more PDUs.".to_owned());
     lines.push(format!("node.session.iscsi.FirstBurstLength = {first_burst_bytes}"));
     lines.push(format!("node.session.iscsi.MaxBurstLength = {burst_bytes}"));
     lines.push(format!("node.conn[0].iscsi.MaxRecvDataSegmentLength = {segment_bytes}"));
     let with = own(&[
-        "# Another path goes on: give this one up soon.",
+        "# Another path takes over: fail this one early.",
         "node.session.timeo.replacement_timeout = 10",
         "node.conn[0].timeo.noop_out_interval = 5",
         "node.conn[0].timeo.noop_out_timeout = 5",
     ]);
     let without = own(&[
-        "# There is no other path: wait for the array to come back, rather than fail.",
+        "# There is no other path: wait until the array is available again instead of failing I/O.",
         "node.session.timeo.replacement_timeout = 120",
         "node.conn[0].timeo.noop_out_interval = 10",
         "node.conn[0].timeo.noop_out_timeout = 15",
@@ -58,9 +57,13 @@ fn sessions(terms: Terms, machine: Machine) -> Step {
                 .extend(without.into_iter().map(|line| if line.starts_with('#') { line } else { format!("# {line}") }));
         }
     }
-    lines.push("# A session is served by one core of the array; where one is not enough, 2 or more of them share the load under multipath.".to_owned());
+    lines.push(
+        "# One core of the array serves a session; if that is not enough, 2 or more sessions share the \
+         load under multipath."
+            .to_owned(),
+    );
     lines.push("node.session.nr_sessions = 1".to_owned());
-    Step::new("Let sessions ask for what the array offers", lines)
+    Step::new("Set session parameters to the limits of the array", lines)
 }
 
 fn disks(terms: Terms) -> Step {
@@ -69,43 +72,52 @@ fn disks(terms: Terms) -> Step {
     let head = "ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\", ATTRS{vendor}==\"BLOCKYRD\", ATTRS{model}==\"Volume*\"";
     let rule = |attribute: &str, value: &str| format!("{head}, ATTR{{queue/{attribute}}}=\"{value}\"");
     let mut lines = own(&["cat > /etc/udev/rules.d/90-blockyard-host.rules <<'END'"]);
-    lines.push("# The array puts requests in order itself.".to_owned());
+    lines.push("# The array schedules requests itself.".to_owned());
     lines.push(rule("scheduler", "none"));
-    lines.push(format!("# One request is one burst; the array takes up to {} KiB.", terms.transfer_bytes >> 10));
+    lines.push(format!("# One request is one burst of up to {} KiB.", terms.transfer_bytes >> 10));
     lines.push(rule("max_sectors_kb", &size_kb.to_string()));
-    lines.push("# File systems read ahead so far (S0: blockdev --setra 2048); for a multipath map: blockdev --setra 2048 /dev/mapper/MAP".to_owned());
+    lines.push(
+        "# Read-ahead of file systems (S0: blockdev --setra 2048); for a multipath map: blockdev --setra \
+         2048 /dev/mapper/MAP"
+            .to_owned(),
+    );
     lines.push(rule("read_ahead_kb", &READ_AHEAD_KB.to_string()));
-    lines.push("# Answers come to the core that asked, and stir no random numbers.".to_owned());
+    lines.push("# Completions run on the core of the request and do not feed the entropy pool.".to_owned());
     lines.extend([rule("rq_affinity", "2"), rule("add_random", "0")]);
     lines.push(
         "# nr_requests: without a scheduler it is queue_depth above; S0's 1024 is for kernels before 5.0.".to_owned(),
     );
     lines.extend(own(&["END", "udevadm control --reload && udevadm trigger --subsystem-match=block --action=change"]));
-    Step::new("Let disks of the array be asked without detours, now and at each start", lines)
+    Step::new("Set the block queue of disks of the array, now and at each boot", lines)
 }
 
 /// Settings of TCP and of network cards.
 pub(super) fn network(machine: Machine) -> Vec<Step> {
     let tcp = [
         "cat > /etc/sysctl.d/90-blockyard-host.conf <<'END'",
-        "# The kernel's initiator has the system's default; bbr is for long ways that lose packets.",
+        "# The kernel initiator uses the system default; bbr is for long links that lose packets.",
         "net.ipv4.tcp_congestion_control = cubic",
-        "# A burst after a pause begins at full speed.",
+        "# A burst after a pause starts at full speed.",
         "net.ipv4.tcp_slow_start_after_idle = 0",
-        "# As much may be on its way as a fast card sends in a round trip of a few milliseconds.",
+        "# Socket buffers for a fast card at a round-trip time of a few milliseconds.",
         "net.ipv4.tcp_rmem = 4096 131072 16777216",
         "net.ipv4.tcp_wmem = 4096 16384 16777216",
         "END",
         "sysctl --system",
     ];
     let mut cards = own(&[
-        "# NIC stands for each port that carries iSCSI. Queues (RSS): each is a core that can take packets, +5 to 10 thousand IOPS below 20 parallel readers (S4).",
+        "# NIC stands for each port that carries iSCSI. Each receive queue (RSS) uses one core: +5,000 to 10,000 \
+         IOPS below 20 parallel readers (S4).",
     ]);
     cards.push(format!("ethtool -L NIC combined {}", machine.queues));
-    cards.push("# Large packets, only when every switch and the array take them: blockyard tune show there".to_owned());
+    cards.push(
+        "# Jumbo frames, only if every switch and the array support them: see blockyard tune show on the \
+         array"
+            .to_owned(),
+    );
     cards.push("ip link set dev NIC mtu 9000".to_owned());
     vec![
-        Step::new("Let TCP carry bursts, now and at each start", own(&tcp)),
-        Step::new("Let cards share their work among cores, until the next start", cards),
+        Step::new("Set TCP for bursts, now and at each boot", own(&tcp)),
+        Step::new("Distribute receive processing among cores, until the next boot", cards),
     ]
 }

@@ -43,6 +43,7 @@ async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     loop {
         match before_dark(stage, pool.creation(), &[]).await {
             Came::Answered(answer) => return answer.map_err(|refusal| format!("no pool: {refusal}")),
+            // The power may fail again during the next attempt.
             Came::Dark => stage.come_back(pool).await,
         }
         pool.find_disks(stage).await;
@@ -65,6 +66,7 @@ async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
         return Err("Disks was not answered with disks".to_owned());
     };
     for report in disks {
+        // A label that was being written when the power failed may be damaged.
         let is_its = matches!(&report.label, Label::Ours { pool: id, .. } if *id == pool.id);
         if let Some(disk) = report.name.filter(|_| is_its || report.label == Label::Damaged) {
             stage.order(Order::EraseDisk { disk, pool: pool.id }).await?;

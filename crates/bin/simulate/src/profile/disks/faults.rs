@@ -95,6 +95,7 @@ impl Infirmary<'_> {
             0 => handle.fail(),
             1 => {
                 handle.hang();
+                // The hang ends with a failure, unless the disk was replaced or revived before.
                 let (world, patience) = (self.stage.world.clone(), chance.moment(DISK_PATIENCE));
                 self.stage.world.spawn(async move {
                     world.sleep(patience).await;

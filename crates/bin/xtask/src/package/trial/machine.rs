@@ -32,6 +32,7 @@ impl Machine {
         done(Command::new("cp").args(["-a", "--reflink=auto"]).arg(clean).arg(scratch.path().join("root")))?;
         let mut command = Command::new("unshare");
         command
+            // Every namespace except the network: this process already has one of its own.
             .args(["--mount", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child"])
             .arg(workspace::root().join("tests/package/boot"))
             .arg(scratch.path().join("root"));

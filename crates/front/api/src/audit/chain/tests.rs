@@ -111,7 +111,7 @@ fn record_that_was_made_up_with_a_right_hash_of_its_own_is_missed_by_the_next() 
     lines[1] = sealed(&second).expect("seals").0.trim_end().to_owned();
     fs::write(&path, lines.join("\n") + "\n").expect("writes");
     let found = check(&chain).broken.expect("it is missed");
-    assert_eq!((found.number, found.why.as_str()), (3, "it does not hang on the record before"));
+    assert_eq!((found.number, found.why.as_str()), (3, "its hash does not chain to the previous record"));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn head_that_is_missing_short_or_empty_is_a_finding() {
     let chain = chain_of(dir.path(), 2);
     let (head, whole) = (dir.path().join("head"), fs::read(dir.path().join("head")).expect("reads"));
     assert_eq!(check(&chain).findings, [""; 0]);
-    for (len, told) in [(0, "it is empty"), (30, "cut short")] {
+    for (len, told) in [(0, "it is empty"), (30, "truncated")] {
         fs::write(&head, &whole[..len]).expect("writes");
         assert!(check(&chain).findings[0].contains(told));
         let mut chain = open(dir.path());

@@ -30,7 +30,7 @@ async fn path_that_is_not_offered_takes_an_admin() {
         let said = page.json();
         assert_eq!(said["code"], "BY-1807", "{said}");
         assert!(said["detail"].as_str().is_some_and(|detail| detail.contains("only an admin")), "{said}");
-        assert!(said["hint"].as_str().is_some_and(|hint| hint.contains("ask an admin")), "{said}");
+        assert!(said["hint"].as_str().is_some_and(|hint| hint.contains("ask an administrator")), "{said}");
     }
     assert!(!made.exists(), "nothing was made");
     assert_eq!(std::fs::metadata(&file).expect("is there").modified().expect("a time"), before);
@@ -70,7 +70,7 @@ async fn files_of_the_array_itself_are_nobodys_disk_or_volume() {
             let disk = json!({ "path": path, "create": "64MiB" });
             for (row, body) in [("/api/v1/volumes", volume), ("/api/v1/disks", disk)] {
                 let page = asker.ask(Method::POST, row, &body.to_string()).await;
-                assert!(page.text.contains("belongs to the array itself"), "{row} {body}: {}", page.text);
+                assert!(page.text.contains("belongs to the state of the array"), "{row} {body}: {}", page.text);
             }
         }
         assert!(

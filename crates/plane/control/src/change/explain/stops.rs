@@ -20,9 +20,9 @@ pub(super) fn of_groups(state: &State, ways: &[Way<'_>]) -> Vec<Point> {
         let PortalGroupPolicy { access, .. } = of(&tag);
         let what = match access {
             GroupAccess::Optimized | GroupAccess::NonOptimized => return None,
-            GroupAccess::Standby => "hosts see volumes through it, and neither read nor write them (02/04/0B)",
-            GroupAccess::Unavailable => "hosts hear there that volumes are elsewhere (02/04/0C)",
-            GroupAccess::Offline => "hosts hear there that its ports are out of service (02/04/12)",
+            GroupAccess::Standby => "volumes are visible through it, but reads and writes are refused (02/04/0B)",
+            GroupAccess::Unavailable => "volumes are not accessible through it (02/04/0C)",
+            GroupAccess::Offline => "its ports are out of service (02/04/12)",
         };
         let sentence = format!("portal group {tag} is {access}: {what}");
         let remedy = format!("blockyard portal group {tag} access=optimized");
@@ -49,21 +49,24 @@ pub(super) fn of_reservation(
     let report = report?;
     let held = report.told()?;
     let Some(kept) = report.kept_from(names) else {
-        return Some(Point::good(format!("it is reserved, and host {host} shares in that: {held}")));
+        return Some(Point::good(format!("it is reserved, and host {host} has access: {held}")));
     };
     let is = match kept {
-        Kept::Writes => "its writes are",
-        Kept::ReadsAndWrites => "its reads and writes are",
+        Kept::Writes => "writes are",
+        Kept::ReadsAndWrites => "reads and writes are",
     };
-    let sentence = format!("others have reserved it, {held}; of host {host} {is} refused (RESERVATION CONFLICT, 18h)");
+    let sentence = format!(
+        "it is reserved by others, {held}; for host {host} {is} refused (RESERVATION CONFLICT, \
+         18h)"
+    );
     Some(Point::bad(sentence, mend(report, volume)))
 }
 
 /// Returns the action that ends the exclusion by a reservation.
 fn mend(report: &ReservationReport, volume: &VolumeName) -> String {
     let registers = report.kind.is_some_and(model::ReservationKind::is_shared_by_registrants);
-    let there = if registers { "register a key there (PERSISTENT RESERVE OUT)" } else { "let the holder release it" };
-    format!("{there}; when nobody is left who could: blockyard volume reservations {volume} --clear --yes")
+    let there = if registers { "register a key there (PERSISTENT RESERVE OUT)" } else { "release it on the holder" };
+    format!("{there}; if the holder is gone: blockyard volume reservations {volume} --clear --yes")
 }
 
 /// Reports recent denied logins of the host, the latest first; not those from before the initiator belonged to
@@ -75,7 +78,7 @@ pub(super) fn of_refused(refused: &[RefusedLogin], names: &[String]) -> Vec<Poin
     let point = |login: &RefusedLogin| {
         let RefusedLogin { address, last, .. } = login;
         let who = login.initiator.as_deref().unwrap_or("-");
-        let sentence = format!("{who} was not let in from {address}, last {last}: {}", login.reason());
+        let sentence = format!("{who}: login from {address} denied, last {last}: {}", login.reason());
         Point::note(sentence, login.remedy())
     };
     let is_known = |login: &&RefusedLogin| login.why != RefusedWhy::UnknownInitiator;

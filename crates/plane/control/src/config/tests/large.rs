@@ -146,7 +146,7 @@ async fn many_volumes_that_are_taken_back_write_the_state_as_often_as_one() {
             ..apply(&with_volumes(&document, count))
         };
         let refusal = array.control.config.apply(request, &()).await.expect_err("nobody comes back");
-        assert_eq!((refusal.code, refusal.message.contains("could not take back")), (code::INITIATOR_LATE, false));
+        assert_eq!((refusal.code, refusal.message.contains("could not roll back")), (code::INITIATOR_LATE, false));
         written.push(array.control.core.store.version() - before);
         assert_eq!(array.control.volumes.list().await.expect("volumes").len(), names, "all of them are gone");
         assert_eq!(array.control.core.state().policies, state.policies, "and what was set for them");

@@ -135,7 +135,8 @@ async fn document_holds_spares_and_what_is_set_for_all() {
     asks.auth.as_mut().expect("is there").discovery = Some(proof);
     assert_eq!(
         refused(&array, &asks).await.to_string(),
-        "[auth.discovery.chap] has no secret, and the array knows none; write secret_file = \"FILE\" there, the name of a file beside the document that holds the secret alone"
+        "[auth.discovery.chap] has no secret, and the array has none; write secret_file = \"FILE\" there; the \
+         file lies beside the document and contains only the secret"
     );
 }
 

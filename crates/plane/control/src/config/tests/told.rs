@@ -57,10 +57,10 @@ async fn plan_says_which_sessions_a_network_shuts_out() {
     let web = document.host.get_mut(&name("web")).expect("is there");
     web.networks = vec!["10.0.0.0/16".parse().expect("a network")];
     let told = plan(&array, &document, false).await;
-    assert_eq!((said(&told.steps), told.sessions), (vec!["~ host web: where it may come from".to_owned()], 0));
+    assert_eq!((said(&told.steps), told.sessions), (vec!["~ host web: allowed addresses".to_owned()], 0));
     document.host.get_mut(&name("web")).expect("is there").networks = vec!["10.99.0.0/16".parse().expect("a network")];
     let told = plan(&array, &document, false).await;
-    let step = "~ host web: where it may come from (1 session: ends for good)";
+    let step = "~ host web: allowed addresses (1 session: is closed)";
     assert_eq!((said(&told.steps), told.sessions), (vec![step.to_owned()], 1));
 }
 
@@ -110,12 +110,12 @@ async fn configuration_goes_back_when_an_initiator_loses_a_volume() {
     let request = ApplyConfig { prune: true, allow_disruption: true, initiators: vec![iqn("web")], ..apply(&document) };
     let refusal = array.control.config.apply(request, &()).await.expect_err("it loses a volume");
     assert_eq!(refusal.code, code::INITIATOR_AWAY);
-    assert_eq!(refusal.message, format!("initiator {} would not see volume b any more", iqn("web")));
+    assert_eq!(refusal.message, format!("initiator {} would lose volume b", iqn("web")));
     assert_eq!(array.control.config.export(&()).await.expect("a document"), before);
     assert_eq!(array.access().presentations.len(), 2);
     let raised = array.control.steward.events(Wanted::default()).await;
     let told: Vec<&model::Event> = raised.iter().filter(|event| event.code == event::CONFIG_TAKEN_BACK).collect();
-    assert!(matches!(told[..], [one] if one.sentence.contains("would not see volume b")), "{told:?}");
+    assert!(matches!(told[..], [one] if one.sentence.contains("would lose volume b")), "{told:?}");
 
     document.present = before.present.clone();
     document.present.push(crate::config::PresentEntry { host: name("db"), lun: None, ..before.present[0].clone() });

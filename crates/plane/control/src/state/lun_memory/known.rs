@@ -224,9 +224,10 @@ impl Conflict<'_> {
         let noun = if *by_group { "group" } else { "host" };
         Refusal::new(
             code::LUN_REMEMBERED,
-            format!("{} has known LUN {lun} of {target} as {had}, and would find volume {volume} there", called(who)),
+            format!("{} used LUN {lun} of {target} for {had}, and would find volume {volume} there", called(who)),
             format!(
-                "choose another LUN. If no host uses the old one any more, give the number to {volume} with --force, or forget the old numbers with blockyard {noun} forget-luns {by}"
+                "choose another LUN. If no host uses the old one, reuse the number for {volume} with --force, or \
+                 release the old numbers with blockyard {noun} forget-luns {by}"
             ),
         )
     }

@@ -121,7 +121,7 @@ async fn start<W: World>(
         Ok(original) => original,
         // Without its snapshot the rest can never be copied; all other errors may pass.
         Err(refusal) if refusal.code == code::SNAPSHOT_UNKNOWN => {
-            let why = "what was to be copied is not there any more";
+            let why = "the source of the copy no longer exists";
             return end(conductor, &target, id, CopyEnd::Failed(why.to_owned())).await;
         }
         Err(refusal) => {
@@ -148,7 +148,7 @@ async fn start<W: World>(
         let_go(conductor, target.pool(), id, &ends).await;
         return;
     };
-    let sentence = format!("{} continues to be copied to {target}", copying.source);
+    let sentence = format!("copy of {} to {target} continues", copying.source);
     tracing::info!("{sentence}");
     conductor.shard.raise(event::COPY_BEGAN, Subject::new(SubjectKind::Volume, &target), sentence);
     let worker = conductor.clone();

@@ -82,7 +82,7 @@ async fn delete_half<W: World>(pool: &Rc<OpenPool<W>>, volume: &ThinStatus) {
     match pool.pool.delete_volume(volume.id).await {
         Ok(()) => {
             let name = format!("{}/{}", pool.name, volume.name);
-            let sentence = format!("volume {name}, to which something was being copied, is gone: copy it again");
+            let sentence = format!("the partial copy {name} was lost: start the copy again");
             pool.shard.raise(event::COPY_CLEARED, Subject::new(SubjectKind::Volume, &name), sentence);
         }
         Err(error) => tracing::error!(pool = %pool.name, %error, "half a copy cannot be deleted"),

@@ -104,7 +104,7 @@ impl<W: World> Walk<W> {
     /// Verifies the metadata of members and arrays. `Some` if the scrub cannot continue.
     async fn metadata(&mut self, groups: &[usize]) -> Option<ScrubState> {
         if let Err(error) = self.members().await {
-            tracing::error!(pool = %self.pool.name, %error, "a scrub cannot go on");
+            tracing::error!(pool = %self.pool.name, %error, "a scrub cannot continue");
             return Some(ScrubState::Failed);
         }
         // From here on a commit overwrites no unseen damage, so the scrub may be recorded.
@@ -119,7 +119,7 @@ impl<W: World> Walk<W> {
                 // The group was removed in the meantime.
                 Err(_) if self.pool.groups.get(group).is_none() => {}
                 Err(error) => {
-                    tracing::error!(pool = %self.pool.name, group, %error, "a scrub cannot go on");
+                    tracing::error!(pool = %self.pool.name, group, %error, "a scrub cannot continue");
                     return Some(ScrubState::Failed);
                 }
             }
@@ -161,7 +161,7 @@ impl<W: World> Walk<W> {
                     return Some(ScrubState::Done);
                 }
                 if let Err(error) = scrubbed {
-                    tracing::error!(pool = %self.pool.name, group, %error, "a scrub cannot go on");
+                    tracing::error!(pool = %self.pool.name, group, %error, "a scrub cannot continue");
                     return Some(ScrubState::Failed);
                 }
                 self.done += (part.end - part.start) * stripe_bytes;
@@ -196,7 +196,7 @@ impl<W: World> Walk<W> {
 
     async fn keep_now(&self) {
         if let Err(error) = super::keep(&self.pool).await {
-            tracing::warn!(pool = %self.pool.name, %error, "how far the scrub is could not be written down");
+            tracing::warn!(pool = %self.pool.name, %error, "the progress of the scrub could not be saved");
         }
     }
 
@@ -227,7 +227,7 @@ impl<W: World> Walk<W> {
         let pace = async |_| {
             pool.care.keep_pace(gait, 0, 0, may).await;
         };
-        pool.groups[group].array.scrub_sums(pace).await
+        pool.groups[group].array.scrub_metadata(pace).await
     }
 
     /// Verifies some stripes and repairs what can be repaired.

@@ -21,7 +21,7 @@ use std::task::Poll;
 
 /// Stripes of one array whose entries are not in the log.
 #[derive(Default)]
-pub(crate) struct Fresh {
+pub(crate) struct Unlogged {
     /// By stripe, the number of members that it is laid out over.
     stripes: RefCell<BTreeMap<u64, u16>>,
     settling: Cell<bool>,
@@ -30,7 +30,7 @@ pub(crate) struct Fresh {
     settled: Cell<u64>,
 }
 
-impl Fresh {
+impl Unlogged {
     /// True when one of these stripes is fresh.
     pub(crate) fn holds(&self, stripes: &Range<u64>) -> bool {
         self.stripes.borrow().range(stripes.clone()).next().is_some()
@@ -43,7 +43,7 @@ impl Fresh {
 
 impl<D: BlockDevice + 'static> Protected<D> {
     /// Writes whole stripes in place. Their pages are pinned, and the caller holds their lock.
-    pub(crate) async fn write_fresh_stripes(
+    pub(crate) async fn write_unlogged_stripes(
         self: &Rc<Self>,
         part: Span,
         data: View,
@@ -62,7 +62,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.background.finish(work).await?;
         // Fresh entries cannot leave memory, so they are settled before they fill the page budget.
         let held = self.checksums.pages.cache.borrow().dirty_max() / 2 / usize::from(self.layout.members());
-        if self.commands.fresh.len() > held.max(16) { self.settle_fresh().await } else { Ok(()) }
+        if self.commands.unlogged.len() > held.max(16) { self.log_unlogged().await } else { Ok(()) }
     }
 
     async fn write_stripes_in_place(self: &Rc<Self>, part: &Span, mut ops: Ops) -> Result<(), IoError> {
@@ -80,7 +80,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
                 entries.push((
                     op.member,
                     block,
-                    Entry::UNWRITTEN.next(self.checksums.pages.tie(op.member, block), guard),
+                    Entry::UNWRITTEN.next(self.checksums.pages.binding(op.member, block), guard),
                 ));
             }
         }
@@ -90,25 +90,25 @@ impl<D: BlockDevice + 'static> Protected<D> {
         // Not in the cache before the write has succeeded: an entry must not promise content that is not there.
         self.members.judge(&ended, part.extent)?;
         let mut cache = self.checksums.pages.cache.borrow_mut();
-        entries.into_iter().for_each(|(member, block, entry)| cache.set_fresh(member, block, entry));
+        entries.into_iter().for_each(|(member, block, entry)| cache.set_unlogged(member, block, entry));
         let members = self.layout.members();
-        self.commands.fresh.stripes.borrow_mut().extend(part.stripes.clone().map(|stripe| (stripe, members)));
+        self.commands.unlogged.stripes.borrow_mut().extend(part.stripes.clone().map(|stripe| (stripe, members)));
         Ok(())
     }
 
     /// Makes fresh writes durable that ended before this call, and logs their entries.
-    pub(crate) async fn settle_fresh(self: &Rc<Self>) -> Result<(), IoError> {
-        if self.commands.fresh.len() == 0 && !self.commands.fresh.settling.get() {
+    pub(crate) async fn log_unlogged(self: &Rc<Self>) -> Result<(), IoError> {
+        if self.commands.unlogged.len() == 0 && !self.commands.unlogged.settling.get() {
             return Ok(());
         }
         // The round in progress may have begun before the caller's write, so all callers share the next one.
-        let needed = self.commands.fresh.begun.get() + 1;
+        let needed = self.commands.unlogged.begun.get() + 1;
         let own = self.clone();
         let work = async move {
-            let fresh = &own.commands.fresh;
+            let unlogged = &own.commands.unlogged;
             let leads = own.background.until(|cx| {
-                let is_done = fresh.settled.get() >= needed;
-                if is_done || !fresh.settling.get() {
+                let is_done = unlogged.settled.get() >= needed;
+                if is_done || !unlogged.settling.get() {
                     return Poll::Ready(!is_done);
                 }
                 own.log.state.ring.watch(cx);
@@ -117,14 +117,14 @@ impl<D: BlockDevice + 'static> Protected<D> {
             if !leads.await {
                 return Ok(());
             }
-            let this = fresh.begun.get() + 1;
-            assert!(fresh.settled.get() < this, "times are counted upwards");
-            fresh.begun.set(this);
-            fresh.settling.set(true);
-            let settled = own.log_fresh().await;
-            fresh.settling.set(false);
+            let this = unlogged.begun.get() + 1;
+            assert!(unlogged.settled.get() < this, "times are counted upwards");
+            unlogged.begun.set(this);
+            unlogged.settling.set(true);
+            let settled = own.log_unlogged_stripes().await;
+            unlogged.settling.set(false);
             if settled.is_ok() {
-                fresh.settled.set(this);
+                unlogged.settled.set(this);
             }
             // Waiters of this round use the signal of the ring.
             own.log.state.ring.wake();
@@ -133,9 +133,9 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.background.finish(work).await
     }
 
-    async fn log_fresh(self: &Rc<Self>) -> Result<(), IoError> {
+    async fn log_unlogged_stripes(self: &Rc<Self>) -> Result<(), IoError> {
         let stripes: Vec<(u64, u16)> =
-            self.commands.fresh.stripes.borrow().iter().map(|(&stripe, &of)| (stripe, of)).collect();
+            self.commands.unlogged.stripes.borrow().iter().map(|(&stripe, &of)| (stripe, of)).collect();
         if stripes.is_empty() {
             return Ok(());
         }
@@ -144,7 +144,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             self.members.flush_those(self.members.written()).await?;
         }
         // Bounded by the table: marks have no images.
-        let each = u64::from(self.members.width()) * record_bytes(self.layout.chunk_blocks());
+        let each = u64::from(self.members.counted_len()) * record_bytes(self.layout.chunk_blocks());
         let table_bytes = (self.log.state.ring.batch_blocks_max() - 1) * u64::from(crate::BLOCK_BYTES);
         let most = usize::try_from((table_bytes / each).max(1)).unwrap_or(usize::MAX);
         assert!(blocks_of(each as usize, 0) <= self.log.state.ring.batch_blocks_max(), "a stripe fits into a batch");
@@ -168,19 +168,19 @@ impl<D: BlockDevice + 'static> Protected<D> {
                     Entry::UNKNOWN,
                     "the pages of fresh stripes stay in memory until they are logged"
                 );
-                records.marks(member, stripe * chunk, &entries);
+                records.entries(member, stripe * chunk, &entries);
                 runs.push((member, stripe * chunk, entries));
             }
         }
-        let ticket = self.log.commit(records).await?;
+        let reservation = self.log.commit(records).await?;
         for (member, first, entries) in runs {
             let mut cache = self.checksums.pages.cache.borrow_mut();
             (first..).zip(entries).for_each(|(block, entry)| cache.set(member, block, entry));
         }
-        let mut fresh = self.commands.fresh.stripes.borrow_mut();
+        let mut unlogged = self.commands.unlogged.stripes.borrow_mut();
         // Stripes that became fresh during the commit stay for the next round.
-        fresh.retain(|&stripe, &mut of| stripes.binary_search(&(stripe, of)).is_err());
-        drop(ticket);
+        unlogged.retain(|&stripe, &mut of| stripes.binary_search(&(stripe, of)).is_err());
+        drop(reservation);
         Ok(())
     }
 }

@@ -1,19 +1,19 @@
 //! Members excluded from reads of a stripe, and whether they failed or only have not responded yet.
 
 use crate::geometry::MemberSet;
-use crate::members::Patience;
+use crate::members::ReadWait;
 use block::{IoError, IoErrorKind};
 
 /// Members that are not read for some rows of a stripe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Blind {
+pub(crate) struct Excluded {
     members: MemberSet,
     /// Members among them that have only not responded within the read deadline.
     late: MemberSet,
-    patience: Patience,
+    wait: ReadWait,
 }
 
-impl Blind {
+impl Excluded {
     /// Excludes members that cannot be read.
     pub(crate) fn of(members: MemberSet) -> Self {
         Self { members, ..Self::default() }
@@ -34,9 +34,9 @@ impl Blind {
         self.members - self.late
     }
 
-    /// Patience for reads of the other members.
-    pub(crate) fn patience(&self) -> Patience {
-        self.patience
+    /// Wait limit for reads of the other members.
+    pub(crate) fn wait(&self) -> ReadWait {
+        self.wait
     }
 
     /// Excludes one more member, which failed with this error.
@@ -58,7 +58,7 @@ impl Blind {
         if self.late.is_empty() {
             return false;
         }
-        *self = Self { members: self.unreadable(), late: MemberSet::NONE, patience: Patience::Patient };
+        *self = Self { members: self.unreadable(), late: MemberSet::NONE, wait: ReadWait::Unbounded };
         true
     }
 }

@@ -7,30 +7,30 @@ use std::pin::pin;
 
 /// Reason why a command is stalled before it goes below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum Stall {
     /// Rate limits of its volume, or other volumes that go first.
     Limit,
     /// Back-pressure: waiting for write memory, or for space in the log.
-    Room,
+    BackPressure,
 }
 
 /// Blocks of the commands that wait at one place. A command that does not wait is never in it.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(RefCell<Vec<Extent>>);
+pub(crate) struct Stalls(RefCell<Vec<Extent>>);
 
 /// Entry of a waiting command; removed on drop.
-struct Held<'a>(&'a Holds, Extent);
+struct Stalled<'a>(&'a Stalls, Extent);
 
-impl Holds {
-    /// Awaits `passing`; while it is pending, a command on `extent` is registered as stalled.
-    pub(crate) async fn pass<T>(&self, extent: Extent, passing: impl Future<Output = T>) -> T {
-        let mut passing = pin!(passing);
+impl Stalls {
+    /// Awaits `passage`; while it is pending, a command on `extent` is registered as stalled.
+    pub(crate) async fn track<T>(&self, extent: Extent, passage: impl Future<Output = T>) -> T {
+        let mut passage = pin!(passage);
         let mut held = None;
         poll_fn(|cx| {
-            let polled = passing.as_mut().poll(cx);
+            let polled = passage.as_mut().poll(cx);
             if polled.is_pending() {
                 // Only at the first pending poll: a command that passes at once costs nothing.
-                held.get_or_insert_with(|| self.hold(extent));
+                held.get_or_insert_with(|| self.register(extent));
             }
             polled
         })
@@ -38,17 +38,17 @@ impl Holds {
     }
 
     /// True when a command on some of these blocks is stalled here.
-    pub(crate) fn holds(&self, extent: Extent) -> bool {
+    pub(crate) fn contains(&self, extent: Extent) -> bool {
         self.0.borrow().iter().any(|held| held.overlaps(extent))
     }
 
-    fn hold(&self, extent: Extent) -> Held<'_> {
+    fn register(&self, extent: Extent) -> Stalled<'_> {
         self.0.borrow_mut().push(extent);
-        Held(self, extent)
+        Stalled(self, extent)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Stalled<'_> {
     fn drop(&mut self) {
         let mut held = self.0.0.borrow_mut();
         let at = held.iter().position(|extent| *extent == self.1).expect("it is there until this is dropped");
@@ -63,18 +63,18 @@ mod tests {
     use std::future::{pending, ready};
 
     #[test]
-    fn command_is_held_while_it_waits_and_not_before_or_after() {
-        let holds = Holds::default();
+    fn command_is_registered_as_stalled_only_while_it_waits() {
+        let stalls = Stalls::default();
         let (blocks, beside) = (Extent::new(8, 8), Extent::new(16, 8));
-        assert_eq!(holds.pass(blocks, ready(7)).now_or_never(), Some(7));
-        let mut waits = Box::pin(holds.pass(blocks, pending::<()>()));
-        let mut again = Box::pin(holds.pass(blocks, pending::<()>()));
-        assert!(!holds.holds(blocks), "nobody has come yet");
+        assert_eq!(stalls.track(blocks, ready(7)).now_or_never(), Some(7));
+        let mut waits = Box::pin(stalls.track(blocks, pending::<()>()));
+        let mut again = Box::pin(stalls.track(blocks, pending::<()>()));
+        assert!(!stalls.contains(blocks), "nobody has come yet");
         assert!((&mut waits).now_or_never().is_none() && (&mut again).now_or_never().is_none());
-        assert!(holds.holds(Extent::new(15, 1)) && !holds.holds(beside));
+        assert!(stalls.contains(Extent::new(15, 1)) && !stalls.contains(beside));
         drop(waits);
-        assert!(holds.holds(blocks), "the other one waits on");
+        assert!(stalls.contains(blocks), "the other one waits on");
         drop(again);
-        assert!(!holds.holds(blocks));
+        assert!(!stalls.contains(blocks));
     }
 }

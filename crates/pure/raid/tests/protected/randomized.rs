@@ -10,10 +10,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-struct Life {
+struct RandomizedRun {
     bench: Bench,
     /// Name of the last write of each block.
-    holds: Vec<u64>,
+    last_writes: Vec<u64>,
     next_name: u64,
     growths: u64,
     reshape: Rc<Reshape>,
@@ -64,11 +64,11 @@ impl Reshape {
     }
 }
 
-impl Life {
+impl RandomizedRun {
     fn new(plan: Plan, seed: u64) -> Self {
         let bench = Bench::format(plan, seed);
-        let holds = vec![0; bench.blocks() as usize];
-        Self { bench, holds, next_name: 1, growths: 0, reshape: Rc::default() }
+        let last_writes = vec![0; bench.blocks() as usize];
+        Self { bench, last_writes, next_name: 1, growths: 0, reshape: Rc::default() }
     }
 
     fn roll(&self, sides: u64) -> u64 {
@@ -76,7 +76,7 @@ impl Life {
     }
 
     fn expected(&self, extent: Extent) -> Vec<u8> {
-        let block = |lba: u64| run(self.holds[lba as usize], Extent::new(lba, 1)).to_vec();
+        let block = |lba: u64| run(self.last_writes[lba as usize], Extent::new(lba, 1)).to_vec();
         (extent.start.0..extent.end().0).flat_map(block).collect()
     }
 
@@ -103,7 +103,7 @@ impl Life {
             1 => self.bench.discard(extent),
             _ => drop(self.bench.write(extent.start.0, run(name, extent)).expect("serving")),
         }
-        self.holds[extent.start.0 as usize..extent.end().0 as usize].fill(name);
+        self.last_writes[extent.start.0 as usize..extent.end().0 as usize].fill(name);
     }
 
     fn read(&self) -> Result<(), String> {
@@ -167,7 +167,7 @@ impl Life {
         self.bench.flush();
         self.reshape = Rc::default();
         let (bench, opened) = self.bench.reopen();
-        assert!(opened.left_out.is_empty(), "{opened:?}");
+        assert!(opened.rejected.is_empty(), "{opened:?}");
         self.bench = bench;
         self
     }
@@ -191,32 +191,32 @@ impl Life {
         }
         self.bench.settle();
         // New blocks read as zeros.
-        self.holds.resize(self.bench.blocks() as usize, 0);
+        self.last_writes.resize(self.bench.blocks() as usize, 0);
         Ok(self)
     }
 }
 
-fn live(plan: Plan, seed: u64) -> Result<bool, String> {
-    let mut life = Life::new(plan, seed);
+fn run_seed(plan: Plan, seed: u64) -> Result<bool, String> {
+    let mut run_state = RandomizedRun::new(plan, seed);
     for step in 0..150 {
-        life = life.step().map_err(|error| format!("step {step}: {error}"))?;
+        run_state = run_state.step().map_err(|error| format!("step {step}: {error}"))?;
     }
-    let all = Extent::new(0, life.bench.blocks());
-    if life.bench.read(all).map_err(|error| error.to_string())? != life.expected(all) {
+    let all = Extent::new(0, run_state.bench.blocks());
+    if run_state.bench.read(all).map_err(|error| error.to_string())? != run_state.expected(all) {
         return Err("not what was written".to_owned());
     }
-    let scrubbed = life.bench.scrub(Repair::Report);
-    let findings = life.bench.findings.borrow();
+    let scrubbed = run_state.bench.scrub(Repair::Report);
+    let findings = run_state.bench.findings.borrow();
     // With a member and the next one lost, some blocks have no checksum until they are restored.
     if !is_clean(&scrubbed) || findings.iter().any(|finding| finding.outcome == Outcome::Lost) {
         return Err(format!("{scrubbed:?}, {findings:?}"));
     }
-    Ok(life.growths > 0 && life.bench.array.layout().members() as usize > plan.members)
+    Ok(run_state.growths > 0 && run_state.bench.array.layout().members() as usize > plan.members)
 }
 
 /// `RAID_LIVES=1000..2000` runs these seeds.
 #[test]
-fn array_that_becomes_larger_among_all_else_holds_what_was_written() {
+fn array_that_grows_during_all_other_commands_returns_written_data() {
     let asked = std::env::var("RAID_LIVES").ok();
     let seeds = asked.as_deref().and_then(|asked| asked.split_once(".."));
     let seeds = seeds.map_or(0..12, |(from, to)| from.parse().expect("a number")..to.parse().expect("a number"));
@@ -227,7 +227,7 @@ fn array_that_becomes_larger_among_all_else_holds_what_was_written() {
             let plan = Plan::small(level, members, volatile);
             let plan =
                 Plan { chunk_blocks, stripes: 10, room: 60 * chunk_blocks, spare: true, ring_blocks: 64, ..plan };
-            larger += u64::from(live(plan, seed).unwrap_or_else(|error| panic!("{plan:?}, seed {seed}: {error}")));
+            larger += u64::from(run_seed(plan, seed).unwrap_or_else(|error| panic!("{plan:?}, seed {seed}: {error}")));
             lives += 1;
         }
     }

@@ -12,7 +12,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     ///
     /// Failures may not be durable yet: call [`Members::failures_recorded`] before any acknowledgement. *Errors*: in
     /// the array's blocks `extent`, when data could not be written and has no other copy, or the array has stopped.
-    pub(crate) async fn carry_out(self: &Rc<Self>, ops: Ops, guard: RangeGuard, extent: Extent) -> Result<(), IoError> {
+    pub(crate) async fn execute(self: &Rc<Self>, ops: Ops, guard: RangeGuard, extent: Extent) -> Result<(), IoError> {
         let own = self.clone();
         let work = async move {
             let ended = own.members.perform(ops).await;
@@ -25,7 +25,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 
     /// Executes writes that have nothing in common (RAID-0): no lock, and they stop when the caller is dropped.
-    pub(crate) async fn carry_out_bare(self: &Rc<Self>, ops: Ops, extent: Extent) -> Result<(), IoError> {
+    pub(crate) async fn execute_unlocked(self: &Rc<Self>, ops: Ops, extent: Extent) -> Result<(), IoError> {
         let ended = self.members.perform(ops).await;
         self.members.judge(&ended, extent)
     }
@@ -36,7 +36,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         let own = self.clone();
         let work = async move {
             // Chosen before the write: content that redundancy gave back may match no entry.
-            let remembered = own.remember(&ops).await;
+            let chosen = own.choose_entries(&ops).await;
             // An error here is not returned: the reader has its data.
             for ended in own.members.perform(ops).await {
                 match ended.result {
@@ -44,14 +44,14 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                         count(&own.members.place(ended.member).counts.heals);
                         own.tally.add(|counters| counters.heals += 1);
                     }
-                    Err(error) if own.members.spares(ended.member) => {
-                        own.members.lose_in(ended.member, ended.tenure, error)
+                    Err(error) if own.members.can_lose(ended.member) => {
+                        own.members.mark_failed_in(ended.member, ended.incarnation, error)
                     }
                     Err(_) => {}
                 }
             }
-            if let Some(remembered) = remembered {
-                own.make_known(remembered).await;
+            if let Some(chosen) = chosen {
+                own.log_entries(chosen).await;
             }
             drop(guard);
         };

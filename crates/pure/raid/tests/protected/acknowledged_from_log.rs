@@ -55,12 +55,12 @@ pub(crate) fn answered_and_not_in_place() -> Result<(), String> {
 }
 
 #[test]
-fn write_is_answered_from_the_log_and_nobody_sees_what_was_before() {
+fn write_acknowledged_from_the_log_hides_the_old_content() {
     answered_and_not_in_place().unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
-fn degraded_array_answers_when_all_is_in_place() {
+fn degraded_array_acknowledges_after_the_in_place_write() {
     let (bench, disk) = bench_with_a_stalled_write(Level::Raid6, 5);
     let other = bench.layout().member_of(0, Role::P);
     bench.fail(other);
@@ -74,7 +74,7 @@ fn degraded_array_answers_when_all_is_in_place() {
 }
 
 #[test]
-fn answered_write_that_nobody_takes_is_lost_and_says_so() {
+fn acknowledged_write_that_no_member_takes_is_reported_as_lost() {
     for level in [Level::Raid0, Level::Raid1] {
         lost_and_said(level);
     }

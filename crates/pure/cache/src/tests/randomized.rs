@@ -1,10 +1,10 @@
 //! Randomized run of two volumes on one shard.
 
 use crate::rig::disk::{Disk, Event, Image, Journal};
-use crate::rig::oracle::{Oracle, Told};
+use crate::rig::oracle::{Oracle, WriteId};
 use crate::rig::{Random, Rig, Running, TestRuntime};
 use crate::{
-    CacheShard, Check, Finding, Findings, Layer, LogId, LogOwner, PolicedVolume, Policy, ReadAhead, ReadCache,
+    CacheShard, CachedVolume, Check, Finding, Findings, Layer, LogId, LogOwner, Policy, ReadAhead, ReadCache,
     Scheduler, Share, VolumeId, WriteLog, WriteMemory, WritePolicy,
 };
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable, Written};
@@ -32,12 +32,12 @@ pub(crate) struct Plan {
     /// Flip bits in memory.
     pub(crate) flips: bool,
     /// Command to repeat, on few blocks.
-    pub(crate) often: Option<Often>,
+    pub(crate) repeated: Option<Repeated>,
 }
 
 /// Command that a run can consist mostly of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Often {
+pub(crate) enum Repeated {
     Discard,
     Flush,
     ChangePolicy,
@@ -45,7 +45,7 @@ pub(crate) enum Often {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { commands: 120, log: true, errors: false, log_fails: false, cuts: 12, flips: true, often: None }
+        Self { commands: 120, log: true, errors: false, log_fails: false, cuts: 12, flips: true, repeated: None }
     }
 }
 
@@ -62,16 +62,16 @@ impl LogOwner for Owner {
         .boxed_local()
     }
 
-    fn settled(&self) -> LocalBoxFuture<'static, ()> {
+    fn all_destaged(&self) -> LocalBoxFuture<'static, ()> {
         let journal = self.0.clone();
         async move { journal.push(Event::Settled) }.boxed_local()
     }
 }
 
-type Volume = Rc<PolicedVolume<Disk, TestRuntime>>;
+type Volume = Rc<CachedVolume<Disk, TestRuntime>>;
 type Outcome = Result<(), String>;
 
-pub(crate) struct Life {
+pub(crate) struct RandomizedRun {
     pub(crate) journal: Journal,
     /// Initial content of the disks: first the volumes', then the log's.
     pub(crate) begin: Vec<Image>,
@@ -92,7 +92,7 @@ struct Stage {
     findings: Rc<RefCell<Vec<Finding>>>,
 }
 
-impl Life {
+impl RandomizedRun {
     pub(crate) fn run(seed: u64, plan: &Plan) -> Result<Self, String> {
         let mut stage = Stage::new(seed, *plan);
         let begin = stage.disks.iter().chain([&stage.log_disk]).map(Disk::image).collect();
@@ -138,9 +138,8 @@ impl Stage {
             findings: found,
         };
         let policy = Policy { share: Share { check: Check::Every, ..Share::default() }, ..Policy::default() };
-        let volume = |(number, disk): (u128, &Disk)| {
-            Rc::new(PolicedVolume::new(&shard, VolumeId(number), disk.clone(), &policy))
-        };
+        let volume =
+            |(number, disk): (u128, &Disk)| Rc::new(CachedVolume::new(&shard, VolumeId(number), disk.clone(), &policy));
         let volumes = (0..).zip(&disks).map(volume).collect();
         for disk in disks.iter().chain([&log_disk]) {
             disk.latency.set(Duration::from_micros(random.below(3) * 100));
@@ -161,16 +160,16 @@ impl Stage {
             self.collect()?;
         }
         let volume = self.random.below(2) as usize;
-        if let Some(often) = self.plan.often.filter(|_| self.random.one_in(3)) {
-            match often {
-                Often::Discard => {
+        if let Some(repeated) = self.plan.repeated.filter(|_| self.random.one_in(3)) {
+            match repeated {
+                Repeated::Discard => {
                     let extent = self.extent();
                     self.discard_at(volume, extent);
                     self.discard_at(volume, extent);
                     self.write_at(volume, extent);
                 }
-                Often::Flush => self.flush(volume),
-                Often::ChangePolicy => self.change_policy(volume),
+                Repeated::Flush => self.flush(volume),
+                Repeated::ChangePolicy => self.change_policy(volume),
             }
             return Ok(());
         }
@@ -202,7 +201,7 @@ impl Stage {
     }
 
     fn extent(&mut self) -> Extent {
-        let hot = self.plan.often.is_some() || self.random.one_in(3);
+        let hot = self.plan.repeated.is_some() || self.random.one_in(3);
         let start = self.random.below(if hot { 24 } else { BLOCKS });
         let len = match self.random.below(3) {
             0 => 8,
@@ -263,10 +262,10 @@ impl Stage {
 
     fn write_at(&mut self, at: usize, extent: Extent) {
         let (volume, oracle, errors) = (self.volumes[at].clone(), self.oracles[at].clone(), self.may_fail());
-        let told = oracle.begin(extent, false);
-        let data = oracle.data(told);
+        let write_id = oracle.begin(extent, false);
+        let data = oracle.data(write_id);
         let fresh = self.random.one_in(10);
-        let ended = Ended { oracle: oracle.clone(), told, done: false };
+        let ended = Ended { oracle: oracle.clone(), write_id, done: false };
         self.running.push(self.rig.begin(async move {
             let mut ended = ended;
             let before = volume.write_policy();
@@ -288,8 +287,8 @@ impl Stage {
 
     fn discard_at(&mut self, at: usize, extent: Extent) {
         let (volume, oracle, errors) = (self.volumes[at].clone(), self.oracles[at].clone(), self.may_fail());
-        let told = oracle.begin(extent, true);
-        let ended = Ended { oracle: oracle.clone(), told, done: false };
+        let write_id = oracle.begin(extent, true);
+        let ended = Ended { oracle: oracle.clone(), write_id, done: false };
         self.running.push(self.rig.begin(async move {
             let mut ended = ended;
             let before = volume.write_policy();
@@ -352,9 +351,10 @@ impl Stage {
         }
         self.read_at(volume, Extent::new(page * 8, 8));
         self.rig.settle();
-        let told = |finding: &&Finding| finding.layer == Layer::Cache && finding.volume == VolumeId(volume as u128);
-        let told = self.findings.borrow().iter().filter(told).count() as u64;
-        assert_eq!(self.volumes[volume].counters().reads.mismatches, told, "every mismatch is reported");
+        let is_reported =
+            |finding: &&Finding| finding.layer == Layer::Cache && finding.volume == VolumeId(volume as u128);
+        let reported = self.findings.borrow().iter().filter(is_reported).count() as u64;
+        assert_eq!(self.volumes[volume].counters().reads.mismatches, reported, "every mismatch is reported");
     }
 
     fn fault(&mut self, volume: usize) {
@@ -408,21 +408,21 @@ fn allowed<T>(result: Result<T, IoError>, errors: bool, what: &str) -> Outcome {
 /// Write whose end is reported to the oracle, also when it is dropped.
 struct Ended {
     oracle: Rc<Oracle>,
-    told: Told,
+    write_id: WriteId,
     done: bool,
 }
 
 impl Ended {
     fn end<T>(&mut self, result: &Result<T, IoError>, durable: bool) {
         self.done = true;
-        self.oracle.end(self.told, result.is_ok(), durable && result.is_ok());
+        self.oracle.end(self.write_id, result.is_ok(), durable && result.is_ok());
     }
 }
 
 impl Drop for Ended {
     fn drop(&mut self) {
         if !self.done {
-            self.oracle.end(self.told, false, false);
+            self.oracle.end(self.write_id, false, false);
         }
     }
 }
