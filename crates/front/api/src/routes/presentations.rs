@@ -1,6 +1,6 @@
 //! Rows for targets and presentations (mappings of volumes to hosts).
 
-use crate::row::{Asked, Body, Named, Row, add, list, one, remove};
+use crate::row::{QueryParams, Body, Named, Row, add, list, one, remove};
 use control::Control;
 use control::request::{NewPresentation, NewTarget, Removal, Spread, Unpresent};
 use model::Name;
@@ -19,7 +19,7 @@ pub(crate) fn rows() -> Vec<Row> {
         remove(
             "/targets/{name}",
             "Delete a target",
-            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.targets.remove(&name, how).await },
+            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move { c.targets.remove(&name, how).await },
         ),
         list("/presentations", "presentations", "List presentations (LUN mappings)", |c: C| async move { Ok(c.presentations.list()) }),
         add(
@@ -37,7 +37,7 @@ pub(crate) fn rows() -> Vec<Row> {
         remove(
             "/presentations",
             "Unpresent a volume from a host",
-            |c: C, Asked(which): Asked<Unpresent>| async move { c.presentations.unpresent(&which).await },
+            |c: C, QueryParams(which): QueryParams<Unpresent>| async move { c.presentations.unpresent(&which).await },
         ),
     ]
 }

@@ -1,6 +1,6 @@
 //! Background repair of groups: rebuild of members, and resync after an unclean stop.
 
-use super::care::{Care, Gait};
+use super::care::{Maintenance, Pace};
 use super::losses::LostList;
 use super::membership::note_membership;
 use super::work::{Work, WorkKind};
@@ -187,7 +187,7 @@ impl<W: World> GroupRepair<W> {
                 let done = (before + progress.done) * stripe_bytes;
                 work.advance(self.pool.shard.world.now(), done);
                 self.pool.groups[group].work.set(Some(work));
-                self.pool.care.keep_pace(&mut gait, done, work.total_bytes(), Care::is_resumed).await;
+                self.pool.care.keep_pace(&mut gait, done, work.total_bytes(), Maintenance::is_resumed).await;
             };
             match array.resync(range.clone(), pace).await {
                 Ok(verified) => {
@@ -236,7 +236,7 @@ struct Owner<W: World> {
     pool: Rc<OpenPool<W>>,
     group: usize,
     work: Work,
-    gait: Gait,
+    gait: Pace,
     disk: String,
 }
 
@@ -245,7 +245,7 @@ impl<W: World> RebuildOwner for Owner<W> {
         let (pool, done) = (&self.pool, progress.done * self.pool.groups[self.group].stripe_bytes());
         self.work.advance(pool.shard.world.now(), done);
         pool.groups[self.group].work.set(Some(self.work));
-        if !pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Care::is_resumed).await {
+        if !pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Maintenance::is_resumed).await {
             let sentence =
                 format!("filling disk {} of pool {} will take longer than was promised", self.disk, pool.name);
             pool.raise(event::REBUILD_LATE, sentence);

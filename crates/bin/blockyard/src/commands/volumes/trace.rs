@@ -1,6 +1,6 @@
 //! Command `blockyard volume trace`.
 
-use crate::commands::Desk;
+use crate::commands::CommandContext;
 use crate::commands::new_file::NewFile;
 use crate::failure::Failure;
 use crate::output::Rows;
@@ -10,14 +10,14 @@ use model::{TraceReport, VolumeName};
 use std::path::Path;
 
 /// Starts to trace the volume.
-pub(super) fn start(desk: &Desk, name: &VolumeName, commands: Option<u32>) -> Result<(), Failure> {
+pub(super) fn start(desk: &CommandContext, name: &VolumeName, commands: Option<u32>) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("/traces/{name}"), &NewTrace { commands }, "trace")?;
     let trace: TraceReport = answer.decode()?;
     desk.out.done(&answer, &format!("volume {name} is traced: its last {} commands are kept", trace.commands_max))
 }
 
 /// Writes the recorded commands to the file `to`; with `stops`, ends the trace and discards them.
-pub(super) fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Result<(), Failure> {
+pub(super) fn take(desk: &CommandContext, name: &VolumeName, to: &Path, stops: bool) -> Result<(), Failure> {
     let mut file = NewFile::at(to);
     let saved = desk.client.fetch(&format!("/trace-files/{name}"), |bytes| file.put(bytes))?;
     // A reader of standard output that closed the pipe has what it wanted.
@@ -33,7 +33,7 @@ pub(super) fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Re
 }
 
 /// Ends the trace and discards the recorded commands.
-pub(super) fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn stop(desk: &CommandContext, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.delete_for(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;
     desk.out
@@ -41,7 +41,7 @@ pub(super) fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
 }
 
 /// Prints the state of the trace, and the number of recorded commands.
-pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;
     let header = &["VOLUME", "TRACED", "COMMANDS", "AT MOST", "OVERWRITTEN", "UNENDED", "SESSIONS", "FOR"];
