@@ -38,7 +38,7 @@ pub struct Motion {
 
 /// Handle of a submitted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
+pub struct OperationHandle(u64);
 
 /// State of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum Progress {
 pub struct Timing {
     works: Works,
     /// Completion time of each operation, `None` while unknown; without forgotten operations.
-    ends: BTreeMap<Ticket, Option<u64>>,
+    ends: BTreeMap<OperationHandle, Option<u64>>,
     submitted: u64,
 }
 
@@ -112,11 +112,11 @@ impl Timing {
     }
 
     /// Submits an operation at `now`.
-    pub fn submit(&mut self, now: u64, motion: Motion) -> Ticket {
+    pub fn submit(&mut self, now: u64, motion: Motion) -> OperationHandle {
         // Time advances before the operation is queued, so that it cannot affect decisions of the past.
         self.advance(now);
         self.submitted += 1;
-        let ticket = Ticket(self.submitted);
+        let ticket = OperationHandle(self.submitted);
         let end = match &mut self.works {
             // A spindle reorders its queue, so the completion time of this operation depends on those that follow it.
             Works::Spindle(spindle) => {
@@ -132,7 +132,7 @@ impl Timing {
     /// Returns the state of the operation at `now`. [`Progress::Ended`] is returned once.
     ///
     /// *Panics*: when it was returned before.
-    pub fn poll(&mut self, now: u64, ticket: Ticket) -> Progress {
+    pub fn poll(&mut self, now: u64, ticket: OperationHandle) -> Progress {
         self.advance(now);
         match *self.ends.get(&ticket).expect("an end is told once") {
             Some(end) if end <= now => {
@@ -147,7 +147,7 @@ impl Timing {
     }
 
     /// Drops the handle of an operation that nobody waits for. The disk carries it out all the same.
-    pub fn forget(&mut self, ticket: Ticket) {
+    pub fn forget(&mut self, ticket: OperationHandle) {
         self.ends.remove(&ticket);
     }
 

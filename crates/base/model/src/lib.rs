@@ -122,7 +122,7 @@ pub use refusal::{Kind, Misread, Refusal};
 pub use refused::{ProofLack, RefusedLogin, RefusedWhy};
 pub use remote::{DiskPathReport, DiskPathState, PATHS_MAX, RemoteAddress, RemoteLogin, RemoteReport, RemoteUrl};
 pub use report::Report;
-pub use reservation::{Kept, RegistrationReport, ReservationKind, ReservationReport};
+pub use reservation::{DeniedAccess, RegistrationReport, ReservationKind, ReservationReport};
 pub use role::Role;
 pub use scrub::{ScrubReport, ScrubState};
 pub use secret::Secret;
@@ -137,7 +137,7 @@ pub use status::{Problem, Severity, StatusReport};
 pub use task::{TaskReport, TaskStage};
 pub use time::Timestamp;
 pub use trace::{TRACE_COMMANDS, TRACE_COMMANDS_MAX, TraceReport, Traced, TracedCommand};
-pub use user::{CallerReport, How, LoginReport, NewTokenReport, Scope, SecondFactorReport, TokenReport, UserReport};
+pub use user::{CallerReport, AuthMethod, LoginReport, NewTokenReport, Scope, SecondFactorReport, TokenReport, UserReport};
 pub use volume::{
     Backend, POOL_VOLUMES_MAX, Provision, SanitizeReport, SpaceReport, VOLUME_SIZE_MIN, VOLUMES_MAX, VolumeCounters,
     VolumeReport, VolumeState,

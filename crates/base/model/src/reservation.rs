@@ -76,7 +76,7 @@ impl ReservationReport {
     /// registrants where registration suffices. If the report does not list all registrations, the host counts as
     /// registered.
     #[must_use]
-    pub fn kept_from(&self, initiators: &[String]) -> Option<Kept> {
+    pub fn kept_from(&self, initiators: &[String]) -> Option<DeniedAccess> {
         let kind = self.kind?;
         let is_own = |name: &String| initiators.iter().any(|own| own.eq_ignore_ascii_case(name));
         // An unlisted registration may be the one of this host.
@@ -84,13 +84,13 @@ impl ReservationReport {
             || self.registrations.len() < self.registered as usize;
         let is_holder = self.holder.as_ref().is_some_and(is_own);
         let may = is_holder || (kind.is_shared_by_registrants() && is_registered);
-        (!may).then(|| if kind.forbids_reads() { Kept::ReadsAndWrites } else { Kept::Writes })
+        (!may).then(|| if kind.forbids_reads() { DeniedAccess::ReadsAndWrites } else { DeniedAccess::Writes })
     }
 }
 
 /// Access that a reservation denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum DeniedAccess {
     /// Writes are denied, reads are permitted.
     Writes,
     /// Reads and writes are denied.
@@ -166,9 +166,9 @@ mod tests {
         assert_eq!(told, words);
         let kept = |report: &ReservationReport, who: &str| report.kept_from(&[who.to_owned()]);
         let each = |report: &ReservationReport| ["iqn.a", "IQN.B", "iqn.c"].map(|who| kept(report, who));
-        assert_eq!(each(&report), [None, None, Some(Kept::Writes)]);
+        assert_eq!(each(&report), [None, None, Some(DeniedAccess::Writes)]);
         report.kind = Some(ReservationKind::ExclusiveAccess);
-        assert_eq!(each(&report), [None, Some(Kept::ReadsAndWrites), Some(Kept::ReadsAndWrites)]);
+        assert_eq!(each(&report), [None, Some(DeniedAccess::ReadsAndWrites), Some(DeniedAccess::ReadsAndWrites)]);
         (report.kind, report.registered) = (Some(ReservationKind::ExclusiveAccessAllRegistrants), 300);
         assert_eq!(kept(&report, "iqn.c"), None, "it may be one of those that are not told");
         report.kind = None;

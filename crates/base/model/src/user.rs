@@ -33,7 +33,7 @@ pub struct CallerReport {
     /// Role.
     pub role: Role,
     /// Method of authentication.
-    pub how: How,
+    pub how: AuthMethod,
     /// Value that a browser must send as `X-CSRF-Token` with every modifying request.
     pub csrf: Option<String>,
     /// Expiration of the login or the token, regardless of activity.
@@ -47,7 +47,7 @@ pub struct CallerReport {
 /// Method of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum AuthMethod {
     /// Credentials of the process at the socket, from the kernel.
     Socket,
     /// Password of a user, with a second factor if required.

@@ -9,7 +9,7 @@ mod pages;
 
 pub use pages::all_are_locked;
 
-use pages::Place;
+use pages::Storage;
 use std::fmt;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -17,13 +17,13 @@ use zeroize::Zeroizing;
 
 /// Secret bytes. Never shown by `Debug`.
 #[derive(Clone)]
-pub struct Secret(Arc<Place>);
+pub struct Secret(Arc<Storage>);
 
 impl Secret {
     /// Stores `bytes` as a secret, and wipes the memory that they came in.
     #[must_use]
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        Self(Arc::new(Place::with(&Zeroizing::new(bytes.into()))))
+        Self(Arc::new(Storage::with(&Zeroizing::new(bytes.into()))))
     }
 
     /// The bytes themselves.

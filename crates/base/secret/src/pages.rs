@@ -19,7 +19,7 @@ static FREE: Mutex<[Vec<&'static mut [u8]>; SLOT_BYTES.len()]> = Mutex::new([con
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Memory of one secret.
-pub(crate) enum Place {
+pub(crate) enum Storage {
     /// Slot, and the length of the secret at its beginning.
     Slot(&'static mut [u8], usize),
     /// Pages of its own, and the length of the secret.
@@ -28,7 +28,7 @@ pub(crate) enum Place {
     Heap(Zeroizing<Vec<u8>>),
 }
 
-impl Place {
+impl Storage {
     /// Stores these bytes.
     pub(crate) fn with(bytes: &[u8]) -> Self {
         let found = match SLOT_BYTES.iter().position(|size| bytes.len() <= *size) {
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Storage {
     fn drop(&mut self) {
         // Wiped before the slot is free: a free slot must hold zeros.
         self.all_mut().zeroize();
@@ -121,23 +121,23 @@ mod tests {
     #[test]
     fn many_secrets_take_few_mappings_and_their_slots_are_used_again() {
         let before = mappings();
-        let many: Vec<Place> = (0..20_000u32).map(|n| Place::with(&n.to_be_bytes().repeat(5))).collect();
+        let many: Vec<Storage> = (0..20_000u32).map(|n| Storage::with(&n.to_be_bytes().repeat(5))).collect();
         assert!(mappings() < before + 100, "{} mappings, {before} before", mappings());
         assert!(many.iter().zip(0u32..).all(|(place, n)| place.bytes() == n.to_be_bytes().repeat(5)));
         let at = many.iter().map(|place| place.bytes().as_ptr()).collect::<std::collections::BTreeSet<_>>();
         assert_eq!(at.len(), many.len(), "each has its own");
         drop(many);
         // Other tests take slots at the same time, and free theirs.
-        let again: Vec<Place> = (0..100).map(|_| Place::with(b"another secret")).collect();
+        let again: Vec<Storage> = (0..100).map(|_| Storage::with(b"another secret")).collect();
         let again = again.iter().find(|place| at.contains(&place.bytes().as_ptr())).expect("slots are used again");
-        let Place::Slot(slot, len) = again else { panic!("it is short") };
+        let Storage::Slot(slot, len) = again else { panic!("it is short") };
         assert!(slot[*len..].iter().all(|byte| *byte == 0), "nothing is left of what was there");
     }
 
     #[test]
     fn secret_of_any_length_has_a_place() {
         for len in [0, 1, 64, 65, 256, 257, 100_000] {
-            assert_eq!(Place::with(&vec![7; len]).bytes(), vec![7; len]);
+            assert_eq!(Storage::with(&vec![7; len]).bytes(), vec![7; len]);
         }
     }
 }

@@ -35,7 +35,7 @@ impl<D: BlockDevice> GroupCommit<D> {
 }
 
 /// Next step of a waiting caller.
-enum Turn {
+enum Role {
     Lead,
     Done(Result<(), IoError>),
 }
@@ -80,22 +80,22 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
                 // A failure is final: nothing written since the last good flush can be trusted, so the flush is never
                 // retried.
                 if let Some(error) = state.failed {
-                    return Some(Turn::Done(Err(error)));
+                    return Some(Role::Done(Err(error)));
                 }
                 // A flush that started after this call has succeeded.
                 if state.ended >= needed {
-                    return Some(Turn::Done(Ok(())));
+                    return Some(Role::Done(Ok(())));
                 }
                 if state.running {
                     return None;
                 }
                 state.running = true;
                 state.begun += 1;
-                Some(Turn::Lead)
+                Some(Role::Lead)
             });
             match turn.await {
-                Turn::Done(result) => return result.map(|()| Stable::attest()),
-                Turn::Lead => {
+                Role::Done(result) => return result.map(|()| Stable::attest()),
+                Role::Lead => {
                     // `Leading` clears `running` on drop, so a leader that is cancelled does not block the others.
                     let begun = self.state.borrow().begun;
                     let leading = Leading(&self.state, &self.ended);

@@ -11,12 +11,12 @@ use std::task::{Context, Poll, Wake, Waker};
 /// A future that is ready at once costs a poll and a move; a pending one keeps its slot until it is ready, and only
 /// woken futures are polled again.
 pub struct Slots<F: Future> {
-    places: Vec<Place<F>>,
+    places: Vec<Slot<F>>,
     free: Vec<usize>,
     woken: Arc<Woken>,
 }
 
-struct Place<F> {
+struct Slot<F> {
     future: Pin<Box<Option<F>>>,
     flag: Arc<Flag>,
     waker: Waker,
@@ -116,7 +116,7 @@ impl<F: Future> Slots<F> {
         let place = self.places.len();
         let flag = Arc::new(Flag { place, queued: AtomicBool::new(false), woken: self.woken.clone() });
         let waker = Waker::from(flag.clone());
-        self.places.push(Place { future: Box::pin(None), flag, waker });
+        self.places.push(Slot { future: Box::pin(None), flag, waker });
         place
     }
 

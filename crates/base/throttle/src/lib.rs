@@ -85,7 +85,7 @@ pub struct Attempt<N: Ord> {
 
 /// Consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Penalty {
+pub struct Consequence {
     /// Number of failures of this name or this address, whichever is higher.
     pub failures: u32,
     /// Delay of the answer.
@@ -133,7 +133,7 @@ impl<N: Ord + Clone> Attempt<N> {
     /// Records that the secret was wrong, and returns the delay of the answer. The attempt stays in progress until it
     /// is dropped.
     #[must_use]
-    pub fn failed(&self, now: Duration) -> Penalty {
+    pub fn failed(&self, now: Duration) -> Consequence {
         let policy = &self.shared.policy;
         let mut table = self.shared.lock();
         let mut failures = 0;
@@ -144,10 +144,10 @@ impl<N: Ord + Clone> Attempt<N> {
             }
         }
         let Some(doublings) = failures.checked_sub(policy.free + 1) else {
-            return Penalty { failures, hold: Duration::ZERO };
+            return Consequence { failures, hold: Duration::ZERO };
         };
         // 2^16 times the first delay exceeds any limit; more doublings would overflow the shift.
-        Penalty { failures, hold: policy.first.saturating_mul(1 << doublings.min(16)).min(policy.most) }
+        Consequence { failures, hold: policy.first.saturating_mul(1 << doublings.min(16)).min(policy.most) }
     }
 
     /// Records that the secret was correct: resets the failures of this name here, and remembers it for this address.
@@ -260,7 +260,7 @@ mod tests {
     }
 
     /// Makes an attempt that fails and has been answered.
-    fn fail(throttle: &LoginThrottle<String>, name: &str, from: u32, now: Duration) -> Penalty {
+    fn fail(throttle: &LoginThrottle<String>, name: &str, from: u32, now: Duration) -> Consequence {
         let attempt = throttle.begin(address(from), &name.to_owned(), now);
         attempt.expect("nobody is judged").failed(now)
     }

@@ -3,7 +3,7 @@
 mod seen;
 mod way;
 
-pub(crate) use seen::Seen;
+pub(crate) use seen::ReadVersion;
 
 use crate::args::{Global, ListOptions};
 use crate::failure::Failure;
@@ -15,14 +15,14 @@ use model::{Refusal, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use way::Way;
+use way::Endpoint;
 
 /// Limit of a list that the API accepts.
 const LIMIT_MAX: u64 = 10_000;
 
 /// Client with its endpoint.
 pub(crate) struct Client {
-    way: Way,
+    way: Endpoint,
     runtime: tokio::runtime::Runtime,
     /// Print each request to stderr (`--requests`).
     tells: bool,
@@ -37,12 +37,12 @@ pub(crate) struct Answer {
 }
 
 /// Successful response, before its key is known.
-struct Said {
+struct RawAnswer {
     whole: Value,
     tag: Option<String>,
 }
 
-impl Said {
+impl RawAnswer {
     fn under(self, key: &'static str) -> Answer {
         Answer { whole: self.whole, key, tag: self.tag }
     }
@@ -55,12 +55,12 @@ impl Client {
             let message = format!("cannot create an event queue: {error}");
             Refusal::new(code::IO_FAILED, message, "close other programs and try again")
         })?;
-        Ok(Self { way: Way::of(global)?, runtime, tells: global.requests })
+        Ok(Self { way: Endpoint::of(global)?, runtime, tells: global.requests })
     }
 
     /// Returns true if the daemon is on this machine.
     pub(crate) fn is_here(&self) -> bool {
-        matches!(self.way, Way::Socket(_))
+        matches!(self.way, Endpoint::Socket(_))
     }
 
     /// Returns the process ID of the daemon; none if it does not answer.
@@ -145,7 +145,7 @@ impl Client {
 
     /// Sends a request and reads the whole answer. With a tag, the change is made only if the object still has that tag
     /// (`If-Match`).
-    fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>, tag: Option<&str>) -> Result<Said, Failure> {
+    fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>, tag: Option<&str>) -> Result<RawAnswer, Failure> {
         self.runtime.block_on(async {
             let response = self.ask(method, path, body, tag).await?;
             let (head, body) = response.into_parts();
@@ -159,7 +159,7 @@ impl Client {
                 true => Value::Null,
                 false => serde_json::from_slice(&body).map_err(|error| garbled(&error))?,
             };
-            Ok(Said { whole, tag })
+            Ok(RawAnswer { whole, tag })
         })
     }
 

@@ -43,14 +43,14 @@ use clap::CommandFactory;
 use model::{Name, Size};
 
 /// Context of a command: the client, and the output settings.
-pub(crate) struct Desk {
+pub(crate) struct CommandContext {
     pub client: Client,
     pub out: Output,
 }
 
 /// Runs a command, and prints its answer.
 pub(crate) fn run(command: Command, global: &Global) -> Result<(), Failure> {
-    let desk = Desk { client: Client::new(global)?, out: Output::new(global) };
+    let desk = CommandContext { client: Client::new(global)?, out: Output::new(global) };
     match command {
         Command::Disk(command) => disks::run(&desk, command),
         Command::Pool(command) => pools::run(&desk, command),

@@ -1,6 +1,6 @@
 //! Confirmation of irreversible actions: `--yes`, or typing the name.
 
-use crate::client::{Client, Seen};
+use crate::client::{Client, ReadVersion};
 use crate::failure::Failure;
 use model::{Refusal, code};
 use std::fmt::Display;
@@ -15,7 +15,7 @@ pub(crate) fn destruction(
     (path, noun): (&str, &'static str),
     name: &impl Display,
     yes: bool,
-) -> Result<Option<Seen>, Failure> {
+) -> Result<Option<ReadVersion>, Failure> {
     if yes {
         return Ok(None);
     }

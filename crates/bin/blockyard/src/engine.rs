@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::tune::Cpus;
 use control::Engine;
 use engine::{Budget, Limits};
-use iscsi_target::{Facts, Ticket, conduct, tickets};
+use iscsi_target::{Facts, ShardSeed, conduct, tickets};
 use model::{Call, LocalAddress, NodeIdentity, Refusal, Secret, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
@@ -76,7 +76,7 @@ impl Shards {
 
 /// Starts the thread of one shard; the shard that gets `orders` conducts the others.
 fn launch(
-    ticket: Ticket<Uring>,
+    ticket: ShardSeed<Uring>,
     orders: Option<(Receiver<Call>, NodeIdentity, Secret)>,
     options: &Options,
 ) -> io::Result<Shard<()>> {

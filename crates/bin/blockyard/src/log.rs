@@ -44,7 +44,7 @@ pub(crate) fn start(filter: &str, form: LogForm) -> Result<LastLines, Failure> {
         // The kept lines have no color codes, whatever stderr is.
         false,
     );
-    tracing_subscriber::registry().with(filter).with(Brevity::default()).with(lines).with(kept).init();
+    tracing_subscriber::registry().with(filter).with(LogRateLimit::default()).with(lines).with(kept).init();
     Ok(last)
 }
 
@@ -63,7 +63,7 @@ where
 
 /// Rate limit of log lines: drops lines of a call site beyond the limit, and logs their number.
 #[derive(Default)]
-struct Brevity(Mutex<HashMap<Identifier, Cause>>);
+struct LogRateLimit(Mutex<HashMap<Identifier, Cause>>);
 
 /// Window of one call site.
 struct Cause {
@@ -75,7 +75,7 @@ struct Cause {
     said: String,
 }
 
-impl Brevity {
+impl LogRateLimit {
     /// Counts a line of a call site. Returns whether it may be written, and the dropped lines of windows that are over.
     fn count(&self, cause: Identifier, now: Instant, said: impl FnOnce() -> String) -> (bool, Vec<(u64, String)>) {
         let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +104,7 @@ impl Brevity {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Brevity {
+impl<S: Subscriber> Layer<S> for LogRateLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let (admitted, left_out) = self.count(event.metadata().callsite(), Instant::now(), || message_of(event));
         // This line is itself subject to the limit, so it cannot recur without bound.
@@ -154,7 +154,7 @@ mod tests {
         let written = Lines::default();
         let writer = written.clone();
         let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
-        let subscriber = tracing_subscriber::registry().with(Brevity::default()).with(layer);
+        let subscriber = tracing_subscriber::registry().with(LogRateLimit::default()).with(layer);
         tracing::subscriber::with_default(subscriber, || {
             for peer in 0..1000 {
                 tracing::warn!(peer, "too many logins");
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn window_that_is_over_tells_what_it_left_out_once() {
-        let (brevity, now) = (Brevity::default(), Instant::now());
+        let (brevity, now) = (LogRateLimit::default(), Instant::now());
         let cause = || tracing::callsite::Identifier(&CALLSITE);
         let said = || "half-open".to_owned();
         let admitted = (0..25).filter(|_| brevity.count(cause(), now, said).0).count();
@@ -193,10 +193,10 @@ mod tests {
         assert_eq!(brevity.count(cause(), now + 2 * WINDOW, said), (true, Vec::new()));
     }
 
-    struct Here;
-    static CALLSITE: Here = Here;
+    struct TestCallsite;
+    static CALLSITE: TestCallsite = TestCallsite;
 
-    impl tracing::callsite::Callsite for Here {
+    impl tracing::callsite::Callsite for TestCallsite {
         fn set_interest(&self, _: tracing::subscriber::Interest) {}
         fn metadata(&self) -> &tracing::Metadata<'_> {
             unreachable!("nobody asks what it is")

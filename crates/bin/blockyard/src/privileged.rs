@@ -16,7 +16,7 @@ pub(crate) use policy::Policy;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::user::prepare;
-use desks::Desks;
+use desks::Workers;
 use line::{Line, Packet};
 use model::{Refusal, code};
 use privilege::{Answer, Outcome, Request, Verb};
@@ -80,7 +80,7 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
     let line = Arc::new(line);
     let mut office = Office {
         verbs: Arc::new(Verbs::new(Policy::of(config))),
-        desks: Desks::default(),
+        desks: Workers::default(),
         places: Arc::new(Semaphore::new(PLACES)),
         programs: Programs::default(),
         line: line.clone(),
@@ -134,7 +134,7 @@ fn start(theirs: OwnedFd) -> std::io::Result<Child> {
 /// State of the helper while it answers requests.
 struct Office {
     verbs: Arc<Verbs>,
-    desks: Desks,
+    desks: Workers,
     /// Permits for requests in flight.
     places: Arc<Semaphore>,
     programs: Programs,

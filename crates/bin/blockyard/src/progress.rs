@@ -14,12 +14,12 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Timeout of a waiting command.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct WaitTimeout {
     span: Option<Span>,
     since: Instant,
 }
 
-impl Patience {
+impl WaitTimeout {
     /// Starts the timeout now, as set by `--timeout`.
     pub(crate) fn new(options: PatienceOptions) -> Self {
         Self { span: options.timeout, since: Instant::now() }
@@ -49,7 +49,7 @@ impl Patience {
 /// *Errors*: the daemon is gone, or the timeout has passed.
 ///
 /// `shown`: a progress bar on a terminal, a line for every ten percent elsewhere, both on stderr.
-pub(crate) fn follow(client: &Client, pool: &Name, shown: bool, patience: Patience) -> Result<PoolReport, Failure> {
+pub(crate) fn follow(client: &Client, pool: &Name, shown: bool, patience: WaitTimeout) -> Result<PoolReport, Failure> {
     let bar = (shown && std::io::stderr().is_terminal()).then(|| bar(pool));
     let mut told = None;
     loop {

@@ -6,13 +6,13 @@
 use crate::args::ServeOptions;
 use crate::budget::{self, MemoryBudget};
 use crate::config::Config;
-use crate::confined::{self, Client, Tie};
+use crate::confined::{self, Client, HelperConnection};
 use crate::engine;
 use crate::failure::Failure;
 use crate::log;
 use crate::privileged;
 use crate::stop::{self, Stops};
-use crate::systemd::{self, Pulse};
+use crate::systemd::{self, Watchdog};
 use api::LastLines;
 use control::memory::Found;
 use control::{Confinement, Control, Privileged, Store};
@@ -44,7 +44,7 @@ pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(
     // `--under` marks the second process. Without it, this process becomes the privileged helper, which starts the
     // daemon.
     let tie = match options.under {
-        Some(helper) => Some(Tie::hold(helper)?),
+        Some(helper) => Some(HelperConnection::hold(helper)?),
         None if config.sandbox => return privileged::run(&config),
         None => None,
     };
@@ -65,7 +65,7 @@ pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(
     Ok(runtime.block_on(run(config, last_lines, tie))?)
 }
 
-async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<(), Refusal> {
+async fn run(config: Config, last_lines: LastLines, tie: Option<HelperConnection>) -> Result<(), Refusal> {
     // The state folder is locked first: its owner also owns the disks, so two daemons never write to one pool.
     let store = open_store(&config)?;
     let mut listening = api::listen(&config.settings.socket)?.with_log(last_lines);
@@ -90,7 +90,7 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     let helper = confinement.client.clone();
     let privileges = helper.clone().map(|client| Privileges(client));
     let (engine, shards) = engine::start(&config, memory, &node, &store.pool_secret(), privileges)?;
-    let pulse = Pulse::new(engine.clone(), config.settings.socket.clone()).beside(helper.clone());
+    let pulse = Watchdog::new(engine.clone(), config.settings.socket.clone()).beside(helper.clone());
     // Once the shards have their rings, no thread may create another one (second seccomp filter).
     let confinement = confinement.sealed();
     #[cfg(debug_assertions)]
@@ -154,7 +154,7 @@ struct Confined {
 }
 
 /// Confines this process and connects to the helper. Without a helper nothing is confined.
-fn confine(config: &Config, tie: Option<Tie>) -> Result<Confined, Refusal> {
+fn confine(config: &Config, tie: Option<HelperConnection>) -> Result<Confined, Refusal> {
     let Some(tie) = tie else { return Ok(Confined { client: None, measures: confined::switched_off() }) };
     let measures = confined::confine(config);
     // The thread that reads the helper's answers is started after confinement, so that it inherits the filters.

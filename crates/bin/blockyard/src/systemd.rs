@@ -20,7 +20,7 @@ const STEP: Duration = Duration::from_secs(10);
 const MORE: Duration = Duration::from_secs(40);
 
 /// Watchdog client: checks that the daemon works before it notifies systemd.
-pub(crate) struct Pulse {
+pub(crate) struct Watchdog {
     engine: Engine,
     socket: PathBuf,
     helper: Option<Arc<Client>>,
@@ -56,7 +56,7 @@ fn tell(states: &[NotifyState<'_>]) {
     }
 }
 
-impl Pulse {
+impl Watchdog {
     /// Creates the client for a daemon with this data plane and with its API at `socket`.
     pub(crate) fn new(engine: Engine, socket: PathBuf) -> Self {
         Self { engine, socket, helper: None }
@@ -143,7 +143,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let socket = dir.path().join("socket");
         let (post, calls) = mailbox::channel();
-        let pulse = Pulse::new(Engine::new(post), socket.clone());
+        let pulse = Watchdog::new(Engine::new(post), socket.clone());
         let beats = || async { timeout(Duration::from_millis(300), pulse.beats()).await };
 
         let ok: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";

@@ -17,7 +17,7 @@ use crate::pool::{Pool, PoolPlan};
 use crate::profile::power_cut_volumes;
 use crate::run;
 use crate::stage::{Judged, Presented, Stage};
-use look::Seen;
+use look::LossCount;
 use model::{Level, Order, WritePolicy};
 use place::{Copies, Images, Plan};
 use std::cell::RefCell;
@@ -186,8 +186,8 @@ async fn judge(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<Foun
     stage.open_portals().await?;
     let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
     Ok(match stage.look_tolerantly(&units).await? {
-        Seen { lost_blocks: 0, lost_units: 0 } => Found::Whole,
-        Seen { lost_units: 0, lost_blocks } => Found::Errors(lost_blocks),
-        Seen { lost_units, .. } => Found::Refused(format!("{lost_units} volumes do not serve")),
+        LossCount { lost_blocks: 0, lost_units: 0 } => Found::Whole,
+        LossCount { lost_units: 0, lost_blocks } => Found::Errors(lost_blocks),
+        LossCount { lost_units, .. } => Found::Refused(format!("{lost_units} volumes do not serve")),
     })
 }

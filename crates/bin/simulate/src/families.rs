@@ -7,7 +7,7 @@ mod space;
 use crate::host::traffic::Unit;
 use crate::oracle::{Instant, Oracle, Torn};
 use crate::pool::Pool;
-use crate::power::Came;
+use crate::power::OrderOutcome;
 use crate::stage::{Judged, Presented, Stage, Traffic};
 use model::{
     Backend, Order, Provision, ReadAhead, Report, Size, SnapshotId, SnapshotName, VolumeId, VolumePolicy, VolumeSpec,
@@ -207,9 +207,9 @@ impl<'a> Families<'a> {
         let (gone, provision) = self.volumes.remove(free[self.stage.chance.index(free.len())]);
         self.show().await?;
         match self.stage.until_dark(Order::DeleteVolume { volume: gone.name.clone() }).await {
-            Came::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}"))?,
+            OrderOutcome::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}"))?,
             // The deletion may have taken effect or not: the pool decides after the restart.
-            Came::Dark => {
+            OrderOutcome::Dark => {
                 let mut all = self.presented();
                 all.push(gone.clone());
                 self.stage.pull_the_plug(&all);

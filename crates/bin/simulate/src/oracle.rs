@@ -19,10 +19,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// Logical time: number of events on all volumes of a run.
-type Moment = u64;
+type LogicalTime = u64;
 
 /// Logical clock that the oracles of a run share, so that events of several volumes can be ordered.
-pub(crate) type Clock = Rc<Cell<Moment>>;
+pub(crate) type Clock = Rc<Cell<LogicalTime>>;
 
 /// Identifier of an outstanding operation: the time of its submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +55,7 @@ pub(crate) struct Oracle {
 
 #[derive(Debug)]
 struct Op {
-    begun: Moment,
+    begun: LogicalTime,
     /// Value and extents of a write; `None` for reads and flushes.
     writes: Option<(Value, Vec<Range<u64>>)>,
 }
@@ -224,13 +224,13 @@ impl Oracle {
         id
     }
 
-    fn tick(&mut self) -> Moment {
+    fn tick(&mut self) -> LogicalTime {
         self.clock.set(self.clock.get() + 1);
         self.clock.get()
     }
 
     /// Returns the submission time of the oldest outstanding operation.
-    fn oldest(&self) -> Moment {
+    fn oldest(&self) -> LogicalTime {
         self.open.values().next().map_or(self.clock.get(), |op| op.begun)
     }
 }

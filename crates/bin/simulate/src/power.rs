@@ -14,7 +14,7 @@ use std::time::Duration;
 const ORDER_TIME_MAX: Duration = Duration::from_millis(60);
 
 /// Outcome of an order that a power failure may interrupt.
-pub(crate) enum Came {
+pub(crate) enum OrderOutcome {
     /// The order was answered.
     Answered(Result<(), Refusal>),
     /// The power fails before the answer.
@@ -71,14 +71,14 @@ impl Stage {
     }
 
     /// Sends an order and returns its outcome, unless it is time to cut the power before.
-    pub(crate) async fn until_dark(&self, order: Order) -> Came {
+    pub(crate) async fn until_dark(&self, order: Order) -> OrderOutcome {
         if self.chance.percent(40) {
-            return Came::Answered(self.ask(order).await.map(drop));
+            return OrderOutcome::Answered(self.ask(order).await.map(drop));
         }
         let dark = self.world.sleep(self.chance.moment(ORDER_TIME_MAX));
         match select(pin!(self.ask(order)), dark).await {
-            Either::Left((answer, _)) => Came::Answered(answer.map(drop)),
-            Either::Right(_) => Came::Dark,
+            Either::Left((answer, _)) => OrderOutcome::Answered(answer.map(drop)),
+            Either::Right(_) => OrderOutcome::Dark,
         }
     }
 

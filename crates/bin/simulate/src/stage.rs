@@ -2,7 +2,7 @@
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
-use crate::host::traffic::{Gone, Habits, Host, Shared, Told, Unit};
+use crate::host::traffic::{SessionEnd, Habits, Host, Shared, SpaceReports, Unit};
 use crate::judge::Judge;
 use crate::oracle::Clock;
 use crate::planted::Plant;
@@ -57,7 +57,7 @@ pub(crate) struct Stage {
     protection: Protection,
     /// Logical clock of all volumes of the run.
     pub clock: Clock,
-    pub told: Rc<Told>,
+    pub told: Rc<SpaceReports>,
     done: Rc<Cell<u64>>,
     lingering: Rc<Cell<u64>>,
     /// Number of stops and starts of the data plane.
@@ -308,7 +308,7 @@ impl Stage {
     }
 
     /// Returns the function that waits until the data plane has removed a session.
-    fn gone(&self) -> Gone {
+    fn gone(&self) -> SessionEnd {
         let (world, daemon) = (self.world.clone(), self.daemon.clone());
         Rc::new(move |tsih| {
             let (world, daemon) = (world.clone(), daemon.clone());

@@ -5,7 +5,7 @@ use block::Rope;
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::{Isid, Lun, TaskAttribute};
-use iscsi::{Gathered, IscsiName, TaskId};
+use iscsi::{SendSlices, IscsiName, TaskId};
 use lab::target::Unit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shard::Time;
@@ -252,7 +252,7 @@ impl Client {
 
     fn send(&mut self) -> Result<()> {
         while self.connection.wants_to_send() {
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             self.connection.gather(&mut slices);
             let sent = self.socket.write_vectored(&slices);
             drop(slices);

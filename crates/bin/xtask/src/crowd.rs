@@ -15,8 +15,8 @@ use anyhow::{Context, Result, anyhow};
 use attack::Attack;
 use bystander::Bystander;
 use clap::Args;
-use guests::Guests;
-use hall::Hall;
+use guests::CrowdSessions;
+use hall::LoadSetup;
 use lab::meter::{resident_kib, stay_on};
 use lab::target::Target;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let guests: Vec<u16> = (FIRST_GUEST..FIRST_GUEST + options.guests()).collect();
     let steady = FIRST_STEADY..FIRST_STEADY + STEADY as u16;
     let callers: Vec<u16> = steady.clone().chain([LATE]).chain(guests.iter().copied()).collect();
-    let hall = Hall::open(scratch.path(), options, &callers)?;
+    let hall = LoadSetup::open(scratch.path(), options, &callers)?;
     let (pid, span) = (hall.product.pid(), Duration::from_secs(options.seconds));
     let mut steady: Vec<Client> =
         steady.map(|number| Client::log_in(hall.unit(number)?, number)).collect::<Result<_>>()?;
@@ -150,9 +150,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// Logs in the crowd, while `waiting` answer the requests of the target.
-fn welcome(hall: &Hall, numbers: &[u16], waiting: &mut [Client]) -> Result<Guests> {
+fn welcome(hall: &LoadSetup, numbers: &[u16], waiting: &mut [Client]) -> Result<CrowdSessions> {
     thread::scope(|scope| {
-        let welcome = scope.spawn(|| Guests::welcome(hall, numbers));
+        let welcome = scope.spawn(|| CrowdSessions::welcome(hall, numbers));
         Client::attend(waiting, LOOK, || Ok(welcome.is_finished()))?;
         welcome.join().map_err(|_| anyhow!("the crowd panicked"))?
     })

@@ -48,7 +48,7 @@ pub(crate) struct Options {
 
 /// Position of a command in its stream.
 #[derive(Clone, Copy)]
-struct Place {
+struct StreamPosition {
     seed: u64,
     number: u64,
 }
@@ -76,7 +76,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         // A command depends on seed and number alone, so that a single one can be repeated.
         let numbers = options.only.map_or(0..options.commands, |number| number..number + 1);
         for number in numbers {
-            sides.compare(Place { seed, number }, &table, &mut tally, options.trace)?;
+            sides.compare(StreamPosition { seed, number }, &table, &mut tally, options.trace)?;
         }
         sides.level()?;
         tally.unequal_contents += usize::from(!sides.contents_are_equal(seed)?);
@@ -87,7 +87,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
 
 impl Tally {
     /// Counts a difference, and prints the first of each kind without an explanation.
-    fn note(&mut self, aspect: Aspect, place: Place, table: &Explained, case: &Case<'_>) {
+    fn note(&mut self, aspect: Aspect, place: StreamPosition, table: &Explained, case: &Case<'_>) {
         if let Some(row) = table.explain(case, aspect) {
             self.explained[row] += 1;
             return;
@@ -142,8 +142,8 @@ impl Sides {
     }
 
     /// Sends a command of the stream to both sides and compares the answers.
-    fn compare(&mut self, place: Place, table: &Explained, tally: &mut Tally, trace: bool) -> Result<()> {
-        let Place { seed, number } = place;
+    fn compare(&mut self, place: StreamPosition, table: &Explained, tally: &mut Tally, trace: bool) -> Result<()> {
+        let StreamPosition { seed, number } = place;
         if number.is_multiple_of(LEVEL_EVERY) {
             self.level()?;
         }
@@ -217,9 +217,9 @@ impl Sides {
 }
 
 /// Prints a command, its answers, and the options that repeat it.
-fn show(what: &str, place: Place, case: &Case<'_>) {
+fn show(what: &str, place: StreamPosition, case: &Case<'_>) {
     let Case { request, ours, theirs } = case;
-    let Place { seed, number } = place;
+    let StreamPosition { seed, number } = place;
     println!("{what}{} (--seed {seed} --commands {}, perhaps --only {number})", request.name, number + 1);
     println!("  CDB    {:02x?}", request.cdb);
     let (nexus, moves, expects, blocks) = (request.nexus, request.moves, request.expects(), &request.extents);

@@ -42,7 +42,7 @@ pub(crate) struct Options {
 
 /// Output of the example.
 #[derive(Deserialize)]
-struct Ran {
+struct ExampleOutput {
     commands: u64,
     socket_calls: u64,
 }
@@ -56,7 +56,7 @@ struct Count {
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct References {
     /// Instructions per command, by row.
     instructions: BTreeMap<String, u64>,
 }
@@ -64,7 +64,7 @@ struct Kept {
 /// Counts and prints every row; false when a row exceeds its limit.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let example = build(root)?;
-    let kept = Kept::read(root)?;
+    let kept = References::read(root)?;
     let scratch = tempfile::tempdir()?;
     let folder = options.keep.as_deref().unwrap_or(scratch.path());
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -87,7 +87,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         }
     }
     if options.bless {
-        Kept { instructions: counted.iter().map(|(&name, &count)| (name.to_owned(), count.round() as u64)).collect() }
+        References { instructions: counted.iter().map(|(&name, &count)| (name.to_owned(), count.round() as u64)).collect() }
             .write(root)?;
     }
     findings.iter().for_each(|finding| println!("{finding}"));
@@ -142,7 +142,7 @@ fn count(example: &Path, row: &Row, folder: &Path) -> Result<Count> {
         .output()
         .context("cannot start valgrind; it is in Debian's package of that name")?;
     ensure!(out.status.success(), "the load failed: {}", String::from_utf8_lossy(&out.stderr).trim());
-    let ran: Ran = serde_json::from_slice(&out.stdout).context("the load did not say what it has done")?;
+    let ran: ExampleOutput = serde_json::from_slice(&out.stdout).context("the load did not say what it has done")?;
     let total = total(&fs::read_to_string(&profile)?)?;
     ensure!(
         total > 0 && ran.commands > 0,
@@ -161,7 +161,7 @@ fn total(profile: &str) -> Result<u64> {
     }
 }
 
-impl Kept {
+impl References {
     fn read(root: &Path) -> Result<Self> {
         let text = fs::read_to_string(root.join(KEPT)).with_context(|| format!("cannot read {KEPT}"))?;
         toml::from_str(&text).with_context(|| format!("{KEPT} is not as expected"))

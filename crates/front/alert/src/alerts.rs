@@ -1,7 +1,7 @@
 //! Alert service of this node: alert state, receivers, and their periodic work.
 
 use crate::book::{Alert, Book, State};
-use crate::message::{Message, Told};
+use crate::message::{Message, MessageAlert};
 use crate::receiver::Receiver;
 use crate::request::{NewReceiver, NewSilence, SetReceiver};
 use crate::send;
@@ -31,14 +31,14 @@ const AGAIN_SECONDS: [u64; 6] = [2, 5, 15, 60, 300, 900];
 const RECEIVERS_MAX: usize = 100;
 const SILENCES_MAX: usize = 1000;
 
-pub(crate) type Kept = BTreeMap<Name, Receiver>;
+pub(crate) type StoredReceivers = BTreeMap<Name, Receiver>;
 /// Alerts in a message: number, reported state and severity.
-type News = Vec<(u64, State, EventSeverity)>;
+type OccurrenceBatch = Vec<(u64, State, EventSeverity)>;
 
 /// Active alerts and their receivers.
 pub struct Alerts {
     control: Arc<Control>,
-    receivers: Mutex<Arc<Kept>>,
+    receivers: Mutex<Arc<StoredReceivers>>,
     book: Mutex<Books>,
     tellers: Mutex<BTreeMap<Name, AbortHandle>>,
     delivered: Mutex<BTreeMap<(Name, bool), u64>>,
@@ -66,7 +66,7 @@ impl Alerts {
     ///
     /// *Errors*: the store cannot be read.
     pub fn open(control: Arc<Control>) -> Result<Self, Refusal> {
-        let receivers: Kept = kept(&control, RECEIVERS)?;
+        let receivers: StoredReceivers = kept(&control, RECEIVERS)?;
         let book: Book = kept(&control, BOOK)?;
         // `kept` is the state that was stored last; a change is written only if it differs.
         let books = Books { now: book.clone(), kept: book };
@@ -77,7 +77,7 @@ impl Alerts {
     /// Evaluates conditions and sends messages until this future is dropped.
     pub async fn watch(self: Arc<Self>) {
         // Ends the delivery tasks when this future is dropped.
-        let _tellers = Tellers(self.clone());
+        let _tellers = DeliveryTasks(self.clone());
         for name in self.receivers().keys() {
             self.start_teller(name);
         }
@@ -185,7 +185,7 @@ impl Alerts {
     }
 
     /// Checks that another receiver can be added with this name, which no receiver has.
-    pub(crate) fn admit_new(receivers: &Kept, name: &Name) -> Result<(), Refusal> {
+    pub(crate) fn admit_new(receivers: &StoredReceivers, name: &Name) -> Result<(), Refusal> {
         if name.as_str() == crate::AUDIT_RECEIVER {
             let message = format!("{name} is the name of the audit forwarding target");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
@@ -348,7 +348,7 @@ impl Alerts {
         }
     }
 
-    fn next_message(&self, name: &Name, receiver: &Receiver) -> Option<(News, Message)> {
+    fn next_message(&self, name: &Name, receiver: &Receiver) -> Option<(OccurrenceBatch, Message)> {
         let wanted = receiver.due(name);
         let due = self.book().now.due(&wanted, now());
         if due.is_empty() {
@@ -358,9 +358,9 @@ impl Alerts {
         // resolved.
         self.change(|book| book.try_to_tell(&wanted, &due, now()));
         let books = self.book();
-        let told: Vec<(State, Told)> = due
+        let told: Vec<(State, MessageAlert)> = due
             .iter()
-            .filter_map(|&(number, state)| Some((state, Told::of(number, state, books.now.alert(number)?))))
+            .filter_map(|&(number, state)| Some((state, MessageAlert::of(number, state, books.now.alert(number)?))))
             .collect();
         let due = told.iter().map(|(state, told)| (told.facts.number, *state, told.facts.severity)).collect();
         let alerts = told.into_iter().map(|(_, told)| told).collect();
@@ -411,10 +411,10 @@ impl Alerts {
         self.receivers().get(name).cloned().map(Arc::new).ok_or_else(|| unknown(name))
     }
 
-    pub(crate) fn edit(&self, edit: impl FnOnce(&mut Kept) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    pub(crate) fn edit(&self, edit: impl FnOnce(&mut StoredReceivers) -> Result<(), Refusal>) -> Result<(), Refusal> {
         // The lock is held while the document is written, so that edits are applied one after the other.
         let mut current = self.receivers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = Kept::clone(&current);
+        let mut next = StoredReceivers::clone(&current);
         edit(&mut next)?;
         if next != **current {
             keep(&self.control, RECEIVERS, &next)?;
@@ -438,7 +438,7 @@ impl Alerts {
         }
     }
 
-    pub(crate) fn receivers(&self) -> Arc<Kept> {
+    pub(crate) fn receivers(&self) -> Arc<StoredReceivers> {
         self.receivers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -452,9 +452,9 @@ impl Alerts {
 }
 
 /// Stops the tasks of all receivers on drop.
-struct Tellers(Arc<Alerts>);
+struct DeliveryTasks(Arc<Alerts>);
 
-impl Drop for Tellers {
+impl Drop for DeliveryTasks {
     fn drop(&mut self) {
         std::mem::take(&mut *self.0.tellers()).values().for_each(AbortHandle::abort);
     }

@@ -34,7 +34,7 @@ pub(crate) struct Book {
     /// Silenced codes and subjects, with the end of each silence.
     pub silences: BTreeMap<String, Timestamp>,
     /// Delivery status of each receiver.
-    pub fares: BTreeMap<Name, Fare>,
+    pub fares: BTreeMap<Name, DeliveryStatus>,
     /// Repetition counts of recent events that were processed.
     #[serde(skip)]
     counted: BTreeMap<u64, u64>,
@@ -55,7 +55,7 @@ pub struct Alert {
     pub since: Timestamp,
     pub last: Timestamp,
     pub times: u64,
-    pub how: How,
+    pub how: EndedBy,
     /// Time when it ended.
     pub ended: Option<Timestamp>,
     /// Time when it was raised, became worse or returned.
@@ -63,13 +63,13 @@ pub struct Alert {
     /// Number of returns soon after it had ended.
     again: u32,
     /// Last report to each receiver.
-    told: BTreeMap<Name, Told>,
+    told: BTreeMap<Name, SentReport>,
 }
 
 /// Method that determines the end of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum EndedBy {
     /// A condition that is evaluated in every round.
     Looked,
     /// An event that was over when it occurred.
@@ -78,7 +78,7 @@ pub enum How {
 
 /// Last report of an alert to a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct SentReport {
     pub time: Timestamp,
     pub severity: EventSeverity,
     /// False while delivery was attempted but not confirmed.
@@ -89,7 +89,7 @@ pub(crate) struct Told {
 
 /// Delivery status of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Fare {
+pub(crate) struct DeliveryStatus {
     pub succeeded: Option<Timestamp>,
     pub failed: Option<Timestamp>,
     pub why: Option<String>,
@@ -97,7 +97,7 @@ pub(crate) struct Fare {
 }
 
 /// Content of an alert.
-struct News {
+struct Occurrence {
     topic: EventCode,
     code: EventCode,
     subject: Subject,
@@ -107,7 +107,7 @@ struct News {
     details: Vec<String>,
 }
 
-impl News {
+impl Occurrence {
     fn of(condition: &Condition) -> Self {
         let Condition { topic, code, subject, problem, details, .. } = condition;
         Self {
@@ -137,7 +137,7 @@ impl Book {
     /// Applies the evaluated conditions. An alert whose condition no longer holds ends, unless its state is unknown.
     pub(crate) fn look(&mut self, found: &Conditions, now: Timestamp) {
         for condition in &found.there {
-            self.raise(News::of(condition), How::Looked, 0, now);
+            self.raise(Occurrence::of(condition), EndedBy::Looked, 0, now);
         }
         // An alert whose condition could not be evaluated stays.
         let is_there = |alert: &Alert| {
@@ -145,7 +145,7 @@ impl Book {
             found.there.iter().any(|it| key(it.topic, &it.subject))
                 || found.unsure.iter().any(|(topic, subject)| key(*topic, subject))
         };
-        for alert in self.alerts.values_mut().filter(|alert| alert.how == How::Looked && alert.ended.is_none()) {
+        for alert in self.alerts.values_mut().filter(|alert| alert.how == EndedBy::Looked && alert.ended.is_none()) {
             if !is_there(alert) {
                 (alert.ended, alert.changed) = (Some(now), now);
             }
@@ -181,7 +181,7 @@ impl Book {
             Rule::Often(times) if event.times >= times => {}
             Rule::Often(_) | Rule::Not => return,
         }
-        let news = News {
+        let news = Occurrence {
             topic: event.code,
             code: event.code,
             subject: event.subject.clone(),
@@ -190,12 +190,12 @@ impl Book {
             action: String::new(),
             details: Vec::new(),
         };
-        self.raise(news, How::Passing, fresh, now);
+        self.raise(news, EndedBy::Passing, fresh, now);
     }
 
     /// Raises an alert, or updates the existing one of the same topic and subject.
-    fn raise(&mut self, news: News, how: How, times: u64, now: Timestamp) {
-        let News { topic, code, subject, severity, sentence, action, details } = news;
+    fn raise(&mut self, news: Occurrence, how: EndedBy, times: u64, now: Timestamp) {
+        let Occurrence { topic, code, subject, severity, sentence, action, details } = news;
         // An alert that has ended within the last hour returns under its old number.
         let same = |alert: &&mut Alert| {
             let ended = alert.ended.is_some_and(|ended| now.apart(ended) > AGAIN);
@@ -250,7 +250,7 @@ impl Book {
             return;
         }
         // Active conditions are the last to be dropped: they would be raised again in the next round.
-        let old = self.alerts.iter().find(|(_, alert)| alert.ended.is_some() || alert.how == How::Passing);
+        let old = self.alerts.iter().find(|(_, alert)| alert.ended.is_some() || alert.how == EndedBy::Passing);
         let old = old.or_else(|| self.alerts.iter().next()).map(|(&number, _)| number);
         old.map(|number| self.alerts.remove(&number));
     }
@@ -276,7 +276,7 @@ impl Book {
         self.silences.retain(|_, until| *until > now);
         self.alerts.retain(|_, alert| match (alert.how, alert.ended) {
             // A past event stays for a day unless it is acknowledged.
-            (How::Passing, None) => now.since(alert.last) <= DAY,
+            (EndedBy::Passing, None) => now.since(alert.last) <= DAY,
             (_, None) => true,
             (_, Some(ended)) => {
                 // A receiver that knows of the alert, but not of its end, may be unreachable for days.
@@ -308,7 +308,7 @@ impl Book {
             let mut book = book.clone();
             book.counted.clear();
             for alert in book.alerts.values_mut() {
-                if alert.how == How::Looked {
+                if alert.how == EndedBy::Looked {
                     (alert.last, alert.sentence, alert.details) = Default::default();
                 }
             }
@@ -322,7 +322,7 @@ impl Alert {
     /// Describes the alert under its number.
     pub fn facts(&self, number: u64) -> AlertFacts {
         let Self { code, severity, subject, sentence, action, details, since, last, times, .. } = self.clone();
-        let waits_for_you = self.how == How::Passing || control::waits_for_operator(code);
+        let waits_for_you = self.how == EndedBy::Passing || control::waits_for_operator(code);
         AlertFacts { number, code, severity, subject, sentence, action, details, since, last, times, waits_for_you }
     }
 

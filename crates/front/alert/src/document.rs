@@ -1,6 +1,6 @@
 //! Receivers in configuration documents.
 
-use crate::alerts::{Alerts, Kept};
+use crate::alerts::{Alerts, StoredReceivers};
 use crate::receiver::Receiver;
 use control::config::{Pending, ReceiverEntry, Step, StepKind, changes};
 use model::{MailTls, Name, ReceiverTrust, ReceiverWay, Refusal, WebhookForm};
@@ -32,7 +32,7 @@ impl Alerts {
     /// *Errors*: those of [`Alerts::plan`], or it could not be stored; nothing has changed then.
     pub fn commit(self: &Arc<Self>, section: &Section, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
         let node = self.node();
-        let mut before = Kept::new();
+        let mut before = StoredReceivers::new();
         self.edit(|receivers| {
             let after = after(receivers, section, prune, &node)?;
             before = std::mem::replace(receivers, after);
@@ -56,7 +56,7 @@ impl Alerts {
 struct Changed {
     alerts: Arc<Alerts>,
     /// Receivers as they were before.
-    before: Kept,
+    before: StoredReceivers,
     changed: Vec<Name>,
 }
 
@@ -90,7 +90,7 @@ impl Pending for Changed {
 }
 
 /// Returns the receivers as they would be after the section is applied.
-fn after(before: &Kept, section: &Section, prune: bool, node: &str) -> Result<Kept, Refusal> {
+fn after(before: &StoredReceivers, section: &Section, prune: bool, node: &str) -> Result<StoredReceivers, Refusal> {
     let mut next = before.clone();
     // Without `prune`, receivers that the document omits stay.
     if prune {
@@ -109,7 +109,7 @@ fn after(before: &Kept, section: &Section, prune: bool, node: &str) -> Result<Ke
     Ok(next)
 }
 
-fn steps(before: &Kept, after: &Kept, node: &str) -> Vec<Step> {
+fn steps(before: &StoredReceivers, after: &StoredReceivers, node: &str) -> Vec<Step> {
     let names: BTreeSet<&Name> = before.keys().chain(after.keys()).collect();
     let step = |name: &Name| {
         let (kind, change) = match (before.get(name), after.get(name)) {

@@ -31,14 +31,14 @@ pub struct Message {
     /// The worst alert in one sentence.
     pub title: String,
     /// Alerts, the worst first.
-    pub alerts: Vec<Told>,
+    pub alerts: Vec<MessageAlert>,
     /// Number of alerts that are not listed.
     pub more: usize,
 }
 
 /// One alert in a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub struct MessageAlert {
     /// `raised`, `worse`, `still` or `resolved`.
     pub state: &'static str,
     /// Description of the alert.
@@ -60,7 +60,7 @@ impl State {
     }
 }
 
-impl Told {
+impl MessageAlert {
     pub fn of(number: u64, state: State, alert: &Alert) -> Self {
         Self { state: state.as_str(), facts: alert.facts(number), resolved: alert.ended }
     }
@@ -72,7 +72,7 @@ impl Told {
 
 impl Message {
     /// Builds a message of these alerts, at least one.
-    pub fn of(node: &str, receiver: &str, mut alerts: Vec<Told>, time: Timestamp) -> Self {
+    pub fn of(node: &str, receiver: &str, mut alerts: Vec<MessageAlert>, time: Timestamp) -> Self {
         // Among alerts of equal severity new ones come before reminders.
         alerts.sort_by_key(|told| {
             (told.is_over(), Reverse(told.facts.severity), told.state == State::Still.as_str(), told.facts.number)
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use model::{Subject, SubjectKind, event};
 
-    fn told(number: u64, state: State, severity: EventSeverity, sentence: &str) -> Told {
+    fn told(number: u64, state: State, severity: EventSeverity, sentence: &str) -> MessageAlert {
         let (since, last) = Default::default();
         let facts = AlertFacts {
             number,
@@ -200,13 +200,13 @@ mod tests {
             times: 1,
             waits_for_you: false,
         };
-        Told { state: state.as_str(), facts, resolved: (state == State::Resolved).then_some(since) }
+        MessageAlert { state: state.as_str(), facts, resolved: (state == State::Resolved).then_some(since) }
     }
 
     #[test]
     fn subject_of_a_summary_names_the_worst_alert_that_stands_and_the_newest_of_these() {
         use EventSeverity::{Critical, Info, Warning};
-        let subject = |alerts: Vec<Told>| Message::of("node1", "ops", alerts, Timestamp::default()).subject();
+        let subject = |alerts: Vec<MessageAlert>| Message::of("node1", "ops", alerts, Timestamp::default()).subject();
         let over = || told(1, State::Resolved, Critical, "disk d0 failed");
         let mild = || told(2, State::Raised, Warning, "pool tank is nearly full");
         let known = || told(3, State::Still, Critical, "volume tank/a does not serve");

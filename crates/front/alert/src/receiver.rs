@@ -1,6 +1,6 @@
 //! Settings of a receiver, as stored, and their validation.
 
-use crate::book::{Due, Fare};
+use crate::book::{Due, DeliveryStatus};
 use crate::request::SetReceiver;
 use control::config::ReceiverEntry;
 use control::from_hex;
@@ -280,9 +280,9 @@ impl Receiver {
     }
 
     /// Report without the credential.
-    pub(crate) fn report(&self, name: &Name, fare: &Fare) -> ReceiverReport {
+    pub(crate) fn report(&self, name: &Name, fare: &DeliveryStatus) -> ReceiverReport {
         let Self { way, trust, least, gather, remind, proof } = self.clone();
-        let Fare { succeeded, failed, why, is_away } = fare.clone();
+        let DeliveryStatus { succeeded, failed, why, is_away } = fare.clone();
         let (name, has_secret) = (name.clone(), proof.is_some());
         ReceiverReport { name, way, trust, least, gather, remind, has_secret, succeeded, failed, why, is_away }
     }
@@ -343,7 +343,7 @@ pub(crate) fn split(server: &str) -> Result<(String, u16), Refusal> {
 
 /// Location of a webhook.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct WebhookAddress {
     pub is_tls: bool,
     pub host: String,
     pub port: u16,
@@ -356,7 +356,7 @@ pub(crate) struct Place {
 /// Parses the URL of a webhook.
 ///
 /// *Errors*: it is not a URL, or uses HTTP without TLS to another machine.
-pub(crate) fn parts(url: &str) -> Result<Place, Refusal> {
+pub(crate) fn parts(url: &str) -> Result<WebhookAddress, Refusal> {
     let wrong = |hint: &str| {
         let message = format!("\"{}\" is not a webhook URL", url.escape_debug());
         Refusal::new(code::ADDRESS_INVALID, message, hint)
@@ -374,7 +374,7 @@ pub(crate) fn parts(url: &str) -> Result<Place, Refusal> {
     };
     let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
     let path = parsed.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    Ok(Place { is_tls, host, port, authority: authority.to_string(), path })
+    Ok(WebhookAddress { is_tls, host, port, authority: authority.to_string(), path })
 }
 
 /// True for a loopback address or name.

@@ -38,7 +38,7 @@ pub(crate) async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &
     let at_once = (server.tls == MailTls::Implicit).then_some(server.trust);
     let line = trust::connect(&host, port, at_once, PATIENCE).await;
     let line = line.map_err(|error| format!("it cannot be reached: {error}"))?;
-    let mut talk = Talk { line, rest: Vec::new() };
+    let mut talk = SmtpConnection { line, rest: Vec::new() };
     // 220: service ready (RFC 5321 §4.2.3).
     talk.expect(220).await?;
     let mut offers = talk.greet(from).await?;
@@ -53,7 +53,7 @@ pub(crate) async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &
             return Err("it sent unexpected data before TLS".to_owned());
         }
         let line = trust::secure(talk.line, &host, server.trust, PATIENCE).await;
-        talk = Talk { line: line.map_err(|error| format!("TLS: {error}"))?, rest: Vec::new() };
+        talk = SmtpConnection { line: line.map_err(|error| format!("TLS: {error}"))?, rest: Vec::new() };
         // The capabilities before TLS are not trusted; they are requested again (RFC 3207 §4.2).
         offers = talk.greet(from).await?;
     }
@@ -72,13 +72,13 @@ pub(crate) async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &
     Ok(said.join(" "))
 }
 
-struct Talk {
+struct SmtpConnection {
     line: Line,
     /// Bytes received and not yet parsed.
     rest: Vec<u8>,
 }
 
-impl Talk {
+impl SmtpConnection {
     /// Sends EHLO and returns the capabilities of the server.
     async fn greet(&mut self, from: &str) -> Result<Vec<String>, String> {
         let domain = from.rsplit_once('@').map_or("localhost", |(_, domain)| domain);

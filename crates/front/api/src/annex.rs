@@ -1,23 +1,23 @@
 //! Users and alert receivers in a configuration document, limited to what the caller may see.
 
-use crate::gate::{Caller, Door};
-use crate::people::People;
+use crate::gate::{Caller, Gate};
+use crate::people::Users;
 use alert::Alerts;
-use control::config::{Annex, AnnexPlan, Document, Pending};
+use control::config::{ExternalSections, AnnexPlan, Document, Pending};
 use model::{Refusal, Role, Scope, code};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// Sections of a document for users and receivers, as far as the caller is authorized.
-pub(crate) struct Beside {
-    people: Arc<People>,
+pub(crate) struct DocumentSections {
+    people: Arc<Users>,
     alerts: Arc<Alerts>,
     caller: Caller,
 }
 
-impl Beside {
+impl DocumentSections {
     /// Creates the sections for this caller.
-    pub(crate) fn of(door: &Door, caller: Caller) -> Self {
+    pub(crate) fn of(door: &Gate, caller: Caller) -> Self {
         Self { people: door.people.clone(), alerts: door.alerts.clone(), caller }
     }
 
@@ -46,7 +46,7 @@ impl Beside {
     }
 }
 
-impl Annex for Beside {
+impl ExternalSections for DocumentSections {
     fn export(&self, document: &mut Document) {
         // An absent section makes no statement, so hidden sections are left out.
         document.user = self.sees_users().then(|| self.people.export()).filter(|users| !users.is_empty());

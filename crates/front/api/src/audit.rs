@@ -75,13 +75,13 @@ struct State {
     chain: Result<Chain, Refusal>,
     /// Records that could not be written yet.
     waiting: VecDeque<AuditRecord>,
-    strangers: Strangers,
+    strangers: UnauthenticatedQuota,
     /// True from the first failure until everything is written.
     fails: bool,
 }
 
 #[derive(Default)]
-struct Strangers {
+struct UnauthenticatedQuota {
     since: Timestamp,
     recorded: u64,
     unrecorded: u64,
@@ -249,7 +249,7 @@ impl Audit {
     }
 }
 
-impl Strangers {
+impl UnauthenticatedQuota {
     /// True if a call of an unauthenticated client gets a record of its own.
     fn admit(&mut self, now: Timestamp) -> bool {
         // The clock may have been set back as well as forward.

@@ -11,8 +11,8 @@ use crate::Problem;
 use crate::audit::{Answered, Audit, Entry, Forward};
 use crate::log::LastLines;
 use crate::peer::Peer;
-use crate::people::{Login, People};
-use crate::row::{Asker, Row, Understood};
+use crate::people::{Login, Users};
+use crate::row::{Principal, Row, BodyParsed};
 use crate::web::{Connection, Web};
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -21,7 +21,7 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
-use model::{CallerReport, How, Name, Refusal, Role, Scope, Timestamp, code};
+use model::{CallerReport, AuthMethod, Name, Refusal, Role, Scope, Timestamp, code};
 use rates::Rates;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -43,9 +43,9 @@ const BODY: Duration = Duration::from_secs(30);
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// State behind the gate that rows have access to.
-pub(crate) struct Door {
+pub(crate) struct Gate {
     pub control: Arc<control::Control>,
-    pub people: Arc<People>,
+    pub people: Arc<Users>,
     pub web: Option<Arc<Web>>,
     pub audit: Arc<Audit>,
     pub alerts: Arc<alert::Alerts>,
@@ -64,12 +64,12 @@ pub(crate) struct Caller {
     /// Role of the caller.
     pub role: Role,
     /// Method of authentication.
-    pub known: Known,
+    pub known: Authentication,
 }
 
 /// Method by which a caller was authenticated.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum Authentication {
     /// Process at the local socket.
     Socket,
     /// Login session of a user.
@@ -94,11 +94,11 @@ pub(crate) struct From {
     pub agent: String,
 }
 
-impl Door {
+impl Gate {
     /// Creates the gate with the services behind it.
     pub(crate) fn new(
         control: Arc<control::Control>,
-        people: Arc<People>,
+        people: Arc<Users>,
         web: Option<Arc<Web>>,
         audit: Arc<Audit>,
         alerts: Arc<alert::Alerts>,
@@ -150,11 +150,11 @@ impl Door {
         let from = from_of(&request);
         request.extensions_mut().insert(from);
         // The row sets this once it has parsed the body; only then it is known which keys are secrets.
-        let understood = Understood::default();
+        let understood = BodyParsed::default();
         request.extensions_mut().insert(understood.clone());
         // Idempotency keys of unauthenticated clients are kept apart by address.
         let stranger = || format!("unauthenticated {}", from_of(&request).address);
-        let asker = Asker(caller.as_ref().map_or_else(stranger, |caller| format!("{:?} {caller}", caller.how())));
+        let asker = Principal(caller.as_ref().map_or_else(stranger, |caller| format!("{:?} {caller}", caller.how())));
         request.extensions_mut().insert(asker);
         if let Some(caller) = caller {
             request.extensions_mut().insert(caller);
@@ -236,7 +236,7 @@ impl Door {
         };
         let refused = |refusal| Box::new(Refused { refusal, caller: Some(caller.clone()) });
         // Only cookies are sent by browsers on behalf of foreign pages, so only sessions need the CSRF checks.
-        if let Known::Session(login) = &caller.known
+        if let Authentication::Session(login) = &caller.known
             && changes(request.method())
             && !is_open
         {
@@ -267,7 +267,7 @@ impl Door {
                 Refusal::new(code::UNPROVEN, "the token is invalid or has expired", hint)
             })?;
             let (name, role) = (format!("token {}", token.name), token.role);
-            let known = Known::Token { name: token.name, scopes: token.scopes, until: token.until };
+            let known = Authentication::Token { name: token.name, scopes: token.scopes, until: token.until };
             return Ok(Some(Caller { name, role, known }));
         }
         // A page that polls in the background must not keep an unattended session alive.
@@ -276,7 +276,7 @@ impl Door {
         Ok(login.map(|(login, role)| Caller {
             name: login.user.to_string(),
             role,
-            known: Known::Session(Box::new(login)),
+            known: Authentication::Session(Box::new(login)),
         }))
     }
 
@@ -299,15 +299,15 @@ impl Door {
             kind.starts_with(b"text/event-stream") || kind.starts_with(b"application/vnd.tcpdump")
         });
         // A process at the socket cannot lose its authentication.
-        let Some(caller) = caller.filter(|caller| goes_on && !matches!(caller.known, Known::Socket)) else {
+        let Some(caller) = caller.filter(|caller| goes_on && !matches!(caller.known, Authentication::Socket)) else {
             return response;
         };
         let (parts, body) = response.into_parts();
         let going = body.into_data_stream().take_while(move |_| {
             let lives = match &caller.known {
-                Known::Socket => true,
-                Known::Session(login) => self.people.login_lives(&login.id),
-                Known::Token { name, .. } => self.people.token_lives(name),
+                Authentication::Socket => true,
+                Authentication::Session(login) => self.people.login_lives(&login.id),
+                Authentication::Token { name, .. } => self.people.token_lives(name),
             };
             std::future::ready(lives)
         });
@@ -324,15 +324,15 @@ struct Refused {
 impl Caller {
     fn local(user: u32) -> Self {
         let name = if user == 0 { "root".to_owned() } else { format!("user {user} of this machine") };
-        Self { name, role: Role::Admin, known: Known::Socket }
+        Self { name, role: Role::Admin, known: Authentication::Socket }
     }
 
     /// Method of authentication for records.
-    pub(crate) fn how(&self) -> How {
+    pub(crate) fn how(&self) -> AuthMethod {
         match self.known {
-            Known::Socket => How::Socket,
-            Known::Session(_) => How::Session,
-            Known::Token { .. } => How::Token,
+            Authentication::Socket => AuthMethod::Socket,
+            Authentication::Session(_) => AuthMethod::Session,
+            Authentication::Token { .. } => AuthMethod::Token,
         }
     }
 
@@ -355,7 +355,7 @@ impl Caller {
     /// Scopes of a token; `None` for logins and the socket, which are not limited by scopes.
     fn scopes(&self) -> Option<&[Scope]> {
         match &self.known {
-            Known::Token { scopes, .. } => Some(scopes),
+            Authentication::Token { scopes, .. } => Some(scopes),
             _ => None,
         }
     }
@@ -365,7 +365,7 @@ impl Caller {
     /// *Errors*: the caller is not a logged-in user.
     pub(crate) fn login(&self) -> Result<&Login, Refusal> {
         match &self.known {
-            Known::Session(login) => Ok(login),
+            Authentication::Session(login) => Ok(login),
             _ => {
                 let message = "this needs a logged-in user";
                 Err(Refusal::new(code::VALUE_MISSING, message, "give the user name: see blockyard user --help"))
@@ -379,14 +379,14 @@ impl Caller {
     }
 
     /// Report of the caller about itself.
-    pub(crate) fn report(&self, people: &People) -> CallerReport {
+    pub(crate) fn report(&self, people: &Users) -> CallerReport {
         let session = match &self.known {
-            Known::Session(login) => Some(login),
+            Authentication::Session(login) => Some(login),
             _ => None,
         };
         // A token has an expiry of its own, a login that of its session, the socket none.
         let until = match &self.known {
-            Known::Token { until, .. } => Some(*until),
+            Authentication::Token { until, .. } => Some(*until),
             _ => session.map(|login| login.until()),
         };
         CallerReport {

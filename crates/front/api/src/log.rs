@@ -16,10 +16,10 @@ pub(crate) const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// Buffer of recent log lines. A clone refers to the same buffer; the logger writes each line to it as well.
 #[derive(Clone, Debug, Default)]
-pub struct LastLines(Arc<Mutex<Kept>>);
+pub struct LastLines(Arc<Mutex<StoredLines>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StoredLines {
     lines: VecDeque<String>,
     bytes: usize,
     /// Lines written so far.

@@ -2,11 +2,11 @@
 
 mod schemas;
 
-pub(crate) use schemas::{Schemas, Told};
+pub(crate) use schemas::{Schemas, AnswerSchema};
 
 use crate::keeping::look_of;
 use crate::problem::ProblemDocument;
-use crate::row::{Row, SCHEMA, Taken};
+use crate::row::{Row, SCHEMA, RowInput};
 use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -77,7 +77,7 @@ fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
     operation
 }
 
-fn good(row: &Row, told: Told) -> Value {
+fn good(row: &Row, told: AnswerSchema) -> Value {
     let description = "Success";
     // Every JSON answer has the schema version and one noun.
     let whole = |value: Value, page: Option<Value>| {
@@ -90,10 +90,10 @@ fn good(row: &Row, told: Told) -> Value {
         json!({ "type": "object", "properties": properties, "required": required })
     };
     let schema = match told {
-        Told::Nothing => return json!({ "description": description }),
-        Told::Bytes => json!({}),
-        Told::One(schema) => whole(schema, None),
-        Told::List(items) => {
+        AnswerSchema::Nothing => return json!({ "description": description }),
+        AnswerSchema::Bytes => json!({}),
+        AnswerSchema::One(schema) => whole(schema, None),
+        AnswerSchema::List(items) => {
             let page = json!({
                 "total": { "type": "integer", "minimum": 0, "description": "Number of rows on all pages." },
                 "next": { "type": ["string", "null"], "description": "Cursor of the next page; null on the last page." },
@@ -124,7 +124,7 @@ fn tag(row: &Row) -> &str {
     row.path.split('/').nth(1).unwrap_or_default()
 }
 
-fn parameters(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<Value> {
+fn parameters(row: &Row, taken: &RowInput, is_conditional: bool) -> Vec<Value> {
     // The parameter is named like the placeholder in the path.
     let named = row.path.find('{').map(|at| row.path[at..].trim_start_matches(['{', '*']));
     let name = named.and_then(|rest| rest.split('}').next()).zip(taken.name.as_ref());
@@ -159,7 +159,7 @@ fn has_tag(row: &Row) -> bool {
 }
 
 /// Refusals that a row can return, by status.
-fn refusals(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<(StatusCode, &'static str)> {
+fn refusals(row: &Row, taken: &RowInput, is_conditional: bool) -> Vec<(StatusCode, &'static str)> {
     let changes = row.method != Method::GET;
     // Only a request that names something can fail to find it.
     let asks = taken.name.is_some() || taken.body.is_some() || !taken.query.is_empty();

@@ -18,7 +18,7 @@ use model::{
     LoginReport, Name, Refusal, Role, SecondFactorReport, Secret, Subject, SubjectKind, Timestamp, UserReport, code,
     event,
 };
-use password::Mill;
+use password::PasswordHasher;
 use registry::{Book, Registry, SecondFactor, User};
 use sha3::{Digest, Sha3_256};
 use std::collections::BTreeMap;
@@ -43,10 +43,10 @@ const GUESSES: Policy = Policy {
 const GUESSES_TOLD: u32 = 5;
 
 /// Users, tokens, logins and links of the array.
-pub(crate) struct People {
+pub(crate) struct Users {
     control: Arc<Control>,
     book: Book,
-    mill: Mill,
+    mill: PasswordHasher,
     logins: Logins,
     links: Links,
     throttle: LoginThrottle<Name>,
@@ -65,7 +65,7 @@ pub(crate) struct LetIn {
     pub login: Login,
 }
 
-impl People {
+impl Users {
     /// Loads users and tokens from the state; nobody is logged in.
     ///
     /// *Errors*: they cannot be read.

@@ -23,7 +23,7 @@ mod volumes;
 use crate::Problem;
 use crate::keeping::Keeping;
 use crate::openapi;
-use crate::row::{Asker, Question, Row};
+use crate::row::{Principal, Question, Row};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::header::ALLOW;
@@ -130,7 +130,7 @@ pub fn marked(router: Router) -> Router {
 }
 
 async fn answered(row: &'static Row, keeping: Keeping, request: Request) -> Response {
-    let asker = request.extensions().get::<Asker>().map(|asker| asker.0.clone()).unwrap_or_default();
+    let asker = request.extensions().get::<Principal>().map(|asker| asker.0.clone()).unwrap_or_default();
     let answer = async { keeping.answer(row, Question::of(request).await?, &asker).await };
     answer.await.unwrap_or_else(|refusal| Problem(refusal).into_response())
 }

@@ -8,10 +8,10 @@ mod listed;
 mod part;
 
 pub(crate) use listed::{Atom, Key, Listed, Page, key};
-pub(crate) use part::{Asked, Behind, Body, Named, Part, Question, Taken, Understood, Who};
+pub(crate) use part::{QueryParams, SubPath, Body, Named, Part, Question, RowInput, BodyParsed, Authenticated};
 
 use crate::keeping::{AsSet, Tagged, tag_of};
-use crate::openapi::{Schemas, Told};
+use crate::openapi::{Schemas, AnswerSchema};
 use axum::body;
 use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -70,8 +70,8 @@ pub struct Row {
     /// Longest request body, in bytes.
     pub request_bytes_max: usize,
     run: Box<dyn Fn(Arc<Control>, Question) -> Pending<Response> + Send + Sync>,
-    pub(crate) takes: fn(&mut Schemas) -> Taken,
-    pub(crate) tells: fn(&mut Schemas) -> Told,
+    pub(crate) takes: fn(&mut Schemas) -> RowInput,
+    pub(crate) tells: fn(&mut Schemas) -> AnswerSchema,
 }
 
 impl Row {
@@ -171,15 +171,15 @@ impl fmt::Debug for Row {
 /// An asynchronous closure that takes parts of a request and returns an answer.
 pub(crate) trait Handler<P>: Send + Sync + 'static {
     /// Type of the answer.
-    type Said: Send + 'static;
+    type Output: Send + 'static;
 
     /// Parses the parts and calls the closure.
     ///
     /// *Errors*: a part cannot be parsed, or the request has a parameter that no part takes.
-    fn call(&self, control: Arc<Control>, question: &mut Question) -> Result<Pending<Self::Said>, Refusal>;
+    fn call(&self, control: Arc<Control>, question: &mut Question) -> Result<Pending<Self::Output>, Refusal>;
 
     /// Describes the parts for the OpenAPI document.
-    fn takes(schemas: &mut Schemas) -> Taken;
+    fn takes(schemas: &mut Schemas) -> RowInput;
 }
 
 macro_rules! handlers {
@@ -217,26 +217,26 @@ handlers! { () (A a) (A a, B b) (A a, B b, C c) }
 pub(crate) fn get<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
-    H::Said: Serialize + JsonSchema,
+    H::Output: Serialize + JsonSchema,
 {
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
         pending(async move { said(StatusCode::OK, Whole::of(noun, called?.await?)) })
     };
-    row(Method::GET, path, (noun, StatusCode::OK), summary, run, (H::takes, Told::one::<H::Said>))
+    row(Method::GET, path, (noun, StatusCode::OK), summary, run, (H::takes, AnswerSchema::one::<H::Output>))
 }
 
 /// `GET` of an object that can be changed; the answer has its entity tag.
 pub(crate) fn one<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
-    H::Said: Serialize + JsonSchema + Tagged,
+    H::Output: Serialize + JsonSchema + Tagged,
 {
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
         pending(async move { tagged(StatusCode::OK, noun, called?.await?) })
     };
-    let row = row(Method::GET, path, (noun, StatusCode::OK), summary, run, (H::takes, Told::one::<H::Said>));
+    let row = row(Method::GET, path, (noun, StatusCode::OK), summary, run, (H::takes, AnswerSchema::one::<H::Output>));
     Row { is_tagged: true, ..row }
 }
 
@@ -244,7 +244,7 @@ where
 pub(crate) fn list<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     T: Listed + Serialize + JsonSchema + Send + 'static,
-    H: Handler<P, Said = Vec<T>>,
+    H: Handler<P, Output = Vec<T>>,
 {
     let run = move |control, mut question: Question| {
         // The parameters of the page are taken first; the parts of the closure see the rest.
@@ -261,19 +261,19 @@ where
         Page::describe::<T>(&mut taken);
         taken
     };
-    row(Method::GET, path, (noun, StatusCode::OK), summary, run, (takes, Told::list::<T>))
+    row(Method::GET, path, (noun, StatusCode::OK), summary, run, (takes, AnswerSchema::list::<T>))
 }
 
 /// `GET` of another media type; the closure returns the body.
 pub(crate) fn file<P, H>(path: &'static str, media: &'static str, summary: &'static str, handler: H) -> Row
 where
-    H: Handler<P, Said = body::Body>,
+    H: Handler<P, Output = body::Body>,
 {
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
         pending(async move { Ok(([(CONTENT_TYPE, media)], called?.await?).into_response()) })
     };
-    let row = row(Method::GET, path, ("", StatusCode::OK), summary, run, (H::takes, |_| Told::Bytes));
+    let row = row(Method::GET, path, ("", StatusCode::OK), summary, run, (H::takes, |_| AnswerSchema::Bytes));
     Row { media, ..row }
 }
 
@@ -281,7 +281,7 @@ where
 pub(crate) fn add<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
-    H::Said: Serialize + JsonSchema,
+    H::Output: Serialize + JsonSchema,
 {
     change(Method::POST, path, (noun, StatusCode::CREATED), summary, handler)
 }
@@ -298,7 +298,7 @@ pub(crate) struct Headed<T> {
 pub(crate) fn add_headed<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     T: Serialize + JsonSchema + Send + 'static,
-    H: Handler<P, Said = Headed<T>>,
+    H: Handler<P, Output = Headed<T>>,
 {
     headed(Method::POST, path, (noun, StatusCode::CREATED), summary, handler)
 }
@@ -307,7 +307,7 @@ where
 pub(crate) fn end_headed<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     T: Serialize + JsonSchema + Send + 'static,
-    H: Handler<P, Said = Headed<T>>,
+    H: Handler<P, Output = Headed<T>>,
 {
     headed(Method::DELETE, path, (noun, StatusCode::OK), summary, handler)
 }
@@ -316,7 +316,7 @@ where
 pub(crate) fn act<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
-    H::Said: Serialize + JsonSchema,
+    H::Output: Serialize + JsonSchema,
 {
     change(Method::POST, path, (noun, StatusCode::OK), summary, handler)
 }
@@ -325,7 +325,7 @@ where
 pub(crate) fn set<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
-    H::Said: Serialize + JsonSchema + Tagged,
+    H::Output: Serialize + JsonSchema + Tagged,
 {
     changed(Method::PATCH, path, noun, summary, handler)
 }
@@ -334,7 +334,7 @@ where
 pub(crate) fn put<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
-    H::Said: Serialize + JsonSchema + Tagged,
+    H::Output: Serialize + JsonSchema + Tagged,
 {
     changed(Method::PUT, path, noun, summary, handler)
 }
@@ -343,7 +343,7 @@ where
 pub(crate) fn end<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
-    H::Said: Serialize + JsonSchema,
+    H::Output: Serialize + JsonSchema,
 {
     change(Method::DELETE, path, (noun, StatusCode::OK), summary, handler)
 }
@@ -351,7 +351,7 @@ where
 /// `DELETE` without a body in the answer.
 pub(crate) fn remove<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
 where
-    H: Handler<P, Said = ()>,
+    H: Handler<P, Output = ()>,
 {
     done(Method::DELETE, path, summary, handler)
 }
@@ -359,18 +359,18 @@ where
 /// `POST` of an action without a body in the answer.
 pub(crate) fn quietly<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
 where
-    H: Handler<P, Said = ()>,
+    H: Handler<P, Output = ()>,
 {
     done(Method::POST, path, summary, handler)
 }
 
-type Good = (&'static str, StatusCode);
-type Types = (fn(&mut Schemas) -> Taken, fn(&mut Schemas) -> Told);
+type Success = (&'static str, StatusCode);
+type Types = (fn(&mut Schemas) -> RowInput, fn(&mut Schemas) -> AnswerSchema);
 
-fn change<P, H>(method: Method, path: &'static str, good: Good, summary: &'static str, handler: H) -> Row
+fn change<P, H>(method: Method, path: &'static str, good: Success, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
-    H::Said: Serialize + JsonSchema,
+    H::Output: Serialize + JsonSchema,
 {
     let (noun, status) = good;
     let run = move |control, mut question| {
@@ -378,25 +378,25 @@ where
         // Parsing errors are returned before the task starts; from then on the change runs to its end.
         pending(async move { said(status, Whole::of(noun, to_its_end(called?).await?)) })
     };
-    row(method, path, good, summary, run, (H::takes, Told::one::<H::Said>)).only(Role::Operator)
+    row(method, path, good, summary, run, (H::takes, AnswerSchema::one::<H::Output>)).only(Role::Operator)
 }
 
 fn changed<P, H>(method: Method, path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
-    H::Said: Serialize + JsonSchema + Tagged,
+    H::Output: Serialize + JsonSchema + Tagged,
 {
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
         pending(async move { tagged(StatusCode::OK, noun, to_its_end(called?).await?) })
     };
-    row(method, path, (noun, StatusCode::OK), summary, run, (H::takes, Told::one::<H::Said>)).only(Role::Operator)
+    row(method, path, (noun, StatusCode::OK), summary, run, (H::takes, AnswerSchema::one::<H::Output>)).only(Role::Operator)
 }
 
-fn headed<P, T, H>(method: Method, path: &'static str, good: Good, summary: &'static str, handler: H) -> Row
+fn headed<P, T, H>(method: Method, path: &'static str, good: Success, summary: &'static str, handler: H) -> Row
 where
     T: Serialize + JsonSchema + Send + 'static,
-    H: Handler<P, Said = Headed<T>>,
+    H: Handler<P, Output = Headed<T>>,
 {
     let (noun, status) = good;
     let run = move |control, mut question| {
@@ -408,24 +408,24 @@ where
             Ok(response)
         })
     };
-    row(method, path, good, summary, run, (H::takes, Told::one::<T>)).only(Role::Operator)
+    row(method, path, good, summary, run, (H::takes, AnswerSchema::one::<T>)).only(Role::Operator)
 }
 
 fn done<P, H>(method: Method, path: &'static str, summary: &'static str, handler: H) -> Row
 where
-    H: Handler<P, Said = ()>,
+    H: Handler<P, Output = ()>,
 {
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
         pending(async move { Ok(to_its_end(called?).await.map(|()| StatusCode::NO_CONTENT)?.into_response()) })
     };
-    row(method, path, ("", StatusCode::NO_CONTENT), summary, run, (H::takes, |_| Told::Nothing)).only(Role::Operator)
+    row(method, path, ("", StatusCode::NO_CONTENT), summary, run, (H::takes, |_| AnswerSchema::Nothing)).only(Role::Operator)
 }
 
 fn row(
     method: Method,
     path: &'static str,
-    (noun, status): Good,
+    (noun, status): Success,
     summary: &'static str,
     run: impl Fn(Arc<Control>, Question) -> Pending<Response> + Send + Sync + 'static,
     (takes, tells): Types,
@@ -524,4 +524,4 @@ fn said<T: Serialize>(status: StatusCode, whole: Whole<T>) -> Result<Response, R
 /// Identity of the caller, by which idempotency keys are kept apart. Inserted into requests before they reach their
 /// row.
 #[derive(Clone, Debug)]
-pub struct Asker(pub String);
+pub struct Principal(pub String);

@@ -1,10 +1,10 @@
 //! Server of the local socket, and start and stop of everything that serves requests.
 
 use crate::audit::{Audit, Forward};
-use crate::gate::Door;
+use crate::gate::Gate;
 use crate::log::LastLines;
 use crate::peer::Peer;
-use crate::people::People;
+use crate::people::Users;
 use crate::routes;
 use crate::web::{Web, WebOptions};
 use axum::middleware;
@@ -107,12 +107,12 @@ pub async fn serve(
     let forward = Arc::new(Forward::open(control.clone(), audit.clone())?);
     let forwarding = tokio::spawn(forward.clone().watch());
     let alerting = tokio::spawn(alerts.clone().watch());
-    let people = Arc::new(People::open(control.clone())?);
+    let people = Arc::new(Users::open(control.clone())?);
     if web.is_some() && people.users().is_empty() {
         tracing::info!("the console has no users yet: run blockyard web link to get a link for the first admin");
     }
     let log = listening.log.clone();
-    let door = Arc::new(Door::new(control.clone(), people, web.clone(), audit, alerts, forward, owner).with_log(log));
+    let door = Arc::new(Gate::new(control.clone(), people, web.clone(), audit, alerts, forward, owner).with_log(log));
     let api = routes::router(control.clone());
     // The mark with the row comes before the gate, which decides by it.
     let guarded = routes::marked(api.layer(middleware::from_fn(move |request, next| door.clone().pass(request, next))));

@@ -4,7 +4,7 @@
 //! `event` event comes for each new entry of the event list, with a `model::Event` and its number as the ID.
 
 use axum::body::Body;
-use control::live::{Moment, Watching};
+use control::live::{LiveRates, Watching};
 use control::{Control, Wanted};
 use model::Refusal;
 use schemars::JsonSchema;
@@ -22,7 +22,7 @@ const MOST: usize = 100;
 /// Parameters of live data.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Look {
+pub(crate) struct StreamQuery {
     /// Number of volumes, hosts, sessions and disks in each moment, the slowest or busiest first [default: 100].
     #[serde(default)]
     pub most: Option<usize>,
@@ -31,7 +31,7 @@ pub(crate) struct Look {
     pub after: Option<u64>,
 }
 
-struct Told {
+struct EventStream {
     control: Arc<Control>,
     watching: Watching,
     after: u64,
@@ -41,14 +41,14 @@ struct Told {
 /// Returns the next moment, cut to the requested size.
 ///
 /// *Errors*: the engine is not running.
-pub(crate) async fn moment(control: Arc<Control>, look: Look) -> Result<Moment, Refusal> {
+pub(crate) async fn moment(control: Arc<Control>, look: StreamQuery) -> Result<LiveRates, Refusal> {
     let told = control.live.watch().next().await;
     let gone = || Refusal::new(model::code::ENGINE_GONE, "the daemon is stopping", "try again when it has restarted");
     Ok(cut(&*told.ok_or_else(gone)??, look.most.unwrap_or(MOST)))
 }
 
 /// Streams moments and events until the client disconnects or the daemon stops.
-pub(crate) async fn stream(control: Arc<Control>, look: Look) -> Body {
+pub(crate) async fn stream(control: Arc<Control>, look: StreamQuery) -> Body {
     // Without a position the stream starts after the latest event.
     let after = match look.after {
         Some(after) => after,
@@ -59,7 +59,7 @@ pub(crate) async fn stream(control: Arc<Control>, look: Look) -> Body {
             .last()
             .map_or(0, |last| last.number),
     };
-    let told = Told { watching: control.live.watch(), control, after, most: look.most.unwrap_or(MOST) };
+    let told = EventStream { watching: control.live.watch(), control, after, most: look.most.unwrap_or(MOST) };
     // Ends when `next` returns `None`, at the stop of the daemon.
     Body::from_stream(futures_util::stream::unfold(told, async |mut told| {
         let text = told.next().await?;
@@ -67,7 +67,7 @@ pub(crate) async fn stream(control: Arc<Control>, look: Look) -> Body {
     }))
 }
 
-impl Told {
+impl EventStream {
     async fn next(&mut self) -> Option<String> {
         let moment = self.watching.next().await?;
         let mut text = String::new();
@@ -91,7 +91,7 @@ fn put(text: &mut String, name: &str, id: Option<u64>, data: &impl Serialize) {
     let _ = write!(text, "event: {name}\ndata: {json}\n\n");
 }
 
-fn cut(moment: &Moment, most: usize) -> Moment {
+fn cut(moment: &LiveRates, most: usize) -> LiveRates {
     let mut moment = moment.clone();
     moment.volumes.truncate(most);
     moment.hosts.truncate(most);

@@ -59,7 +59,7 @@ pub const STAND_INS_HOME: usize = 0;
 
 /// Placement of a session by the portal policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Placement {
     /// Session stays on the portal that was reached.
     Here,
     /// Session is redirected to one of these portals.
@@ -207,10 +207,10 @@ impl AccessView {
     /// changes: in another one the session would be another nexus, without the persistent reservations of the first
     /// one.
     #[must_use]
-    pub fn place_for(&self, reached: SocketAddr, peer: IpAddr) -> Place {
+    pub fn place_for(&self, reached: SocketAddr, peer: IpAddr) -> Placement {
         let own = self.policy_at(reached);
         if own.role != PortalRole::Front && !own.drained {
-            return Place::Here;
+            return Placement::Here;
         }
         let portals = self.reachable(reached, peer);
         let near = |ours: IpAddr| self.links.are_near(ours, peer);
@@ -228,9 +228,9 @@ impl AccessView {
         // Without a data portal, a drained portal hands its sessions to any portal that is not drained.
         let others = if data.is_empty() && own.drained { of(|policy| !policy.drained) } else { data };
         match others.is_empty() {
-            false => Place::OneOf(others),
-            true if own.drained => Place::Nowhere,
-            true => Place::Here,
+            false => Placement::OneOf(others),
+            true if own.drained => Placement::Nowhere,
+            true => Placement::Here,
         }
     }
 
@@ -359,9 +359,9 @@ mod tests {
         let place = |roles: &[(PortalRole, bool)], reached: &str, peer: &str| {
             let view = with_roles(view(&portals), roles);
             match view.place_for(reached.parse().expect("an address"), peer.parse().expect("an address")) {
-                Place::Here => vec!["here".to_owned()],
-                Place::Nowhere => Vec::new(),
-                Place::OneOf(some) => some.iter().map(|one| one.address.to_string()).collect(),
+                Placement::Here => vec!["here".to_owned()],
+                Placement::Nowhere => Vec::new(),
+                Placement::OneOf(some) => some.iter().map(|one| one.address.to_string()).collect(),
             }
         };
         let fronted = [(Front, false), (Data, false), (Data, false)];
@@ -398,7 +398,7 @@ mod tests {
         let whole = with_roles(view(&["10.0.0.1:3260", "10.0.0.2:3260", "10.0.0.3:3260"]), &roles);
         let sent =
             |view: &AccessView| match view.place_for("10.0.0.1:3260".parse().unwrap(), "10.0.0.9".parse().unwrap()) {
-                Place::OneOf(some) => some.iter().map(|one| one.address.ip().to_string()).collect(),
+                Placement::OneOf(some) => some.iter().map(|one| one.address.ip().to_string()).collect(),
                 _ => Vec::new(),
             };
         let ends = |view: &AccessView| view.data_portals().into_values().flatten().count();

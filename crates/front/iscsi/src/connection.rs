@@ -16,7 +16,7 @@ mod refusal;
 use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
 use crate::registry::{LoginPlace, Notice};
-use crate::scsi_unit::{self, Done, Ran};
+use crate::scsi_unit::{self, Done, PendingCommand};
 use crate::session::{Ends, Session};
 use iscsi::target::{self, Event, TargetRecord};
 use iscsi::{CloseReason, LoginQuestion};
@@ -100,7 +100,7 @@ type Progress = bool;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<scsi_unit::ScsiUnit<W>>, Ran) -> F,
+    S: Fn(Rc<scsi_unit::ScsiUnit<W>>, PendingCommand) -> F,
     F: Future<Output = Done>,
 {
     fn new(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace, run: S) -> Self {

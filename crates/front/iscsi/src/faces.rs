@@ -15,7 +15,7 @@ use engine::unit::Unit;
 use keeper::ReservationKeeper;
 use model::{Backend, VolumeId, event};
 use sanitize::Sanitation;
-use scsi::{Kept, LogicalUnit};
+use scsi::{PersistentState, LogicalUnit};
 use shard::World;
 use std::rc::{Rc, Weak};
 
@@ -31,7 +31,7 @@ impl<W: World> Faces<W> {
 
 impl<W: World> FrontShard<W> for Faces<W> {
     fn understands(&self, host_state: &[u8]) -> bool {
-        Kept::parse(host_state).is_ok()
+        PersistentState::parse(host_state).is_ok()
     }
 
     fn serve(&self, unit: &Rc<Unit<W>>) -> Rc<dyn FrontUnit> {
@@ -69,7 +69,7 @@ fn face<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
     // Another node may have imported the pool in the meantime and changed the stored state, so the copy in memory is
     // used only if both are equal.
     let handed_over = shard.handed_over.borrow_mut().remove(&unit.id).filter(|kept| kept.is_kept_as(&found));
-    let parse = || Kept::parse(&found).expect("the engine has asked whether it is understood");
+    let parse = || PersistentState::parse(&found).expect("the engine has asked whether it is understood");
     let kept = handed_over.unwrap_or_else(parse);
     let unit = logical(shard, unit);
     unit.logical_unit.restore(kept);

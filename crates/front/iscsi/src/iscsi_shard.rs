@@ -4,8 +4,8 @@ use crate::access::{AccessView, LunEntry, LunMap};
 use crate::recording::Recordings;
 use crate::registry::Registry;
 use crate::repeats::Repeats;
-use crate::scsi_unit::{self, Done, Ran, ScsiUnit, TraceRoom, Units};
-use crate::turns::Turns;
+use crate::scsi_unit::{self, Done, PendingCommand, ScsiUnit, TraceRoom, Units};
+use crate::turns::Scheduler;
 use engine::{
     Limits, ShardContext,
     peers::{Job, Peers, Resident, begin},
@@ -23,17 +23,17 @@ use std::sync::Arc;
 pub enum Message<W: World> {
     /// Command for a unit of this shard, from a session on another one. Separate from `Run` because it is frequent and
     /// needs no allocation of a closure.
-    Execute(Errand),
+    Execute(RemoteCommand),
     /// Any other work, to be run on this shard.
     Run(Job<IscsiShard<W>>),
 }
 
 /// Command sent to the home shard of its unit, with the channel of its result.
-pub struct Errand {
+pub struct RemoteCommand {
     /// Unit on the receiving shard.
     pub entry: LunEntry,
     /// Command with its issuer.
-    pub ran: Ran,
+    pub ran: PendingCommand,
     /// Channel for the result.
     pub back: Sender<Done>,
 }
@@ -99,9 +99,9 @@ pub struct IscsiShard<W: World> {
     pub withdrawn: RefCell<BTreeMap<VolumeId, Weak<ScsiUnit<W>>>>,
     /// Reservations of presented units that were withdrawn, until the units return: closing and reopening a pool loses
     /// none of them.
-    pub handed_over: RefCell<BTreeMap<VolumeId, scsi::Kept>>,
+    pub handed_over: RefCell<BTreeMap<VolumeId, scsi::PersistentState>>,
     /// Scheduling state of the sessions.
-    pub turns: Turns,
+    pub turns: Scheduler,
     /// Packet captures, on all shards.
     pub recordings: Recordings,
     /// Memory budget of the I/O traces, on all shards.
@@ -137,7 +137,7 @@ impl<W: World> IscsiShard<W> {
             units: Units::default(),
             withdrawn: RefCell::default(),
             handed_over: RefCell::default(),
-            turns: Turns::default(),
+            turns: Scheduler::default(),
             hidden: repeats(event::LUN_HIDDEN),
             cut_off: repeats(event::HOST_CUT_OFF),
             recordings,
@@ -226,8 +226,8 @@ impl<W: World> IscsiShard<W> {
     }
 
     /// Executes a command from another shard. The result is discarded if the session has ended.
-    fn run_errand(&self, errand: Errand) {
-        let Errand { entry, ran, back } = errand;
+    fn run_errand(&self, errand: RemoteCommand) {
+        let RemoteCommand { entry, ran, back } = errand;
         let _ = match self.unit_at(&entry) {
             None => back.send(scsi_unit::absent(ran)),
             Some(unit) => match scsi_unit::run_at_once(&unit, ran.brief()) {

@@ -36,4 +36,4 @@ mod turns;
 pub use front_end::{Facts, conduct};
 pub use iscsi_shard::IscsiShard;
 pub use links::{Links, NoLink};
-pub use start::{Ticket, target_config, tickets};
+pub use start::{ShardSeed, target_config, tickets};

@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// Route to a unit to which the session's nexus is attached.
-pub(crate) struct Reach<W: World> {
+pub(crate) struct UnitRoute<W: World> {
     /// Identity and home shard of the unit.
     pub entry: LunEntry,
     /// Commands of the session for the unit that still wait for data.
@@ -21,7 +21,7 @@ pub(crate) struct Reach<W: World> {
     looked_up: Option<u64>,
 }
 
-impl<W: World> Reach<W> {
+impl<W: World> UnitRoute<W> {
     /// Creates a route to the unit of `entry`, which is looked up at first use.
     pub(crate) fn new(entry: LunEntry) -> Self {
         Self { entry, incoming: Arc::default(), unit: Weak::new(), looked_up: None }

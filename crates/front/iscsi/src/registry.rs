@@ -8,7 +8,7 @@ use crate::nexus::{NexusName, SessionId};
 use crate::recording::Tape;
 use engine::{Latencies, Limits, front::SessionTotals};
 use iscsi::chap::Authentication;
-use iscsi::target::Standing;
+use iscsi::target::CommandSnapshot;
 use model::{Balance, CommandWindow, ConnectionReport, ConnectionState, RefusedLogin};
 use shard::Time;
 use shard::mailbox::{Receiver, Sender};
@@ -154,7 +154,7 @@ pub enum Notice {
     /// Report the commands in flight.
     TellTasks {
         /// Channel for the report.
-        tell: Sender<Vec<Standing>>,
+        tell: Sender<Vec<CommandSnapshot>>,
     },
     /// Apply the new access table.
     AccessChanged {

@@ -7,7 +7,7 @@ mod trace;
 mod units;
 
 pub(crate) use reservations::kind_of;
-pub(crate) use standing::Place;
+pub(crate) use standing::TaskLocation;
 pub(crate) use trace::TraceRoom;
 use trace::{Ended, Tracer};
 pub(crate) use units::Units;
@@ -42,7 +42,7 @@ pub struct ScsiUnit<W: World> {
 }
 
 /// Command for execution on a unit.
-pub struct Ran {
+pub struct PendingCommand {
     /// Task identifier of the connection.
     pub task: TaskId,
     /// Issuing nexus.
@@ -50,14 +50,14 @@ pub struct Ran {
     /// Command with its data.
     pub command: scsi::Command,
     /// Announced data direction, on which the residual count depends.
-    pub way: Way,
+    pub way: DataDirection,
     /// Start time.
     pub clock: Clock,
 }
 
 /// Data direction announced by the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum DataDirection {
     /// No data.
     Neither,
     /// Data-out.
@@ -68,13 +68,13 @@ pub enum Way {
 
 /// Command for the fast path, without ownership of its data.
 #[derive(Clone, Copy)]
-pub struct Brief<'a> {
+pub struct FastPathCommand<'a> {
     /// Issuing nexus.
     pub nexus: NexusId,
     /// Command with its data.
     pub command: scsi::CommandRef<'a>,
     /// Announced data direction, on which the residual count depends.
-    pub way: Way,
+    pub way: DataDirection,
     /// Start time.
     pub clock: Clock,
 }
@@ -102,7 +102,7 @@ pub struct End {
     pub ended: Time,
 }
 
-impl Way {
+impl DataDirection {
     /// Returns the direction of the announced lengths.
     pub fn of(out_bytes: u32, in_bytes: u32) -> Self {
         match (out_bytes, in_bytes) {
@@ -120,19 +120,19 @@ impl Way {
 
 /// Data-out bytes that the command transfers: 0 when it is refused or returns data. `None` when the residual count is
 /// based on its data-in.
-fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: Way) -> Option<u64> {
+fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: DataDirection) -> Option<u64> {
     match (way, scsi::judge(cdb, shape)) {
         // The residual of a read is computed from the data returned.
-        (Way::In, _) => None,
-        (Way::Neither, Ok(need)) if need.data_in > 0 => None,
+        (DataDirection::In, _) => None,
+        (DataDirection::Neither, Ok(need)) if need.data_in > 0 => None,
         (_, Ok(need)) => Some(need.data_out),
         (_, Err(_)) => Some(0),
     }
 }
 
 /// Executes a command on its unit.
-pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: Ran) -> Done {
-    let Ran { task, nexus, command, way, clock } = ran;
+pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: PendingCommand) -> Done {
+    let PendingCommand { task, nexus, command, way, clock } = ran;
     // The meter counts the command as in flight until it is ended or dropped.
     let metered = unit.unit.meter.begin(&unit.world, &unit.unit.latencies, clock);
     let written = command.data_out.len() as u64;
@@ -149,22 +149,22 @@ pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: Ran) -> Done {
     Done { task, clock, end: End { outcome, written, needed, ended } }
 }
 
-impl Ran {
+impl PendingCommand {
     /// Borrowed view of the command, for the fast path.
-    pub fn brief(&self) -> Brief<'_> {
-        Brief { nexus: self.nexus, command: self.command.borrowed(), way: self.way, clock: self.clock }
+    pub fn brief(&self) -> FastPathCommand<'_> {
+        FastPathCommand { nexus: self.nexus, command: self.command.borrowed(), way: self.way, clock: self.clock }
     }
 }
 
 /// Executes a command that completes synchronously. `None` when it cannot; it has had no effect in this case.
 #[inline]
-pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: Brief<'_>) -> Option<End> {
-    let Brief { nexus, command, way, clock } = brief;
+pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: FastPathCommand<'_>) -> Option<End> {
+    let FastPathCommand { nexus, command, way, clock } = brief;
     let outcome = unit.logical_unit.execute_at_once(nexus, command)?;
     let written = command.data_out.len() as u64;
     let needed = match outcome.status {
         // The residual of a read is computed from the data returned.
-        _ if way == Way::In => None,
+        _ if way == DataDirection::In => None,
         // A command with status GOOD has transferred either all data that it brought, or none of it.
         Status::Good if written > 0 => Some(if outcome.data_in.is_empty() { written } else { 0 }),
         _ => needed_by(command.cdb, &unit.logical_unit.shape(), way),
@@ -180,7 +180,7 @@ pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: Brief<'_>) -> Opt
 }
 
 /// Answers a command for a unit that no longer exists.
-pub(crate) fn absent(ran: Ran) -> Done {
+pub(crate) fn absent(ran: PendingCommand) -> Done {
     let outcome = scsi::absent::execute(ran.command.cdb, &[]);
     let end = End { outcome, written: 0, needed: ran.way.of_nothing(), ended: ran.clock.began };
     Done { task: ran.task, clock: ran.clock, end }

@@ -4,7 +4,7 @@ use crate::access::{LunEntry, LunMap, target_port};
 use crate::hidden;
 use crate::iscsi_shard::{IscsiShard, Message};
 use crate::nexus::{NexusName, SessionId};
-use crate::reach::Reach;
+use crate::reach::UnitRoute;
 use crate::registry::{Counters, Entry, Notice};
 use crate::replaced::Replaced;
 use iscsi::{CloseReason, Negotiated, SessionType};
@@ -46,7 +46,7 @@ pub(crate) struct Session<W: World> {
     access_epoch: u64,
     /// Units to which the nexus is attached, in the order of their LUNs. A session never attaches to one unit under two
     /// LUNs.
-    attached: Vec<(u16, Reach<W>)>,
+    attached: Vec<(u16, UnitRoute<W>)>,
     /// LUNs that addressed another volume before.
     replaced: Replaced,
 }
@@ -139,7 +139,7 @@ impl<W: World> Session<W> {
     }
 
     /// Returns the route to the unit under `lun`. Attaches the nexus to the unit at first use.
-    pub(crate) fn find(&mut self, lun: u64) -> Option<&mut Reach<W>> {
+    pub(crate) fn find(&mut self, lun: u64) -> Option<&mut UnitRoute<W>> {
         let number = scsi::Lun(lun).number()?;
         let at = match self.position(number) {
             Ok(at) => at,
@@ -298,7 +298,7 @@ impl<W: World> Session<W> {
         let nexus = self.nexus();
         let initiator = InitiatorPort { name: self.initiator.clone(), isid: self.isid };
         let port = target_port(&self.target, self.tag);
-        let reach = Reach::new(entry);
+        let reach = UnitRoute::new(entry);
         // The unit clears commands that still wait for data through this counter.
         let incoming = reach.incoming.clone();
         self.attached.insert(at, (number, reach));

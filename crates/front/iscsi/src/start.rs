@@ -14,17 +14,17 @@ use std::time::Duration;
 
 /// Startup parameters of a shard, created before its thread starts: the part of the engine and the part of the front
 /// end.
-pub struct Ticket<W: World> {
+pub struct ShardSeed<W: World> {
     /// Index of the shard; 0 is the conductor.
     pub index: usize,
-    engine: engine::Ticket<W>,
+    engine: engine::ShardSeed<W>,
     shared: Shared<W>,
     inbox: Receiver<Message<W>>,
 }
 
 /// Returns the startup parameters of all shards of a daemon.
 #[must_use]
-pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<Ticket<W>> {
+pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<ShardSeed<W>> {
     let (peers, inboxes) = Peers::new(limits.shards);
     let shared = Shared {
         registry: Registry::new(limits),
@@ -33,14 +33,14 @@ pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<
         trace_room: TraceRoom::new(limits.traced_commands_max),
         peers,
     };
-    let ticket = |(engine, inbox): (engine::Ticket<W>, _)| {
+    let ticket = |(engine, inbox): (engine::ShardSeed<W>, _)| {
         let shared = shared.clone();
-        Ticket { index: engine.index, engine, shared, inbox }
+        ShardSeed { index: engine.index, engine, shared, inbox }
     };
     engine::tickets(limits).into_iter().zip(inboxes).map(ticket).collect()
 }
 
-impl<W: World> Ticket<W> {
+impl<W: World> ShardSeed<W> {
     /// Starts the engine's shard in `world`, and the front end on top of it.
     pub fn start(self, world: W) -> Rc<IscsiShard<W>> {
         let Self { engine, shared, inbox, .. } = self;

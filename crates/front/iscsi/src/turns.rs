@@ -28,7 +28,7 @@ const BYTES_BESIDE_OTHERS: usize = 1 << 20;
 
 /// Scheduling state of one shard.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct Scheduler {
     /// Session that ran last, and the start of its uninterrupted series of quanta.
     latest: Cell<Option<(SessionId, Time)>>,
     /// Sleep count of the shard at the start of the latest quantum, from [`shard::World::rests`].
@@ -37,7 +37,7 @@ pub struct Turns {
 
 /// Quantum of one session: rounds until the time is used up or no work is left.
 #[derive(Debug, Clone, Copy)]
-pub struct Turn {
+pub struct Quantum {
     /// End of the quantum.
     end: Time,
     /// True when no other session was active recently.
@@ -46,16 +46,16 @@ pub struct Turn {
     is_awaited: bool,
 }
 
-impl Turns {
+impl Scheduler {
     /// Starts a quantum of `session`. `rests` counts how often the shard has slept ([`shard::World::rests`]). A
     /// connection that has not logged in has no session.
-    pub fn begin(&self, session: Option<SessionId>, now: Time, rests: u64) -> Turn {
+    pub fn begin(&self, session: Option<SessionId>, now: Time, rests: u64) -> Quantum {
         let is_alone = session.is_some_and(|session| self.was_alone(session, now));
         // The shard slept since the latest quantum, so no request was in transit and the host most likely waits for
         // responses.
         let has_slept = session.is_some() && self.rests.replace(rests) != rests;
         // Both conditions are required: partial responses cost several busy sessions up to a third of their IOPS.
-        Turn { end: now + SHARE, is_alone, is_awaited: is_alone && has_slept }
+        Quantum { end: now + SHARE, is_alone, is_awaited: is_alone && has_slept }
     }
 
     /// True when no other session had a quantum in the last [`ALONE`].
@@ -71,7 +71,7 @@ impl Turns {
     }
 }
 
-impl Turn {
+impl Quantum {
     /// True when the session must yield to the others.
     pub fn is_over(&self, now: Time) -> bool {
         now >= self.end
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn session_that_is_alone_is_awaited_when_the_shard_has_slept() {
-        let turns = Turns::default();
+        let turns = Scheduler::default();
         let pdus: Vec<usize> = (1..=4).map(|turn| turns.begin(Some(ONE), at(turn), turn).take_pdus()).collect();
         assert_eq!(pdus, [PDUS, PDUS, FIRST_PDUS, FIRST_PDUS]);
         assert_eq!(turns.begin(Some(ONE), at(5), 4).take_pdus(), PDUS, "the shard was busy since its last turn");
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn session_beside_a_busy_one_is_bounded_and_never_awaited() {
-        let turns = Turns::default();
+        let turns = Scheduler::default();
         for turn in 0..40u64 {
             let whose = if turn.is_multiple_of(2) { OTHER } else { ONE };
             let mut turn = turns.begin(Some(whose), at(turn), turn);
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn turn_is_over_when_it_took_its_share() {
-        let turn = Turns::default().begin(Some(ONE), at(1), 0);
+        let turn = Scheduler::default().begin(Some(ONE), at(1), 0);
         assert!(!turn.is_over(at(1)) && turn.is_over(at(1) + SHARE));
     }
 
     #[test]
     fn connection_that_has_not_logged_in_leaves_whose_turn_it_was() {
-        let turns = Turns::default();
+        let turns = Scheduler::default();
         turns.begin(Some(ONE), at(1), 0);
         assert_eq!(turns.begin(None, at(2), 1).bytes(), BYTES_BESIDE_OTHERS);
         assert_eq!(turns.begin(Some(ONE), at(4), 1).take_pdus(), FIRST_PDUS, "the rest is not forgotten");

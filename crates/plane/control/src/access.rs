@@ -7,7 +7,7 @@
 
 use crate::State;
 use crate::absences::Absences;
-use crate::core::{Core, Turn};
+use crate::core::{Core, ChangeGuard};
 use crate::state::lun_memory::Replaced;
 use model::{Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, event};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ impl Access {
     /// without confirmation; or the refusal of the data plane.
     pub(crate) async fn commit(
         &self,
-        turn: &Turn<'_>,
+        turn: &ChangeGuard<'_>,
         consent: Consent,
         edit: impl FnOnce(&mut State),
     ) -> Result<(), Refusal> {

@@ -9,7 +9,7 @@ use crate::access::Access;
 use crate::change::disks::Disks;
 use crate::change::pools::Pools;
 use crate::change::volumes::Volumes;
-use crate::core::Turn;
+use crate::core::ChangeGuard;
 use crate::state::{DEFAULT_TARGET, PoolRecord, State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, machine_id, search};
 use model::{
@@ -90,7 +90,7 @@ impl Control {
 
     /// Adds the default target at the first start. It keeps its iSCSI name when the node is renamed, because
     /// hosts know it.
-    fn add_default_target(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    fn add_default_target(&self, turn: &ChangeGuard<'_>) -> Result<(), Refusal> {
         if !self.core.state().targets.is_empty() {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl Control {
 
 impl Disks {
     /// Opens every disk that can be found and records its path.
-    pub(crate) async fn open_all(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    pub(crate) async fn open_all(&self, turn: &ChangeGuard<'_>) -> Result<(), Refusal> {
         // Some are open already when this runs after the start, as for an import.
         let open: BTreeSet<DiskName> =
             self.core.engine.disks(Order::Disks).await?.into_iter().filter_map(|disk| disk.name).collect();
@@ -121,7 +121,7 @@ impl Disks {
     }
 
     /// Opens the disk at its last path and returns whether it is there. A disk in use is waited for.
-    async fn open_where_it_was(&self, turn: &Turn<'_>, name: &DiskName, until: Instant) -> Result<bool, Refusal> {
+    async fn open_where_it_was(&self, turn: &ChangeGuard<'_>, name: &DiskName, until: Instant) -> Result<bool, Refusal> {
         let state = self.core.state();
         let record = state.disk(name)?;
         let report = loop {
@@ -154,7 +154,7 @@ impl Disks {
 
     /// Searches for `lost` disks by label, or by serial number where they carry none, in every folder that any
     /// disk was ever in.
-    async fn open_elsewhere(&self, turn: &Turn<'_>, lost: &[DiskName]) -> Result<(), Refusal> {
+    async fn open_elsewhere(&self, turn: &ChangeGuard<'_>, lost: &[DiskName]) -> Result<(), Refusal> {
         let state = self.core.state();
         // A remote disk is found at its address only.
         let lost: Vec<&DiskName> = lost.iter().filter(|name| !state.is_remote(name)).collect();
@@ -192,7 +192,7 @@ impl Disks {
 impl Pools {
     /// Wipes the remains of pools that were being created or destroyed. A disk that cannot be reached keeps its
     /// pool pending, and is wiped when it returns.
-    async fn wipe_pending(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    async fn wipe_pending(&self, turn: &ChangeGuard<'_>) -> Result<(), Refusal> {
         if self.core.store.serves_older() {
             // A later version of the state, now lost, may have recorded the pool as created, so its disks may
             // hold data.
@@ -242,7 +242,7 @@ impl Pools {
     }
 
     /// Opens every pool of which enough disks were found.
-    async fn open_all(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    async fn open_all(&self, turn: &ChangeGuard<'_>) -> Result<(), Refusal> {
         for (name, record) in &self.core.state().pools {
             if let Some(pool) = self.open_at_start(name, record).await {
                 self.settle(turn, &pool).await?;
@@ -263,7 +263,7 @@ impl Pools {
     }
 
     /// Records a pool that was just opened, and applies the policies of the pool and of its volumes.
-    pub(crate) async fn settle(&self, turn: &Turn<'_>, pool: &PoolReport) -> Result<(), Refusal> {
+    pub(crate) async fn settle(&self, turn: &ChangeGuard<'_>, pool: &PoolReport) -> Result<(), Refusal> {
         self.core.commit(turn, |state| state.learn(pool))?;
         self.apply_policy(&pool.name).await?;
         self.volumes.apply_policies(turn, &pool.name).await
@@ -284,7 +284,7 @@ impl Volumes {
 impl Access {
     /// Removes presentations of volumes that no longer exist. A pool that is not open proves nothing about its
     /// volumes.
-    pub(crate) async fn drop_dangling(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    pub(crate) async fn drop_dangling(&self, turn: &ChangeGuard<'_>) -> Result<(), Refusal> {
         let pools: BTreeSet<Name> =
             self.core.engine.pools(Order::Pools).await?.into_iter().map(|pool| pool.name).collect();
         let volumes: BTreeSet<(VolumeName, VolumeId)> = self

@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 /// Pending replacements by member.
 #[derive(Default)]
-pub(crate) struct ComingSpares(Mutex<BTreeMap<DiskId, Coming>>);
+pub(crate) struct PendingReplacements(Mutex<BTreeMap<DiskId, PendingReplacement>>);
 
-struct Coming {
+struct PendingReplacement {
     next: NextSpare,
     due: Instant,
 }
 
-impl ComingSpares {
+impl PendingReplacements {
     /// Replaces the set of pending replacements, and returns those that are new.
     pub(crate) fn replace(&self, coming: BTreeMap<DiskId, (DiskName, Instant)>) -> Vec<(DiskId, NextSpare)> {
         let mut known = self.lock();
@@ -31,7 +31,7 @@ impl ComingSpares {
             let in_s = due.saturating_duration_since(Instant::now()).as_secs();
             let next = NextSpare { disk, at: now().plus(in_s), in_s };
             news.push((member, next.clone()));
-            known.insert(member, Coming { next, due });
+            known.insert(member, PendingReplacement { next, due });
         }
         news
     }
@@ -39,12 +39,12 @@ impl ComingSpares {
     /// Returns the pending replacement of this member, with the seconds left.
     pub(crate) fn of(&self, member: DiskId) -> Option<NextSpare> {
         let known = self.lock();
-        let Coming { next, due } = known.get(&member)?;
+        let PendingReplacement { next, due } = known.get(&member)?;
         let in_s = due.saturating_duration_since(Instant::now()).as_secs();
         Some(NextSpare { in_s, ..next.clone() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<DiskId, Coming>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<DiskId, PendingReplacement>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

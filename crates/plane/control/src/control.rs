@@ -34,9 +34,9 @@ use crate::notices::Notices;
 use crate::operations::Operations;
 use crate::privileged::Confinement;
 use crate::refused::RefusedLogins;
-use crate::room::Room;
+use crate::room::FileSpaceMonitor;
 use crate::sessions::Sessions;
-use crate::steward::Steward;
+use crate::steward::Reconciler;
 use crate::trace::Traces;
 use crate::verdict::Status;
 use crate::{Engine, Settings, Store};
@@ -56,7 +56,7 @@ pub struct Control {
     /// Memory of the daemon: its limit and its use.
     pub memory: Arc<Memory>,
     /// Free space of the file systems below disks and volumes that are files.
-    pub room: Arc<Room>,
+    pub room: Arc<FileSpaceMonitor>,
     /// Use of the open-file limit.
     pub descriptors: Arc<Descriptors>,
     /// Rates of the last second, shared by all clients that watch them.
@@ -104,7 +104,7 @@ pub struct Control {
     /// The status of the array: problems, conditions, findings.
     pub status: Arc<Status>,
     /// Reconcile loop: periodic work that no request starts.
-    pub steward: Arc<Steward>,
+    pub steward: Arc<Reconciler>,
     /// Long-running operations: rebuilds, scrubs, copies.
     pub operations: Arc<Operations>,
     /// Configuration document: plan, apply, export, restore.
@@ -150,9 +150,9 @@ impl Control {
         let isns = Arc::new(IsnsRegistration::new(core.clone(), notices.clone(), portals.clone()));
         let steward =
             // Bottom-up: a part only receives parts that exist already, so calls cannot form a cycle.
-            part!(Steward over core, disks, pools, spares, scrubs, remote_disks, returns, refused_logins; owns seen);
+            part!(Reconciler over core, disks, pools, spares, scrubs, remote_disks, returns, refused_logins; owns seen);
         Ok(Self {
-            room: part!(Room over core, notices),
+            room: part!(FileSpaceMonitor over core, notices),
             descriptors: part!(Descriptors over core, notices),
             live: Arc::new(Live::new(core.clone())),
             memberships: part!(Memberships over core),

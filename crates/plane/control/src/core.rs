@@ -26,7 +26,7 @@ pub struct Core {
 }
 
 /// Guard of the change lock, held for the whole of a change.
-pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
+pub(crate) type ChangeGuard<'a> = MutexGuard<'a, ()>;
 
 impl Core {
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
@@ -65,19 +65,19 @@ impl Core {
     }
 
     /// Takes the change lock; waits until no other change is in progress.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
+    pub(crate) async fn turn(&self) -> ChangeGuard<'_> {
         self.change.lock().await
     }
 
     /// Takes the change lock if it is free. Periodic work uses it: rather than wait for a change, it skips to
     /// its next round.
-    pub(crate) fn turn_now(&self) -> Option<Turn<'_>> {
+    pub(crate) fn turn_now(&self) -> Option<ChangeGuard<'_>> {
         self.change.try_lock().ok()
     }
 
     /// Commits the edited state durably and remembers the LUN numbers that the edit removes. The guard proves
     /// that the caller holds the change lock.
-    pub(crate) fn commit(&self, _turn: &Turn<'_>, edit: impl FnOnce(&mut State)) -> Result<(), Refusal> {
+    pub(crate) fn commit(&self, _turn: &ChangeGuard<'_>, edit: impl FnOnce(&mut State)) -> Result<(), Refusal> {
         let before = self.state();
         let mut next = State::clone(&before);
         edit(&mut next);
@@ -87,7 +87,7 @@ impl Core {
     }
 
     /// Returns the answer of the data plane. After a refusal the state is restored to `before`.
-    pub(crate) fn or_restore(&self, _: &Turn<'_>, done: Result<(), Refusal>, before: &State) -> Result<(), Refusal> {
+    pub(crate) fn or_restore(&self, _: &ChangeGuard<'_>, done: Result<(), Refusal>, before: &State) -> Result<(), Refusal> {
         if done.is_err() {
             // The rolled-back mappings were never visible to a host, so `remember_luns` is bypassed.
             self.store.commit(before.clone())?;

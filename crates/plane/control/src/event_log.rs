@@ -20,24 +20,24 @@ const REFUSALS_MAX: usize = 32;
 
 /// The kept events, oldest first.
 pub(crate) struct EventLog {
-    kept: Mutex<Kept>,
+    kept: Mutex<StoredEvents>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct StoredEvents {
     events: VecDeque<Event>,
     /// Numbers of the events that are not yet written to disk.
     unwritten: BTreeSet<u64>,
     /// The next event number.
     free: u64,
-    standing: Standing,
+    standing: StandingEvents,
 }
 
 /// Numbers of the standing events, by topic and subject.
 #[derive(Default)]
-struct Standing(BTreeMap<(EventCode, Subject), u64>);
+struct StandingEvents(BTreeMap<(EventCode, Subject), u64>);
 
-impl Standing {
+impl StandingEvents {
     fn of(events: &VecDeque<Event>) -> Self {
         let mut standing = Self::default();
         events.iter().for_each(|event| standing.hear(event.number, event.code, &event.subject));
@@ -88,8 +88,8 @@ impl EventLog {
         let (events, free) = store.events()?;
         let events = VecDeque::from(events);
         // Derived from the events rather than stored, so that the two cannot disagree.
-        let standing = Standing::of(&events);
-        Ok(Self { kept: Mutex::new(Kept { events, free, standing, ..Kept::default() }) })
+        let standing = StandingEvents::of(&events);
+        Ok(Self { kept: Mutex::new(StoredEvents { events, free, standing, ..StoredEvents::default() }) })
     }
 
     /// Appends events durably. Equal events in close succession are counted as one.
@@ -98,7 +98,7 @@ impl EventLog {
     /// ones.
     pub(crate) fn add(&self, store: &Store, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut kept = self.kept();
-        let Kept { events, unwritten, free, standing } = &mut *kept;
+        let StoredEvents { events, unwritten, free, standing } = &mut *kept;
         for raised in raised {
             let (code, subject) = (raised.code, raised.subject.clone());
             let number = enter(events, free, raised);
@@ -144,7 +144,7 @@ impl EventLog {
         listed
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, StoredEvents> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

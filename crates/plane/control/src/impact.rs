@@ -6,7 +6,7 @@
 
 use crate::access::Access;
 use crate::access::Consent;
-use crate::core::Turn;
+use crate::core::ChangeGuard;
 use crate::state::lun_memory::Replaced;
 use crate::state::owners::Owners;
 use crate::state::{PresentationRecord, State};
@@ -28,7 +28,7 @@ impl Access {
     /// without confirmation.
     pub(crate) async fn admit(
         &self,
-        _turn: &Turn<'_>,
+        _turn: &ChangeGuard<'_>,
         before: &State,
         next: &mut State,
         consent: Consent,
@@ -117,16 +117,16 @@ fn only_adds(before: &State, next: &State) -> bool {
 }
 
 /// Presentations that apply to one host in one target, by LUN and volume.
-type Seen<'a> = BTreeMap<(u16, VolumeId), &'a PresentationRecord>;
+type Mappings<'a> = BTreeMap<(u16, VolumeId), &'a PresentationRecord>;
 
 /// Key by which sessions lose the same: host before and after, target name, portal group tag before and after.
-type Place<'a> = ((Option<&'a Name>, Option<&'a Name>), &'a str, (u16, u16));
+type SessionKey<'a> = ((Option<&'a Name>, Option<&'a Name>), &'a str, (u16, u16));
 
 /// Returns the losses of the given sessions, ordered by session.
 pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -> Vec<SessionLoss> {
     let (was, is) = (Owners::of(before), Owners::of(next));
     // Computed once per key: sessions of one host at one target lose the same.
-    let mut known: BTreeMap<Place<'_>, Option<String>> = BTreeMap::new();
+    let mut known: BTreeMap<SessionKey<'_>, Option<String>> = BTreeMap::new();
     let mut losses = Vec::new();
     for session in sessions.iter().filter(|session| session.kind == SessionKind::Normal) {
         let Some(target) = session.target.as_deref() else { continue };
@@ -147,7 +147,7 @@ pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -
     losses
 }
 
-fn lost(before: &State, next: &State, ((from, to), target, (tag, tag_after)): Place<'_>) -> Option<String> {
+fn lost(before: &State, next: &State, ((from, to), target, (tag, tag_after)): SessionKey<'_>) -> Option<String> {
     let seen = before.seen_at(from?, target, tag);
     if seen.is_empty() {
         return None;
@@ -190,7 +190,7 @@ fn volumes<'a>(records: impl ExactSizeIterator<Item = &'a PresentationRecord>) -
 
 impl State {
     /// Returns the presentations of the host, or of `everyone`, in the target through portals of the group.
-    fn seen_at<'a>(&'a self, host: &'a Name, target: &str, tag: u16) -> Seen<'a> {
+    fn seen_at<'a>(&'a self, host: &'a Name, target: &str, tag: u16) -> Mappings<'a> {
         let is_target = |name: &Name| self.targets.get(name).is_some_and(|record| record.iqn.as_str() == target);
         let seen = self.seen_by(host).filter(|record| is_target(&record.target) && is_shown_in(&record.groups, tag));
         seen.map(|record| ((record.lun, record.volume_id), record)).collect()

@@ -8,7 +8,7 @@ mod rates;
 mod watching;
 
 pub use cause::Cause;
-pub use rates::{CacheRates, DiskRates, HostRates, Moment, PortalRates, Rates, SessionRates, VolumeRates};
+pub use rates::{CacheRates, DiskRates, HostRates, LiveRates, PortalRates, Rates, SessionRates, VolumeRates};
 
 use crate::core::Core;
 use model::Refusal;
@@ -23,7 +23,7 @@ pub const LOOK: Duration = Duration::from_secs(1);
 pub struct Live {
     core: Arc<Core>,
     /// Channel of the sampling task; `None` while no client watches.
-    watched: Mutex<Option<watch::Receiver<Told>>>,
+    watched: Mutex<Option<watch::Receiver<LatestRates>>>,
 }
 
 impl Live {
@@ -33,16 +33,16 @@ impl Live {
 }
 
 /// The latest rates, or the error of the last sample; `None` before the second sample.
-pub(crate) type Told = Option<Result<Arc<Moment>, Refusal>>;
+pub(crate) type LatestRates = Option<Result<Arc<LiveRates>, Refusal>>;
 
 /// Subscription to the rates. A slow client delays no other; it misses samples.
-pub struct Watching(watch::Receiver<Told>);
+pub struct Watching(watch::Receiver<LatestRates>);
 
 impl Watching {
     /// Waits for the next rates; `None` once the daemon stops.
     ///
     /// *Errors*: the data plane is gone.
-    pub async fn next(&mut self) -> Option<Result<Arc<Moment>, Refusal>> {
+    pub async fn next(&mut self) -> Option<Result<Arc<LiveRates>, Refusal>> {
         loop {
             self.0.changed().await.ok()?;
             let told = self.0.borrow_and_update().clone();

@@ -119,7 +119,7 @@ impl Machine {
         let device = self.path("dev").join(name.replace('!', "/"));
         let number = text(&folder.join("dev")).unwrap_or_default();
         // udev names its records by device number.
-        let asked = Asked::of(&self.path("run/udev/data").join(format!("b{number}")));
+        let asked = UdevRecord::of(&self.path("run/udev/data").join(format!("b{number}")));
         // Depending on the driver the attribute lies in `device/` or in the folder itself.
         let own =
             |attribute: &str| text(&folder.join("device").join(attribute)).or_else(|| text(&folder.join(attribute)));
@@ -271,9 +271,9 @@ fn real(machine: &Machine, path: &str) -> PathBuf {
 }
 
 /// Properties of a device in the udev database.
-struct Asked(String);
+struct UdevRecord(String);
 
-impl Asked {
+impl UdevRecord {
     fn of(file: &Path) -> Self {
         Self(fs::read_to_string(file).unwrap_or_default())
     }

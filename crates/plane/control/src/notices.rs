@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Problems by the event that started them and its subject.
-pub(crate) type Known = BTreeMap<(EventCode, Subject), Problem>;
+pub(crate) type CurrentProblems = BTreeMap<(EventCode, Subject), Problem>;
 
 /// Current problems reported by parts of the daemon outside the data plane.
 pub struct Notices {
     core: Arc<Core>,
-    known: Mutex<Known>,
+    known: Mutex<CurrentProblems>,
 }
 
 impl Notices {
@@ -23,12 +23,12 @@ impl Notices {
     }
 
     /// Returns all current problems.
-    pub(crate) fn all(&self) -> Known {
+    pub(crate) fn all(&self) -> CurrentProblems {
         self.known().clone()
     }
 
     /// Locks the problems.
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CurrentProblems> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

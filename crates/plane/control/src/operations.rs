@@ -8,7 +8,7 @@ use crate::change::pools::Pools;
 use crate::change::scrubs::Scrubs;
 use crate::change::snapshots::Snapshots;
 use crate::change::volumes::Volumes;
-use crate::steward::Steward;
+use crate::steward::Reconciler;
 use model::{
     Event, EventCode, GroupReport, Name, OperationId, OperationKind, OperationReport, PoolReport, Progress, Refusal,
     SanitizeReport, ScrubState, SnapshotReport, SnapshotState, Subject, SubjectKind, Timestamp, VolumeName,
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Start times of operations, taken from the event log: by the starting event and its subject.
-type Begins = BTreeMap<(EventCode, Subject), Timestamp>;
+type StartTimes = BTreeMap<(EventCode, Subject), Timestamp>;
 
 /// Long-running operations: rebuilds, scrubs, copies.
 pub struct Operations {
@@ -27,7 +27,7 @@ pub struct Operations {
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) copies: Arc<Copies>,
-    pub(crate) steward: Arc<Steward>,
+    pub(crate) steward: Arc<Reconciler>,
 }
 
 impl Operations {
@@ -81,12 +81,12 @@ fn instead(kind: OperationKind, subject: &Subject) -> String {
     }
 }
 
-fn begins(events: Vec<Event>) -> Begins {
+fn begins(events: Vec<Event>) -> StartTimes {
     // Events come oldest first, so the latest start of each wins.
     events.into_iter().map(|event| ((event.code, event.subject), event.time)).collect()
 }
 
-fn of_pool(pool: &PoolReport, begins: &Begins) -> Vec<OperationReport> {
+fn of_pool(pool: &PoolReport, begins: &StartTimes) -> Vec<OperationReport> {
     let subject = Subject::pool(&pool.name);
     let groups = pool.groups.iter().map(|group| (group.number.to_string(), group));
     // The log is a group of its own, with its own rebuild and resync.
@@ -104,7 +104,7 @@ fn of_pool(pool: &PoolReport, begins: &Begins) -> Vec<OperationReport> {
     all
 }
 
-fn of_group(pool: &PoolReport, label: &str, group: &GroupReport, begins: &Begins) -> Vec<OperationReport> {
+fn of_group(pool: &PoolReport, label: &str, group: &GroupReport, begins: &StartTimes) -> Vec<OperationReport> {
     let work = [
         (OperationKind::Rebuild, "the rebuild of", group.rebuild, event::REBUILD_BEGAN),
         (OperationKind::Resync, "the resync of", group.resync, event::RESYNC_BEGAN),
@@ -120,7 +120,7 @@ fn of_group(pool: &PoolReport, label: &str, group: &GroupReport, begins: &Begins
     work.into_iter().filter_map(report).collect()
 }
 
-fn of_volume(volume: &VolumeReport, begins: &Begins) -> Vec<OperationReport> {
+fn of_volume(volume: &VolumeReport, begins: &StartTimes) -> Vec<OperationReport> {
     let subject = Subject::new(SubjectKind::Volume, &volume.name);
     let begun = |began: EventCode| begins.get(&(began, subject.clone())).copied();
     let of =

@@ -22,7 +22,7 @@ pub enum Program {
 
 /// Result of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ran {
+pub struct ProgramOutput {
     /// Exit code; `None` after a signal.
     pub code: Option<i32>,
     /// Standard output.
@@ -34,7 +34,7 @@ pub trait Privileged: Send + Sync {
     /// Runs the program on the disk or file at `path`.
     ///
     /// *Errors*: `NotFound` where it is not installed; it exceeds its time or output limit; the helper refuses.
-    fn run(&self, program: Program, path: &Path) -> io::Result<Ran>;
+    fn run(&self, program: Program, path: &Path) -> io::Result<ProgramOutput>;
 
     /// Creates a sparse file of `bytes` at `path`, which must be free; it survives power loss.
     ///
@@ -62,7 +62,7 @@ pub struct Confinement {
 }
 
 /// Calls [`Privileged::run`] on a blocking thread.
-pub(crate) async fn run(helper: Arc<dyn Privileged>, program: Program, path: &Path) -> io::Result<Ran> {
+pub(crate) async fn run(helper: Arc<dyn Privileged>, program: Program, path: &Path) -> io::Result<ProgramOutput> {
     let path = path.to_owned();
     tokio::task::spawn_blocking(move || helper.run(program, &path)).await.map_err(io::Error::other)?
 }

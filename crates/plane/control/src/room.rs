@@ -38,12 +38,12 @@ struct Below {
 }
 
 /// Free space of the file systems below disks and volumes that are files.
-pub struct Room {
+pub struct FileSpaceMonitor {
     pub(crate) core: Arc<Core>,
     pub(crate) notices: Arc<Notices>,
 }
 
-impl Room {
+impl FileSpaceMonitor {
     /// Reports file systems that run out of space, until the task is dropped.
     pub async fn watch(self: Arc<Self>) {
         loop {

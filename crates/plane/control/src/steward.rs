@@ -10,7 +10,7 @@ use crate::change::pools::Pools;
 use crate::change::remote::RemoteDisks;
 use crate::change::returns::{Returns, Waits};
 use crate::change::scrubs::Scrubs;
-use crate::change::spares::{Spares, Vigil};
+use crate::change::spares::{Spares, SpareMonitor};
 use crate::core::Core;
 use crate::refused::RefusedLogins;
 use crate::system::now;
@@ -40,9 +40,9 @@ const STEP_SECONDS: u64 = 30;
 
 /// Observations of the last round, compared with the next one.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct LastRound {
     pools: BTreeMap<Name, PoolState>,
-    vigil: Vigil,
+    vigil: SpareMonitor,
     /// Version of the state that the pool disks have a copy of.
     copied: u64,
     /// True while the state folder is not the one that was opened.
@@ -60,7 +60,7 @@ pub(crate) struct Seen {
 }
 
 /// Reconcile loop: periodic work that no request starts.
-pub struct Steward {
+pub struct Reconciler {
     pub(crate) core: Arc<Core>,
     pub(crate) disks: Arc<Disks>,
     pub(crate) pools: Arc<Pools>,
@@ -69,10 +69,10 @@ pub struct Steward {
     pub(crate) remote_disks: Arc<RemoteDisks>,
     pub(crate) returns: Arc<Returns>,
     pub(crate) refused_logins: Arc<RefusedLogins>,
-    pub(crate) seen: tokio::sync::Mutex<Seen>,
+    pub(crate) seen: tokio::sync::Mutex<LastRound>,
 }
 
-impl Steward {
+impl Reconciler {
     /// Runs rounds until the data plane is gone.
     pub async fn tend(self: Arc<Self>) {
         let mut heard: Result<_, Refusal> = Ok(Vec::new());

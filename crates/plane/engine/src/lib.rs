@@ -34,5 +34,5 @@ pub use events::Events;
 pub use homes::{VolumeHome, VolumeHomes, home_of};
 pub use latency::Latencies;
 pub use limits::{Budget, Limits};
-pub use shard_context::{FrontShard, ShardContext, Ticket, Withdrawn, tickets};
+pub use shard_context::{FrontShard, ShardContext, ShardSeed, Withdrawn, tickets};
 pub use volume::{STATE_COPIES_AT, STATE_COPIES_BYTES, state_copies};

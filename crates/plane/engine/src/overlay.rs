@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory budget that all read-only pools share, on all shards of the daemon.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct OverlayBudget {
     left_bytes: Arc<AtomicU64>,
 }
 
-impl Room {
+impl OverlayBudget {
     /// Creates a budget of `bytes`.
     pub fn new(bytes: u64) -> Self {
         Self { left_bytes: Arc::new(AtomicU64::new(bytes)) }
@@ -38,7 +38,7 @@ impl Room {
 /// Memory that the overlays of one pool share. Dropping it returns its bytes to the budget.
 #[derive(Debug)]
 pub struct Memory {
-    room: Room,
+    room: OverlayBudget,
     taken_bytes: Cell<u64>,
     /// True once a write found the budget exhausted.
     is_exhausted: Cell<bool>,
@@ -46,7 +46,7 @@ pub struct Memory {
 
 impl Memory {
     /// Creates the memory of a pool within the budget `room`.
-    pub fn of(room: &Room) -> Rc<Self> {
+    pub fn of(room: &OverlayBudget) -> Rc<Self> {
         Rc::new(Self { room: room.clone(), taken_bytes: Cell::new(0), is_exhausted: Cell::new(false) })
     }
 
@@ -232,7 +232,7 @@ mod tests {
     fn overlay_shows_what_was_written_and_leaves_the_disk_as_it_is() {
         let overlay = Overlay::new(Ram::new(4096, Blocks(8)));
         let _ = overlay.write(Lba(0), filled(1, 8)).now_or_never().unwrap().unwrap();
-        let room = Room::new(3 * 4096);
+        let room = OverlayBudget::new(3 * 4096);
         let memory = Memory::of(&room);
         overlay.keep_in(&memory);
         let _ = overlay.write(Lba(2), filled(2, 2)).now_or_never().unwrap().unwrap();

@@ -75,7 +75,7 @@ pub(crate) use widen::add_member;
 use crate::array::{self, Disk, Group, Watch};
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks, IoError, IoErrorKind, Stable};
-use care::Care;
+use care::Maintenance;
 use findings::Findings;
 use futures_util::future::select;
 use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code, event};
@@ -117,7 +117,7 @@ pub struct OpenPool<W: World> {
     closing: Cell<Option<&'static str>>,
     /// Member that an operator is taking out at this moment.
     taking_out: Cell<Option<DiskId>>,
-    care: Care<W>,
+    care: Maintenance<W>,
     guarding: own::Guard,
     findings: Findings,
     losses: losses::Losses,
@@ -276,7 +276,7 @@ impl<W: World> OpenPool<W> {
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
         let (halt, parting, taking_out, guarding, findings, log, held) = Default::default();
         let losses = losses::Losses::default();
-        let care = Care::new(shard.world.clone());
+        let care = Maintenance::new(shard.world.clone());
         let (copies, closing) = (copy::Copies::default(), Cell::default());
         let (read_only, overtaken) = (OnceCell::new(), OnceCell::new());
         let map_repairs = maps::MapRepairs::default();

@@ -33,10 +33,10 @@ pub enum MemberDisk<W: World> {
 
 /// Login parameters of remote disks. Shared by all shards of the daemon.
 #[derive(Clone, Default)]
-pub struct Logins(Arc<Mutex<Known>>);
+pub struct Logins(Arc<Mutex<RemoteLogins>>);
 
 #[derive(Default)]
-struct Known {
+struct RemoteLogins {
     /// Identity of this node; set by the conductor before anything is opened.
     node: Option<NodeIdentity>,
     /// Name and login parameters, by the path of the disk.
@@ -78,7 +78,7 @@ impl Logins {
         self.known().disks.remove(path);
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, RemoteLogins> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

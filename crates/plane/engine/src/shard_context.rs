@@ -7,7 +7,7 @@ use crate::events::Events;
 use crate::front::FrontUnit;
 use crate::limits::Limits;
 use crate::memberships::Memberships;
-use crate::overlay::Room;
+use crate::overlay::OverlayBudget;
 use crate::peers::{Job, Peers, Resident};
 use crate::pool::OpenPool;
 use crate::remote::{Logins, RemoteDisks};
@@ -23,14 +23,14 @@ use std::future::Future;
 use std::rc::Rc;
 
 /// Everything that a shard is given before its thread starts.
-pub struct Ticket<W: World> {
+pub struct ShardSeed<W: World> {
     /// Index of the shard; shard 0 is the conductor.
     pub index: usize,
     /// Bounds of the engine.
     pub limits: Limits,
     events: Events,
     remote_logins: Logins,
-    overlay_room: Room,
+    overlay_room: OverlayBudget,
     memberships: Memberships,
     inbox: Receiver<Job<ShardContext<W>>>,
     peers: Peers<Job<ShardContext<W>>>,
@@ -38,14 +38,14 @@ pub struct Ticket<W: World> {
 
 /// Creates the tickets of all shards of one daemon.
 #[must_use]
-pub fn tickets<W: World>(limits: Limits) -> Vec<Ticket<W>> {
+pub fn tickets<W: World>(limits: Limits) -> Vec<ShardSeed<W>> {
     assert!(limits.shards > 0, "an engine has a shard");
     let events = Events::new(limits.events_max);
     let remote_logins = Logins::default();
-    let overlay_room = Room::new(limits.read_only_bytes_max);
+    let overlay_room = OverlayBudget::new(limits.read_only_bytes_max);
     let memberships = Memberships::default();
     let (peers, inboxes) = Peers::new(limits.shards);
-    let ticket = |(index, inbox)| Ticket {
+    let ticket = |(index, inbox)| ShardSeed {
         index,
         limits,
         events: events.clone(),
@@ -72,7 +72,7 @@ pub struct ShardContext<W: World> {
     /// Event queue of all shards.
     pub events: Events,
     /// Memory that all read-only pools share for what recovery would write, on all shards.
-    pub overlay_room: Room,
+    pub overlay_room: OverlayBudget,
     /// Current members of pools as the node remembers them, on all shards.
     pub memberships: Memberships,
     /// Read cache, write memory and scheduler that the volumes at home here share.
@@ -116,7 +116,7 @@ impl<W: World> Resident<W> for ShardContext<W> {
 
 impl<W: World> ShardContext<W> {
     /// Starts the shard of `ticket` in `world`. It runs the jobs of other shards from now on.
-    pub fn take(world: W, ticket: Ticket<W>) -> Rc<Self> {
+    pub fn take(world: W, ticket: ShardSeed<W>) -> Rc<Self> {
         assert!(ticket.index < ticket.limits.shards, "a ticket is for one of the shards");
         // Bounds the free buffers that this thread keeps.
         block::pool::set_held_bytes_max(ticket.limits.pooled_bytes_per_shard);

@@ -22,5 +22,5 @@ mod tests;
 
 pub use disk::{Closing, DiskConfig, DiskEvent, OpenError, PathReport, PathState, RemoteDisk, Use};
 pub use fence::FenceError;
-pub use login::{Entered, Login, LoginError, log_in};
+pub use login::{LoggedIn, Login, LoginError, log_in};
 pub use session::{Session, SessionError};

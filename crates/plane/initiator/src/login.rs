@@ -46,7 +46,7 @@ pub struct Login {
 }
 
 /// Connection in full feature phase.
-pub struct Entered<S> {
+pub struct LoggedIn<S> {
     /// TCP connection.
     pub stream: S,
     /// Protocol machine.
@@ -143,7 +143,7 @@ impl Login {
 /// target redirects to.
 ///
 /// *Errors*: [`LoginError`]; nothing stays open.
-pub async fn log_in<W: World>(world: &W, login: &Login) -> Result<Entered<W::Stream>, LoginError> {
+pub async fn log_in<W: World>(world: &W, login: &Login) -> Result<LoggedIn<W::Stream>, LoginError> {
     // One deadline for all redirects, so that a chain of them cannot prolong the login.
     let until = world.now() + login.time_limit;
     let config = Rc::new(login.config());
@@ -205,10 +205,10 @@ pub async fn enter<W: World>(
     mut machine: Connection,
     portal: SocketAddr,
     (until, limit): (Time, Duration),
-) -> Result<Result<Entered<W::Stream>, String>, LoginError> {
+) -> Result<Result<LoggedIn<W::Stream>, String>, LoginError> {
     loop {
         match machine.poll_event() {
-            Some(Event::FullFeature(negotiated)) => return Ok(Ok(Entered { stream, machine, negotiated, portal })),
+            Some(Event::FullFeature(negotiated)) => return Ok(Ok(LoggedIn { stream, machine, negotiated, portal })),
             Some(Event::Moved(address)) => return Ok(Err(address)),
             Some(Event::Closed(reason)) => return Err(LoginError::Refused { portal, reason }),
             Some(_) => {}

@@ -5,7 +5,7 @@
 //! ([`iscsi::initiator::Config::answer_timeout`]). Called by [`crate::disk`]. It must never forget that a write was in
 //! flight when the session ended: fencing depends on [`Session::writes_lost`].
 
-use crate::login::Entered;
+use crate::login::LoggedIn;
 use crate::wire::{exchange, send};
 use iscsi::initiator::{Command, Completion, Connection, Event};
 use iscsi::pdu::{Lun, RejectReason, TaskFunction, TaskFunctionOutcome};
@@ -95,8 +95,8 @@ impl<W: World> Clone for Session<W> {
 
 impl<W: World> Session<W> {
     /// Starts the session of a login; its driver runs as a task of `world` until the session ends.
-    pub fn start(world: &W, entered: Entered<W::Stream>) -> Self {
-        let Entered { stream, machine, negotiated, portal } = entered;
+    pub fn start(world: &W, entered: LoggedIn<W::Stream>) -> Self {
+        let LoggedIn { stream, machine, negotiated, portal } = entered;
         let (waiting, driver, room, ended, writes_lost, rejected) = Default::default();
         let machine = RefCell::new(machine);
         let link = Rc::new(Link { machine, waiting, driver, room, ended, writes_lost, rejected, negotiated, portal });

@@ -4,7 +4,7 @@
 //! inspect the data that it moves, and never block on sending while input is available.
 
 use iscsi::initiator::Connection;
-use iscsi::{Gathered, shorten};
+use iscsi::{SendSlices, shorten};
 use shard::{Stream, Time, World};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -17,7 +17,7 @@ const SEND_BYTES: usize = 1 << 20;
 /// Protocol machine without I/O of its own.
 pub trait Machine {
     /// Appends slices of the queued output.
-    fn gather<'a>(&'a self, into: &mut Gathered<'a>);
+    fn gather<'a>(&'a self, into: &mut SendSlices<'a>);
     /// Records that the first `len` bytes of the output have been sent.
     fn handle_transmitted(&mut self, len: usize);
     /// True while output is queued.
@@ -31,7 +31,7 @@ pub trait Machine {
 }
 
 impl Machine for Connection {
-    fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+    fn gather<'a>(&'a self, into: &mut SendSlices<'a>) {
         Self::gather(self, into);
     }
 
@@ -68,7 +68,7 @@ pub fn send<S: Stream, M: Machine>(cx: &mut Context<'_>, stream: &S, machine: &m
             cx.waker().wake_by_ref();
             break;
         }
-        let mut slices = Gathered::new();
+        let mut slices = SendSlices::new();
         machine.gather(&mut slices);
         shorten(&mut slices, room);
         let sent = stream.poll_write(cx, &slices);

@@ -40,7 +40,7 @@ pub struct Claim {
 }
 
 /// Claim with the disk that it was read from.
-pub type Seen = (Uuid, Claim);
+pub type DiskClaim = (Uuid, Claim);
 
 impl Claim {
     /// Creates the first mark of a new claim of `node`, given the highest epoch ever seen.
@@ -104,12 +104,12 @@ impl Claim {
 
 /// Returns the newest of the claims.
 #[must_use]
-pub fn newest(seen: &[Seen]) -> Option<&Claim> {
+pub fn newest(seen: &[DiskClaim]) -> Option<&Claim> {
     seen.iter().map(|(_, claim)| claim).max_by_key(|claim| claim.age())
 }
 
 /// Returns the claim read from `disk`.
-pub(crate) fn seen_on(seen: &[Seen], disk: Uuid) -> Option<&Claim> {
+pub(crate) fn seen_on(seen: &[DiskClaim], disk: Uuid) -> Option<&Claim> {
     seen.iter().find(|(known, _)| *known == disk).map(|(_, claim)| claim)
 }
 

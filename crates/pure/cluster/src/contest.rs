@@ -1,12 +1,12 @@
 //! Contention: concurrent claims of one pool, and the presence of the owner's own mark.
 
-use crate::claim::{Claim, Seen, newest, seen_on};
+use crate::claim::{Claim, DiskClaim, newest, seen_on};
 use uuid::Uuid;
 
 /// Returns a node whose mark moved since the pool was read as `found`; `now` has all current marks of each
 /// disk. No claim may be made then.
 #[must_use]
-pub fn contested_before<'a>(now: &'a [(Uuid, Vec<Claim>)], found: &[Seen]) -> Option<&'a Claim> {
+pub fn contested_before<'a>(now: &'a [(Uuid, Vec<Claim>)], found: &[DiskClaim]) -> Option<&'a Claim> {
     // Per disk, only the newest mark can show that its writer is active.
     let newest_now = now.iter().filter_map(|(disk, marks)| Some((*disk, newest_mark(marks)?)));
     newest_now

@@ -1,6 +1,6 @@
 //! Takeover: the decision table of import and start, whether a node may open a pool that was found.
 
-use crate::claim::{Claim, Node, Seen, newest, seen_on};
+use crate::claim::{Claim, Node, DiskClaim, newest, seen_on};
 
 /// Decision about opening a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +30,14 @@ pub enum Takeover {
 /// `now` are the newest claims of its members; `earlier` are those of a read at least [`WATCH`](crate::WATCH)
 /// before, where there was one. `told` is true when an operator says that the last owner is down.
 #[must_use]
-pub fn judge_takeover(now: &[Seen], earlier: Option<&[Seen]>, node: &Node, told: bool) -> Takeover {
+pub fn judge_takeover(now: &[DiskClaim], earlier: Option<&[DiskClaim]>, node: &Node, told: bool) -> Takeover {
     let Some(owner) = newest(now).filter(|_| must_be_watched(now, node)) else { return Takeover::Free };
     assert!(!owner.released, "who has let go of a pool is not waited for");
     // A single read cannot tell a live owner from one that has crashed.
     let Some(earlier) = earlier else { return Takeover::Watch };
     let owner = owner.clone();
     let is_us = owner.node == node.id;
-    let lives = |(disk, claim): &Seen| !claim.released && claim.is_life_after(seen_on(earlier, *disk), newest(earlier));
+    let lives = |(disk, claim): &DiskClaim| !claim.released && claim.is_life_after(seen_on(earlier, *disk), newest(earlier));
     // A mark that moves on any disk is a sign of life.
     if now.iter().any(lives) {
         Takeover::Owned { owner, is_us }
@@ -51,7 +51,7 @@ pub fn judge_takeover(now: &[Seen], earlier: Option<&[Seen]>, node: &Node, told:
 
 /// True when only a second read tells whether a node other than `node` owns the pool.
 #[must_use]
-pub fn must_be_watched(now: &[Seen], node: &Node) -> bool {
+pub fn must_be_watched(now: &[DiskClaim], node: &Node) -> bool {
     // The newest mark of any member decides; older ones are left over from earlier claims.
     newest(now).is_some_and(|owner| !owner.released && !owner.is_of_our_past(node))
 }
@@ -64,7 +64,7 @@ mod tests {
 
     const DISKS: [Uuid; 2] = [Uuid::from_u128(10), Uuid::from_u128(11)];
 
-    fn on_both(claim: &Claim) -> Vec<Seen> {
+    fn on_both(claim: &Claim) -> Vec<DiskClaim> {
         DISKS.iter().map(|&disk| (disk, claim.clone())).collect()
     }
 

@@ -30,5 +30,5 @@ pub use negotiation::{DigestOffer, Identity, Negotiated, Offer, OfferError, Sess
 pub use receive::UnderWay;
 pub use redact::Redactor;
 pub use session::TaskId;
-pub use transmit::{Gathered, shorten};
+pub use transmit::{SendSlices, shorten};
 pub use violation::Violation;

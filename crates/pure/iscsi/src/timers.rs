@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Timeouts of a connection in full feature phase.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     /// Silence of the peer after which it is pinged.
     pub(crate) idle_interval: Duration,
     /// Maximum time for the answer to a ping, and maximum time without progress of queued output.
@@ -16,7 +16,7 @@ pub(crate) struct Patience {
 /// State of the timers of a connection.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    patience: Patience,
+    patience: Timeouts,
     /// Time of the last reception.
     heard: Time,
     /// Time of the ping that has not been answered by any reception since.
@@ -38,7 +38,7 @@ pub(crate) enum Due {
 
 /// Input of the timers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct TimerInput {
     pub(crate) queued_bytes: usize,
     pub(crate) transmitted_bytes: u64,
     /// False while reception is paused on purpose: silence has no meaning then.
@@ -47,7 +47,7 @@ pub(crate) struct Pulse {
 
 impl Timers {
     /// Starts the timers with the login deadline.
-    pub(crate) fn new(now: Time, patience: Patience, login_timeout: Duration) -> Self {
+    pub(crate) fn new(now: Time, patience: Timeouts, login_timeout: Duration) -> Self {
         let deadline = Some((now + login_timeout, CloseReason::LoginTimeout));
         Self { patience, heard: now, pinged: None, deadline, stuck: None }
     }
@@ -58,7 +58,7 @@ impl Timers {
     }
 
     /// Records a reception.
-    pub(crate) fn handle_heard(&mut self, now: Time, pulse: Pulse) {
+    pub(crate) fn handle_heard(&mut self, now: Time, pulse: TimerInput) {
         self.heard = now;
         // Any reception answers a ping.
         self.pinged = None;
@@ -76,7 +76,7 @@ impl Timers {
     }
 
     /// Returns the action that is due at `now`.
-    pub(crate) fn handle_timeout(&mut self, now: Time, pulse: Pulse) -> Due {
+    pub(crate) fn handle_timeout(&mut self, now: Time, pulse: TimerInput) -> Due {
         if let Some((_, reason)) = self.deadline.filter(|(at, _)| *at <= now) {
             return Due::Close(reason);
         }
@@ -105,7 +105,7 @@ impl Timers {
         }
     }
 
-    fn watch_output(&mut self, now: Time, pulse: Pulse) {
+    fn watch_output(&mut self, now: Time, pulse: TimerInput) {
         self.stuck = match self.stuck {
             _ if pulse.queued_bytes == 0 => None,
             Some((since, count)) if count == pulse.transmitted_bytes => Some((since, count)),

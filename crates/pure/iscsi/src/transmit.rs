@@ -24,10 +24,10 @@ const FLOODED_FLAT_BYTES: usize = ROOM_FLAT_BYTES + (128 << 10);
 const IDLE_BYTES: usize = 512;
 
 /// Slices of one vectored send.
-pub type Gathered<'a> = SmallVec<[IoSlice<'a>; 128]>;
+pub type SendSlices<'a> = SmallVec<[IoSlice<'a>; 128]>;
 
 /// Truncates `pieces` to about `bytes_max`: the last slice kept may exceed it.
-pub fn shorten(pieces: &mut Gathered<'_>, bytes_max: usize) {
+pub fn shorten(pieces: &mut SendSlices<'_>, bytes_max: usize) {
     let mut left = bytes_max;
     let end = pieces.iter().position(|piece| {
         let is_enough = left == 0;
@@ -98,7 +98,7 @@ impl Transmit {
 
     /// Removes and returns all queued bytes, because another connection will send them.
     pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
-        let mut slices = Gathered::new();
+        let mut slices = SendSlices::new();
         let mut bytes = Vec::with_capacity(self.queued_bytes);
         self.gather(&mut slices);
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
@@ -149,7 +149,7 @@ impl Transmit {
     }
 
     /// Appends slices of the queued output in order, until all are included or `into` would spill to the heap.
-    pub(crate) fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+    pub(crate) fn gather<'a>(&'a self, into: &mut SendSlices<'a>) {
         let mut rest = &self.flat[self.start..];
         for Piece { flat_bytes, view } in &self.pieces[self.first..] {
             // Two slices per piece: the copied bytes before it, and the piece itself.
@@ -316,7 +316,7 @@ mod tests {
     fn drain(transmit: &mut Transmit, mut step: impl FnMut() -> usize) -> Vec<u8> {
         let mut out = Vec::new();
         while transmit.queued_bytes() > 0 {
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             transmit.gather(&mut slices);
             let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
             let taken = step().clamp(1, all.len());
@@ -382,7 +382,7 @@ mod tests {
         transmit.push_rope(&header(3, 2048), &[], &large, 0..2048);
         transmit.push_rope(&header(3, 63488), &[], &large, 2048..65536);
         transmit.push(&header(1, 0), &[]);
-        let mut slices = Gathered::new();
+        let mut slices = SendSlices::new();
         transmit.gather(&mut slices);
         let lens: Vec<usize> = slices.iter().map(|slice| slice.len()).collect();
         assert_eq!(lens, [148 + 48 + 2048 + 48, 63488, 48]);

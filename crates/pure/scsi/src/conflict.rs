@@ -77,7 +77,7 @@ impl ReservationType {
 
 /// Role of a nexus with regard to the persistent reservation of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ReservationRole {
     /// Not registered.
     #[default]
     Stranger,
@@ -87,7 +87,7 @@ pub(crate) enum Standing {
     Holder,
 }
 
-impl Standing {
+impl ReservationRole {
     /// True when a reservation of this type does not restrict the nexus.
     pub(crate) fn shares(self, kind: ReservationType) -> bool {
         match self {

@@ -22,7 +22,7 @@ use crate::identity::{Identity, TargetPort};
 use crate::nexus::{InitiatorPort, Nexuses};
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::Ticket;
+use crate::task_set::TaskGuard;
 use block::{Extent, Geometry, Lba, Rope, Run, View};
 use std::future::Future;
 use std::pin::Pin;
@@ -97,15 +97,15 @@ pub struct CopyAsker {
 }
 
 /// Third-party copy command in execution.
-pub(crate) struct Asked<'a> {
+pub(crate) struct CopyContext<'a> {
     pub job: &'a Job,
-    pub ticket: &'a Ticket<'a>,
+    pub ticket: &'a TaskGuard<'a>,
     /// Unit that executes it.
     pub identity: &'a Identity,
     pub nexuses: &'a Nexuses,
 }
 
-impl Asked<'_> {
+impl CopyContext<'_> {
     /// Returns the principal of the copy.
     ///
     /// *Errors*: BUSY when the nexus is no longer attached.

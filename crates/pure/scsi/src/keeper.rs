@@ -79,7 +79,7 @@ impl Persistence {
 
 impl Default for Persistence {
     fn default() -> Self {
-        Self(Rc::new(Forgetful))
+        Self(Rc::new(NoPersistence))
     }
 }
 
@@ -90,9 +90,9 @@ impl fmt::Debug for Persistence {
 }
 
 /// Store without persistence that knows no ports.
-struct Forgetful;
+struct NoPersistence;
 
-impl Keeper for Forgetful {
+impl Keeper for NoPersistence {
     fn is_able(&self) -> bool {
         false
     }

@@ -13,13 +13,13 @@ const WITH_MODE: u8 = 3;
 
 /// Parsed persistent state of a unit.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct PersistentState {
     pub(crate) reservations: Reserved,
     pub(crate) sanitize: Sanitize,
     pub(crate) mode: ModeParameters,
 }
 
-impl Kept {
+impl PersistentState {
     /// Parses stored bytes; no bytes are the state of a new unit.
     ///
     /// *Errors*: [`NotUnderstood`] for anything that [`Kept::emit`] does not produce.

@@ -66,7 +66,7 @@ pub use copy::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours};
 pub use identity::{Identity, Options, Provisioning, TargetPort};
 pub use judge::{data_out_bytes_max, judge};
 pub use keeper::{Keeper, Keeping, NotKept, NotUnderstood};
-pub use kept::Kept;
+pub use kept::PersistentState;
 pub use log::Statistics;
 pub use lun::Lun;
 pub use nexus::{Incoming, InitiatorPort, Waiting};

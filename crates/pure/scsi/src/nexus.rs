@@ -10,7 +10,7 @@ pub use name::InitiatorPort;
 pub(crate) use name::{ItNexus, NAME_BYTES_MAX, TransportId, pointer};
 
 use crate::command::NexusId;
-use crate::conflict::Standing;
+use crate::conflict::ReservationRole;
 use crate::identity::TargetPort;
 use attention::Pending;
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Nexuses attached to the unit.
 #[derive(Debug, Default)]
 pub(crate) struct Nexuses {
-    known: RefCell<BTreeMap<NexusId, Known>>,
+    known: RefCell<BTreeMap<NexusId, NexusState>>,
     /// Number of nexuses with a pending unit attention. Every command reads this cell and searches the map only when it
     /// is not zero.
     untold: Cell<usize>,
@@ -30,20 +30,20 @@ pub(crate) struct Nexuses {
 }
 
 #[derive(Debug)]
-struct Known {
+struct NexusState {
     port: Rc<TargetPort>,
     name: Rc<ItNexus>,
-    standing: Standing,
+    standing: ReservationRole,
     pending: Pending,
     read_only: bool,
     incoming: Option<Arc<Incoming>>,
 }
 
 impl Nexuses {
-    pub(crate) fn attach(&self, nexus: NexusId, name: Rc<ItNexus>, port: Rc<TargetPort>, standing: Standing) {
+    pub(crate) fn attach(&self, nexus: NexusId, name: Rc<ItNexus>, port: Rc<TargetPort>, standing: ReservationRole) {
         // A nexus identifier that is attached again starts without the unit attentions of its previous session.
         self.detach(nexus);
-        let known = Known { port, name, standing, pending: Pending::default(), read_only: false, incoming: None };
+        let known = NexusState { port, name, standing, pending: Pending::default(), read_only: false, incoming: None };
         let before = self.known.borrow_mut().insert(nexus, known);
         assert!(before.is_none(), "a nexus is attached once");
         self.establish(nexus, UnitAttention::PowerOn);
@@ -98,7 +98,7 @@ impl Nexuses {
     /// Returns the nexuses that are logged in through ports of these groups.
     pub(crate) fn through(&self, groups: &[u16]) -> BTreeSet<NexusId> {
         let known = self.known.borrow();
-        let comes = |(_, known): &(&NexusId, &Known)| groups.contains(&known.port.portal_group_tag);
+        let comes = |(_, known): &(&NexusId, &NexusState)| groups.contains(&known.port.portal_group_tag);
         known.iter().filter(comes).map(|(&nexus, _)| nexus).collect()
     }
 
@@ -123,13 +123,13 @@ impl Nexuses {
     }
 
     /// Returns the role of `nexus` with regard to the persistent reservation.
-    pub(crate) fn standing(&self, nexus: NexusId) -> Standing {
+    pub(crate) fn standing(&self, nexus: NexusId) -> ReservationRole {
         // An unknown nexus is treated as unregistered.
-        self.known.borrow().get(&nexus).map_or(Standing::Stranger, |known| known.standing)
+        self.known.borrow().get(&nexus).map_or(ReservationRole::Stranger, |known| known.standing)
     }
 
     /// Recomputes the reservation role of every nexus.
-    pub(crate) fn set_standings(&self, standing: impl Fn(&ItNexus) -> Standing) {
+    pub(crate) fn set_standings(&self, standing: impl Fn(&ItNexus) -> ReservationRole) {
         self.known.borrow_mut().values_mut().for_each(|known| known.standing = standing(&known.name));
     }
 
@@ -165,7 +165,7 @@ impl Nexuses {
 
     fn change(&self, nexus: NexusId, change: impl FnOnce(&mut Pending)) {
         let mut known = self.known.borrow_mut();
-        let Some(Known { pending, .. }) = known.get_mut(&nexus) else { return };
+        let Some(NexusState { pending, .. }) = known.get_mut(&nexus) else { return };
         // The counter follows transitions between none and some pending, not the number of attentions.
         let before = usize::from(!pending.is_empty());
         change(pending);

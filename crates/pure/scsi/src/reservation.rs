@@ -14,7 +14,7 @@ pub(crate) use out::check_list_length;
 
 use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
-use crate::conflict::{Access, ReservationType, Standing};
+use crate::conflict::{Access, ReservationType, ReservationRole};
 use crate::nexus::{InitiatorPort, ItNexus, Nexuses};
 pub(crate) use out::{Asking, ends_tasks};
 pub(crate) use state::{Change, State};
@@ -93,7 +93,7 @@ impl Reservations {
         self.restricts.set(self.state.borrow().held.is_some() || self.reserved_by.get().is_some());
     }
 
-    pub(crate) fn standing(&self, nexus: &ItNexus) -> Standing {
+    pub(crate) fn standing(&self, nexus: &ItNexus) -> ReservationRole {
         self.state.borrow().standing(nexus)
     }
 
@@ -104,7 +104,7 @@ impl Reservations {
             initiator: nexus.initiator.clone(),
             target_name: nexus.target_name.clone(),
             key: registration.key,
-            is_holder: state.standing(nexus) == Standing::Holder,
+            is_holder: state.standing(nexus) == ReservationRole::Holder,
         };
         let names = self.reserved_by().and_then(|nexus| nexuses.names(nexus));
         ReservationStatus {
@@ -134,7 +134,7 @@ impl Reservations {
     }
 
     /// True when a reservation conflicts with `access` of a nexus in this role.
-    pub(crate) fn is_kept_out(&self, nexus: NexusId, access: Access, standing: impl Fn() -> Standing) -> bool {
+    pub(crate) fn is_kept_out(&self, nexus: NexusId, access: Access, standing: impl Fn() -> ReservationRole) -> bool {
         let is_allowed = match self.reserved_by() {
             // A RESERVE reservation excludes persistent ones, so only one of the two is in effect.
             Some(holder) => access.is_allowed_under_reserve(holder == nexus),

@@ -18,7 +18,7 @@ use crate::medium::Medium;
 use crate::operation::Operation;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::{EVERYTHING, Ticket};
+use crate::task_set::{EVERYTHING, TaskGuard};
 use block::{BlockDevice, Blocks, IoError, Rope};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -191,7 +191,7 @@ impl Sanitize {
     pub(crate) async fn order<D: BlockDevice>(
         &self,
         job: &Job,
-        ticket: &Ticket<'_>,
+        ticket: &TaskGuard<'_>,
         medium: &Medium<D>,
         keep: impl AsyncFnOnce() -> Result<(), NotKept>,
     ) -> Result<Rope, Failure> {
@@ -254,7 +254,7 @@ impl Sanitize {
     }
 
     /// Waits until no operation is running, or the task of `ticket` is aborted.
-    async fn ended(&self, ticket: &Ticket<'_>) {
+    async fn ended(&self, ticket: &TaskGuard<'_>) {
         poll_fn(|cx| {
             if !self.is_running() {
                 return Poll::Ready(());

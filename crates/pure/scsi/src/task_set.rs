@@ -119,7 +119,7 @@ impl TaskSet {
     /// Adds a task. It begins at once unless other tasks block it.
     ///
     /// *Errors*: `TaskSetFull`.
-    pub(crate) fn enter(&self, claim: Claim) -> Result<Ticket<'_>, Status> {
+    pub(crate) fn enter(&self, claim: Claim) -> Result<TaskGuard<'_>, Status> {
         // The limit applies to commands alone; the parts of copies and the owner use `enter_anyway`.
         if self.tasks.borrow().count() >= self.tasks_max {
             return Err(Status::TaskSetFull);
@@ -135,7 +135,7 @@ impl TaskSet {
     }
 
     /// Adds a task without regard to the limit on their number.
-    pub(crate) fn enter_anyway(&self, claim: Claim) -> Ticket<'_> {
+    pub(crate) fn enter_anyway(&self, claim: Claim) -> TaskGuard<'_> {
         let mut tasks = self.tasks.borrow_mut();
         let arrival = tasks.arrivals;
         tasks.arrivals += 1;
@@ -149,11 +149,11 @@ impl TaskSet {
         }
         tasks.restraining += usize::from(restrains);
         tasks.waiting += usize::from(!task.begun);
-        Ticket { set: self, place: tasks.put(task) }
+        TaskGuard { set: self, place: tasks.put(task) }
     }
 
     /// Acquires a serialization slot for the owner. The abort of all tasks does not end the wait.
-    pub(crate) async fn owner_turn(&self, place: Extent) -> Ticket<'_> {
+    pub(crate) async fn owner_turn(&self, place: Extent) -> TaskGuard<'_> {
         assert!(place == TURN || place == ACCESS_TURN, "the owner does not wait for blocks");
         let attribute = TaskAttribute::Simple;
         let claim =
@@ -390,12 +390,12 @@ impl Affected {
 /// Membership of a task in the task set; dropping it removes the task.
 #[derive(Debug)]
 #[must_use = "the task is in the task set only while its ticket lives"]
-pub(crate) struct Ticket<'a> {
+pub(crate) struct TaskGuard<'a> {
     set: &'a TaskSet,
     place: usize,
 }
 
-impl Ticket<'_> {
+impl TaskGuard<'_> {
     /// Ready when the task may run.
     ///
     /// *Errors*: the completion of the task, if it was aborted before.
@@ -445,7 +445,7 @@ impl Ticket<'_> {
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for TaskGuard<'_> {
     fn drop(&mut self) {
         self.set.leave(self.place);
     }

@@ -13,7 +13,7 @@ use crate::command::NexusId;
 use crate::copy::{Copies, Neighbours};
 use crate::identity::{Identity, Options, Provisioning, TargetPort};
 use crate::keeper::{Keeper, NotKept, Persistence};
-use crate::kept::Kept;
+use crate::kept::PersistentState;
 use crate::medium::Medium;
 use crate::mode::ModePages;
 use crate::nexus::Incoming;
@@ -96,7 +96,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Restores the state that the keeper stored last. Must be called before any nexus is attached.
-    pub fn restore(&self, kept: Kept) {
+    pub fn restore(&self, kept: PersistentState) {
         // No nexus is attached yet, so no command can observe an intermediate state.
         self.reservations.install(kept.reservations);
         self.sanitize.install(kept.sanitize);
@@ -105,19 +105,19 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// Returns the state to [restore](Self::restore) in the unit that replaces this one within the same process. It
     /// includes registrations that do not survive power loss (APTPL is zero).
-    pub fn handed_over(&self) -> Kept {
+    pub fn handed_over(&self) -> PersistentState {
         self.kept()
     }
 
     /// Collects the persistent state as it is now.
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> PersistentState {
         let reservations = self.reservations.state().clone();
-        Kept { reservations, sanitize: self.sanitize.state(), mode: self.mode.saved() }
+        PersistentState { reservations, sanitize: self.sanitize.state(), mode: self.mode.saved() }
     }
 
     /// Makes `kept` durable, where there is a keeper. The caller must hold the serialization slot
     /// [`TURN`](crate::task_set::TURN).
-    async fn keep(&self, kept: Kept) -> Result<(), NotKept> {
+    async fn keep(&self, kept: PersistentState) -> Result<(), NotKept> {
         self.persistence.keep(kept.emit()).await
     }
 

@@ -103,12 +103,12 @@ pub struct Position {
     /// Index among the probes when the disk was found; its standing tells whether it can be used.
     pub probe: Option<usize>,
     /// State of the disk, as judged by the decision table.
-    pub standing: Standing,
+    pub standing: DiskState,
 }
 
 /// State of the disk at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum DiskState {
     /// Up to date.
     Current,
     /// Being rebuilt; its content is valid below `front`.
@@ -131,7 +131,7 @@ pub enum Standing {
     Shrunk,
 }
 
-impl Standing {
+impl DiskState {
     /// True when the disk is in use by its group: it is read and written, and gets every commit.
     #[must_use]
     pub fn takes_part(self) -> bool {
@@ -360,7 +360,7 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         };
         // Of a missing log, only disks in their state from before it went missing are current; all others count
         // as failed.
-        let standing = if away.is_some() && standing != Standing::Current { Standing::Failed } else { standing };
+        let standing = if away.is_some() && standing != DiskState::Current { DiskState::Failed } else { standing };
         Position { disk: record.disk, probe: candidate.map(|candidate| candidate.index), standing }
     };
     let groups = catalog
@@ -446,28 +446,28 @@ fn is_everywhere(found: &FoundCatalog, candidates: &[Candidate<'_>]) -> bool {
 ///
 /// In a `protected` group the redo log's anchor tells how old a disk is, so a disk without an intact catalog is
 /// not stale by that alone.
-fn standing(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u64, protected: bool) -> Standing {
+fn standing(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u64, protected: bool) -> DiskState {
     let Some(candidate) = candidate else {
-        return if record.state.takes_part() { Standing::Missing } else { Standing::Failed };
+        return if record.state.takes_part() { DiskState::Missing } else { DiskState::Failed };
     };
     if !record.state.takes_part() {
-        return Standing::Failed;
+        return DiskState::Failed;
     }
     // The end of the data area, and with it data, is missing.
     if candidate.blocks < candidate.member.label.device_blocks {
-        return Standing::Shrunk;
+        return DiskState::Shrunk;
     }
     if candidate.member.overwritten.is_some() {
-        return Standing::Overwritten;
+        return DiskState::Overwritten;
     }
     // A participating member may lack the last commit, which a crash interrupted, but never the one before.
     // Where both of its catalogs are damaged, the anchor of its array tells whether it missed a write.
     if candidate.generation().map_or(!protected, |generation| generation.saturating_add(1) < newest) {
-        return Standing::Stale;
+        return DiskState::Stale;
     }
     match record.state {
-        MemberState::Rebuilding { front } => Standing::Rebuilding { front },
-        _ => Standing::Current,
+        MemberState::Rebuilding { front } => DiskState::Rebuilding { front },
+        _ => DiskState::Current,
     }
 }
 
@@ -538,7 +538,7 @@ impl FoundPool {
                 continue;
             }
             // A member being rebuilt counts as absent: its content is valid only below its front.
-            let is_there = |position: &Position| position.standing == Standing::Current && !out(position.disk);
+            let is_there = |position: &Position| position.standing == DiskState::Current && !out(position.disk);
             let present: Vec<bool> = found.positions.iter().map(is_there).collect();
             if !tolerates(record, &present) {
                 return Err(PoolRefusal::Incomplete {
@@ -557,7 +557,7 @@ impl FoundPool {
     pub fn lacks_log(&self) -> bool {
         let groups = self.catalog.groups.iter().zip(&self.groups);
         let mut log = groups.filter(|(record, _)| record.role == GroupRole::Log);
-        log.any(|(_, found)| found.positions.iter().all(|position| position.standing != Standing::Current))
+        log.any(|(_, found)| found.positions.iter().all(|position| position.standing != DiskState::Current))
     }
 
     /// Returns the participating members that were not found or cannot be trusted.
@@ -565,7 +565,7 @@ impl FoundPool {
     /// Such a disk may have been used without this node since, so each one is reported to the operator.
     pub fn lost(&self) -> impl Iterator<Item = &Position> {
         let positions = self.groups.iter().flat_map(|group| &group.positions);
-        positions.filter(|position| !position.standing.takes_part() && position.standing != Standing::Failed)
+        positions.filter(|position| !position.standing.takes_part() && position.standing != DiskState::Failed)
     }
 }
 

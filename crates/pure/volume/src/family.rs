@@ -40,7 +40,7 @@ pub(crate) use branch::Branch;
 pub(crate) use check::ConsistencyCheck;
 pub(crate) use dump::dump;
 pub(crate) use error::MapError;
-pub(crate) use granules::Places;
+pub(crate) use granules::Allocation;
 pub(crate) use holders::HolderSearch;
 pub(crate) use page_cache::PageCache;
 pub(crate) use remains::Remains;
@@ -50,7 +50,7 @@ use crate::catalog::{BranchRecord, DeadRange};
 use crate::maplog::Record;
 use crate::pool::{Families, Shared};
 use crate::store::Change;
-use crate::tree::{Key, Place, Root};
+use crate::tree::{Key, GranuleAddress, Root};
 use block::BlockDevice;
 use branch::Branches;
 use data::Data;
@@ -150,7 +150,7 @@ struct Log {
     /// Serial number ranges of changes that must survive a crash together, where there are several.
     whole: Vec<Range<u64>>,
     /// Places freed by the pending changes.
-    freed: Vec<Place>,
+    freed: Vec<GranuleAddress>,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {

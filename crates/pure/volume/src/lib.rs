@@ -35,7 +35,7 @@ mod volume;
 mod window;
 
 pub use assembly::{
-    Damage, DiskRefusal, FoundGroup, FoundPart, FoundPool, OUTLIVE_MAX, PoolRefusal, Position, Standing, Structure,
+    Damage, DiskRefusal, FoundGroup, FoundPart, FoundPool, OUTLIVE_MAX, PoolRefusal, Position, DiskState, Structure,
     Survey, UnreadablePool, assemble,
 };
 pub use catalog::{
@@ -47,7 +47,7 @@ pub use error::PoolError;
 pub use family::check::{CheckReport, Finding, FindingKind};
 pub use family::plan::{
     Cleaning, ClonePlan, FamilyStatus, Lock, MapRepair, MappedRun, Provisioning, SnapshotPlan, SnapshotStatus,
-    SpaceEvent, Tended, ThinPlan, ThinStatus, Thresholds,
+    SpaceEvent, MaintenanceResult, ThinPlan, ThinStatus, Thresholds,
 };
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};

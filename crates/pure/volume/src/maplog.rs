@@ -9,7 +9,7 @@ mod replay;
 
 pub(crate) use replay::{remains, replay};
 
-use crate::tree::{Key, Place, Tag};
+use crate::tree::{Key, GranuleAddress, Tag};
 use block::sealed::{Format, is_blank};
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -34,7 +34,7 @@ pub(crate) struct Record {
     /// New value, below 2^56; none removes the key.
     pub(crate) value: Option<u64>,
     /// Place that no version refers to any more.
-    pub(crate) freed: Option<Place>,
+    pub(crate) freed: Option<GranuleAddress>,
     /// Change of the number of granules mapped in the branch: 1, 0 or -1.
     pub(crate) mapped: i8,
     /// True when only the newest snapshot sees the version that this one hides.
@@ -48,10 +48,10 @@ impl Record {
     }
 
     /// New place of the key, if it is a version with data.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<GranuleAddress> {
         let is_version = self.key.tag() == Some(Tag::Version);
         // Values of other keys are counters or bitmaps and never places.
-        self.value.filter(|_| is_version).map(Place).filter(|place| place.is_data())
+        self.value.filter(|_| is_version).map(GranuleAddress).filter(|place| place.is_data())
     }
 }
 
@@ -207,7 +207,7 @@ impl Wire {
         Record {
             key: Key(u128::from(self.high.get()) << 64 | u128::from(self.low.get())),
             value: (value & REMOVED == 0).then_some(value & VALUE),
-            freed: Some(self.freed.get()).filter(|&place| place != NO_PLACE).map(Place),
+            freed: Some(self.freed.get()).filter(|&place| place != NO_PLACE).map(GranuleAddress),
             mapped: i8::from(value & MAPPED_MORE != 0) - i8::from(value & MAPPED_LESS != 0),
             exclusive: value & EXCLUSIVE != 0,
         }

@@ -10,7 +10,7 @@ mod claims;
 mod sight;
 
 pub use claims::Claims;
-pub(crate) use sight::Sight;
+pub(crate) use sight::OwnershipState;
 pub use sight::{Loss, Mark};
 
 use crate::assembly::{FoundPool, PoolRefusal};
@@ -132,10 +132,10 @@ pub(crate) async fn claim<D: BlockDevice>(
     now: u64,
     seen: Option<&[(Uuid, Claim)]>,
 ) -> Result<Claim, PoolError> {
-    let sights = async || -> Vec<Sight> {
-        join_all(disks.iter().map(async |(id, disk, _)| Sight::of(&**disk, pool, *id, None).await)).await
+    let sights = async || -> Vec<OwnershipState> {
+        join_all(disks.iter().map(async |(id, disk, _)| OwnershipState::of(&**disk, pool, *id, None).await)).await
     };
-    let marks_of = |sights: &[Sight]| -> Vec<(Uuid, Vec<Claim>)> {
+    let marks_of = |sights: &[OwnershipState]| -> Vec<(Uuid, Vec<Claim>)> {
         let all = disks.iter().zip(sights);
         all.filter_map(|((id, _, _), sight)| Some((*id, sight.marks.clone().ok()?))).collect()
     };
@@ -184,7 +184,7 @@ pub(crate) async fn claim<D: BlockDevice>(
 }
 
 /// Refuses disks with a label of another pool: they may just be added to it.
-fn admit_labels(sights: &[Sight]) -> Result<(), PoolError> {
+fn admit_labels(sights: &[OwnershipState]) -> Result<(), PoolError> {
     let other = sights.iter().find(|sight| sight.has_other_label()).and_then(|sight| sight.loss.clone());
     other.map_or(Ok(()), |loss| Err(PoolError::Fenced(loss)))
 }
@@ -247,7 +247,7 @@ impl FoundPool {
         // taken is left alone; the first commit detects that as well.
         let pool = self.catalog.pool;
         let one = async |id: Uuid, disk: &D| {
-            let is_ours = Sight::of(disk, pool, id, Some(mark)).await.loss.is_none();
+            let is_ours = OwnershipState::of(disk, pool, id, Some(mark)).await.loss.is_none();
             if is_ours { write_mark(disk, pool, id, mark).await.ok() } else { None }
         };
         join_all(disks.iter().map(|(id, disk)| one(*id, disk))).await;

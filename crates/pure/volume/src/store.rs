@@ -19,7 +19,7 @@ pub(crate) use crate::catalog::SINCE_NEXT;
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::SLOT_STARTS;
-use crate::owner::{Loss, Sight};
+use crate::owner::{Loss, OwnershipState};
 use crate::slot;
 use block::{BlockDevice, IoError, IoErrorKind, Lba, Stable, View};
 use cluster::Claim;
@@ -559,7 +559,7 @@ async fn commit_to<D: BlockDevice>(
 ) -> Result<(), Missed> {
     if let Some(own) = guard {
         // Read before every commit: a disk that shows another owner must not be written.
-        let sight = Sight::of(&**disk, new.pool, id, Some(own)).await;
+        let sight = OwnershipState::of(&**disk, new.pool, id, Some(own)).await;
         if let Some(loss) = sight.loss {
             return Err(Missed::Fenced(loss));
         }

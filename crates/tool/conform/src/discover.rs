@@ -2,7 +2,7 @@
 
 use crate::aim::PATIENCE;
 use crate::checks::text;
-use crate::session::{Entered, Session};
+use crate::session::{LoginOutcome, Session};
 use crate::{Aim, Finding};
 use iscsi::IscsiName;
 use iscsi::login::InitiatorAuth;
@@ -37,9 +37,9 @@ pub fn discover(portal: &str, initiator: &IscsiName) -> Result<Vec<Discovered>, 
         patience: PATIENCE,
     };
     let told = match Session::enter(&aim, |config| config.target_name = None) {
-        Ok(Entered::In(mut session)) => text(&mut session, "SendTargets=All\0"),
-        Ok(Entered::Refused(status)) => Err(Finding::Untried(format!("the login is refused: {status}"))),
-        Ok(Entered::Closed) => Err(Finding::Untried("it closes the connection".to_owned())),
+        Ok(LoginOutcome::In(mut session)) => text(&mut session, "SendTargets=All\0"),
+        Ok(LoginOutcome::Refused(status)) => Err(Finding::Untried(format!("the login is refused: {status}"))),
+        Ok(LoginOutcome::Closed) => Err(Finding::Untried("it closes the connection".to_owned())),
         Err(finding) => Err(finding),
     };
     told.map(|told| targets_of(&told)).map_err(|finding| NotDiscovered(finding.to_string()))

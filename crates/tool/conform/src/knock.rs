@@ -1,6 +1,6 @@
 //! Probe of the login, made once before the checks.
 
-use crate::session::{Entered, Session};
+use crate::session::{LoginOutcome, Session};
 use crate::{Aim, Finding};
 use iscsi::LoginStatus;
 
@@ -27,13 +27,13 @@ pub enum Shut {
 /// *Errors*: a sentence for the operator.
 pub fn knock(aim: &Aim) -> Result<(), Shut> {
     match Session::enter(aim, |_| {}) {
-        Ok(Entered::Refused(status)) => Err(Shut::Refused {
+        Ok(LoginOutcome::Refused(status)) => Err(Shut::Refused {
             target: aim.target.as_str().to_owned(),
             initiator: aim.initiator.as_str().to_owned(),
             status,
         }),
         Err(Finding::Untried(why)) => Err(Shut::Unreachable(why)),
-        Ok(Entered::In(_) | Entered::Closed) | Err(Finding::Wrong(_)) => Ok(()),
+        Ok(LoginOutcome::In(_) | LoginOutcome::Closed) | Err(Finding::Wrong(_)) => Ok(()),
     }
 }
 

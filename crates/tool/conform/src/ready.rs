@@ -29,7 +29,7 @@ pub enum Purpose {
 use Purpose::{LinuxHa, OracleRac, Proxmox, Vmware, WindowsCluster};
 
 /// Requirement on a unit.
-pub struct Need {
+pub struct Requirement {
     /// Topic and requirement, for example `unit.reads`; stable identifier.
     pub name: &'static str,
     /// Uses that have the requirement.
@@ -47,13 +47,13 @@ const fn need(
     rule: &'static str,
     fix: &'static str,
     play: fn(&mut Unit) -> Found,
-) -> Need {
-    Need { name, purposes, rule, fixes: [fix, fix], play }
+) -> Requirement {
+    Requirement { name, purposes, rule, fixes: [fix, fix], play }
 }
 
 /// Replaces the advice for units of Blockyard by a command of Blockyard.
-const fn ours(mend: &'static str, need: Need) -> Need {
-    Need { fixes: [mend, need.fixes[1]], ..need }
+const fn ours(mend: &'static str, need: Requirement) -> Requirement {
+    Requirement { fixes: [mend, need.fixes[1]], ..need }
 }
 
 const ALL: &[Purpose] = &[WindowsCluster, Vmware, OracleRac, Proxmox, LinuxHa];
@@ -63,7 +63,7 @@ const NO_FIX: &str = "the target does not do it: use another one";
 
 /// All requirements, in order of execution.
 #[rustfmt::skip]
-pub const NEEDS: &[Need] = &[
+pub const NEEDS: &[Requirement] = &[
     ours("look at what happened: blockyard event list", need("unit.reads", ALL, "block 0 can be read", "look at the target's log", needs::reads)),
     ours("present the volume without --read-only, and let no host set software write protection", need("unit.writable", ALL, "the host may write", "let this host write, and let no host set software write protection", needs::writable)),
     ours("make the volume with --block-size 512", need("unit.blocks", &[Vmware], "blocks have 512 bytes (512n or 512e)", "make the unit with blocks of 512 bytes", needs::blocks_of_512)),
@@ -108,7 +108,7 @@ pub fn reach(aim: &Aim) -> Result<Reached, String> {
 }
 
 /// Offsets of fields in pages are defined in `unit`; each requirement reads one field.
-impl Need {
+impl Requirement {
     /// Returns the advice when the requirement is not met.
     #[must_use]
     pub fn fix(&self, reached: Reached) -> &'static str {

@@ -2,7 +2,7 @@
 
 use crate::answered::Answered;
 pub(crate) use crate::done::Done;
-use crate::wire::{Heard, Pdu, Wire};
+use crate::wire::{Received, Pdu, Wire};
 use crate::{Aim, Finding, Found, ensure, unasked};
 use iscsi::login::{InitiatorConfig, InitiatorLogin, InitiatorStep};
 use iscsi::pdu::{
@@ -48,7 +48,7 @@ pub(crate) enum Unasked {
 }
 
 /// Outcome of a login.
-pub(crate) enum Entered {
+pub(crate) enum LoginOutcome {
     In(Box<Session>),
     Refused(LoginStatus),
     /// The target closed the connection.
@@ -59,14 +59,14 @@ impl Session {
     /// Logs in with the default parameters, as modified by `change`; a refusal makes the check not testable.
     pub(crate) fn login(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Self> {
         match Self::enter(aim, change)? {
-            Entered::In(session) => Ok(*session),
-            Entered::Refused(status) => Err(Finding::Untried(format!("the login was refused: {status}"))),
-            Entered::Closed => Err(Finding::Wrong("it closed the connection during the login".to_owned())),
+            LoginOutcome::In(session) => Ok(*session),
+            LoginOutcome::Refused(status) => Err(Finding::Untried(format!("the login was refused: {status}"))),
+            LoginOutcome::Closed => Err(Finding::Wrong("it closed the connection during the login".to_owned())),
         }
     }
 
     /// Logs in and returns the outcome, following redirects.
-    pub(crate) fn enter(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Entered> {
+    pub(crate) fn enter(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<LoginOutcome> {
         let mut config = InitiatorConfig::new(aim.initiator.clone(), Some(aim.target.clone()));
         config.auth = aim.auth.clone();
         change(&mut config);
@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// Logs in at one portal; `Err` holds the address of a redirect.
-    fn enter_at(portal: &str, config: &InitiatorConfig, aim: &Aim) -> Found<Result<Entered, String>> {
+    fn enter_at(portal: &str, config: &InitiatorConfig, aim: &Aim) -> Found<Result<LoginOutcome, String>> {
         let mut wire = Wire::connect_to(portal, aim.patience)?;
         let mut login = InitiatorLogin::new(config.clone(), random()?);
         let (mut stat_sn, mut numbers) = (StatSn(0), (config.cmd_sn, config.cmd_sn));
@@ -120,16 +120,16 @@ impl Session {
                         is_lenient: false,
                         answered,
                     };
-                    return Ok(Ok(Entered::In(Box::new(session))));
+                    return Ok(Ok(LoginOutcome::In(Box::new(session))));
                 }
                 Some(InitiatorStep::Refused { elsewhere: Some(address), .. }) => return Ok(Err(address)),
-                Some(InitiatorStep::Refused { status, .. }) => return Ok(Ok(Entered::Refused(status))),
+                Some(InitiatorStep::Refused { status, .. }) => return Ok(Ok(LoginOutcome::Refused(status))),
                 Some(InitiatorStep::Failed(violation)) => {
                     return Err(Finding::Wrong(format!("its login breaks a rule: {violation}")));
                 }
                 None => {
                     // Silence counts like a closed connection: the login has no outcome.
-                    let Heard::Pdu(pdu) = wire.listen(aim.patience)? else { return Ok(Ok(Entered::Closed)) };
+                    let Received::Pdu(pdu) = wire.listen(aim.patience)? else { return Ok(Ok(LoginOutcome::Closed)) };
                     if let TargetPdu::Login(response) = pdu.parse()? {
                         stat_sn = response.stat_sn.next();
                         numbers = (response.exp_cmd_sn, response.max_cmd_sn);
@@ -260,9 +260,9 @@ impl Session {
         let left = until.saturating_duration_since(Instant::now());
         // A read timeout of zero is an error of the socket API.
         match self.wire.listen(left.max(Duration::from_millis(1)))? {
-            Heard::Silence => Ok(Unasked::Nothing),
-            Heard::Closed => Ok(Unasked::End),
-            Heard::Pdu(pdu) => match self.admit(&pdu)? {
+            Received::Silence => Ok(Unasked::Nothing),
+            Received::Closed => Ok(Unasked::End),
+            Received::Pdu(pdu) => match self.admit(&pdu)? {
                 TargetPdu::NopIn(ping) if ping.initiator_task_tag.is_reserved() => Ok(Unasked::Ping(ping)),
                 TargetPdu::Async(message) => Ok(Unasked::Message(message.event)),
                 other => Err(Finding::Wrong(format!("nobody asked, and it said {other:?}"))),

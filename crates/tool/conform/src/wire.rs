@@ -30,7 +30,7 @@ pub(crate) struct Pdu {
 
 /// Result of listening.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Received {
     Pdu(Pdu),
     Closed,
     Silence,
@@ -107,23 +107,23 @@ impl Wire {
         // A read timeout of zero is an error of the socket API.
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         match self.listen(left)? {
-            Heard::Pdu(pdu) => Ok(pdu),
-            Heard::Closed => Err(Finding::Wrong("it closed the connection".to_owned())),
-            Heard::Silence => Err(Finding::Wrong(format!("it said nothing for {} s", self.patience.as_secs()))),
+            Received::Pdu(pdu) => Ok(pdu),
+            Received::Closed => Err(Finding::Wrong("it closed the connection".to_owned())),
+            Received::Silence => Err(Finding::Wrong(format!("it said nothing for {} s", self.patience.as_secs()))),
         }
     }
 
     /// Receives one PDU, or reports that none began within this time.
-    pub(crate) fn listen(&mut self, within: Duration) -> Found<Heard> {
+    pub(crate) fn listen(&mut self, within: Duration) -> Found<Received> {
         let mut header = [0; 48];
         match self.fill(&mut header, within) {
             Ok(true) => {}
-            Ok(false) => return Ok(Heard::Closed),
+            Ok(false) => return Ok(Received::Closed),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return Ok(Heard::Silence);
+                return Ok(Received::Silence);
             }
             // A reset is the end of the connection, too.
-            Err(_) => return Ok(Heard::Closed),
+            Err(_) => return Ok(Received::Closed),
         }
         let lengths = SegmentLengths::parse(&header);
         if self.header_digest {
@@ -139,16 +139,16 @@ impl Wire {
             let told = self.rest(4)?;
             crate::ensure(told == digest(&padded), || "its data digest is wrong".to_owned())?;
         }
-        Ok(Heard::Pdu(Pdu { header, data: padded[..lengths.data_bytes].to_vec() }))
+        Ok(Received::Pdu(Pdu { header, data: padded[..lengths.data_bytes].to_vec() }))
     }
 
     /// Waits until the target closes the connection, ignoring PDUs; false when it stays silent and keeps it open.
     pub(crate) fn is_closed(&mut self) -> Found<bool> {
         loop {
             match self.listen(self.patience)? {
-                Heard::Pdu(_) => {}
-                Heard::Closed => return Ok(true),
-                Heard::Silence => return Ok(false),
+                Received::Pdu(_) => {}
+                Received::Closed => return Ok(true),
+                Received::Silence => return Ok(false),
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::drive::{HEADER_BYTES, WRITE};
 use anyhow::{Context, Result};
-use iscsi::Gathered;
+use iscsi::SendSlices;
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -138,7 +138,7 @@ impl Peer {
             return self.stream.write(&bytes.all[..self.owed.min(bytes.all.len())]);
         }
         let pieces = self.pieces.iter().take(PIECES_MAX);
-        let slices: Gathered<'_> = pieces.map(|piece| IoSlice::new(&bytes.all[piece.clone()])).collect();
+        let slices: SendSlices<'_> = pieces.map(|piece| IoSlice::new(&bytes.all[piece.clone()])).collect();
         let sent = self.stream.write_vectored(&slices)?;
         let mut left = sent;
         while let Some(piece) = self.pieces.front_mut().filter(|_| left > 0) {

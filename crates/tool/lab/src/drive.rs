@@ -41,7 +41,7 @@ type Judge = Rc<RefCell<Ledger>>;
 
 /// Transport to the units.
 #[derive(Clone, Debug)]
-pub enum Way {
+pub enum Transport {
     /// iSCSI sessions, one for each login, already dealt over the units.
     Iscsi(Vec<Login>),
     /// Raw TCP connections to a server, and the size in bytes of the unit that it stands for.
@@ -57,7 +57,7 @@ pub enum Way {
 pub async fn run<W: World>(
     world: &W,
     point: &Point,
-    way: &Way,
+    way: &Transport,
     meter: &Meter,
     fresh: bool,
     seed: u64,
@@ -65,7 +65,7 @@ pub async fn run<W: World>(
     point.check()?;
     let workloads = Workloads::of(point);
     ensure!(
-        !point.verify || !matches!(way, Way::Bare(..)),
+        !point.verify || !matches!(way, Transport::Bare(..)),
         "a server of bare bytes keeps nothing that could be verified"
     );
     let ends = Ends::of(world, way).await?;
@@ -127,7 +127,7 @@ pub async fn run<W: World>(
 /// last MiB.
 ///
 /// *Errors*: as [`run`].
-pub async fn in_use<W: World>(world: &W, point: &Point, way: &Way) -> Result<Option<String>> {
+pub async fn in_use<W: World>(world: &W, point: &Point, way: &Transport) -> Result<Option<String>> {
     let ends = Ends::of(world, way).await?;
     for (index, unit) in ends.open(world, ends.units(point), true).await?.iter_mut().enumerate() {
         if let Some(why) = unit.in_use(world).await? {
@@ -210,11 +210,11 @@ enum Ends<'a, W: World> {
 }
 
 impl<'a, W: World> Ends<'a, W> {
-    async fn of(world: &W, way: &'a Way) -> Result<Self> {
+    async fn of(world: &W, way: &'a Transport) -> Result<Self> {
         Ok(match way {
-            Way::Iscsi(logins) => Self::Iscsi(logins),
-            Way::Bare(address, bytes) => Self::Bare(*address, *bytes),
-            Way::Device(paths) => Self::Device(device::open(world, paths).await?),
+            Transport::Iscsi(logins) => Self::Iscsi(logins),
+            Transport::Bare(address, bytes) => Self::Bare(*address, *bytes),
+            Transport::Device(paths) => Self::Device(device::open(world, paths).await?),
         })
     }
 

@@ -6,6 +6,6 @@ mod source;
 mod tally;
 
 pub use ledger::{Ledger, Proof};
-pub use places::Places;
+pub use places::Addresses;
 pub use source::{Content, Due, Op, Share, Source};
 pub use tally::{Tallies, Window};

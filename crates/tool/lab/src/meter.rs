@@ -5,7 +5,7 @@ mod kernel;
 mod sockets;
 
 use crate::run::{Sample, Usage};
-use crate::seen::Seen;
+use crate::seen::Readings;
 use anyhow::{Context, Result};
 use daemon::Members;
 use std::collections::BTreeSet;
@@ -74,7 +74,7 @@ impl Reading {
         let spent = |now: Usage, then: Usage| Usage { cpu_seconds: now.cpu_seconds - then.cpu_seconds, ..now };
         let server = self.server.zip(before.server).map(|(now, then)| spent(now, then));
         let counted = self.counters.since(&before.counters);
-        let mut seen = Seen { sockets: sockets::since(&self.sockets, &before.sockets), ..counted };
+        let mut seen = Readings { sockets: sockets::since(&self.sockets, &before.sockets), ..counted };
         let told = |reading: Option<JoinHandle<_>>| reading.and_then(|thread| thread.join().ok());
         if let (Some(now), Some(then)) = (told(self.members), told(before.members)) {
             // Only daemons that answered both times.

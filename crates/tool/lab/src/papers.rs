@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Content of `lab/papers.toml`, which is part of the program.
-pub static PAPERS: LazyLock<Papers> =
+pub static PAPERS: LazyLock<References> =
     LazyLock::new(|| toml::from_str(include_str!("../../../../lab/papers.toml")).expect("a test reads it"));
 
 /// Table of papers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Papers {
+pub struct References {
     /// Papers by their short names.
     pub paper: BTreeMap<String, String>,
     /// Published figures.
@@ -147,7 +147,7 @@ pub struct Held {
     pub agrees: bool,
 }
 
-impl Papers {
+impl References {
     /// Returns the published figure for a figure of a scenario.
     #[must_use]
     pub fn printed(&self, figure: &Figure) -> Option<&Printed> {

@@ -1,7 +1,7 @@
 //! Targets of a measurement: started for a point, with the transport to them.
 
 use crate::child::{Background, output_of};
-use crate::drive::{Login, Way};
+use crate::drive::{Login, Transport};
 use crate::meter::Meter;
 use crate::point::{Backing, Build, DiskModel, Peer, Point};
 use crate::target::spdk::{self, Spdk};
@@ -66,7 +66,7 @@ pub struct Given {
 /// Running target; ended on drop.
 pub struct Serving {
     /// Transport to the target.
-    pub way: Way,
+    pub way: Transport,
     /// Meter of its resource usage.
     pub meter: Meter,
     _held: Held,
@@ -167,7 +167,7 @@ impl Means {
         };
         let logins: Result<Vec<Login>> = (0..point.all_sessions()).map(login).collect();
         let held = Held::Targets { _targets: targets, _memory: memory };
-        Ok(Serving { way: Way::Iscsi(logins?), meter, _held: held })
+        Ok(Serving { way: Transport::Iscsi(logins?), meter, _held: held })
     }
 
     /// Returns the configuration of daemon `index`: its files are in `folder`, the disks of its pool in `memory`.
@@ -225,20 +225,20 @@ impl Means {
             std::thread::sleep(Duration::from_millis(5));
         };
         let meter = Meter { servers: vec![program.pid()], ports: [address.port()].into(), ..Meter::default() };
-        Ok(Serving { way: Way::Bare(address, point.unit.bytes()), meter, _held: Held::Program { _program: program } })
+        Ok(Serving { way: Transport::Bare(address, point.unit.bytes()), meter, _held: Held::Program { _program: program } })
     }
 
     /// Uses the given devices, or creates a file in the folder or in memory, without a target.
     fn native(&self, point: &Point, folder: &Path) -> Result<Serving> {
         if !self.devices.is_empty() {
-            let way = Way::Device(self.devices.clone());
+            let way = Transport::Device(self.devices.clone());
             return Ok(Serving { way, meter: Meter::default(), _held: Held::Nothing });
         }
         let place = if point.backing == Backing::Ram { Path::new(MEMORY) } else { folder };
         let file = tempfile::NamedTempFile::new_in(place)?;
         file.as_file().set_len(point.unit.bytes())?;
         let path = file.path().to_str().context("the folder's name is no text")?.to_owned();
-        Ok(Serving { way: Way::Device(vec![path]), meter: Meter::default(), _held: Held::File { _file: file } })
+        Ok(Serving { way: Transport::Device(vec![path]), meter: Meter::default(), _held: Held::File { _file: file } })
     }
 
     /// Returns the program of a build; the running one if none was named.
@@ -289,7 +289,7 @@ impl Means {
         };
         let logins = (0..point.all_sessions()).map(login).collect();
         let ports = self.given.iter().map(|given| given.unit.portal.port()).collect();
-        Serving { way: Way::Iscsi(logins), meter: Meter { ports, ..Meter::default() }, _held: Held::Nothing }
+        Serving { way: Transport::Iscsi(logins), meter: Meter { ports, ..Meter::default() }, _held: Held::Nothing }
     }
 }
 

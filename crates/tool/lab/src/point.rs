@@ -74,7 +74,7 @@ pub struct Point {
     pub client_polls: bool,
     /// Further load on the same target, which is not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Beside>,
+    pub beside: Option<BackgroundLoad>,
 
     /// Duration of the load before the measurement.
     pub warm_up: Span,
@@ -123,7 +123,7 @@ impl Default for Point {
 /// with as many units as sessions in all, each has one to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Beside {
+pub struct BackgroundLoad {
     /// Number of sessions.
     pub sessions: u32,
     /// Queue depth of each session.
@@ -136,7 +136,7 @@ pub struct Beside {
     pub block: Size,
 }
 
-impl Default for Beside {
+impl Default for BackgroundLoad {
     fn default() -> Self {
         Self { sessions: 1, depth: 512, pattern: Pattern::Random, reads: 100, block: Size::new(4096) }
     }
@@ -182,7 +182,7 @@ impl Point {
     /// Returns the load beside it as a point of its own.
     #[must_use]
     pub fn neighbour(&self) -> Option<Self> {
-        let Beside { sessions, depth, pattern, reads, block } = self.beside?;
+        let BackgroundLoad { sessions, depth, pattern, reads, block } = self.beside?;
         Some(Self {
             clients: 1,
             sessions,
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn load_that_is_none_is_refused() {
         let point = Point { sessions: 2, ..Point::default() };
-        let beside = |beside: Beside| Point { beside: Some(beside), ..point.clone() };
+        let beside = |beside: BackgroundLoad| Point { beside: Some(beside), ..point.clone() };
         let size = |bytes| Point { block: Size::new(bytes), ..point.clone() };
         let weights = |weights: [u32; 2]| {
             let blocks = weights.map(|weight| Weighted { block: Size::new(4096), weight });
@@ -387,11 +387,11 @@ mod tests {
             (Point { sessions: 0, ..point.clone() }, "one or more"),
             (Point { depth: 0, ..point.clone() }, "one or more"),
             (Point { clients: u32::MAX, sessions: u32::MAX, ..point.clone() }, "65536 sessions"),
-            (beside(Beside { sessions: u32::MAX, ..Beside::default() }), "65536 sessions"),
-            (beside(Beside { sessions: 0, ..Beside::default() }), "beside: clients, sessions and depth"),
+            (beside(BackgroundLoad { sessions: u32::MAX, ..BackgroundLoad::default() }), "65536 sessions"),
+            (beside(BackgroundLoad { sessions: 0, ..BackgroundLoad::default() }), "beside: clients, sessions and depth"),
             (Point { depth: 65537, ..point.clone() }, "not of 65537"),
             (Point { workers: u32::MAX, ..point.clone() }, "not of 2147483648"),
-            (beside(Beside { depth: u32::MAX, ..Beside::default() }), "beside: a session has a depth"),
+            (beside(BackgroundLoad { depth: u32::MAX, ..BackgroundLoad::default() }), "beside: a session has a depth"),
             (Point { reads: 101, ..point.clone() }, "not 101"),
             (size(0), "bytes, and not 0"),
             (size(1 << 32), "bytes, and not 4294967296"),
@@ -406,13 +406,13 @@ mod tests {
 
     #[test]
     fn load_beside_it_is_one_client_more() {
-        let beside = Beside { sessions: 3, depth: 64, ..Beside::default() };
+        let beside = BackgroundLoad { sessions: 3, depth: 64, ..BackgroundLoad::default() };
         let point = Point { clients: 2, sessions: 2, rate: 10, workers: 6, beside: Some(beside), ..Point::default() };
         assert_eq!((point.own_sessions(), point.all_sessions()), (4, 7));
         assert_eq!([0, 3, 4, 6].map(|session| point.client_of(session)), [0, 1, 2, 2]);
         assert_eq!([0, 3, 4, 6].map(|session| point.room_of(session)), [32, 32, 64, 64]);
         let neighbour = point.neighbour().expect("there is one");
-        assert!(!point.writes() && Point { beside: Some(Beside { reads: 99, ..beside }), ..point.clone() }.writes());
+        assert!(!point.writes() && Point { beside: Some(BackgroundLoad { reads: 99, ..beside }), ..point.clone() }.writes());
         assert_eq!((neighbour.depths(), neighbour.rate, neighbour.neighbour()), (vec![64; 3], 0, None));
     }
 }

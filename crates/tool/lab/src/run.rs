@@ -4,7 +4,7 @@
 use crate::load::Proof;
 use crate::point::Point;
 use crate::scenario::Scenario;
-use crate::seen::Seen;
+use crate::seen::Readings;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub struct Sample {
     pub client: Usage,
     /// Meter readings of both ends and of the path between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen: Option<Seen>,
+    pub seen: Option<Readings>,
 }
 
 /// Commands in one direction.

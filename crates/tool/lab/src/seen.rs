@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Activity of both ends and of the path between them during the measurement. Missing meters leave fields empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Seen {
+pub struct Readings {
     /// Threads of the target's processes.
     pub threads: Vec<Thread>,
     /// Thread of the load.

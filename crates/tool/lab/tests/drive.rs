@@ -1,9 +1,9 @@
 //! Loads over simulated disks: counting and verification.
 
 use block::medium::Medium;
-use lab::drive::{self, Way};
+use lab::drive::{self, Transport};
 use lab::meter::Meter;
-use lab::point::{Beside, Pattern, Point};
+use lab::point::{BackgroundLoad, Pattern, Point};
 use lab::run::Sample;
 use model::{Size, Span};
 use sim::{DiskFaults, DiskShape, Sim};
@@ -24,7 +24,7 @@ fn tried(point: Point, faults: DiskFaults, medium: Option<Medium>) -> anyhow::Re
         let disk = node.add_disk("/disk", DiskShape::of(if point.verify { 4 << 20 } else { 64 << 20 }));
         disk.set_faults(faults);
         medium.iter().for_each(|&medium| disk.behave_like(medium));
-        let way = Way::Device(vec!["/disk".to_owned()]);
+        let way = Transport::Device(vec!["/disk".to_owned()]);
         drive::run(&node, &point, &way, &Meter::default(), true, 7).await
     })
 }
@@ -68,7 +68,7 @@ fn load_that_no_unit_can_have_is_refused() {
 
 #[test]
 fn load_beside_another_is_counted_apart_and_what_both_did_is_proved() {
-    let beside = Beside { sessions: 3, depth: 16, reads: 20, block: Size::new(16 << 10), ..Beside::default() };
+    let beside = BackgroundLoad { sessions: 3, depth: 16, reads: 20, block: Size::new(16 << 10), ..BackgroundLoad::default() };
     let sample = measured(Point { reads: 100, beside: Some(beside), ..mixed() }, DiskFaults::default());
     let proof = sample.proof.as_ref().expect("it was to be proved");
     assert_eq!((proof.faults, proof.words.len()), (0, 0));
@@ -84,7 +84,7 @@ fn load_on_a_disk_that_an_earlier_one_has_written_to_proves_its_own_blocks_only(
     Sim::new(6).run(async move |world| {
         let node = world.add_node(Ipv4Addr::LOCALHOST.into());
         node.add_disk("/disk", DiskShape::of(4 << 20));
-        let way = Way::Device(vec!["/disk".to_owned()]);
+        let way = Transport::Device(vec!["/disk".to_owned()]);
         for _ in 0..3 {
             let sample = drive::run(&node, &mixed(), &way, &Meter::default(), false, 7).await.expect("it is measured");
             let proof = sample.proof.expect("it was to be proved");

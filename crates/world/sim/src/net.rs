@@ -22,7 +22,7 @@ use std::time::Duration;
 /// All connections and listeners of a world.
 pub(crate) struct Net {
     connections: BTreeMap<u64, Connection>,
-    listeners: BTreeMap<listener::Place, listener::Backlog>,
+    listeners: BTreeMap<listener::ListenerAddress, listener::Backlog>,
     faults: NetworkFaults,
     counts: NetworkCounts,
     /// Pairs of addresses, in both directions, between which nothing is delivered.

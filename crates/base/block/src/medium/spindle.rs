@@ -1,6 +1,6 @@
 //! Latency model of rotating disks: seek, rotational delay, transfer.
 
-use super::{Motion, Ticket};
+use super::{Motion, OperationHandle};
 
 /// Weight of the waiting time in the choice of the next operation: aging that prevents starvation.
 ///
@@ -67,7 +67,7 @@ pub(super) struct Spindle {
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    ticket: Ticket,
+    ticket: OperationHandle,
     since: u64,
     motion: Motion,
 }
@@ -77,7 +77,7 @@ impl Spindle {
         Self { mechanics, stroke_bytes: stroke_bytes.max(1), head: 0, free_at: 0, waiting: Vec::new() }
     }
 
-    pub(super) fn submit(&mut self, now: u64, ticket: Ticket, motion: Motion) {
+    pub(super) fn submit(&mut self, now: u64, ticket: OperationHandle, motion: Motion) {
         self.waiting.push(Waiting { ticket, since: now, motion });
     }
 
@@ -89,7 +89,7 @@ impl Spindle {
     ///
     /// Of the operations that are queued when the arm becomes free, the one with the shortest access time goes first,
     /// less [`AGE_WEIGHT`] of its waiting time.
-    pub(super) fn next(&mut self, now: u64) -> Option<(Ticket, u64)> {
+    pub(super) fn next(&mut self, now: u64) -> Option<(OperationHandle, u64)> {
         let first = self.waiting.first()?;
         let begin = self.free_at.max(first.since);
         if begin > now {

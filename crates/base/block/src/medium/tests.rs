@@ -7,7 +7,7 @@ const GIB: u64 = 1 << 30;
 fn rate(medium: Medium, depth: usize, count: u64, place: impl Fn(u64) -> Motion) -> f64 {
     let mut timing = Timing::new(medium, GIB);
     let (mut now, mut submitted) = (0, 0);
-    let mut under_way: Vec<Ticket> = Vec::new();
+    let mut under_way: Vec<OperationHandle> = Vec::new();
     let mut ended = 0;
     while ended < count {
         while under_way.len() < depth {
@@ -107,7 +107,7 @@ fn nothing_waits_for_ever_and_what_is_forgotten_is_done() {
     let _first = timing.submit(0, near(9));
     let far = timing.submit(0, Motion { offset: GIB - 4096, bytes: 4096, write: false });
     let mut now = 0;
-    let mut others: Vec<Ticket> = (0..8).map(|number| timing.submit(0, near(number))).collect();
+    let mut others: Vec<OperationHandle> = (0..8).map(|number| timing.submit(0, near(number))).collect();
     for number in 8.. {
         let Progress::Until(then) = timing.poll(now, far) else { break };
         assert!(then < 900_000_000, "it waits for {then} ns");

@@ -13,12 +13,12 @@ const CLASSES: usize = (REGION_BYTES / SLOT_BYTES_MIN).trailing_zeros() as usize
 const HELD_BYTES_MAX: usize = 32 << 20;
 
 thread_local! {
-    static KNOWN: RefCell<Known> = RefCell::default();
+    static KNOWN: RefCell<FreeRegions> = RefCell::default();
 }
 
 /// Regions with a free slot, as far as this thread knows, by class. Each is listed by one thread at most.
 #[derive(Default)]
-struct Known {
+struct FreeRegions {
     regions: [Vec<Arc<Region>>; CLASSES],
     /// Bytes of free slots that still hold memory: freed by this thread and not claimed since.
     held_bytes: usize,
@@ -64,7 +64,7 @@ impl Drop for Slab {
     }
 }
 
-impl Known {
+impl FreeRegions {
     fn claim(&mut self, len: usize) -> Slot {
         let regions = &mut self.regions[class_of(len)];
         while let Some(region) = regions.last() {

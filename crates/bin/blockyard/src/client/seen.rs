@@ -21,7 +21,7 @@ const SET: &[(&str, &[&str])] = &[
 ];
 
 /// Object as it was read.
-pub(crate) struct Seen {
+pub(crate) struct ReadVersion {
     path: String,
     answer: Answer,
 }
@@ -30,13 +30,13 @@ impl Client {
     /// Reads the object at `path`.
     ///
     /// *Errors*: it does not exist, or the daemon does not answer.
-    pub(crate) fn look(&self, path: &str, key: &'static str) -> Result<Seen, Failure> {
-        Ok(Seen { path: path.to_owned(), answer: self.get(path, key)? })
+    pub(crate) fn look(&self, path: &str, key: &'static str) -> Result<ReadVersion, Failure> {
+        Ok(ReadVersion { path: path.to_owned(), answer: self.get(path, key)? })
     }
 
     /// Sends `DELETE` for `path` with this query; if `seen` is given, only while the object is unchanged.
-    pub(crate) fn delete_as_seen(&self, path: &str, query: &str, seen: Option<&Seen>) -> Result<(), Failure> {
-        let sent = self.send(Method::DELETE, &format!("{path}{query}"), None, seen.and_then(Seen::tag));
+    pub(crate) fn delete_as_seen(&self, path: &str, query: &str, seen: Option<&ReadVersion>) -> Result<(), Failure> {
+        let sent = self.send(Method::DELETE, &format!("{path}{query}"), None, seen.and_then(ReadVersion::tag));
         sent.map(drop).map_err(|failure| self.with_both(failure, seen))
     }
 
@@ -46,14 +46,14 @@ impl Client {
         path: &str,
         body: &impl Serialize,
         key: &'static str,
-        seen: Option<&Seen>,
+        seen: Option<&ReadVersion>,
     ) -> Result<Answer, Failure> {
-        let sent = self.send(Method::POST, path, Some(super::json(body)?), seen.and_then(Seen::tag));
+        let sent = self.send(Method::POST, path, Some(super::json(body)?), seen.and_then(ReadVersion::tag));
         sent.map(|said| said.under(key)).map_err(|failure| self.with_both(failure, seen))
     }
 
     /// Extends the failure by the old and the new values, if the object has changed.
-    fn with_both(&self, failure: Failure, seen: Option<&Seen>) -> Failure {
+    fn with_both(&self, failure: Failure, seen: Option<&ReadVersion>) -> Failure {
         let (Failure::Refused(refusal), Some(seen)) = (&failure, seen) else { return failure };
         if refusal.code != code::CHANGED_SINCE {
             return failure;
@@ -69,7 +69,7 @@ impl Client {
     }
 }
 
-impl Seen {
+impl ReadVersion {
     fn tag(&self) -> Option<&str> {
         self.answer.tag.as_deref()
     }

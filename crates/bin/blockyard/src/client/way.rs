@@ -21,7 +21,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const TOKEN_BYTES_MAX: u64 = 4096;
 
 /// Endpoint of the daemon.
-pub(super) enum Way {
+pub(super) enum Endpoint {
     /// Socket on this machine.
     Socket(PathBuf),
     /// Remote array over HTTPS.
@@ -37,7 +37,7 @@ pub(super) struct Remote {
     token: Zeroizing<String>,
 }
 
-impl Way {
+impl Endpoint {
     /// Returns the endpoint of the command line, else of the environment, else the default socket.
     pub(super) fn of(global: &Global) -> Result<Self, Failure> {
         // `--socket` on the command line overrides `BLOCKYARD_URL` of the environment.

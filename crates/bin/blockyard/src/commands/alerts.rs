@@ -1,6 +1,6 @@
 //! Commands `blockyard alert …`.
 
-use super::{Desk, joined, or_dash};
+use super::{CommandContext, joined, or_dash};
 use crate::args::{AlertCommand, ListOptions, ReceiverOptions};
 use crate::failure::Failure;
 use crate::output::Rows;
@@ -8,7 +8,7 @@ use crate::secret;
 use alert::request::{NewReceiver, NewSilence, SetReceiver};
 use model::{AlertReport, Name, ReceiverReport, ReceiverTest, ReceiverWay, SilenceReport};
 
-pub(super) fn run(desk: &Desk, command: AlertCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: AlertCommand) -> Result<(), Failure> {
     match command {
         AlertCommand::Active(options) => active(desk, &options),
         AlertCommand::List(options) => list(desk, &options),
@@ -71,7 +71,7 @@ fn asked(how: ReceiverOptions) -> Result<SetReceiver, Failure> {
     })
 }
 
-fn active(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn active(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/alerts", "alerts", options, &[])?;
     let alerts: Vec<AlertReport> = answer.decode()?;
     if alerts.is_empty() && options.search.is_none() && !desk.out.is_json() {
@@ -96,7 +96,7 @@ fn active(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: alerts.iter().map(row).collect() })
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/receivers", "receivers", options, &[])?;
     let receivers: Vec<ReceiverReport> = answer.decode()?;
     let row = |receiver: &ReceiverReport| {
@@ -117,7 +117,7 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: receivers.iter().map(row).collect() })
 }
 
-fn silence(desk: &Desk, what: String, lasts: Option<model::Span>) -> Result<(), Failure> {
+fn silence(desk: &CommandContext, what: String, lasts: Option<model::Span>) -> Result<(), Failure> {
     let Some(lasts) = lasts else {
         desk.client.delete(&format!("/silences?what={}", what.replace(' ', "%20")))?;
         return desk.out.said(&format!("silence of {what} removed"));
@@ -127,7 +127,7 @@ fn silence(desk: &Desk, what: String, lasts: Option<model::Span>) -> Result<(), 
     desk.out.done(&answer, &format!("{what} is silenced until {until}"))
 }
 
-fn silenced(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn silenced(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/silences", "silences", options, &[])?;
     let silences: Vec<SilenceReport> = answer.decode()?;
     let rows = silences.iter().map(|it| vec![it.what.clone(), it.until.to_string()]).collect();

@@ -1,7 +1,7 @@
 //! Commands `blockyard audit …`.
 
 use super::new_file::NewFile;
-use super::{Desk, or_dash};
+use super::{CommandContext, or_dash};
 use crate::args::AuditCommand;
 use crate::client::{escaped, query};
 use crate::failure::Failure;
@@ -9,7 +9,7 @@ use crate::output::Rows;
 use api::{AuditCheck, AuditPage, AuditRecord};
 use serde_json::Value;
 
-pub(super) fn run(desk: &Desk, command: AuditCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: AuditCommand) -> Result<(), Failure> {
     match command {
         AuditCommand::Forward { to, server_ca_file, server_pin } => {
             super::forward::forward(desk, to, server_ca_file, server_pin)
@@ -32,7 +32,7 @@ pub(super) fn run(desk: &Desk, command: AuditCommand) -> Result<(), Failure> {
     }
 }
 
-fn list(desk: &Desk, query: &str) -> Result<(), Failure> {
+fn list(desk: &CommandContext, query: &str) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/audit?{query}"), "audit")?;
     let page: AuditPage = answer.decode()?;
     let row = |record: AuditRecord| {
@@ -69,7 +69,7 @@ fn what_changed(changed: &Value) -> String {
     all.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn verify(desk: &Desk) -> Result<(), Failure> {
+fn verify(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/audit/check", "check")?;
     let AuditCheck { first, last, records, hash, broken, findings } = answer.decode()?;
     match &broken {

@@ -1,13 +1,13 @@
 //! Commands `blockyard auth …`.
 
-use super::{Desk, hosts};
+use super::{CommandContext, hosts};
 use crate::args::AuthCommand;
 use crate::client::Answer;
 use crate::failure::Failure;
 use control::AuthReport;
 use control::request::{SetAuth, SetDiscovery};
 
-pub(super) fn run(desk: &Desk, command: AuthCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: AuthCommand) -> Result<(), Failure> {
     let request = match command {
         AuthCommand::Show => return told(desk, &desk.client.get("/auth", "auth")?),
         AuthCommand::Weakest { algorithm } => SetAuth { weakest: Some(algorithm), discovery: None },
@@ -26,7 +26,7 @@ pub(super) fn run(desk: &Desk, command: AuthCommand) -> Result<(), Failure> {
     told(desk, &desk.client.patch("/auth", &request, "auth")?)
 }
 
-fn told(desk: &Desk, answer: &Answer) -> Result<(), Failure> {
+fn told(desk: &CommandContext, answer: &Answer) -> Result<(), Failure> {
     let auth: AuthReport = answer.decode()?;
     let discovery = match &auth.discovery {
         None => "uses the credentials of the host".to_owned(),

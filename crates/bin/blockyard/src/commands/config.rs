@@ -1,6 +1,6 @@
 //! Commands `blockyard export`, `diff`, `apply` and `config`: the configuration of the array as a document.
 
-use super::Desk;
+use super::CommandContext;
 use crate::args::{ApplyOptions, ConfigCommand, DiffOptions, DocumentOptions};
 use crate::confirm;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use std::path::Path;
 const KEPT_SHOWN: usize = 20;
 
 /// Prints the configuration as a document, in TOML or in JSON.
-pub(super) fn export(desk: &Desk) -> Result<(), Failure> {
+pub(super) fn export(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/config", "config")?;
     let document: Document = answer.decode()?;
     let text = if desk.out.is_json() { json(&document)? } else { toml(&document)? };
@@ -25,7 +25,7 @@ pub(super) fn export(desk: &Desk) -> Result<(), Failure> {
 }
 
 /// Prints the changes that a document would make, one per line.
-pub(super) fn diff(desk: &Desk, options: &DiffOptions) -> Result<(), Failure> {
+pub(super) fn diff(desk: &CommandContext, options: &DiffOptions) -> Result<(), Failure> {
     let (plan, answer) = plan(desk, &request(&options.document)?)?;
     if desk.out.is_json() {
         desk.out.json(&answer)?;
@@ -39,7 +39,7 @@ pub(super) fn diff(desk: &Desk, options: &DiffOptions) -> Result<(), Failure> {
 ///
 /// The plan is shown and confirmed first. Its fingerprint goes along with the request, so that the daemon refuses it if
 /// the array has changed since.
-pub(super) fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
+pub(super) fn apply(desk: &CommandContext, options: ApplyOptions) -> Result<(), Failure> {
     let mut request = request(&options.document)?;
     let (plan, planned) = plan(desk, &request)?;
     if options.dry_run || plan.steps.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
 }
 
 /// Lists earlier configurations, or restores one.
-pub(super) fn run(desk: &Desk, command: &ConfigCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: &ConfigCommand) -> Result<(), Failure> {
     match *command {
         ConfigCommand::List => list(desk),
         ConfigCommand::Restore { version, yes, disruption, reuse_luns } => {
@@ -78,7 +78,7 @@ pub(super) fn run(desk: &Desk, command: &ConfigCommand) -> Result<(), Failure> {
     }
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
+fn list(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/config/versions", "configs")?;
     let configs: Vec<PastConfig> = answer.decode()?;
     let row = |config: &PastConfig| {
@@ -94,7 +94,7 @@ fn list(desk: &Desk) -> Result<(), Failure> {
         .rows(&answer, &Rows { header: &["VERSION", "SINCE", "TO GO BACK"], rows: configs.iter().map(row).collect() })
 }
 
-fn restore(desk: &Desk, version: ConfigVersion, yes: bool, mut request: RestoreConfig) -> Result<(), Failure> {
+fn restore(desk: &CommandContext, version: ConfigVersion, yes: bool, mut request: RestoreConfig) -> Result<(), Failure> {
     let past = || -> Result<Option<PastConfig>, Failure> {
         let configs: Vec<PastConfig> = desk.client.get("/config/versions", "configs")?.decode()?;
         Ok(configs.into_iter().find(|config| config.version == version.0))
@@ -148,12 +148,12 @@ fn admit(steps: &[Step], sessions: u32, yes: bool) -> Result<(), Failure> {
     confirm::agreement("apply", Refusal::new(code::UNCONFIRMED, message, "repeat with --yes to confirm"))
 }
 
-fn plan(desk: &Desk, request: &ApplyConfig) -> Result<(Plan, crate::client::Answer), Failure> {
+fn plan(desk: &CommandContext, request: &ApplyConfig) -> Result<(Plan, crate::client::Answer), Failure> {
     let answer = desk.client.post("/config/plan", request, "plan")?;
     Ok((answer.decode()?, answer))
 }
 
-fn show(desk: &Desk, plan: &Plan) -> Result<(), Failure> {
+fn show(desk: &CommandContext, plan: &Plan) -> Result<(), Failure> {
     let mut text: String = plan.steps.iter().map(|step| format!("{step}\n")).collect();
     if plan.steps.is_empty() {
         text.push_str("no changes\n");

@@ -1,6 +1,6 @@
 //! Command `blockyard connect`: prints the commands that connect a host.
 
-use super::Desk;
+use super::CommandContext;
 use crate::args::{ConnectOptions, System};
 use crate::connect::{Step, View};
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use model::{EVERYONE, Name, Refusal, code};
 use serde_json::json;
 
 /// Prints the steps for the host.
-pub(super) fn connect(desk: &Desk, options: &ConnectOptions) -> Result<(), Failure> {
+pub(super) fn connect(desk: &CommandContext, options: &ConnectOptions) -> Result<(), Failure> {
     let view = view(desk, &options.host)?;
     match options.system {
         Some(system) => print(desk, &view.steps(system), &view.notes()),
@@ -20,7 +20,7 @@ pub(super) fn connect(desk: &Desk, options: &ConnectOptions) -> Result<(), Failu
 }
 
 /// Prints the steps of every operating system, each under its name.
-fn print_all(desk: &Desk, view: &View) -> Result<(), Failure> {
+fn print_all(desk: &CommandContext, view: &View) -> Result<(), Failure> {
     let (systems, notes) = (System::value_variants(), view.notes());
     if desk.out.is_json() {
         let each = |system: &System| json!({ "os": system.word(), "steps": view.steps(*system) });
@@ -36,7 +36,7 @@ fn print_all(desk: &Desk, view: &View) -> Result<(), Failure> {
 /// Returns the mappings of a host.
 ///
 /// *Errors*: there is no such host, or nothing is presented to it.
-pub(super) fn view(desk: &Desk, name: &Name) -> Result<View, Failure> {
+pub(super) fn view(desk: &CommandContext, name: &Name) -> Result<View, Failure> {
     let host: HostReport = desk.client.get(&format!("/hosts/{name}"), "host")?.decode()?;
     let groups: Vec<HostGroupReport> = desk.client.get("/groups", "groups")?.decode()?;
     let all: Vec<PresentationReport> = desk.client.get("/presentations", "presentations")?.decode()?;
@@ -56,7 +56,7 @@ pub(super) fn view(desk: &Desk, name: &Name) -> Result<View, Failure> {
 }
 
 /// Prints steps, and the explanation of the placeholders in them.
-pub(super) fn print(desk: &Desk, steps: &[Step], notes: &[&str]) -> Result<(), Failure> {
+pub(super) fn print(desk: &CommandContext, steps: &[Step], notes: &[&str]) -> Result<(), Failure> {
     if desk.out.is_json() {
         return put(&format!("{:#}\n", json!({ "schema": 1, "steps": steps, "notes": notes })));
     }

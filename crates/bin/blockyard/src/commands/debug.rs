@@ -1,6 +1,6 @@
 //! Commands `blockyard debug …`.
 
-use super::{Desk, or_dash};
+use super::{CommandContext, or_dash};
 use crate::args::DebugCommand;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
@@ -8,7 +8,7 @@ use model::{Span, TaskReport};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub(super) fn run(desk: &Desk, command: &DebugCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: &DebugCommand) -> Result<(), Failure> {
     let DebugCommand::Tasks { older } = command;
     let mut answer = desk.client.get("/tasks", "tasks")?;
     let mut tasks: Vec<TaskReport> = answer.decode()?;

@@ -1,12 +1,12 @@
 //! Commands `blockyard disk …`.
 
 use super::newcomers::with_disk;
-use super::{Desk, known, or_dash};
+use super::{CommandContext, known, or_dash};
 use crate::args::{DiskCommand, Light, ListOptions, RemoteOptions, SpareCommand};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
-use crate::progress::{self, Patience};
+use crate::progress::{self, WaitTimeout};
 use crate::secret;
 use control::request::{Locate, NewChap, NewDisk, NewSpare, Replace, SecretText};
 use model::{
@@ -15,7 +15,7 @@ use model::{
 };
 use std::path::{Path, PathBuf};
 
-pub(super) fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: DiskCommand) -> Result<(), Failure> {
     match command {
         DiskCommand::List(options) => list(desk, &options),
         DiskCommand::Find(options) => find(desk, &options),
@@ -53,12 +53,12 @@ pub(super) fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
             if !wait {
                 return Ok(());
             }
-            progress::judge(&progress::follow(&desk.client, &pool, !desk.out.is_quiet(), Patience::new(patience))?)
+            progress::judge(&progress::follow(&desk.client, &pool, !desk.out.is_quiet(), WaitTimeout::new(patience))?)
         }
     }
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/disks", "disks", options, &[])?;
     let disks: Vec<DiskReport> = answer.decode()?;
     let row = |disk: &DiskReport| {
@@ -108,7 +108,7 @@ fn paths_of(remote: &RemoteReport) -> String {
 }
 
 /// Lists the block devices that could be added.
-fn find(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn find(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/block-devices", "block_devices", options, &[])?;
     let devices: Vec<BlockDeviceReport> = answer.decode()?;
     let row = |device: &BlockDeviceReport| {
@@ -129,7 +129,7 @@ fn find(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
 }
 
 /// Shows all facts about a disk.
-fn show(desk: &Desk, name: &DiskName) -> Result<(), Failure> {
+fn show(desk: &CommandContext, name: &DiskName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/disks/{name}"), "disk")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);
@@ -178,7 +178,7 @@ fn health_of(health: &DiskHealth) -> String {
     format!("{verdict}{facts} ({})", health.time)
 }
 
-fn locate(desk: &Desk, disk: &DiskName, light: Option<Light>, blink: Option<u64>) -> Result<(), Failure> {
+fn locate(desk: &CommandContext, disk: &DiskName, light: Option<Light>, blink: Option<u64>) -> Result<(), Failure> {
     let (how, text) = match (light, blink) {
         (Some(Light::On), _) => (Locate::On, format!("locate light of disk {disk} is on")),
         (Some(Light::Off), _) => (Locate::Off, format!("locate light of disk {disk} is off")),
@@ -225,7 +225,7 @@ fn with_login(request: NewDisk, options: RemoteOptions) -> Result<NewDisk, Failu
 }
 
 /// Adds a disk for each path; `usual` is the request without the path.
-fn add(desk: &Desk, paths: &[PathBuf], usual: &NewDisk) -> Result<(), Failure> {
+fn add(desk: &CommandContext, paths: &[PathBuf], usual: &NewDisk) -> Result<(), Failure> {
     if usual.name.is_some() && paths.len() > 1 {
         let sentence = "--name works for one disk only; add the disks one by one, or omit it";
         return Err(Failure::Usage(sentence.to_owned()));
@@ -260,7 +260,7 @@ fn held_by(label: &Label) -> String {
 }
 
 /// Replaces the disk, and returns the name of its pool.
-fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, Failure> {
+fn replace(desk: &CommandContext, disk: &DiskName, mut request: Replace) -> Result<Name, Failure> {
     let path = format!("/disks/{disk}/replace");
     // Read before the question: only the disk that was shown may be replaced.
     let seen = if request.confirmed { None } else { Some(desk.client.look(&format!("/disks/{disk}"), "disk")?) };

@@ -4,20 +4,20 @@ mod array;
 mod machine;
 mod names;
 
-use super::Desk;
+use super::CommandContext;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use model::{Finding, Grade};
 
 /// Returns the findings as JSON, or the failure of the check.
-pub(super) fn told(desk: &Desk) -> String {
+pub(super) fn told(desk: &CommandContext) -> String {
     match look(desk, &[]) {
         Ok(findings) => format!("{:#}\n", serde_json::json!({ "schema": 1, "findings": findings })),
         Err(failure) => format!("{failure:?}\n"),
     }
 }
 
-fn look(desk: &Desk, discover: &[String]) -> Result<Vec<Finding>, Failure> {
+fn look(desk: &CommandContext, discover: &[String]) -> Result<Vec<Finding>, Failure> {
     let mut findings = array::look(desk, discover)?;
     findings.extend(machine::look(desk.client.pid()));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
@@ -25,7 +25,7 @@ fn look(desk: &Desk, discover: &[String]) -> Result<Vec<Finding>, Failure> {
 }
 
 /// Prints the findings; fails if one of them is bad.
-pub(super) fn run(desk: &Desk, discover: &[String]) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, discover: &[String]) -> Result<(), Failure> {
     let findings = look(desk, discover)?;
     if desk.out.is_json() {
         let whole = serde_json::json!({ "schema": 1, "findings": findings });

@@ -1,6 +1,6 @@
 //! Command `blockyard event list`.
 
-use super::Desk;
+use super::CommandContext;
 use crate::args::{EventCommand, ListOptions, Since};
 use crate::client::Answer;
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 /// Polling interval of `--follow`.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-pub(super) fn run(desk: &Desk, command: EventCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: EventCommand) -> Result<(), Failure> {
     let EventCommand::List { since, severity, search, limit, follow } = command;
     let since = since.map(|since| ("since", moment(since).to_string()));
     let severity = severity.map(|severity| ("severity", severity.as_str().to_owned()));

@@ -1,13 +1,13 @@
 //! Command `blockyard audit forward`.
 
-use super::{Desk, or_dash};
+use super::{CommandContext, or_dash};
 use crate::failure::Failure;
 use crate::output::Rows;
 use api::request::SetForward;
 use model::ForwardReport;
 use std::path::PathBuf;
 
-pub(super) fn forward(desk: &Desk, to: String, ca_file: Option<PathBuf>, pin: Option<String>) -> Result<(), Failure> {
+pub(super) fn forward(desk: &CommandContext, to: String, ca_file: Option<PathBuf>, pin: Option<String>) -> Result<(), Failure> {
     let ca_file = ca_file.map(|file| file.to_string_lossy().into_owned());
     match to.as_str() {
         "show" => show(desk),
@@ -23,7 +23,7 @@ pub(super) fn forward(desk: &Desk, to: String, ca_file: Option<PathBuf>, pin: Op
     }
 }
 
-fn show(desk: &Desk) -> Result<(), Failure> {
+fn show(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/audit/forward", "forward")?;
     let ForwardReport { to, position, last, why, .. } = answer.decode()?;
     let facts = [

@@ -1,7 +1,7 @@
 //! Commands `blockyard group …`.
 
 use super::hosts::forget_luns;
-use super::{Desk, joined};
+use super::{CommandContext, joined};
 use crate::args::{GroupCommand, ListOptions};
 use crate::client::forced;
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ use control::HostGroupReport;
 use control::request::{GroupChange, NewHostGroup};
 use model::Name;
 
-pub(super) fn run(desk: &Desk, command: GroupCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: GroupCommand) -> Result<(), Failure> {
     match command {
         GroupCommand::List(options) => list(desk, &options),
         GroupCommand::Add { name, hosts } => {
@@ -33,14 +33,14 @@ pub(super) fn run(desk: &Desk, command: GroupCommand) -> Result<(), Failure> {
     }
 }
 
-fn change(desk: &Desk, name: &Name, change: &GroupChange) -> Result<(), Failure> {
+fn change(desk: &CommandContext, name: &Name, change: &GroupChange) -> Result<(), Failure> {
     let answer = desk.client.patch(&format!("/groups/{name}"), change, "group")?;
     let group: HostGroupReport = answer.decode()?;
     let hosts = if group.hosts.is_empty() { "empty".to_owned() } else { joined(&group.hosts) };
     desk.out.done(&answer, &format!("group {name} is {hosts}"))
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/groups", "groups", options, &[])?;
     let groups: Vec<HostGroupReport> = answer.decode()?;
     let row =

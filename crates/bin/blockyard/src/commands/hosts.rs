@@ -1,6 +1,6 @@
 //! Commands `blockyard host …` and `blockyard target …`.
 
-use super::{Desk, joined, or_dash};
+use super::{CommandContext, joined, or_dash};
 use crate::args::{ChapOptions, HostCommand, ListOptions, TargetCommand};
 use crate::client::{forced, query};
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use control::{Explanation, FormerLun, HostGroupReport, HostReport, Point, Presen
 use model::{Demand, Name, RefusedLogin, SessionReport, VolumeName};
 use std::path::Path;
 
-pub(super) fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: HostCommand) -> Result<(), Failure> {
     match command {
         HostCommand::List(options) => list(desk, &options),
         HostCommand::Show { name } => show(desk, &name),
@@ -64,7 +64,7 @@ pub(super) fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
 }
 
 /// Releases the former LUN numbers of a host or of a group.
-pub(super) fn forget_luns(desk: &Desk, noun: &str, name: &Name) -> Result<(), Failure> {
+pub(super) fn forget_luns(desk: &CommandContext, noun: &str, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.delete_for(&format!("/{noun}/{name}/luns"), "former_luns")?;
     let forgotten: Vec<FormerLun> = answer.decode()?;
     let numbers = if forgotten.len() == 1 { "LUN number" } else { "LUN numbers" };
@@ -88,14 +88,14 @@ pub(super) fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewC
     Ok((given(chap_user, own, chap), given(mutual_user, ours, mutual)))
 }
 
-fn add(desk: &Desk, request: &NewHost) -> Result<(), Failure> {
+fn add(desk: &CommandContext, request: &NewHost) -> Result<(), Failure> {
     let answer = desk.client.post("/hosts", request, "host")?;
     let host: HostReport = answer.decode()?;
     let HostReport { name, proof, .. } = &host;
     desk.out.done(&answer, &format!("host {name} added: it {proof}; next: blockyard present VOLUME {name}"))
 }
 
-fn refused(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn refused(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/refused", "refused", options, &[])?;
     let logins: Vec<RefusedLogin> = answer.decode()?;
     let row = |login: &RefusedLogin| {
@@ -115,7 +115,7 @@ fn refused(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: logins.iter().map(row).collect() })
 }
 
-fn explain(desk: &Desk, host: &Name, volume: &VolumeName) -> Result<(), Failure> {
+fn explain(desk: &CommandContext, host: &Name, volume: &VolumeName) -> Result<(), Failure> {
     let asked = query(&[("volume", volume.to_string())]);
     let answer = desk.client.get(&format!("/hosts/{host}/explain?{asked}"), "explanation")?;
     let told: Explanation = answer.decode()?;
@@ -136,7 +136,7 @@ fn explain(desk: &Desk, host: &Name, volume: &VolumeName) -> Result<(), Failure>
     if told.sees && !is_stopped { Ok(()) } else { Err(Failure::Said) }
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/hosts", "hosts", options, &[])?;
     let hosts: Vec<HostReport> = answer.decode()?;
     let row = |host: &HostReport| {
@@ -153,7 +153,7 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: hosts.iter().map(row).collect() })
 }
 
-fn show(desk: &Desk, name: &Name) -> Result<(), Failure> {
+fn show(desk: &CommandContext, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/hosts/{name}"), "host")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);
@@ -196,7 +196,7 @@ fn show(desk: &Desk, name: &Name) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header: &["SESSION", "ADDRESS", "PORTAL", "FOR"], rows: sessions })
 }
 
-pub(super) fn run_target(desk: &Desk, command: TargetCommand) -> Result<(), Failure> {
+pub(super) fn run_target(desk: &CommandContext, command: TargetCommand) -> Result<(), Failure> {
     match command {
         TargetCommand::List(options) => {
             let answer = desk.client.list("/targets", "targets", &options, &[])?;

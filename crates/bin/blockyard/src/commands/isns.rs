@@ -1,13 +1,13 @@
 //! Commands `blockyard isns …`.
 
-use super::{Desk, joined, or_dash};
+use super::{CommandContext, joined, or_dash};
 use crate::args::IsnsCommand;
 use crate::failure::Failure;
 use crate::output::Rows;
 use control::request::SetIsns;
 use model::{IsnsReport, IsnsState};
 
-pub(super) fn run(desk: &Desk, command: &IsnsCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: &IsnsCommand) -> Result<(), Failure> {
     match *command {
         IsnsCommand::Show => show(desk),
         IsnsCommand::Set { server } => {
@@ -21,7 +21,7 @@ pub(super) fn run(desk: &Desk, command: &IsnsCommand) -> Result<(), Failure> {
     }
 }
 
-fn show(desk: &Desk) -> Result<(), Failure> {
+fn show(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/isns", "isns")?;
     let IsnsReport { server, entity, state, targets, portals } = answer.decode()?;
     let state = match state {

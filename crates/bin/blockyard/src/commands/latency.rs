@@ -1,13 +1,13 @@
 //! Latency tables of commands.
 
-use super::Desk;
+use super::CommandContext;
 use crate::args::ListOptions;
 use crate::failure::Failure;
 use crate::output::Rows;
 use model::{LatencyReport, VolumeName};
 
 /// Prints the latencies of a volume (`blockyard volume latency`).
-pub(super) fn of_volume(desk: &Desk, name: &VolumeName, options: &ListOptions) -> Result<(), Failure> {
+pub(super) fn of_volume(desk: &CommandContext, name: &VolumeName, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list(&format!("/latencies/{name}"), "latencies", options, &[])?;
     let latencies: Vec<LatencyReport> = answer.decode()?;
     desk.out.rows(&answer, &rows(&latencies))

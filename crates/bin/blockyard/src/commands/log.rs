@@ -1,11 +1,11 @@
 //! Command `blockyard log`: prints the last lines of the daemon's log.
 
-use super::Desk;
+use super::CommandContext;
 use crate::failure::Failure;
 use crate::output::put;
 use api::DaemonLog;
 
-pub(super) fn run(desk: &Desk, limit: u16) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, limit: u16) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/log?limit={limit}"), "log")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);

@@ -1,6 +1,6 @@
 //! Disks named by their paths that the array does not know yet.
 
-use super::Desk;
+use super::CommandContext;
 use super::disks::absolute;
 use crate::args::DiskGiven;
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 ///
 /// *Errors*: a disk is named twice, cannot be added, or the error of `what`.
 pub(super) fn with_disks<T>(
-    desk: &Desk,
+    desk: &CommandContext,
     given: &[DiskGiven],
     force: bool,
     what: impl FnOnce(Vec<DiskName>) -> Result<T, Failure>,
@@ -44,7 +44,7 @@ pub(super) fn with_disks<T>(
 
 /// Runs `what` like [`with_disks`], with one disk.
 pub(super) fn with_disk<T>(
-    desk: &Desk,
+    desk: &CommandContext,
     given: &DiskGiven,
     force: bool,
     what: impl FnOnce(DiskName) -> Result<T, Failure>,

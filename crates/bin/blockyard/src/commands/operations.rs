@@ -1,18 +1,18 @@
 //! Commands `blockyard operation …`.
 
-use super::{Desk, or_dash};
+use super::{CommandContext, or_dash};
 use crate::args::{ListOptions, OperationCommand};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::Rows;
-use crate::progress::{Patience, duration, sentence};
+use crate::progress::{WaitTimeout, duration, sentence};
 use model::{OperationId, OperationReport, Size};
 
-pub(super) fn run(desk: &Desk, command: &OperationCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: &OperationCommand) -> Result<(), Failure> {
     match command {
         OperationCommand::List(options) => list(desk, options),
         OperationCommand::Show { id, wait: true, patience } => {
-            follow(&desk.client, id, !desk.out.is_quiet(), Patience::new(*patience))?;
+            follow(&desk.client, id, !desk.out.is_quiet(), WaitTimeout::new(*patience))?;
             desk.out.said(&format!("{id} is no longer running"))
         }
         OperationCommand::Show { id, wait: false, .. } => show(desk, id),
@@ -23,7 +23,7 @@ pub(super) fn run(desk: &Desk, command: &OperationCommand) -> Result<(), Failure
     }
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/operations", "operations", options, &[])?;
     let operations: Vec<OperationReport> = answer.decode()?;
     let row = |operation: &OperationReport| {
@@ -43,14 +43,14 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: operations.iter().map(row).collect() })
 }
 
-fn show(desk: &Desk, id: &OperationId) -> Result<(), Failure> {
+fn show(desk: &CommandContext, id: &OperationId) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/operations/{id}"), "operation")?;
     let operation: OperationReport = answer.decode()?;
     desk.out.done(&answer, &told(&operation))
 }
 
 /// Waits until the operation has finished; prints a line to stderr for every ten percent.
-pub(super) fn follow(client: &Client, id: &OperationId, shown: bool, patience: Patience) -> Result<(), Failure> {
+pub(super) fn follow(client: &Client, id: &OperationId, shown: bool, patience: WaitTimeout) -> Result<(), Failure> {
     let mut last = None;
     loop {
         let operations: Vec<OperationReport> = client.get("/operations", "operations")?.decode()?;

@@ -7,12 +7,12 @@ mod key;
 mod log;
 
 use super::newcomers::with_disks;
-use super::{Desk, joined, known, or_dash, pool_path};
+use super::{CommandContext, joined, known, or_dash, pool_path};
 use crate::args::{ListOptions, PoolCommand};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
-use crate::progress::{self, Patience};
+use crate::progress::{self, WaitTimeout};
 use control::request::{AddGroup, GrowPool, ImportPool, NewGroup, NewPool, Removal};
 use model::{
     DiskName, GroupReport, Level, MemberFitness, MemberReport, PoolReport, Problem, Refusal, Size, StatusReport, code,
@@ -20,7 +20,7 @@ use model::{
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::List(options) => list(desk, &options),
         PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, member_size, no_integrity, force } => {
@@ -38,7 +38,7 @@ pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::Show { name, watch, wait, patience } => {
             if watch || wait {
                 let report =
-                    progress::follow(&desk.client, &name, watch || !desk.out.is_quiet(), Patience::new(patience))?;
+                    progress::follow(&desk.client, &name, watch || !desk.out.is_quiet(), WaitTimeout::new(patience))?;
                 show(desk, &name)?;
                 return if wait { progress::judge(&report) } else { Ok(()) };
             }
@@ -55,7 +55,7 @@ pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             })
         }
         PoolCommand::AddMember { name, disk, group, force, wait, patience } => {
-            grow::add_member(desk, &name, &disk, (group, force), wait.then(|| Patience::new(patience)))
+            grow::add_member(desk, &name, &disk, (group, force), wait.then(|| WaitTimeout::new(patience)))
         }
         PoolCommand::Grow { name, group, member_size } => grow::grow(desk, &name, GrowPool { group, member_size }),
         PoolCommand::AddLog { name, disks, yes, force } => {
@@ -85,7 +85,7 @@ pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
 }
 
 /// Imports a pool; if that may lose data, after confirmation.
-fn import(desk: &Desk, name: &model::Name, request: ImportPool) -> Result<(), Failure> {
+fn import(desk: &CommandContext, name: &model::Name, request: ImportPool) -> Result<(), Failure> {
     let path = format!("{}/import", pool_path(name));
     let answer = match desk.client.post(&path, &request, "pool") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
@@ -123,7 +123,7 @@ fn share_out(like: &NewGroup, disks: &[DiskName], count: usize) -> Result<Vec<Ne
     Ok(disks.chunks(disks.len() / count).map(group).collect())
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/pools", "pools", options, &[])?;
     let pools: Vec<PoolReport> = answer.decode()?;
     let status = status(desk)?;
@@ -144,7 +144,7 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: pools.iter().map(row).collect() })
 }
 
-fn show(desk: &Desk, name: &model::Name) -> Result<(), Failure> {
+fn show(desk: &CommandContext, name: &model::Name) -> Result<(), Failure> {
     let answer = desk.client.get(&pool_path(name), "pool")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);
@@ -154,7 +154,7 @@ fn show(desk: &Desk, name: &model::Name) -> Result<(), Failure> {
     put(&drawn(&pool, &concerns(&status, &pool)))
 }
 
-fn status(desk: &Desk) -> Result<StatusReport, Failure> {
+fn status(desk: &CommandContext) -> Result<StatusReport, Failure> {
     desk.client.get("/status", "status")?.decode()
 }
 

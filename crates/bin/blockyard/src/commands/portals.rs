@@ -1,6 +1,6 @@
 //! Commands `blockyard portal …`.
 
-use super::Desk;
+use super::CommandContext;
 use crate::args::{ListOptions, PortalCommand};
 use crate::client::query;
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use crate::output::Rows;
 use control::request::{NewPortal, PortalGroupSettings, PortalSettings, SetBalance};
 use model::{Balance, PortalAddress, PortalGroupReport, PortalGroupTag, PortalReport, PortalState};
 
-pub(super) fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: PortalCommand) -> Result<(), Failure> {
     match command {
         PortalCommand::List(options) => list(desk, &options),
         PortalCommand::Add { address, settings } => {
@@ -57,7 +57,7 @@ fn meaning(portal: &PortalReport) -> &'static str {
     }
 }
 
-fn set(desk: &Desk, address: PortalAddress, settings: Vec<(String, String)>, force: bool) -> Result<(), Failure> {
+fn set(desk: &CommandContext, address: PortalAddress, settings: Vec<(String, String)>, force: bool) -> Result<(), Failure> {
     let request = PortalSettings { settings: settings.into_iter().collect(), force };
     let answer = desk.client.patch(&path(address, ""), &request, "portal")?;
     if desk.out.is_quiet() && !desk.out.is_json() {
@@ -69,7 +69,7 @@ fn set(desk: &Desk, address: PortalAddress, settings: Vec<(String, String)>, for
 }
 
 fn group(
-    desk: &Desk,
+    desk: &CommandContext,
     PortalGroupTag(tag): PortalGroupTag,
     settings: Vec<(String, String)>,
     force: bool,
@@ -84,7 +84,7 @@ fn group(
     desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows: rows.into() })
 }
 
-fn groups(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn groups(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/portal-groups", "portal_groups", options, &[])?;
     let groups: Vec<PortalGroupReport> = answer.decode()?;
     let row = |group: &PortalGroupReport| {
@@ -97,7 +97,7 @@ fn groups(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: groups.iter().map(row).collect() })
 }
 
-fn balance(desk: &Desk, by: Option<Balance>) -> Result<(), Failure> {
+fn balance(desk: &CommandContext, by: Option<Balance>) -> Result<(), Failure> {
     let answer = match by {
         Some(by) => desk.client.patch("/balance", &SetBalance { by }, "balance")?,
         None => desk.client.get("/balance", "balance")?,
@@ -111,7 +111,7 @@ fn is_any_of_ipv6(portal: &PortalReport) -> bool {
     portal.address.is_ipv6() && portal.address.ip().is_unspecified()
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/portals", "portals", options, &[])?;
     let portals: Vec<PortalReport> = answer.decode()?;
     let row = |portal: &PortalReport| {

@@ -1,6 +1,6 @@
 //! Commands `blockyard present`, `blockyard unpresent` and `blockyard presentation list`.
 
-use super::{Desk, joined, or_dash};
+use super::{CommandContext, joined, or_dash};
 use crate::args::{ListOptions, PresentOptions, UnpresentOptions};
 use crate::client::query;
 use crate::connect;
@@ -11,7 +11,7 @@ use control::request::{NewPresentation, Spread};
 use model::EVERYONE;
 use std::collections::BTreeSet;
 
-pub(super) fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failure> {
+pub(super) fn present(desk: &CommandContext, options: PresentOptions) -> Result<(), Failure> {
     let PresentOptions { volume, host, everyone: _, spread, also, lun, force, target, read_only, groups } = options;
     let host = host.map_or_else(|| EVERYONE.parse(), Ok)?;
     let (answer, seen) = match spread {
@@ -71,7 +71,7 @@ fn unreached(seen: &PresentationReport) -> String {
     }
 }
 
-pub(super) fn unpresent(desk: &Desk, options: &UnpresentOptions) -> Result<(), Failure> {
+pub(super) fn unpresent(desk: &CommandContext, options: &UnpresentOptions) -> Result<(), Failure> {
     let mut pairs = vec![("volume", options.volume.to_string()), ("host", options.host.to_string())];
     pairs.extend(options.target.as_ref().map(|target| ("target", target.to_string())));
     pairs.extend(options.force.then(|| ("force", true.to_string())));
@@ -79,7 +79,7 @@ pub(super) fn unpresent(desk: &Desk, options: &UnpresentOptions) -> Result<(), F
     desk.out.said(&format!("volume {} is no longer presented to host {}", options.host, options.volume))
 }
 
-pub(super) fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+pub(super) fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/presentations", "presentations", options, &[])?;
     let all: Vec<PresentationReport> = answer.decode()?;
     let row = |seen: &PresentationReport| {

@@ -1,7 +1,7 @@
 //! Commands `blockyard session …`.
 
 use super::new_file::NewFile;
-use super::{Desk, joined, latency, or_dash};
+use super::{CommandContext, joined, latency, or_dash};
 use crate::args::{ListOptions, SessionCommand};
 use crate::client::query;
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use control::Summary;
 use model::{ConnectionReport, ConnectionState, Refusal, SessionDetail, SessionEnd, SessionReport, Size, code};
 use std::path::Path;
 
-pub(super) fn run(desk: &Desk, command: &SessionCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: &SessionCommand) -> Result<(), Failure> {
     match *command {
         SessionCommand::List(ref options) => list(desk, options),
         SessionCommand::Show { id } => show(desk, id),
@@ -46,7 +46,7 @@ fn said(value: Option<impl ToString>) -> Option<String> {
 }
 
 /// Writes a recording to a file until it ends. A reader of standard output that closes the pipe ends it as well.
-fn record(desk: &Desk, to: &Path, asked: &[(&str, Option<String>)]) -> Result<(), Failure> {
+fn record(desk: &CommandContext, to: &Path, asked: &[(&str, Option<String>)]) -> Result<(), Failure> {
     let asked: Vec<_> = asked.iter().filter_map(|(key, value)| Some((*key, value.clone()?))).collect();
     let path = format!("/recording?{}", query(&asked));
     let mut file = NewFile::at(to);
@@ -75,7 +75,7 @@ fn record(desk: &Desk, to: &Path, asked: &[(&str, Option<String>)]) -> Result<()
     desk.out.said(&format!("{packets} packets written to {}{missing}", to.display()))
 }
 
-fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
+fn show(desk: &CommandContext, id: u32) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/sessions/{id}"), "session")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);
@@ -120,7 +120,7 @@ fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
     desk.out.rows(&answer, &latency::rows(&latencies))
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/sessions", "sessions", options, &[])?;
     let sessions: Vec<SessionReport> = answer.decode()?;
     let header = &[

@@ -1,6 +1,6 @@
 //! Commands `blockyard snapshot …`.
 
-use super::{Desk, or_dash};
+use super::{CommandContext, or_dash};
 use crate::args::{ListOptions, LockOptions, SnapshotCommand, Until};
 use crate::confirm;
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use crate::output::Rows;
 use control::request::{LockSnapshot, LockWish, NewSnapshots};
 use model::{Refusal, SnapshotLock, SnapshotReport, VolumeName, code};
 
-pub(super) fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
         SnapshotCommand::List { volume, list: options } => list(desk, volume.as_ref(), &options),
         SnapshotCommand::Create { volumes, name, lock } => {
@@ -40,7 +40,7 @@ pub(super) fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> 
     }
 }
 
-fn list(desk: &Desk, volume: Option<&VolumeName>, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, volume: Option<&VolumeName>, options: &ListOptions) -> Result<(), Failure> {
     let of = volume.map(|volume| ("volume", volume.to_string()));
     let answer = desk.client.list("/snapshots", "snapshots", options, of.as_slice())?;
     let snapshots: Vec<SnapshotReport> = answer.decode()?;

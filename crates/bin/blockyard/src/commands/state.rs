@@ -1,12 +1,12 @@
 //! Commands `blockyard state …`.
 
-use super::{Desk, or_dash};
+use super::{CommandContext, or_dash};
 use crate::args::StateCommand;
 use crate::failure::Failure;
 use crate::output::Rows;
 use control::StateReport;
 
-pub(super) fn run(desk: &Desk, command: &StateCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: &StateCommand) -> Result<(), Failure> {
     match command {
         StateCommand::Show => show(desk),
         StateCommand::Recover(_) => unreachable!("it needs no daemon and runs before"),
@@ -19,7 +19,7 @@ pub(super) fn run(desk: &Desk, command: &StateCommand) -> Result<(), Failure> {
     }
 }
 
-fn show(desk: &Desk) -> Result<(), Failure> {
+fn show(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/state", "state")?;
     let StateReport { version, kept, held } = answer.decode()?;
     let span = kept.first().zip(kept.last()).map(|(first, last)| format!("{first} to {last}, {} versions", kept.len()));

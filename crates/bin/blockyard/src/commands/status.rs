@@ -1,13 +1,13 @@
 //! Command `blockyard status`.
 
-use super::{Desk, counted};
+use super::{CommandContext, counted};
 use crate::failure::Failure;
 use crate::output::put;
 use crate::progress::duration;
 use model::{MemoryReport, Severity, Size, StatusReport};
 use std::fmt::Write;
 
-pub(super) fn status(desk: &Desk, check: bool) -> Result<(), Failure> {
+pub(super) fn status(desk: &CommandContext, check: bool) -> Result<(), Failure> {
     let answer = desk.client.get("/status", "status")?;
     let status: StatusReport = answer.decode()?;
     if desk.out.is_json() {

@@ -1,7 +1,7 @@
 //! Command `blockyard support bundle`: one file with everything needed to analyze the array.
 
 use super::new_file::NewFile;
-use super::{Desk, doctor};
+use super::{CommandContext, doctor};
 use crate::args::SupportCommand;
 use crate::failure::Failure;
 use api::DaemonLog;
@@ -52,7 +52,7 @@ const FACTS: [&str; 9] = [
 /// Limit in bytes of one such file.
 const FACT_BYTES_MAX: u64 = 1 << 20;
 
-pub(super) fn run(desk: &Desk, command: SupportCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: SupportCommand) -> Result<(), Failure> {
     let SupportCommand::Bundle { to } = command;
     let status: StatusReport = desk.client.get("/status", "status")?.decode()?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
@@ -90,7 +90,7 @@ impl Bundle {
 }
 
 /// Adds all files; a request that failed leaves its error in place of the report.
-fn fill(desk: &Desk, bundle: &mut Bundle) -> std::io::Result<()> {
+fn fill(desk: &CommandContext, bundle: &mut Bundle) -> std::io::Result<()> {
     // A broken array must still yield a bundle, so no failure ends it.
     for (name, path, key) in ASKED {
         let text = match desk.client.get(path, key) {

@@ -1,10 +1,10 @@
 //! Command `blockyard top`: current activity, the slowest first.
 
-use super::{Desk, counted, joined, or_dash};
+use super::{CommandContext, counted, joined, or_dash};
 use crate::args::{TopNoun, TopOptions};
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
-use control::live::{DiskRates, HostRates, Moment, PortalRates, Rates, SessionRates, VolumeRates};
+use control::live::{DiskRates, HostRates, LiveRates, PortalRates, Rates, SessionRates, VolumeRates};
 use std::io::{self, IsTerminal};
 
 /// Escape sequence that clears the terminal.
@@ -12,11 +12,11 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Limit of rows of each noun in the overview.
 const OVERVIEW: [(TopNoun, usize); 3] = [(TopNoun::Volumes, 20), (TopNoun::Disks, 8), (TopNoun::Sessions, 8)];
 
-pub(super) fn run(desk: &Desk, options: &TopOptions) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, options: &TopOptions) -> Result<(), Failure> {
     let lines = usize::from(options.lines);
     if options.once {
         let answer = desk.client.get(&format!("/activity?most={lines}"), "moment")?;
-        let moment: Moment = answer.decode()?;
+        let moment: LiveRates = answer.decode()?;
         return if desk.out.is_json() { desk.out.json(&answer) } else { one(desk.out, &moment, options, lines) };
     }
     let mut shown = Ok(());
@@ -37,7 +37,7 @@ pub(super) fn run(desk: &Desk, options: &TopOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(out: Output, moment: &Moment, options: &TopOptions, lines: usize) -> Result<(), Failure> {
+fn show(out: Output, moment: &LiveRates, options: &TopOptions, lines: usize) -> Result<(), Failure> {
     if out.is_json() {
         return put(&format!("{}\n", serde_json::to_value(moment).unwrap_or_default()));
     }
@@ -47,7 +47,7 @@ fn show(out: Output, moment: &Moment, options: &TopOptions, lines: usize) -> Res
     one(out, moment, options, lines)
 }
 
-fn one(out: Output, moment: &Moment, options: &TopOptions, lines: usize) -> Result<(), Failure> {
+fn one(out: Output, moment: &LiveRates, options: &TopOptions, lines: usize) -> Result<(), Failure> {
     if let Some(noun) = options.noun {
         return out.lines(&table(noun, moment, lines));
     }
@@ -65,7 +65,7 @@ fn one(out: Output, moment: &Moment, options: &TopOptions, lines: usize) -> Resu
     Ok(())
 }
 
-fn summary(moment: &Moment) -> String {
+fn summary(moment: &LiveRates) -> String {
     let (total, sessions) = (&moment.total, moment.portals.iter().map(|portal| portal.sessions).sum::<u32>());
     format!(
         "{}  {} IOPS ({} reads, {} writes)  {} MB/s read, {} written  p50 {}, p99 {}  {}",
@@ -88,7 +88,7 @@ macro_rules! with_rates {
     };
 }
 
-fn table(noun: TopNoun, moment: &Moment, lines: usize) -> Rows {
+fn table(noun: TopNoun, moment: &LiveRates, lines: usize) -> Rows {
     match noun {
         TopNoun::Volumes => Rows {
             header: with_rates!("VOLUME", "CACHE", "BOTTLENECK"),
@@ -201,7 +201,7 @@ fn time(us: u64) -> String {
 struct Feed(Vec<u8>);
 
 impl Feed {
-    fn moments(&mut self, bytes: &[u8]) -> Vec<Moment> {
+    fn moments(&mut self, bytes: &[u8]) -> Vec<LiveRates> {
         self.0.extend_from_slice(bytes);
         let mut moments = Vec::new();
         // A blank line ends an event (server-sent events).
@@ -238,7 +238,7 @@ mod tests {
             "event: moment\ndata: {moment}\n\nid: 7\nevent: event\ndata: {{}}\n\nevent: moment\ndata: {moment}\n\n"
         );
         let mut feed = Feed::default();
-        let told: Vec<Moment> = text.as_bytes().chunks(7).flat_map(|piece| feed.moments(piece)).collect();
+        let told: Vec<LiveRates> = text.as_bytes().chunks(7).flat_map(|piece| feed.moments(piece)).collect();
         assert_eq!((told.len(), told[0].span_ms), (2, 1000));
         assert!(feed.0.is_empty());
     }

@@ -2,7 +2,7 @@
 
 mod apply;
 
-use super::{Desk, connect};
+use super::{CommandContext, connect};
 use crate::args::{TuneCommand, TuneHostOptions, TuneOptions};
 use crate::failure::Failure;
 use crate::output::{Rows, put};
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-pub(super) fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: &TuneCommand) -> Result<(), Failure> {
     if let TuneCommand::Host(options) = command {
         return host(desk, options);
     }
@@ -33,7 +33,7 @@ pub(super) fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
 }
 
 /// Prints the recommended settings of a host. Without a host name no request is sent.
-fn host(desk: &Desk, options: &TuneHostOptions) -> Result<(), Failure> {
+fn host(desk: &CommandContext, options: &TuneHostOptions) -> Result<(), Failure> {
     let view = options.host.as_ref().map(|name| connect::view(desk, name)).transpose()?;
     let machine = Machine {
         paths: view.map(|view| view.has_paths()),
@@ -49,7 +49,7 @@ fn host(desk: &Desk, options: &TuneHostOptions) -> Result<(), Failure> {
 }
 
 /// Returns the disks, network interfaces and process that the array uses on this machine.
-fn array(desk: &Desk) -> Result<Array, Failure> {
+fn array(desk: &CommandContext) -> Result<Array, Failure> {
     let disks: Vec<DiskReport> = desk.client.get("/disks", "disks")?.decode()?;
     let portals: Vec<PortalReport> = desk.client.get("/portals", "portals")?.decode()?;
     let addresses = uring::addresses().map_err(|error| {
@@ -87,7 +87,7 @@ fn chosen(root: &Root, array: &Array, which: &TuneOptions) -> Result<Vec<Advice>
 }
 
 /// Prints the settings to change; with `all`, or if settings were named, also those that need no change.
-fn show(desk: &Desk, which: &TuneOptions, all: bool) -> Result<(), Failure> {
+fn show(desk: &CommandContext, which: &TuneOptions, all: bool) -> Result<(), Failure> {
     let root = Root::new(&which.root);
     let array = array(desk)?;
     let chosen = chosen(&root, &array, which)?;

@@ -1,6 +1,6 @@
 //! Command `blockyard up`: creates everything from bare disks to a mapped volume, completely or not at all.
 
-use super::Desk;
+use super::CommandContext;
 use super::newcomers::named;
 use crate::args::UpOptions;
 use crate::connect;
@@ -11,7 +11,7 @@ use control::config::SetupReport;
 use control::request::{NewChap, NewSetup, SetupDisk};
 use model::{DiskReport, Iqn, Name, Provision, Refusal, code};
 
-pub(super) fn run(desk: &Desk, options: &UpOptions) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, options: &UpOptions) -> Result<(), Failure> {
     let known: Vec<DiskReport> = desk.client.get("/disks", "disks")?.decode()?;
     let answer = desk.client.post("/setup", &request(options, &known)?, "applied")?;
     if desk.out.is_json() {

@@ -1,6 +1,6 @@
 //! Commands `blockyard user …` and `blockyard token …`.
 
-use super::{Desk, joined, or_dash};
+use super::{CommandContext, joined, or_dash};
 use crate::args::{ListOptions, TokenCommand, UserCommand};
 use crate::failure::Failure;
 use crate::output::{Rows, put};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Limit in bytes of a password file, longer than any password.
 const FILE_BYTES_MAX: u64 = 4096;
 
-pub(super) fn run(desk: &Desk, command: UserCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: UserCommand) -> Result<(), Failure> {
     match command {
         UserCommand::Add { name, role, password_file } => add(desk, name, role, password_file.as_deref()),
         UserCommand::List(options) => list(desk, &options),
@@ -33,7 +33,7 @@ pub(super) fn run(desk: &Desk, command: UserCommand) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failure> {
+pub(super) fn run_token(desk: &CommandContext, command: TokenCommand) -> Result<(), Failure> {
     match command {
         TokenCommand::Create { name, role, scopes, lasts } => {
             let answer = desk.client.post("/tokens", &NewToken { name, role, scopes, lasts }, "token")?;
@@ -56,7 +56,7 @@ pub(super) fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failur
 }
 
 /// Prints a login link to stdout.
-pub(super) fn link(desk: &Desk, user: Option<Name>, role: Option<Role>) -> Result<(), Failure> {
+pub(super) fn link(desk: &CommandContext, user: Option<Name>, role: Option<Role>) -> Result<(), Failure> {
     let answer = desk.client.post("/web/links", &NewLink { user, role }, "link")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);
@@ -68,7 +68,7 @@ pub(super) fn link(desk: &Desk, user: Option<Name>, role: Option<Role>) -> Resul
     put(&format!("{url}\n"))
 }
 
-fn add(desk: &Desk, name: Name, role: Role, file: Option<&Path>) -> Result<(), Failure> {
+fn add(desk: &CommandContext, name: Name, role: Role, file: Option<&Path>) -> Result<(), Failure> {
     let from_environment = || std::env::var("BLOCKYARD_PASSWORD").ok().map(Password::new);
     let password = file.map(read).transpose()?.or_else(from_environment);
     let invited = password.is_none();
@@ -77,7 +77,7 @@ fn add(desk: &Desk, name: Name, role: Role, file: Option<&Path>) -> Result<(), F
     if invited && !desk.out.is_json() { link(desk, Some(name), None) } else { Ok(()) }
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/users", "users", options, &[])?;
     let row = |user: UserReport| {
         vec![
@@ -92,7 +92,7 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header: &["USER", "ROLE", "SECOND FACTOR", "PASSWORD SET", "LOGINS"], rows })
 }
 
-fn logins(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn logins(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/logins", "logins", options, &[])?;
     let row = |login: LoginReport| {
         vec![
@@ -112,7 +112,7 @@ fn logins(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     )
 }
 
-fn tokens(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn tokens(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/tokens", "tokens", options, &[])?;
     let row = |token: TokenReport| {
         vec![

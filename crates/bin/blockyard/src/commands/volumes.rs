@@ -5,13 +5,13 @@ mod reservations;
 mod trace;
 
 use super::disks::absolute;
-use super::{Desk, or_dash};
+use super::{CommandContext, or_dash};
 use crate::args::{ListOptions, VolumeCommand, VolumeSettingOptions};
 use crate::client::forced;
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
-use crate::progress::{Patience, sentence};
+use crate::progress::{WaitTimeout, sentence};
 use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack, VolumeChange};
 use model::volume_policy::VOLUME_SETTINGS;
 use model::{
@@ -21,7 +21,7 @@ use model::{
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub(super) fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: VolumeCommand) -> Result<(), Failure> {
     match command {
         VolumeCommand::List(options) => list(desk, &options),
         VolumeCommand::Create {
@@ -53,7 +53,7 @@ pub(super) fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             desk.out.done(&answer, &format!("volume {} created, a clone of {}", volume.name, request.snapshot))
         }
         VolumeCommand::Copy { source, pool, name, wait, patience } => {
-            copy::begin(desk, source, pool, name, wait.then(|| Patience::new(patience)))
+            copy::begin(desk, source, pool, name, wait.then(|| WaitTimeout::new(patience)))
         }
         VolumeCommand::CancelCopy { name } => copy::cancel(desk, &name),
         VolumeCommand::Rollback { name, snapshot, force, yes } => {
@@ -84,7 +84,7 @@ pub(super) fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
 }
 
 /// Rolls a volume back. The daemon checks that the snapshot exists before it asks for confirmation.
-fn roll_back(desk: &Desk, mut request: RollBack) -> Result<(), Failure> {
+fn roll_back(desk: &CommandContext, mut request: RollBack) -> Result<(), Failure> {
     let answer = match desk.client.post("/rollbacks", &request, "volume") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
             confirm::repetition(&request.snapshot.volume, refusal)?;
@@ -97,7 +97,7 @@ fn roll_back(desk: &Desk, mut request: RollBack) -> Result<(), Failure> {
     desk.out.done(&answer, &format!("volume {volume} rolled back to {snapshot}"))
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/volumes", "volumes", options, &[])?;
     let volumes: Vec<VolumeReport> = answer.decode()?;
     let row = |volume: &VolumeReport| {
@@ -142,7 +142,7 @@ fn state(volume: &VolumeReport) -> String {
     format!("{}{}{why}", volume.state.as_str(), percent.unwrap_or_default())
 }
 
-fn set(desk: &Desk, name: &VolumeName, settings: VolumeSettingOptions) -> Result<(), Failure> {
+fn set(desk: &CommandContext, name: &VolumeName, settings: VolumeSettingOptions) -> Result<(), Failure> {
     let VolumeSettingOptions {
         write_policy,
         cache_share,
@@ -176,7 +176,7 @@ fn set(desk: &Desk, name: &VolumeName, settings: VolumeSettingOptions) -> Result
     Ok(())
 }
 
-fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/volumes/{name}"), "volume")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);

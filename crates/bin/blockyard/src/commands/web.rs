@@ -1,19 +1,19 @@
 //! Commands `blockyard web …`.
 
-use super::{Desk, joined, or_dash};
+use super::{CommandContext, joined, or_dash};
 use crate::args::WebCommand;
 use crate::failure::Failure;
 use crate::output::Rows;
 use model::{WebAddress, WebReport};
 
-pub(super) fn run(desk: &Desk, command: WebCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &CommandContext, command: WebCommand) -> Result<(), Failure> {
     match command {
         WebCommand::Show => show(desk),
         WebCommand::Link { user, role } => super::users::link(desk, user, role),
     }
 }
 
-fn show(desk: &Desk) -> Result<(), Failure> {
+fn show(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/web", "web")?;
     let WebReport { url, addresses, certificate } = answer.decode()?;
     let mut facts = vec![("console", url.unwrap_or_else(|| "not available".to_owned()))];

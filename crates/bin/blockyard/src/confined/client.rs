@@ -1,6 +1,6 @@
 //! Daemon's client of the helper: a request waits for the answer with its number.
 
-use control::{Program, Ran};
+use control::{Program, ProgramOutput};
 use privilege::{ANSWER_BYTES_MAX, Answer, Mode, Outcome, Request, Verb};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send};
@@ -34,7 +34,7 @@ impl Client {
     /// Starts the client and the thread that reads answers. The process exits when the helper closes its end.
     ///
     /// *Errors*: no thread.
-    pub(crate) fn start(tie: super::Tie) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(tie: super::HelperConnection) -> io::Result<Arc<Self>> {
         let client = Arc::new(Self { socket: tie.socket, number: AtomicU32::new(1), waiting: Mutex::default() });
         let reader = client.clone();
         std::thread::Builder::new().name("helper".to_owned()).spawn(move || {
@@ -141,7 +141,7 @@ impl uring::Privileged for Client {
 }
 
 impl control::Privileged for Client {
-    fn run(&self, program: Program, path: &Path) -> io::Result<Ran> {
+    fn run(&self, program: Program, path: &Path) -> io::Result<ProgramOutput> {
         let contents = |program| Verb::Contents { path: path.into(), program };
         let verb = match program {
             Program::Smartctl => Verb::Health { path: path.into() },
@@ -154,7 +154,7 @@ impl control::Privileged for Client {
         let mut output = Vec::new();
         File::from(descriptor).take(OUTPUT_BYTES_MAX).read_to_end(&mut output)?;
         // A negative code stands for a program that was ended by a signal.
-        Ok(Ran { code: Some(code).filter(|&code| code >= 0), output })
+        Ok(ProgramOutput { code: Some(code).filter(|&code| code >= 0), output })
     }
 
     fn create(&self, path: &Path, bytes: u64) -> io::Result<()> {

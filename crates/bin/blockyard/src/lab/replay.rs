@@ -4,7 +4,7 @@ use crate::args::{AimOptions, Global, ReplayOptions, ReplayPace};
 use crate::conform::aim_of;
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
-use ::lab::drive::{self, Login, Replaying, Way};
+use ::lab::drive::{self, Login, Replaying, Transport};
 use ::lab::replay::{Compared, Figures, Pace, Plan, Recorded, Replayed};
 use anyhow::{Context, Result};
 use model::{Size, Traced, TracedCommand};
@@ -48,9 +48,9 @@ pub(super) fn replay(options: &ReplayOptions, global: &Global) -> Result<(), Fai
 }
 
 /// Returns the logins, one for each recorded session, or the device.
-fn way_of(to: &str, options: &ReplayOptions, sessions: usize) -> Result<Way, Failure> {
+fn way_of(to: &str, options: &ReplayOptions, sessions: usize) -> Result<Transport, Failure> {
     if !to.starts_with("iscsi://") {
-        return Ok(Way::Device(vec![to.to_owned()]));
+        return Ok(Transport::Device(vec![to.to_owned()]));
     }
     let aim = aim_of(&AimOptions { url: to.to_owned(), who: options.who.clone() })?;
     let portal = aim.portal.to_socket_addrs().with_context(|| format!("no address of {}", aim.portal))?.next();
@@ -67,7 +67,7 @@ fn way_of(to: &str, options: &ReplayOptions, sessions: usize) -> Result<Way, Fai
         connections: 1,
         depth: DEPTH,
     };
-    Ok(Way::Iscsi((0..sessions).map(login).collect()))
+    Ok(Transport::Iscsi((0..sessions).map(login).collect()))
 }
 
 fn json_line(value: &impl Serialize) -> Result<(), Failure> {

@@ -23,26 +23,26 @@ type Done<T> = Result<T, Errno>;
 
 /// Registry of the threads that are running, by path. A request without a path is registered by its number.
 #[derive(Clone)]
-pub(super) struct Desks {
+pub(super) struct Workers {
     at_work: Arc<Mutex<BTreeSet<(PathBuf, u32)>>>,
     /// Notified when a thread has ended.
     ended: Arc<Notify>,
     patience: Duration,
 }
 
-impl Default for Desks {
+impl Default for Workers {
     fn default() -> Self {
         Self { at_work: Arc::default(), ended: Arc::default(), patience: PATIENCE }
     }
 }
 
 /// Registration of one running thread; dropped when the thread ends.
-struct Desk {
-    desks: Desks,
+struct PathLock {
+    desks: Workers,
     of: (PathBuf, u32),
 }
 
-impl Desks {
+impl Workers {
     /// Runs `work`, which may block, on a thread for the request with this number, and returns its result.
     ///
     /// *Errors*: `ALREADY` while an earlier request for the same path has not ended, `AGAIN` while too many have not,
@@ -80,7 +80,7 @@ impl Desks {
         }
     }
 
-    fn take(&self, verb: &Verb, number: u32) -> Done<Desk> {
+    fn take(&self, verb: &Verb, number: u32) -> Done<PathLock> {
         let of = match verb {
             // Only opening is exclusive per path: a second open of a disk that hangs would hang as well.
             Verb::Open { path, .. } => (path.clone(), 0),
@@ -93,11 +93,11 @@ impl Desks {
         if !all.insert(of.clone()) {
             return Err(Errno::ALREADY);
         }
-        Ok(Desk { desks: self.clone(), of })
+        Ok(PathLock { desks: self.clone(), of })
     }
 }
 
-impl Drop for Desk {
+impl Drop for PathLock {
     fn drop(&mut self) {
         self.desks.at_work.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.of);
         self.desks.ended.notify_waiters();
@@ -122,7 +122,7 @@ mod tests {
     /// Regression: with a single thread, a disk whose opening hung blocked all others.
     #[tokio::test]
     async fn opening_that_hangs_holds_its_own_path_and_no_other() {
-        let desks = Desks { patience: Duration::from_millis(50), ..Desks::default() };
+        let desks = Workers { patience: Duration::from_millis(50), ..Workers::default() };
         let (end, ended) = channel::<()>();
         let (done, is_done) = channel();
         let hangs = move || {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(desks.carry(&open("/dev/hangs"), 1, hangs).await, Err(Errno::TIMEDOUT));
         assert_eq!(desks.carry(&open("/dev/hangs"), 2, || 2).await, Err(Errno::ALREADY));
         assert_eq!(desks.take(&open("/dev/well"), 3).map(drop), Ok(()));
-        let many: Vec<Desk> = (1..AT_ONCE as u32)
+        let many: Vec<PathLock> = (1..AT_ONCE as u32)
             .map(|number| desks.take(&open(&format!("/dev/d{number}")), number).expect("there is a desk"))
             .collect();
         assert_eq!(desks.carry(&open("/dev/well"), 4, || 4).await, Err(Errno::AGAIN));

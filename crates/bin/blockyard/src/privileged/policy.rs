@@ -61,7 +61,7 @@ pub(crate) struct Policy {
 }
 
 /// Location that was judged and is held open.
-pub(super) struct Place {
+pub(super) struct JudgedPath {
     fd: OwnedFd,
     /// Path after resolving symbolic links.
     pub real: PathBuf,
@@ -91,13 +91,13 @@ impl Policy {
     }
 
     /// Judges the disk at `path`, or the file that is used as one.
-    pub(super) fn place(&self, path: &Path) -> Result<Place, Denial> {
+    pub(super) fn place(&self, path: &Path) -> Result<JudgedPath, Denial> {
         admit(path)?;
         let fd = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&fd)?;
         // The link of the descriptor names what was really opened, also if the path has changed since.
         let real = fs::read_link(link_to(&fd)).map_err(|error| errno_of(&error))?;
-        let place = Place { fd, real, stat };
+        let place = JudgedPath { fd, real, stat };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => {}
             FileType::RegularFile => self.admit_file(&place)?,
@@ -107,7 +107,7 @@ impl Policy {
         Ok(place)
     }
 
-    fn admit_file(&self, Place { real, stat, .. }: &Place) -> Result<(), Denial> {
+    fn admit_file(&self, JudgedPath { real, stat, .. }: &JudgedPath) -> Result<(), Denial> {
         self.admit_tree(real)?;
         let denied = |why: &str| Err(Denial::Policy(format!("{} {why}", real.display())));
         match () {
@@ -150,7 +150,7 @@ impl Policy {
     }
 }
 
-impl Place {
+impl JudgedPath {
     /// Returns true for a regular file, false for a block device.
     pub(super) fn is_file(&self) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile

@@ -1,7 +1,7 @@
 //! Programs that inspect disks: a fixed list with fixed arguments, a few at a time, each with limits of time and
 //! output.
 
-use super::desks::{self, Desks};
+use super::desks::{self, Workers};
 use super::line::Line;
 use super::verbs::Verbs;
 use privilege::{Answer, Outcome, Verb};
@@ -64,7 +64,7 @@ pub(super) struct Programs(JoinSet<()>);
 
 impl Programs {
     /// Starts the program of `verb`, and answers the request when it has ended.
-    pub(super) async fn start(&mut self, verbs: Arc<Verbs>, desks: Desks, verb: Verb, number: u32, line: &Arc<Line>) {
+    pub(super) async fn start(&mut self, verbs: Arc<Verbs>, desks: Workers, verb: Verb, number: u32, line: &Arc<Line>) {
         // Reaps the ended tasks, so that the count below is of running ones.
         while self.0.try_join_next().is_some() {}
         if self.0.len() >= AT_ONCE {

@@ -22,7 +22,7 @@ fn office(state: &Path) -> (OwnedFd, std::thread::JoinHandle<u64>) {
             let (verbs, programs) = (Arc::new(Verbs::new(policy)), Programs::default());
             let mut office = Office {
                 verbs,
-                desks: Desks::default(),
+                desks: Workers::default(),
                 places: Arc::new(Semaphore::new(PLACES)),
                 programs,
                 line: line.clone(),

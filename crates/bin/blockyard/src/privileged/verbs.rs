@@ -1,6 +1,6 @@
 //! Verbs of the helper, each behind its policy.
 
-use super::policy::{Denial, Place, Policy, errno_of};
+use super::policy::{Denial, JudgedPath, Policy, errno_of};
 use super::programs::Run;
 use privilege::{Mode, Outcome, Program, Verb};
 use rustix::fs::{Dev, OFlags};
@@ -124,7 +124,7 @@ impl Verbs {
     }
 
     /// Judges a block device that must have been opened through this helper.
-    fn device(&self, path: &Path) -> Result<Place, Denial> {
+    fn device(&self, path: &Path) -> Result<JudgedPath, Denial> {
         let place = self.policy.place(path)?;
         if !place.is_file() && lock(&self.opened).contains(&place.stat.st_rdev) {
             return Ok(place);
@@ -145,7 +145,7 @@ fn outcome_of(denial: Denial) -> Outcome {
 }
 
 /// Returns the path of the whole device for a partition.
-fn whole_device(place: &Place) -> PathBuf {
+fn whole_device(place: &JudgedPath) -> PathBuf {
     let whole = || {
         let entry = fs::canonicalize(Path::new("/sys/class/block").join(place.real.file_name()?)).ok()?;
         // sysfs lists a partition as a folder below its disk.

@@ -5,7 +5,7 @@ use block::Buf;
 use iscsi::initiator::{Command, Config, Connection, DataIn, Event};
 use iscsi::login::InitiatorConfig;
 use iscsi::pdu::{Lun, TaskAttribute};
-use iscsi::{Gathered, IscsiName};
+use iscsi::{SendSlices, IscsiName};
 use shard::Time;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -116,7 +116,7 @@ impl Initiator {
     fn next(&mut self) -> Event {
         loop {
             while self.machine.wants_to_send() {
-                let mut slices = Gathered::new();
+                let mut slices = SendSlices::new();
                 self.machine.gather(&mut slices);
                 let sent = self.stream.write_vectored(&slices).expect("the target takes it");
                 drop(slices);

@@ -6,11 +6,11 @@ mod reserved;
 mod spdk;
 mod stopped;
 
-use lab::drive::{self, Way};
+use lab::drive::{self, Transport};
 use lab::explain::{Explanation, Limit, explain};
 use lab::measure;
 use lab::peer::{Means, Serving};
-use lab::point::{Backing, Beside, DiskModel, Peer, Point};
+use lab::point::{Backing, BackgroundLoad, DiskModel, Peer, Point};
 use lab::run::{Machine, Measured, Sample};
 use model::{DiskReport, Level, PoolReport, Size, Span, StatusReport, VolumeReport, WritePolicy};
 use serde::de::DeserializeOwned;
@@ -71,7 +71,7 @@ impl Stage {
 
     fn portals(&self) -> BTreeSet<String> {
         match &self.serving.way {
-            Way::Iscsi(logins) => logins.iter().map(|login| login.portal.to_string()).collect(),
+            Transport::Iscsi(logins) => logins.iter().map(|login| login.portal.to_string()).collect(),
             _ => BTreeSet::new(),
         }
     }
@@ -106,9 +106,9 @@ fn policy_of_a_point_is_the_policy_of_its_volumes() {
 
 #[test]
 fn load_beside_another_is_of_a_client_and_a_unit_of_its_own() {
-    let beside = Beside { depth: 64, reads: 0, block: Size::new(16 << 10), ..Beside::default() };
+    let beside = BackgroundLoad { depth: 64, reads: 0, block: Size::new(16 << 10), ..BackgroundLoad::default() };
     let stage = Stage::of(Point { luns: 2, beside: Some(beside), ..brief() });
-    let Way::Iscsi(logins) = &stage.serving.way else { panic!("iSCSI leads there") };
+    let Transport::Iscsi(logins) = &stage.serving.way else { panic!("iSCSI leads there") };
     assert!(logins.len() == 2 && logins[0].initiator != logins[1].initiator, "{logins:?}");
     let sample = stage.load();
     let other = sample.beside.expect("it was there");

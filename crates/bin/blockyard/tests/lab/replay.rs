@@ -1,7 +1,7 @@
 //! A load is recorded by the daemon and replayed against other units.
 
 use super::{Stage, brief};
-use lab::drive::{self, Login, Way};
+use lab::drive::{self, Login, Transport};
 use lab::point::{Backing, Point};
 use lab::replay::{Kind, Plan};
 use lab::run::Sample;
@@ -12,12 +12,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Fields of a step that must be preserved.
-type Asked = (Kind, u64, u64);
+type StepFields = (Kind, u64, u64);
 
 impl Stage {
     fn logins(&self) -> &[Login] {
         match &self.serving.way {
-            Way::Iscsi(logins) => logins,
+            Transport::Iscsi(logins) => logins,
             _ => panic!("it serves iSCSI"),
         }
     }
@@ -30,7 +30,7 @@ impl Stage {
     /// Runs the load of the point in two sessions, all of it on the first unit.
     fn load_the_first(&self) -> Sample {
         let login = self.logins()[0].clone();
-        let way = Way::Iscsi(vec![login.clone(), Login { session: login.session + 100, ..login }]);
+        let way = Transport::Iscsi(vec![login.clone(), Login { session: login.session + 100, ..login }]);
         let (point, meter) = (Point { luns: 1, ..self.point.clone() }, self.serving.meter.clone());
         let load = async move |world| drive::run(&world, &point, &way, &meter, false, 1).await;
         uring::run(&uring::Options::default(), load).expect("a world").expect("it is measured")
@@ -74,9 +74,9 @@ fn refused(words: &[&str]) -> String {
 }
 
 /// Returns the commands of every session in order; the order of sessions depends only on their content.
-fn asked(plan: &Plan) -> Vec<Vec<Asked>> {
+fn asked(plan: &Plan) -> Vec<Vec<StepFields>> {
     let of_session = plan.sessions.iter();
-    let mut sessions: Vec<Vec<Asked>> =
+    let mut sessions: Vec<Vec<StepFields>> =
         of_session.map(|steps| steps.iter().map(|step| (step.kind, step.offset, step.bytes)).collect()).collect();
     sessions.sort();
     sessions

@@ -5,8 +5,8 @@ use block::{Buf, Rope};
 use iscsi::initiator::{Command, Config, Connection, DataIn, Event};
 use iscsi::login::InitiatorConfig;
 use iscsi::pdu::{Lun, TaskAttribute};
-use iscsi::{Gathered, IscsiName};
-use lab::drive::Way;
+use iscsi::{SendSlices, IscsiName};
+use lab::drive::Transport;
 use lab::measure::once;
 use lab::peer::{Given, Means};
 use lab::point::{Peer, Point};
@@ -42,7 +42,7 @@ impl Host {
             if let Some(event) = self.machine.poll_event() {
                 return event;
             }
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             self.machine.gather(&mut slices);
             let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
             drop(slices);
@@ -86,7 +86,7 @@ fn written(unit: &Unit, overwrite: bool) -> Result<u64, String> {
 #[test]
 fn unit_that_hosts_have_registered_with_is_not_written_to_unless_told() {
     let stage = Stage::of(brief());
-    let Way::Iscsi(logins) = &stage.serving.way else { panic!("it is a target") };
+    let Transport::Iscsi(logins) = &stage.serving.way else { panic!("it is a target") };
     let (login, lun) = (&logins[0], 0);
     let unit = Unit { portal: login.portal, iqn: login.target.as_str().to_owned(), lun };
     let mut host = Host::log_in(&unit);

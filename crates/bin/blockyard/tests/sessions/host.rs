@@ -6,7 +6,7 @@ use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::{AsyncEvent, Cid, CmdSn, Isid, Lun, Residual, TaskAttribute, TaskFunction, TaskFunctionOutcome, Tsih};
-use iscsi::{Gathered, IscsiName, TaskId};
+use iscsi::{SendSlices, IscsiName, TaskId};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
 use std::future::poll_fn;
@@ -31,7 +31,7 @@ pub(crate) struct Login {
     /// True for a host that offers no credentials although they are required.
     pub unproven: bool,
     /// Session that the connection joins.
-    pub joins: Option<Joins>,
+    pub joins: Option<FurtherConnection>,
     /// CHAP secrets of the host and of the array.
     pub secrets: [&'static [u8]; 2],
     /// ErrorRecoveryLevel that is offered. Our initiator is at level 0, so nothing may be lost in transit.
@@ -42,7 +42,7 @@ pub(crate) struct Login {
 
 /// Further connection of a session.
 #[derive(Clone, Copy)]
-pub(crate) struct Joins {
+pub(crate) struct FurtherConnection {
     pub tsih: Tsih,
     pub cid: u16,
     /// CmdSN of its first command.
@@ -125,7 +125,7 @@ impl Host {
         cmd_sn: u32,
         portal: SocketAddr,
     ) -> Result<Self, Event> {
-        let joins = Some(Joins { tsih: self.tsih, cid, cmd_sn });
+        let joins = Some(FurtherConnection { tsih: self.tsih, cid, cmd_sn });
         Self::enter(&self.world, &Login { joins, ..login.clone() }, portal).await
     }
 
@@ -379,7 +379,7 @@ impl Host {
     fn turn(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
         while self.machine.wants_to_send() {
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             self.machine.gather(&mut slices);
             let sent = self.stream.poll_write(cx, &slices);
             drop(slices);

@@ -10,7 +10,7 @@ use shard::World;
 use sim::{DiskFaults, Sim};
 
 /// Operation code, status, sense, bytes out, bytes in, session.
-type Told = (u8, u8, [u8; 3], u32, u32, u32);
+type TracedCommand = (u8, u8, [u8; 3], u32, u32, u32);
 
 const REGISTER_AND_RESERVE: [[u8; 10]; 2] = [[0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0], [0x5F, 1, 3, 0, 0, 0, 0, 0, 24, 0]];
 
@@ -42,7 +42,7 @@ impl Array {
     }
 }
 
-fn told(traced: &Traced) -> Vec<Told> {
+fn told(traced: &Traced) -> Vec<TracedCommand> {
     let told = traced.commands.iter();
     told.map(|it| (it.cdb[0], it.status, it.sense, it.data_out_bytes, it.data_in_bytes, it.session)).collect()
 }
@@ -71,7 +71,7 @@ fn trace_has_each_command_once_with_its_status_whichever_way_it_took() {
             assert_eq!(web.status_of(&REGISTER_AND_RESERVE[1], &list).await.0, 0);
             assert_eq!(other.status_of(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], &[]).await.0, 0x18);
             let traced = array.take_trace(lun).await.unwrap();
-            let mut expected: Vec<Told> = vec![(0, 2, [6, 0x29, 0], 0, 0, 0), (0, 2, [6, 0x29, 0], 0, 0, 1)];
+            let mut expected: Vec<TracedCommand> = vec![(0, 2, [6, 0x29, 0], 0, 0, 0), (0, 2, [6, 0x29, 0], 0, 0, 1)];
             for _ in 0..20 {
                 expected.extend([(0x2a, 0, [0; 3], 512, 0, 0), (0x28, 0, [0; 3], 0, 512, 1)]);
             }

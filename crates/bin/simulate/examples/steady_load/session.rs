@@ -6,7 +6,7 @@ use block::{Buf, Rope};
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::InitiatorConfig;
 use iscsi::pdu::{Isid, Lun, TaskAttribute};
-use iscsi::{DigestOffer, Gathered, IscsiName};
+use iscsi::{DigestOffer, SendSlices, IscsiName};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
 use std::future::poll_fn;
@@ -166,7 +166,7 @@ impl Session {
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<bool> {
         let mut progress = false;
         while self.machine.wants_to_send() {
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             self.machine.gather(&mut slices);
             let sent = self.stream.poll_write(cx, &slices);
             drop(slices);

@@ -18,20 +18,20 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Number of blocks and units that were lost.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct LossCount {
     pub lost_blocks: u64,
     pub lost_units: u64,
 }
 
 /// Result of a command.
-enum Came {
+enum ReadOutcome {
     Data(block::Buf),
     Error,
 }
 
 impl Stage {
     /// Reads every written block of `units` and counts errors; data that the oracle does not allow fails the run.
-    pub(super) async fn look_tolerantly(&self, units: &[Unit]) -> Judged<Seen> {
+    pub(super) async fn look_tolerantly(&self, units: &[Unit]) -> Judged<LossCount> {
         let habits = Habits {
             depth: 1,
             blocks: 1,
@@ -43,11 +43,11 @@ impl Stage {
         };
         let host = self.host(200, &Rc::new(Cell::new(0)), units, habits);
         let Some(session) = host.log_in_to_whatever_serves().await else { return Err("nobody can log in".to_owned()) };
-        let mut seen = Seen::default();
+        let mut seen = LossCount::default();
         for unit in units {
             match self.came(&host, &session, || command::read_capacity(unit.lun)).await? {
-                Came::Data(_) => seen.lost_blocks += self.look_at_blocks(&host, &session, unit).await?,
-                Came::Error => seen.lost_units += 1,
+                ReadOutcome::Data(_) => seen.lost_blocks += self.look_at_blocks(&host, &session, unit).await?,
+                ReadOutcome::Error => seen.lost_units += 1,
             }
         }
         session.logout().await;
@@ -73,15 +73,15 @@ impl Stage {
     async fn reads(&self, host: &Host, session: &Session, unit: &Unit, range: Range<u64>) -> Judged<bool> {
         let op = unit.oracle.borrow_mut().begin();
         match self.came(host, session, || command::read(unit.lun, &range, unit.block_bytes)).await? {
-            Came::Data(data) => unit.oracle.borrow_mut().end_read(op, range, &data).map(|()| true),
-            Came::Error => {
+            ReadOutcome::Data(data) => unit.oracle.borrow_mut().end_read(op, range, &data).map(|()| true),
+            ReadOutcome::Error => {
                 unit.oracle.borrow_mut().give_up(op);
                 Ok(false)
             }
         }
     }
 
-    async fn came(&self, host: &Host, session: &Session, command: impl Fn() -> Command) -> Judged<Came> {
+    async fn came(&self, host: &Host, session: &Session, command: impl Fn() -> Command) -> Judged<ReadOutcome> {
         for _ in 0..TRIES {
             let mut done = match host.within_patience(session.command(command(), |_| ())).await {
                 Some(Answer::Completed(done)) => done,
@@ -91,13 +91,13 @@ impl Stage {
             match command::verdict(&done) {
                 Verdict::Good => {
                     let data = done.data_in.take();
-                    return Ok(Came::Data(data.unwrap_or_else(|| block::Buf::zeroed(0))));
+                    return Ok(ReadOutcome::Data(data.unwrap_or_else(|| block::Buf::zeroed(0))));
                 }
                 Verdict::Attention(..) | Verdict::Aborted => {}
                 Verdict::NotNow => shard::World::sleep(&self.world, PAUSE).await,
-                _ => return Ok(Came::Error),
+                _ => return Ok(ReadOutcome::Error),
             }
         }
-        Ok(Came::Error)
+        Ok(ReadOutcome::Error)
     }
 }

@@ -3,7 +3,7 @@
 use super::{Families, Step};
 use crate::host::traffic::Unit;
 use crate::oracle::{Instant, Oracle};
-use crate::power::Came;
+use crate::power::OrderOutcome;
 use crate::stage::{Judged, Presented};
 use model::{CopySource, Name, Order, Provision, VolumeId, VolumeName, VolumeState, code};
 use shard::World;
@@ -33,14 +33,14 @@ impl Families<'_> {
         // The copy shows a point in time between this one and the answer.
         let op = self.oracle(at, Oracle::begin);
         let came = stage.until_dark(Order::CopyVolume { source, target: target.clone(), id }).await;
-        let is_cut = matches!(came, Came::Dark);
+        let is_cut = matches!(came, OrderOutcome::Dark);
         let mut instant = self.oracle(at, |oracle| oracle.instant(op, is_cut));
         let ended = match came {
-            Came::Answered(answer) => {
+            OrderOutcome::Answered(answer) => {
                 answer.map_err(|refusal| format!("no copy: {refusal}"))?;
                 self.end_copy(&target, id).await?
             }
-            Came::Dark => {
+            OrderOutcome::Dark => {
                 let torn = self.pull_the_plug();
                 instant.crash(torn);
                 (self.continue_copy(id).await?, Step::Dark)

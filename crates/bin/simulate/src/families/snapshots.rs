@@ -3,7 +3,7 @@
 use super::{Families, Snapshot, Step, VOLUMES_MAX};
 use crate::host::traffic::Unit;
 use crate::oracle::{OpId, Oracle};
-use crate::power::Came;
+use crate::power::OrderOutcome;
 use crate::stage::{Judged, Presented};
 use model::{
     Name, Order, Provision, Report, SnapshotId, SnapshotLock, SnapshotName, SnapshotState, VolumeId, VolumeName, code,
@@ -34,7 +34,7 @@ impl Families<'_> {
         let ops: Vec<OpId> = at.iter().map(|&at| self.oracle(at, Oracle::begin)).collect();
         let snapshots = made.iter().map(|(_, name, id)| (name.clone(), *id)).collect();
         let came = stage.until_dark(Order::CreateSnapshots { snapshots, lock: SnapshotLock::Open }).await;
-        let is_cut = matches!(came, Came::Dark);
+        let is_cut = matches!(came, OrderOutcome::Dark);
         let instants = made.into_iter().zip(ops).map(|((at, name, id), op)| {
             let (volume, provision) = &self.volumes[at];
             let instant = volume.unit.oracle.borrow_mut().instant(op, is_cut);
@@ -42,10 +42,10 @@ impl Families<'_> {
         });
         let mut new: Vec<Snapshot> = instants.collect();
         match came {
-            Came::Answered(Ok(())) => self.snapshots.append(&mut new),
-            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
-            Came::Answered(Err(refusal)) => return Err(format!("no snapshots: {refusal}")),
-            Came::Dark => {
+            OrderOutcome::Answered(Ok(())) => self.snapshots.append(&mut new),
+            OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
+            OrderOutcome::Answered(Err(refusal)) => return Err(format!("no snapshots: {refusal}")),
+            OrderOutcome::Dark => {
                 let torn = self.pull_the_plug();
                 self.come_back(None).await?;
                 let there = self.snapshots_there().await?;
@@ -74,10 +74,10 @@ impl Families<'_> {
         let (order, id, new) = self.clone_of(at);
         let came = self.stage.until_dark(order).await;
         let step = match came {
-            Came::Answered(Ok(())) => Step::Done,
-            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => return Ok(Step::Done),
-            Came::Answered(Err(refusal)) => return Err(format!("no clone: {refusal}")),
-            Came::Dark => {
+            OrderOutcome::Answered(Ok(())) => Step::Done,
+            OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => return Ok(Step::Done),
+            OrderOutcome::Answered(Err(refusal)) => return Err(format!("no clone: {refusal}")),
+            OrderOutcome::Dark => {
                 self.pull_the_plug();
                 let found = self.come_back(Some(id)).await?;
                 if !found {
@@ -150,10 +150,10 @@ impl Families<'_> {
         let order = Order::RollBack { snapshot: name.clone(), in_use: true };
         let oracle = origin.oracle.clone();
         match self.stage.until_dark(order).await {
-            Came::Answered(Ok(())) => oracle.borrow_mut().roll_back(&self.snapshots[at].instant, false),
-            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
-            Came::Answered(Err(refusal)) => return Err(format!("no way back: {refusal}")),
-            Came::Dark => {
+            OrderOutcome::Answered(Ok(())) => oracle.borrow_mut().roll_back(&self.snapshots[at].instant, false),
+            OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
+            OrderOutcome::Answered(Err(refusal)) => return Err(format!("no way back: {refusal}")),
+            OrderOutcome::Dark => {
                 self.pull_the_plug();
                 // The rollback may have taken effect or not; the oracle accepts both.
                 oracle.borrow_mut().roll_back(&self.snapshots[at].instant, true);
@@ -173,11 +173,11 @@ impl Families<'_> {
         let at = free[self.stage.chance.index(free.len())];
         let order = Order::DeleteSnapshot { snapshot: self.snapshots[at].name.clone() };
         match self.stage.until_dark(order).await {
-            Came::Answered(Ok(())) => drop(self.snapshots.remove(at)),
+            OrderOutcome::Answered(Ok(())) => drop(self.snapshots.remove(at)),
             // A clone of it is still being deleted.
-            Came::Answered(Err(refusal)) if refusal.code == code::SNAPSHOT_IN_USE => {}
-            Came::Answered(Err(refusal)) => return Err(format!("the snapshot stays: {refusal}")),
-            Came::Dark => {
+            OrderOutcome::Answered(Err(refusal)) if refusal.code == code::SNAPSHOT_IN_USE => {}
+            OrderOutcome::Answered(Err(refusal)) => return Err(format!("the snapshot stays: {refusal}")),
+            OrderOutcome::Dark => {
                 self.pull_the_plug();
                 self.come_back(None).await?;
                 if !self.snapshots_there().await?.contains(&self.snapshots[at].id) {

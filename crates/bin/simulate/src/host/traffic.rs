@@ -62,7 +62,7 @@ pub(crate) struct Habits {
 
 /// Reports on space that hosts received.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct SpaceReports {
     /// Number of threshold warnings.
     pub warned: Cell<u64>,
     /// Number of writes refused for lack of space.
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     pub left: Rc<Cell<u64>>,
     /// Commands that ended GOOD.
     pub done: Rc<Cell<u64>>,
-    pub told: Rc<Told>,
+    pub told: Rc<SpaceReports>,
     /// Number of stops and starts of the data plane; a command sent before the last one may remain unanswered.
     pub lives: Rc<Cell<u64>>,
     /// True while the data plane is down.
@@ -90,7 +90,7 @@ pub(crate) struct Shared {
 }
 
 /// Waits until the target has removed the session with this TSIH.
-pub(crate) type Gone = Rc<dyn Fn(u16) -> LocalBoxFuture<'static, ()>>;
+pub(crate) type SessionEnd = Rc<dyn Fn(u16) -> LocalBoxFuture<'static, ()>>;
 
 /// Host with one session at a time.
 pub(crate) struct Host {
@@ -99,7 +99,7 @@ pub(crate) struct Host {
     pub units: Vec<Unit>,
     pub habits: Habits,
     /// Called when a session with another ISID follows, which does not end the old session.
-    pub gone: Gone,
+    pub gone: SessionEnd,
 }
 
 impl Shared {

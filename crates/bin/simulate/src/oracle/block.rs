@@ -1,7 +1,7 @@
 //! Block as a register: its possible values now and after a power failure.
 
 use super::instant::Span;
-use super::{Ending, Moment};
+use super::{Ending, LogicalTime};
 use crate::pattern::{Content, Value};
 
 /// Possible values of one block.
@@ -31,11 +31,11 @@ struct Entry {
     value: Value,
     /// Values of the single atoms of a mixture; empty otherwise.
     atoms: Vec<Option<Value>>,
-    begun: Moment,
+    begun: LogicalTime,
     /// End of the write; `None` while it is outstanding.
-    ended: Option<Moment>,
+    ended: Option<LogicalTime>,
     /// Time from which the value cannot be read, because another one replaced it.
-    outdone: Option<Moment>,
+    outdone: Option<LogicalTime>,
     /// True when a power failure does not restore an earlier value.
     stable: bool,
     /// True when a power failure does not restore this value.
@@ -51,7 +51,7 @@ impl Default for Block {
 
 impl Entry {
     /// Creates the entry of a write that begins.
-    fn new(value: Value, begun: Moment) -> Self {
+    fn new(value: Value, begun: LogicalTime) -> Self {
         Self { value, atoms: Vec::new(), begun, ended: None, outdone: None, stable: false, gone: false }
     }
 
@@ -60,26 +60,26 @@ impl Entry {
         self.atoms.get(at).copied().unwrap_or(Some(self.value))
     }
 
-    fn is_readable_since(&self, begun: Moment) -> bool {
+    fn is_readable_since(&self, begun: LogicalTime) -> bool {
         self.outdone.is_none_or(|at| at > begun)
     }
 
     /// True for a value that a snapshot requested at `begun` may contain.
-    fn may_be_of(&self, begun: Moment, is_cut: bool) -> bool {
+    fn may_be_of(&self, begun: LogicalTime, is_cut: bool) -> bool {
         self.is_readable_since(begun) || (is_cut && !self.gone)
     }
 
-    fn is_over_before(&self, moment: Moment) -> bool {
+    fn is_over_before(&self, moment: LogicalTime) -> bool {
         self.ended.is_some_and(|ended| ended < moment)
     }
 }
 
 impl Block {
-    pub(super) fn begin(&mut self, value: Value, begun: Moment) {
+    pub(super) fn begin(&mut self, value: Value, begun: LogicalTime) {
         self.entries.push(Entry::new(value, begun));
     }
 
-    pub(super) fn end(&mut self, value: Value, begun: Moment, ending: Ending, now: Moment) {
+    pub(super) fn end(&mut self, value: Value, begun: LogicalTime, ending: Ending, now: LogicalTime) {
         let Some(at) = self.entries.iter().position(|entry| entry.value == value && entry.begun == begun) else {
             return;
         };
@@ -110,7 +110,7 @@ impl Block {
 
     /// Judges a read of `content` that ran from `begun` to `now`.
     // Without a concurrent write, the read decides which of the possible values the block holds.
-    pub(super) fn observe(&mut self, content: &Content, begun: Moment, now: Moment) -> Result<(), String> {
+    pub(super) fn observe(&mut self, content: &Content, begun: LogicalTime, now: LogicalTime) -> Result<(), String> {
         let quiet = self.entries.iter().all(|entry| entry.is_over_before(begun));
         let value = match content {
             Content::Pure(value) if self.is_readable(*value, begun) => *value,
@@ -134,7 +134,7 @@ impl Block {
     }
 
     /// Fixes the value of the block, because no write that could change it is outstanding.
-    fn settle(&mut self, value: Value, now: Moment) {
+    fn settle(&mut self, value: Value, now: LogicalTime) {
         // Before every entry is stable, a crash may still restore another value, so only reads are decided.
         let decided = self.entries.iter().all(|entry| entry.stable || entry.gone);
         for other in self.entries.iter_mut().filter(|other| other.value != value) {
@@ -146,14 +146,14 @@ impl Block {
         }
     }
 
-    pub(super) fn flush(&mut self, begun: Moment) {
+    pub(super) fn flush(&mut self, begun: LogicalTime) {
         for entry in self.entries.iter_mut().filter(|entry| entry.is_over_before(begun)) {
             entry.stable = true;
         }
     }
 
     /// Judges a COMPARE AND WRITE that began at `begun` and found and replaced `compared`.
-    pub(super) fn consume(&mut self, compared: Value, begun: Moment, _now: Moment) -> Result<(), String> {
+    pub(super) fn consume(&mut self, compared: Value, begun: LogicalTime, _now: LogicalTime) -> Result<(), String> {
         if !self.is_readable(compared, begun) {
             return Err(self.complain("cannot hold it", compared));
         }
@@ -170,14 +170,14 @@ impl Block {
     }
 
     /// True when the block certainly held `value` since `begun`, apart from the write of `own` itself.
-    pub(super) fn is_surely(&self, value: Value, own: Value, begun: Moment) -> bool {
+    pub(super) fn is_surely(&self, value: Value, own: Value, begun: LogicalTime) -> bool {
         self.torn == Torn::Whole
             && self.entries.iter().all(|entry| {
                 entry.value == own || (entry.value == value && entry.ended.is_some()) || !entry.is_readable_since(begun)
             })
     }
 
-    pub(super) fn crash(&mut self, torn: Torn, now: Moment) {
+    pub(super) fn crash(&mut self, torn: Torn, now: LogicalTime) {
         self.entries.retain(|entry| !entry.gone);
         if self.entries.iter().any(|entry| !entry.stable) {
             self.torn = self.torn.max(torn);
@@ -193,7 +193,7 @@ impl Block {
 
     /// Returns the block in a snapshot requested at `begun`: any of its values since then; after a power failure also
     /// the values that the failure may restore.
-    pub(super) fn frozen(&self, begun: Moment, is_cut: bool) -> Self {
+    pub(super) fn frozen(&self, begun: LogicalTime, is_cut: bool) -> Self {
         let shown = |entry: &Entry| Entry {
             ended: entry.ended.or((!is_cut).then_some(0)),
             outdone: None,
@@ -206,7 +206,7 @@ impl Block {
     }
 
     /// Returns the values that a snapshot may contain, with the time span of each.
-    pub(super) fn spans(&self, begun: Moment, is_cut: bool) -> Vec<Span> {
+    pub(super) fn spans(&self, begun: LogicalTime, is_cut: bool) -> Vec<Span> {
         let shown = self.entries.iter().filter(|entry| entry.may_be_of(begun, is_cut));
         shown.map(|entry| Span { value: entry.value, first: entry.begun, last: entry.outdone }).collect()
     }
@@ -234,11 +234,11 @@ impl Block {
     }
 
     /// Removes entries that no operation which began at `oldest` or later can observe.
-    pub(super) fn forget_before(&mut self, oldest: Moment) {
+    pub(super) fn forget_before(&mut self, oldest: LogicalTime) {
         self.entries.retain(|entry| !entry.gone || entry.outdone.is_none_or(|at| at >= oldest));
     }
 
-    fn is_readable(&self, value: Value, begun: Moment) -> bool {
+    fn is_readable(&self, value: Value, begun: LogicalTime) -> bool {
         self.entries.iter().any(|entry| entry.value == value && entry.is_readable_since(begun))
     }
 

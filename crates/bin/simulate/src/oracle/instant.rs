@@ -1,7 +1,7 @@
 //! Allowed content of a snapshot: the values that the blocks held at one point in time, common to all blocks.
 
 use super::block::{Block, Torn};
-use super::{Moment, OpId, Oracle};
+use super::{LogicalTime, OpId, Oracle};
 use crate::pattern::Value;
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Instant {
     /// Possible values of each block, with the time span of each.
     spans: BTreeMap<u64, Vec<Span>>,
     /// Time of the answer.
-    end: Moment,
+    end: LogicalTime,
     next_value: u64,
 }
 
@@ -21,8 +21,8 @@ pub(crate) struct Instant {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub value: Value,
-    pub first: Moment,
-    pub last: Option<Moment>,
+    pub first: LogicalTime,
+    pub last: Option<LogicalTime>,
 }
 
 impl Oracle {
@@ -78,7 +78,7 @@ impl Instant {
             let of_value = || spans.iter().filter(move |span| span.value == value);
             // A mixture belongs to no single point in time.
             let Some(begin) = of_value().map(|span| span.first).min() else { continue };
-            let end = of_value().map(|span| span.last.unwrap_or(Moment::MAX)).max().unwrap_or(Moment::MAX);
+            let end = of_value().map(|span| span.last.unwrap_or(LogicalTime::MAX)).max().unwrap_or(LogicalTime::MAX);
             first = first.max((begin, lba));
             last = last.min((end, lba));
         }

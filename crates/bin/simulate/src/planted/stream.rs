@@ -22,22 +22,22 @@ pub(crate) struct BentStream {
 
 struct Ways {
     bend: Bend,
-    requests: Way,
-    responses: Way,
+    requests: Direction,
+    responses: Direction,
     /// The data plane has closed its side.
     is_closed: bool,
 }
 
 /// Direction of the connection.
 #[derive(Default)]
-struct Way {
+struct Direction {
     /// Received bytes of an incomplete PDU.
     begun: Vec<u8>,
     /// Bytes to be passed on.
     ready: Vec<u8>,
 }
 
-impl Way {
+impl Direction {
     /// Removes the next complete PDU.
     fn take_pdu(&mut self) -> Option<Pdu> {
         let bytes = Pdu::bytes_of(&self.begun).filter(|&bytes| bytes <= self.begun.len())?;
@@ -87,7 +87,7 @@ impl Ways {
 impl BentStream {
     pub(crate) fn new(inner: SimStream, plant: &Rc<Plant>) -> Self {
         let ways = plant.bends_wire().then(|| {
-            let (requests, responses) = (Way::default(), Way::default());
+            let (requests, responses) = (Direction::default(), Direction::default());
             RefCell::new(Ways { bend: Bend::new(plant), requests, responses, is_closed: false })
         });
         Self { inner, ways }

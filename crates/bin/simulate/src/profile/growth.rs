@@ -4,7 +4,7 @@
 
 use crate::families::{Families, Step};
 use crate::pool::{Pool, PoolPlan};
-use crate::power::Came;
+use crate::power::OrderOutcome;
 use crate::stage::{Judged, Stage};
 use model::{
     Backend, GroupReport, GroupSpec, Level, MemberSize, MemberState, Order, Provision, RepairMode, RepairPolicy, Size,
@@ -185,8 +185,8 @@ impl Growth<'_> {
 
     async fn carry_out(&mut self, order: Order) -> Judged<Step> {
         match self.stage.until_dark(order).await {
-            Came::Answered(answer) => answer.map(|()| Step::Done).map_err(|refusal| format!("no growth: {refusal}")),
-            Came::Dark => self.families.go_dark().await,
+            OrderOutcome::Answered(answer) => answer.map(|()| Step::Done).map_err(|refusal| format!("no growth: {refusal}")),
+            OrderOutcome::Dark => self.families.go_dark().await,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Crowd: sessions that log in all at once, execute a few commands each, and stay.
 
-use super::hall::Hall;
+use super::hall::LoadSetup;
 use crate::client::{Caller, Client, ensure_good};
 use anyhow::{Context, Result, anyhow};
 use block::{Buf, Rope};
@@ -18,7 +18,7 @@ const THREADS: u16 = 40;
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Sessions that stay until they are told to leave.
-pub(super) struct Guests {
+pub(super) struct CrowdSessions {
     threads: Vec<JoinHandle<Result<u16>>>,
     leave: Arc<AtomicBool>,
     /// Time from the first connection to the last login.
@@ -27,9 +27,9 @@ pub(super) struct Guests {
     pub commands: u32,
 }
 
-impl Guests {
+impl CrowdSessions {
     /// Logs in all sessions with these numbers at once; each writes and reads a block of its unit.
-    pub(super) fn welcome(hall: &Hall, numbers: &[u16]) -> Result<Self> {
+    pub(super) fn welcome(hall: &LoadSetup, numbers: &[u16]) -> Result<Self> {
         let leave = Arc::new(AtomicBool::new(false));
         let (ready, done) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
         let threads = (0..THREADS)

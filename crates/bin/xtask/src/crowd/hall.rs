@@ -23,12 +23,12 @@ const THIN: usize = 1000;
 const DISKS: usize = 4;
 const DISK_SIZE: &str = "64GiB";
 
-pub(super) struct Hall {
+pub(super) struct LoadSetup {
     pub product: Product,
     units: BTreeMap<u16, Unit>,
 }
 
-impl Hall {
+impl LoadSetup {
     /// Starts a daemon with a unit for each of these callers.
     pub(super) fn open(folder: &Path, options: &Options, callers: &[u16]) -> Result<Self> {
         let portal = free_portal()?;

@@ -9,13 +9,13 @@ use std::fmt;
 
 /// Import cycle of modules in a crate.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Circle {
+pub(super) struct ImportCycle {
     pub modules: Vec<String>,
     /// Pairs of importing and imported module within the cycle.
     pub imports: Vec<(String, String)>,
 }
 
-impl fmt::Display for Circle {
+impl fmt::Display for ImportCycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} modules import each other in a circle:", self.modules.len())?;
         for module in &self.modules {
@@ -27,7 +27,7 @@ impl fmt::Display for Circle {
 }
 
 /// Returns the largest import cycle of each crate that has one.
-pub(super) fn circles(sources: &[Source]) -> BTreeMap<String, Circle> {
+pub(super) fn circles(sources: &[Source]) -> BTreeMap<String, ImportCycle> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources {
         if let Some((name, _)) = place(&source.path) {
@@ -102,7 +102,7 @@ fn target_of<'a>(path: &'a [String], own: &[&str]) -> Option<&'a str> {
 }
 
 /// Returns the largest set of modules that can all reach each other.
-fn largest_circle(imports: &Imports<'_>) -> Circle {
+fn largest_circle(imports: &Imports<'_>) -> ImportCycle {
     let reached = |from: &str| {
         let mut seen = BTreeSet::new();
         let mut next: Vec<&str> = imports.get(from).into_iter().flatten().copied().collect();
@@ -122,7 +122,7 @@ fn largest_circle(imports: &Imports<'_>) -> Circle {
     let within = |module: &str| modules.iter().any(|one| one == module);
     let pairs = imports.iter().flat_map(|(user, used)| used.iter().map(|used| (*user, *used)));
     let pairs = pairs.filter(|(user, used)| within(user) && within(used));
-    Circle { imports: pairs.map(|(user, used)| (user.to_owned(), used.to_owned())).collect(), modules }
+    ImportCycle { imports: pairs.map(|(user, used)| (user.to_owned(), used.to_owned())).collect(), modules }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Selection of the alerts that are due for a receiver.
 
-use super::{Alert, Book, Fare, How, Told};
+use super::{Alert, Book, DeliveryStatus, EndedBy, SentReport};
 use model::{EventSeverity, Name, SubjectKind, Timestamp};
 
 /// Factor of the gathering time after which gathered alerts are sent even if more keep arriving.
@@ -75,7 +75,7 @@ impl Book {
     pub(crate) fn try_to_tell(&mut self, wanted: &Due<'_>, due: &[(u64, State)], now: Timestamp) {
         for (number, state) in due {
             if let Some(alert) = self.alerts.get_mut(number).filter(|_| *state == State::Raised) {
-                let tried = Told { time: now, severity: alert.severity, is_known: false, is_over: false };
+                let tried = SentReport { time: now, severity: alert.severity, is_known: false, is_over: false };
                 alert.told.entry(wanted.receiver.clone()).or_insert(tried);
             }
         }
@@ -86,7 +86,7 @@ impl Book {
         for &(number, state, severity) in due {
             if let Some(alert) = self.alerts.get_mut(&number) {
                 let is_over = state == State::Resolved;
-                alert.told.insert(receiver.clone(), Told { time: now, severity, is_known: true, is_over });
+                alert.told.insert(receiver.clone(), SentReport { time: now, severity, is_known: true, is_over });
             }
         }
     }
@@ -100,7 +100,7 @@ impl Book {
     /// Records a failed delivery.
     pub(crate) fn note_failure(&mut self, receiver: &Name, why: &str, now: Timestamp) {
         let fare = self.fares.entry(receiver.clone()).or_default();
-        *fare = Fare { failed: Some(now), why: Some(why.to_owned()), is_away: true, ..std::mem::take(fare) };
+        *fare = DeliveryStatus { failed: Some(now), why: Some(why.to_owned()), is_away: true, ..std::mem::take(fare) };
     }
 
     /// Returns the alert of this number.
@@ -115,19 +115,19 @@ impl Alert {
         self.subject.kind == SubjectKind::Receiver && self.subject.name == receiver.as_str()
     }
 
-    fn state(&self, told: Option<&Told>, wanted: &Due<'_>, now: Timestamp) -> Option<State> {
+    fn state(&self, told: Option<&SentReport>, wanted: &Due<'_>, now: Timestamp) -> Option<State> {
         match (told, self.ended) {
             // Ended before it was reported: not worth a message.
             (None, Some(_)) => None,
             // A past event has no end to report.
-            (Some(told), Some(_)) => (!told.is_over && self.how != How::Passing).then_some(State::Resolved),
+            (Some(told), Some(_)) => (!told.is_over && self.how != EndedBy::Passing).then_some(State::Resolved),
             (None, None) => (self.severity >= wanted.least).then_some(State::Raised),
             // Delivery was not confirmed: the same report again.
             (Some(told), None) if !told.is_known => Some(State::Raised),
             (Some(told), None) if told.severity < self.severity => Some(State::Worse),
             (Some(told), None) => {
                 // A past event is repeated only if it has occurred again.
-                let has_come = self.how != How::Passing || self.last > told.time;
+                let has_come = self.how != EndedBy::Passing || self.last > told.time;
                 let is_time = wanted.remind > 0 && now.since(told.time) >= wanted.remind;
                 (is_time && has_come).then_some(State::Still)
             }

@@ -4,7 +4,7 @@ use super::{Answered, AuditRecord, Phase};
 use crate::gate::Caller;
 use axum::body::Bytes;
 use axum::http::{Method, Uri};
-use model::{How, Role, Timestamp};
+use model::{AuthMethod, Role, Timestamp};
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,7 +22,7 @@ const BODY_BYTES_MAX: usize = 16 << 10;
 pub(crate) struct Entry {
     caller: Option<String>,
     role: Option<Role>,
-    how: Option<How>,
+    how: Option<AuthMethod>,
     address: Option<IpAddr>,
     method: String,
     path: String,

@@ -42,13 +42,13 @@ const BATCH: usize = 200;
 pub(crate) struct Forward {
     control: Arc<Control>,
     audit: Arc<Audit>,
-    kept: Mutex<Kept>,
-    fare: Mutex<Fare>,
+    kept: Mutex<StoredForward>,
+    fare: Mutex<DeliveryStatus>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-struct Kept {
+struct StoredForward {
     to: Option<String>,
     trust: ReceiverTrust,
     /// Number of the last record that counts as delivered.
@@ -56,7 +56,7 @@ struct Kept {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Fare {
+struct DeliveryStatus {
     last: Option<Timestamp>,
     why: Option<String>,
 }
@@ -66,7 +66,7 @@ impl Forward {
     ///
     /// *Errors*: they cannot be read.
     pub(crate) fn open(control: Arc<Control>, audit: Arc<Audit>) -> Result<Self, Refusal> {
-        let kept = control.core.document(DOCUMENT)?.map_or_else(|| Ok(Kept::default()), serde_json::from_value);
+        let kept = control.core.document(DOCUMENT)?.map_or_else(|| Ok(StoredForward::default()), serde_json::from_value);
         let kept = kept.map_err(|error| {
             let message = format!("the audit forwarding settings cannot be read: {error}");
             Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote them")
@@ -76,8 +76,8 @@ impl Forward {
 
     /// Report of the forwarding.
     pub(crate) fn report(&self) -> ForwardReport {
-        let Kept { to, trust, position } = self.kept().clone();
-        let Fare { last, why } = self.fare().clone();
+        let StoredForward { to, trust, position } = self.kept().clone();
+        let DeliveryStatus { last, why } = self.fare().clone();
         ForwardReport { to, trust, position, last, why }
     }
 
@@ -102,8 +102,8 @@ impl Forward {
         }
         // Another destination gets the log from its beginning.
         let position = if self.kept().to == to { self.kept().position } else { 0 };
-        self.keep(Kept { to, trust, position })?;
-        *self.fare() = Fare::default();
+        self.keep(StoredForward { to, trust, position })?;
+        *self.fare() = DeliveryStatus::default();
         Ok(self.report())
     }
 
@@ -127,7 +127,7 @@ impl Forward {
     }
 
     /// Sends records on one connection until the settings change.
-    async fn say(&self, to: &str, kept: &Kept) -> Result<(), String> {
+    async fn say(&self, to: &str, kept: &StoredForward) -> Result<(), String> {
         let place = place(to).map_err(|refusal| refusal.to_string())?;
         let trust = believed(&kept.trust);
         let line = trust::connect(&place.host, place.port, place.is_tls.then_some(&trust), PATIENCE).await;
@@ -169,14 +169,14 @@ impl Forward {
     }
 
     /// Marks the records up to this one as delivered. False if the settings have changed.
-    fn settle(&self, wanted: &Kept, position: Option<u64>) -> bool {
+    fn settle(&self, wanted: &StoredForward, position: Option<u64>) -> bool {
         let now_kept = self.kept().clone();
         if (&now_kept.to, &now_kept.trust) != (&wanted.to, &wanted.trust) {
             return false;
         }
         if let Some(position) = position {
             // A position that could not be stored only causes repeated records.
-            if let Err(refusal) = self.keep(Kept { position, ..now_kept }) {
+            if let Err(refusal) = self.keep(StoredForward { position, ..now_kept }) {
                 tracing::error!(%refusal, "the progress of audit forwarding could not be saved");
             }
             self.note(None);
@@ -221,7 +221,7 @@ impl Forward {
         self.control.notices.add(event::RECEIVER_AWAY, subject, problem);
     }
 
-    fn keep(&self, next: Kept) -> Result<(), Refusal> {
+    fn keep(&self, next: StoredForward) -> Result<(), Refusal> {
         let value = serde_json::to_value(&next).map_err(|error| {
             tracing::error!(%error, "the audit forwarding settings cannot be encoded as JSON");
             Refusal::new(
@@ -236,11 +236,11 @@ impl Forward {
         Ok(())
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, StoredForward> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fare(&self) -> MutexGuard<'_, Fare> {
+    fn fare(&self) -> MutexGuard<'_, DeliveryStatus> {
         self.fare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -276,13 +276,13 @@ fn frame(node: &str, line: &str) -> String {
     format!("{} {message}", message.len())
 }
 
-struct Place {
+struct ForwardTarget {
     is_tls: bool,
     host: String,
     port: u16,
 }
 
-fn place(to: &str) -> Result<Place, Refusal> {
+fn place(to: &str) -> Result<ForwardTarget, Refusal> {
     let wrong = |hint: &str| {
         let message = format!("\"{}\" is not a valid audit forwarding target", to.escape_debug());
         Refusal::new(code::ADDRESS_INVALID, message, hint)
@@ -305,7 +305,7 @@ fn place(to: &str) -> Result<Place, Refusal> {
         return Err(wrong("unencrypted syslog is allowed only to this node itself; write syslog+tls://…"));
     }
     let port = parsed.port_u16().unwrap_or(if is_tls { TLS_PORT } else { PLAIN_PORT });
-    Ok(Place { is_tls, host, port })
+    Ok(ForwardTarget { is_tls, host, port })
 }
 
 fn believed(trust: &ReceiverTrust) -> Trust {

@@ -1,6 +1,6 @@
 //! Audit records and the results of queries, as they appear in the API.
 
-use model::{How, Role, Timestamp};
+use model::{AuthMethod, Role, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct AuditRecord {
     /// Role of the caller.
     pub role: Option<Role>,
     /// Method of authentication of the caller.
-    pub how: Option<How>,
+    pub how: Option<AuthMethod>,
     /// Remote address of the caller; null for the local socket.
     pub address: Option<IpAddr>,
     /// HTTP method of the call.

@@ -35,11 +35,11 @@ pub(crate) type Fingerprint = [u8; 32];
 /// Stored answers.
 #[derive(Default)]
 pub(crate) struct Replays {
-    kept: Mutex<Kept>,
+    kept: Mutex<StoredAnswers>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct StoredAnswers {
     entries: HashMap<Key, Arc<Entry>>,
     /// Keys by age, the oldest first.
     order: VecDeque<(Instant, Key)>,
@@ -131,7 +131,7 @@ impl Replays {
     }
 }
 
-impl Kept {
+impl StoredAnswers {
     /// Drops answers that are too old, and the oldest beyond the limits.
     fn make_room(&mut self, now: Instant) {
         let mut bytes: usize = self.entries.values().map(|entry| entry.bytes()).sum();

@@ -18,7 +18,7 @@ pub(crate) struct Schemas {
 }
 
 /// Content of a successful answer.
-pub(crate) enum Told {
+pub(crate) enum AnswerSchema {
     /// No body.
     Nothing,
     /// A body that is not JSON.
@@ -29,7 +29,7 @@ pub(crate) enum Told {
     List(Value),
 }
 
-impl Told {
+impl AnswerSchema {
     /// Answer with one object.
     pub(crate) fn one<T: JsonSchema>(schemas: &mut Schemas) -> Self {
         Self::One(schemas.told::<T>())

@@ -1,7 +1,7 @@
 //! Users in a configuration document: names and roles, no credentials.
 
 use super::registry::{Registry, User};
-use super::{People, is_admin};
+use super::{Users, is_admin};
 use control::config::{Pending, Step, StepKind, UserEntry};
 use control::now;
 use model::{Name, Refusal, Role, code};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Section of the document.
 pub(crate) type Section = BTreeMap<Name, UserEntry>;
 
-impl People {
+impl Users {
     /// Users in the form of the document.
     pub(crate) fn export(&self) -> Section {
         self.book.now().users.iter().map(|(name, user)| (name.clone(), UserEntry { role: user.role })).collect()
@@ -68,7 +68,7 @@ impl People {
 
 /// Users changed by a document, until the change is kept or undone.
 struct Changed {
-    people: Arc<People>,
+    people: Arc<Users>,
     before: Registry,
     changed: Vec<Name>,
 }

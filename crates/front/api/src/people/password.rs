@@ -26,7 +26,7 @@ const DIFFERENT_MIN: usize = 5;
 
 /// Hash of a password with its parameters, so that later versions can use stronger ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct PasswordHash {
     memory_kib: u32,
     passes: u32,
     salt: String,
@@ -35,25 +35,25 @@ pub(crate) struct Kept {
 
 /// Password hasher with bounded concurrency.
 #[derive(Clone, Debug)]
-pub(crate) struct Mill {
+pub(crate) struct PasswordHasher {
     turns: Arc<Semaphore>,
     places: Arc<Semaphore>,
 }
 
-impl Default for Mill {
+impl Default for PasswordHasher {
     fn default() -> Self {
         Self { turns: Arc::new(Semaphore::new(AT_ONCE)), places: Arc::new(Semaphore::new(AT_ONCE + WAITING_MAX)) }
     }
 }
 
-impl Mill {
+impl PasswordHasher {
     /// Hashes a password for storage.
     ///
     /// *Errors*: too many hashes are waiting, or the system gives no random numbers.
-    pub(crate) async fn keep(&self, password: Zeroizing<String>) -> Result<Kept, Refusal> {
+    pub(crate) async fn keep(&self, password: Zeroizing<String>) -> Result<PasswordHash, Refusal> {
         let salt = control::random::<SALT_BYTES>()?;
         let hash = self.work(password, salt.to_vec(), MEMORY_KIB, PASSES).await?;
-        Ok(Kept {
+        Ok(PasswordHash {
             memory_kib: MEMORY_KIB,
             passes: PASSES,
             salt: control::to_hex(&salt),
@@ -64,7 +64,7 @@ impl Mill {
     /// Verifies a password. Without a stored hash (`None`) it takes the same time and returns false.
     ///
     /// *Errors*: too many hashes are waiting.
-    pub(crate) async fn is(&self, kept: Option<&Kept>, password: Zeroizing<String>) -> Result<bool, Refusal> {
+    pub(crate) async fn is(&self, kept: Option<&PasswordHash>, password: Zeroizing<String>) -> Result<bool, Refusal> {
         let parts = kept.and_then(|kept| {
             let (salt, hash) = (control::from_hex(&kept.salt)?, control::from_hex(&kept.argon2id)?);
             Some((salt, hash, kept.memory_kib, kept.passes))
@@ -142,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn password_is_known_again_and_no_other_is() {
-        let mill = Mill::default();
+        let mill = PasswordHasher::default();
         let kept = mill.keep(secret("correct horse battery")).await.expect("kept");
         assert!(mill.is(Some(&kept), secret("correct horse battery")).await.expect("worked out"));
         assert!(!mill.is(Some(&kept), secret("correct horse batterz")).await.expect("worked out"));
@@ -155,10 +155,10 @@ mod tests {
 
     #[tokio::test]
     async fn password_that_was_kept_by_a_version_which_asked_for_less_is_known() {
-        let mill = Mill::default();
+        let mill = PasswordHasher::default();
         let salt = b"somesalt01234567".to_vec();
         let hash = mill.work(secret("password"), salt.clone(), 64, 1).await.expect("worked out");
-        let kept = Kept { memory_kib: 64, passes: 1, salt: control::to_hex(&salt), argon2id: control::to_hex(&hash) };
+        let kept = PasswordHash { memory_kib: 64, passes: 1, salt: control::to_hex(&salt), argon2id: control::to_hex(&hash) };
         assert!(mill.is(Some(&kept), secret("password")).await.expect("worked out"));
         assert!(!mill.is(Some(&kept), secret("passwore")).await.expect("worked out"));
     }

@@ -1,7 +1,7 @@
 //! Registry of users and tokens as stored. It lies beside the versions of the state, so that restoring an older
 //! configuration does not bring old passwords back.
 
-use super::password::Kept;
+use super::password::PasswordHash;
 use control::Control;
 use model::{Name, Refusal, Role, Scope, Secret, Timestamp, code};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub(crate) struct User {
     pub role: Role,
     pub created: Timestamp,
     /// Hash of the password; `None` while the user waits for a link.
-    pub password: Option<Kept>,
+    pub password: Option<PasswordHash>,
     pub password_set: Option<Timestamp>,
     pub second_factor: Option<SecondFactor>,
 }

@@ -1,7 +1,7 @@
 //! API tokens of programs.
 
 use super::registry::Token;
-use super::{People, digest};
+use super::{Users, digest};
 use crate::request::NewToken;
 use control::now;
 use model::{Name, NewTokenReport, Refusal, Role, Scope, Timestamp, TokenReport, code};
@@ -28,7 +28,7 @@ pub(crate) struct Proven {
     pub until: Timestamp,
 }
 
-impl People {
+impl Users {
     /// Creates a token for the caller. No token has more rights than its creator.
     ///
     /// *Errors*: the name is taken, the validity or the role is too high, or a scope is unknown.

@@ -1,7 +1,7 @@
 //! Rows for the audit log.
 
 use crate::request::{AuditAsked, SetForward};
-use crate::row::{Asked, Behind, Body, Row, file, get, one, put};
+use crate::row::{QueryParams, SubPath, Body, Row, file, get, one, put};
 use axum::body;
 use control::Control;
 use futures_util::{StreamExt, stream};
@@ -19,7 +19,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "/audit",
             "audit",
             "List audit records, latest first",
-            |_: C, Behind(door): Behind, Asked(asked): Asked<AuditAsked>| async move {
+            |_: C, SubPath(door): SubPath, QueryParams(asked): QueryParams<AuditAsked>| async move {
                 let AuditAsked { before, limit, search } = asked;
                 let limit = limit.map_or(LIMIT, |limit| usize::from(limit.get()));
                 door.audit.page(before, limit, search).await
@@ -30,28 +30,28 @@ pub(crate) fn rows() -> Vec<Row> {
             "/audit/check",
             "check",
             "Verify the integrity of the audit log",
-            |_: C, Behind(door): Behind| async move { door.audit.check().await },
+            |_: C, SubPath(door): SubPath| async move { door.audit.check().await },
         )
         .only(Role::Admin),
         one(
             "/audit/forward",
             "forward",
             "Show audit forwarding and its progress",
-            |_: C, Behind(door): Behind| async move { Ok(door.forward.report()) },
+            |_: C, SubPath(door): SubPath| async move { Ok(door.forward.report()) },
         )
         .only(Role::Admin),
         put(
             "/audit/forward",
             "forward",
             "Set or remove the audit forwarding target",
-            |_: C, Behind(door): Behind, Body(asked): Body<SetForward>| async move { door.forward.set(asked) },
+            |_: C, SubPath(door): SubPath, Body(asked): Body<SetForward>| async move { door.forward.set(asked) },
         )
         .only(Role::Admin),
         file(
             "/audit/records",
             "application/jsonl",
             "Download all audit records, oldest first",
-            |_: C, Behind(door): Behind| async move {
+            |_: C, SubPath(door): SubPath| async move {
                 let files = stream::iter(door.audit.files());
                 // File by file on blocking threads: the whole log may be large.
                 Ok(body::Body::from_stream(files.then(|path| async move {

@@ -1,8 +1,8 @@
 //! Rows for the configuration of the array as one document.
 
 use super::disks::admit_path;
-use crate::annex::Beside;
-use crate::row::{Behind, Body, Named, Row, Who, act, get};
+use crate::annex::DocumentSections;
+use crate::row::{SubPath, Body, Named, Row, Authenticated, act, get};
 use control::Control;
 use control::config::{ApplyConfig, DOCUMENT_BYTES_MAX, Plan, RestoreConfig};
 use control::request::NewSetup;
@@ -17,14 +17,14 @@ pub(crate) fn rows() -> Vec<Row> {
             "/config",
             "config",
             "Export the configuration as a document, without secrets",
-            |c: C, Behind(door): Behind, Who(caller): Who| async move { c.config.export(&Beside::of(&door, caller)).await },
+            |c: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move { c.config.export(&DocumentSections::of(&door, caller)).await },
         ),
         act(
             "/config/plan",
             "plan",
             "Preview the changes of a configuration document and the hosts they affect",
-            |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ApplyConfig>| async move {
-                let plan: Plan = c.config.plan(&asked, &Beside::of(&door, caller)).await?;
+            |c: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<ApplyConfig>| async move {
+                let plan: Plan = c.config.plan(&asked, &DocumentSections::of(&door, caller)).await?;
                 Ok(plan)
             },
         )
@@ -35,8 +35,8 @@ pub(crate) fn rows() -> Vec<Row> {
             "/config/apply",
             "applied",
             "Apply a configuration document as a whole or not at all",
-            |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ApplyConfig>| async move {
-                c.config.apply(asked, &Beside::of(&door, caller)).await
+            |c: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<ApplyConfig>| async move {
+                c.config.apply(asked, &DocumentSections::of(&door, caller)).await
             },
         )
         .up_to(DOCUMENT_BYTES_MAX)
@@ -45,7 +45,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "/setup",
             "applied",
             "Create a pool, a volume and a host and present the volume, as a whole or not at all",
-            |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<NewSetup>| async move {
+            |c: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<NewSetup>| async move {
                 for disk in &asked.disks {
                     // A known disk was admitted when it was added; only new paths need the right.
                     if c.disks.report(&disk.name).await.is_ok_and(|known| known.path == disk.path) {
@@ -53,7 +53,7 @@ pub(crate) fn rows() -> Vec<Row> {
                     }
                     admit_path(&c, &caller, &disk.path).await?;
                 }
-                c.config.set_up(asked, &Beside::of(&door, caller)).await
+                c.config.set_up(asked, &DocumentSections::of(&door, caller)).await
             },
         ),
         get(

@@ -1,7 +1,7 @@
 //! Rows for disks and spares.
 
 use crate::gate::Caller;
-use crate::row::{Body, Named, Row, Who, act, add, list, one, remove};
+use crate::row::{Body, Named, Row, Authenticated, act, add, list, one, remove};
 use control::Control;
 use control::request::{Locate, NewDisk, NewSpare, Replace};
 use model::{DiskName, Refusal, Role, code};
@@ -20,7 +20,7 @@ pub(crate) fn rows() -> Vec<Row> {
             |c: C| async move { c.devices.list().await },
         )
         .only(Role::Operator),
-        add("/disks", "disk", "Add a disk", |c: C, Who(caller), Body(new): Body<NewDisk>| async move {
+        add("/disks", "disk", "Add a disk", |c: C, Authenticated(caller), Body(new): Body<NewDisk>| async move {
             // Creating a file names a path that need not exist, so it cannot be one of the offered devices.
             if new.create.is_some() && !caller.may_name_any_path() {
                 let message = format!("only an admin may create disk files, and {caller} is not an admin");

@@ -1,6 +1,6 @@
 //! Rows for hosts, host groups and denied logins.
 
-use crate::row::{Asked, Body, Named, Row, add, end, get, list, one, remove, set};
+use crate::row::{QueryParams, Body, Named, Row, add, end, get, list, one, remove, set};
 use control::Control;
 use control::request::{Explain, GroupChange, HostChange, NewHost, NewHostGroup, Removal};
 use model::Name;
@@ -20,7 +20,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "Change the initiators, allowed addresses or credentials of a host",
             |c: C, Named(name): One, Body(how): Body<HostChange>| async move { c.hosts.change(&name, how).await },
         ),
-        remove("/hosts/{name}", "Remove a host", |c: C, Named(name): One, Asked(how): Asked<Removal>| async move {
+        remove("/hosts/{name}", "Remove a host", |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move {
             c.hosts.remove(&name, how).await
         }),
         end(
@@ -34,7 +34,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "/hosts/{name}/explain",
             "explanation",
             "Explain whether a host can access a volume, with every check",
-            |c: C, Named(name): One, Asked(what): Asked<Explain>| async move {
+            |c: C, Named(name): One, QueryParams(what): QueryParams<Explain>| async move {
                 c.presentations.explain(&name, &what.volume).await
             },
         ),
@@ -57,7 +57,7 @@ pub(crate) fn rows() -> Vec<Row> {
         remove(
             "/groups/{name}",
             "Delete a host group; its hosts are kept",
-            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.host_groups.remove(&name, how).await },
+            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move { c.host_groups.remove(&name, how).await },
         ),
         end(
             "/groups/{name}/luns",

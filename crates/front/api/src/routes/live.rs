@@ -1,8 +1,8 @@
 //! Rows for live activity, streams and metrics.
 
 use crate::metrics;
-use crate::row::{Asked, Behind, Row, file, get};
-use crate::stream::{self, Look};
+use crate::row::{QueryParams, SubPath, Row, file, get};
+use crate::stream::{self, StreamQuery};
 use axum::body::Body;
 use control::Control;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "/activity",
             "moment",
             "List the activity of one second by volume, host, session, portal and disk",
-            |c: C, Asked(look): Asked<Look>| stream::moment(c, look),
+            |c: C, QueryParams(look): QueryParams<StreamQuery>| stream::moment(c, look),
         ),
         get("/tasks", "tasks", "List commands in flight and what they wait on", |c: C| async move {
             c.sessions.tasks().await
@@ -24,13 +24,13 @@ pub(crate) fn rows() -> Vec<Row> {
             "/stream",
             stream::MEDIA,
             "Stream activity every second and events as they occur, until the reader disconnects",
-            |c: C, Asked(look): Asked<Look>| async move { Ok(stream::stream(c, look).await) },
+            |c: C, QueryParams(look): QueryParams<StreamQuery>| async move { Ok(stream::stream(c, look).await) },
         ),
         file(
             "/metrics",
             metrics::MEDIA,
             "Export all metrics in Prometheus format",
-            |c: C, Behind(door): Behind| async move { Ok(Body::from(metrics::metrics(c, &door.alerts).await?)) },
+            |c: C, SubPath(door): SubPath| async move { Ok(Body::from(metrics::metrics(c, &door.alerts).await?)) },
         ),
     ]
 }

@@ -1,7 +1,7 @@
 //! Rows for the node as a whole: status, findings, state, events, log, and the API description.
 
 use crate::request::LogAsked;
-use crate::row::{Asked, Behind, Row, act, file, get, list};
+use crate::row::{QueryParams, SubPath, Row, act, file, get, list};
 use axum::body::Body;
 use control::request::Events;
 use control::{Control, Wanted};
@@ -32,7 +32,7 @@ pub(crate) fn rows() -> Vec<Row> {
         )
         .only(Role::Admin)
         .while_held(),
-        list("/events", "events", "List events, oldest first", |c: C, Asked(asked): Asked<Events>| async move {
+        list("/events", "events", "List events, oldest first", |c: C, QueryParams(asked): QueryParams<Events>| async move {
             let Events { after, since, severity, last } = asked;
             Ok(c.steward.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
         }),
@@ -40,7 +40,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "/log",
             "log",
             "List the last lines of the daemon log, oldest first",
-            |_: C, Behind(door): Behind, Asked(asked): Asked<LogAsked>| async move {
+            |_: C, SubPath(door): SubPath, QueryParams(asked): QueryParams<LogAsked>| async move {
                 Ok(door.log.last(asked.limit.map_or(usize::MAX, |limit| usize::from(limit.get()))))
             },
         )

@@ -1,10 +1,10 @@
 //! Rows for the caller, users, logins, tokens, links and the web server.
 
-use crate::gate::{COOKIE, Caller, Door, From, Known, scopes};
+use crate::gate::{COOKIE, Caller, Gate, From, Authentication, scopes};
 use crate::people::LetIn;
 use crate::request::{ChangePassword, Confirm, LogIn, NewLink, NewToken, NewUser, Prove, SetUser, UseLink};
 use crate::row::{
-    Behind, Body, Headed, Named, Row, Who, act, add, add_headed, end_headed, get, list, one, remove, set,
+    SubPath, Body, Headed, Named, Row, Authenticated, act, add, add_headed, end_headed, get, list, one, remove, set,
 };
 use axum::http::{HeaderMap, HeaderValue, header};
 use control::Control;
@@ -24,13 +24,13 @@ fn own() -> Vec<Row> {
             "/session",
             "session",
             "Show the current login and its permissions",
-            |_: C, Who(caller): Who, Behind(door): Behind| async move { Ok(caller.report(&door.people)) },
+            |_: C, Authenticated(caller): Authenticated, SubPath(door): SubPath| async move { Ok(caller.report(&door.people)) },
         ),
         add_headed(
             "/session",
             "session",
             "Log in; the session cookie is in the response headers",
-            |_: C, Behind(door): Behind, from: From, Body(asked): Body<LogIn>| async move {
+            |_: C, SubPath(door): SubPath, from: From, Body(asked): Body<LogIn>| async move {
                 let LogIn { name, password, code } = asked;
                 let code = code.map(String::from);
                 let let_in = door.people.log_in(&name, password, code.as_deref(), (from.address, &from.agent)).await?;
@@ -43,7 +43,7 @@ fn own() -> Vec<Row> {
             "/session/link",
             "session",
             "Use a one-time link: set the password and log in",
-            |_: C, Behind(door): Behind, from: From, Body(asked): Body<UseLink>| async move {
+            |_: C, SubPath(door): SubPath, from: From, Body(asked): Body<UseLink>| async move {
                 let UseLink { token, name, password } = asked;
                 let token = String::from(token);
                 let let_in = door.people.use_link(&token, name, password, (from.address, &from.agent)).await?;
@@ -52,7 +52,7 @@ fn own() -> Vec<Row> {
         )
         .open()
         .secret(),
-        end_headed("/session", "session", "Log out", |_: C, Behind(door): Behind, Who(caller): Who| async move {
+        end_headed("/session", "session", "Log out", |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
             let login = caller.login()?;
             door.people.end_login(&login.id, None)?;
             Ok(Headed { head: cookie("", 0)?, value: caller.report(&door.people) })
@@ -69,7 +69,7 @@ fn own_proof() -> Vec<Row> {
             "/session/password",
             "user",
             "Change your password and end your other logins",
-            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ChangePassword>| async move {
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<ChangePassword>| async move {
                 door.people.change_own_password(caller.login()?, asked.old_password, asked.password).await
             },
         )
@@ -79,7 +79,7 @@ fn own_proof() -> Vec<Row> {
             "/session/second-factor",
             "second_factor",
             "Start the enrollment of a second factor",
-            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<Prove>| async move {
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<Prove>| async move {
                 door.people.offer_second_factor(caller.login()?, asked.password).await
             },
         )
@@ -89,7 +89,7 @@ fn own_proof() -> Vec<Row> {
             "/session/second-factor/confirm",
             "user",
             "Confirm the enrollment of a second factor",
-            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<Confirm>| async move {
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<Confirm>| async move {
                 door.people.confirm_second_factor(caller.login()?, &String::from(asked.code))
             },
         )
@@ -98,7 +98,7 @@ fn own_proof() -> Vec<Row> {
             "/session/second-factor/removal",
             "user",
             "Remove your second factor",
-            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<Prove>| async move {
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<Prove>| async move {
                 door.people.drop_second_factor(caller.login()?, asked.password).await
             },
         )
@@ -108,13 +108,13 @@ fn own_proof() -> Vec<Row> {
 
 fn users() -> Vec<Row> {
     vec![
-        list("/users", "users", "List users", |_: C, Behind(door): Behind| async move { Ok(door.people.users()) })
+        list("/users", "users", "List users", |_: C, SubPath(door): SubPath| async move { Ok(door.people.users()) })
             .only(Role::Admin),
-        one("/users/{name}", "user", "Show a user", |_: C, Behind(door): Behind, Named(name): Named<Name>| async move {
+        one("/users/{name}", "user", "Show a user", |_: C, SubPath(door): SubPath, Named(name): Named<Name>| async move {
             door.people.user(&name)
         })
         .only(Role::Admin),
-        add("/users", "user", "Add a user", |_: C, Behind(door): Behind, Body(asked): Body<NewUser>| async move {
+        add("/users", "user", "Add a user", |_: C, SubPath(door): SubPath, Body(asked): Body<NewUser>| async move {
             door.people.add_user(asked).await
         }).gives_access()
         .only(Role::Admin),
@@ -122,18 +122,18 @@ fn users() -> Vec<Row> {
             "/users/{name}",
             "user",
             "Change the role or password of a user or remove the second factor; ends the user's logins",
-            |_: C, Behind(door): Behind, who: Who, (Named(name), Body(asked)): (Named<Name>, Body<SetUser>)| async move {
+            |_: C, SubPath(door): SubPath, who: Authenticated, (Named(name), Body(asked)): (Named<Name>, Body<SetUser>)| async move {
                 // Callers who change themselves keep their session.
                 let own = who.0.login().ok().map(|login| login.id.clone());
                 door.people.set_user(&name, asked, own.as_deref()).await
             },
         ).gives_access()
         .only(Role::Admin),
-        remove("/users/{name}", "Remove a user", |_: C, Behind(door): Behind, Named(name): Named<Name>| async move {
+        remove("/users/{name}", "Remove a user", |_: C, SubPath(door): SubPath, Named(name): Named<Name>| async move {
             door.people.remove_user(&name)
         }).gives_access()
         .only(Role::Admin),
-        list("/logins", "logins", "List open logins: your own, or all of them as an admin", |_: C, Behind(door): Behind, Who(caller): Who| async move {
+        list("/logins", "logins", "List open logins: your own, or all of them as an admin", |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
             let own = caller.login().ok().map(|login| login.id.clone());
             // A caller without a user, such as a token, has no logins of its own.
             let of = if caller.role == Role::Admin { None } else { caller.user().cloned() };
@@ -142,7 +142,7 @@ fn users() -> Vec<Row> {
                 (of, _) => Ok(door.people.logins(of.as_ref(), own.as_deref())),
             }
         }),
-        remove("/logins/{id}", "End a login: your own, or any as an admin", |_: C, Behind(door): Behind, Who(caller): Who, Named(id): Named<Name>| async move {
+        remove("/logins/{id}", "End a login: your own, or any as an admin", |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Named(id): Named<Name>| async move {
             let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
             door.people.end_login(id.as_str(), of.as_ref())
         }).gives_access()
@@ -156,7 +156,7 @@ fn tokens() -> Vec<Row> {
             "/tokens",
             "tokens",
             "List API tokens: your own, or all of them as an admin",
-            |_: C, Behind(door): Behind, Who(caller): Who| async move {
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
                 let mut tokens = door.people.tokens();
                 // Tokens created by root have no creator and are listed for admins only.
                 if caller.role < Role::Admin {
@@ -169,7 +169,7 @@ fn tokens() -> Vec<Row> {
             "/tokens",
             "token",
             "Create an API token; its value is shown only once",
-            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<NewToken>| async move {
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<NewToken>| async move {
                 make_token(&door, &caller, asked)
             },
         )
@@ -179,7 +179,7 @@ fn tokens() -> Vec<Row> {
         remove(
             "/tokens/{name}",
             "Revoke an API token: your own, or any as an admin",
-            |_: C, Behind(door): Behind, Who(caller): Who, Named(name): Named<Name>| async move {
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Named(name): Named<Name>| async move {
                 let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
                 door.people.revoke_token(&name, of.as_ref())
             },
@@ -195,7 +195,7 @@ fn web() -> Vec<Row> {
             "/web",
             "web",
             "Show the address of the console and its certificate",
-            |c: C, Behind(door): Behind| async move {
+            |c: C, SubPath(door): SubPath| async move {
                 // Without an HTTPS server the report is empty.
                 let none = WebReport { url: None, addresses: Vec::new(), certificate: None };
                 Ok(door.web.as_ref().map_or(none, |web| web.report(c.core.settings().node.as_str())))
@@ -205,7 +205,7 @@ fn web() -> Vec<Row> {
             "/web/links",
             "link",
             "Create a one-time link to set a password",
-            |_: C, Behind(door): Behind, Body(asked): Body<NewLink>| async move { make_link(&door, asked) },
+            |_: C, SubPath(door): SubPath, Body(asked): Body<NewLink>| async move { make_link(&door, asked) },
         )
         .gives_access()
         .only(Role::Admin)
@@ -213,7 +213,7 @@ fn web() -> Vec<Row> {
     ]
 }
 
-fn make_link(door: &Door, asked: NewLink) -> Result<LinkReport, Refusal> {
+fn make_link(door: &Gate, asked: NewLink) -> Result<LinkReport, Refusal> {
     let report = door.web.as_ref().map(|web| web.report(door.control.core.settings().node.as_str()));
     let url = report.and_then(|report| report.url).ok_or_else(|| {
         let hint = "set an address under [web] in the configuration file, or with --web";
@@ -225,9 +225,9 @@ fn make_link(door: &Door, asked: NewLink) -> Result<LinkReport, Refusal> {
     Ok(LinkReport { url: format!("{url}welcome#{secret}"), until })
 }
 
-fn make_token(door: &Door, caller: &Caller, asked: NewToken) -> Result<NewTokenReport, Refusal> {
+fn make_token(door: &Gate, caller: &Caller, asked: NewToken) -> Result<NewTokenReport, Refusal> {
     // A leaked token must not be extended by creating another one.
-    if let Known::Token { .. } = caller.known {
+    if let Authentication::Token { .. } = caller.known {
         let message = "a token cannot create tokens";
         return Err(Refusal::new(code::FORBIDDEN, message, "log in, or run blockyard token create as root"));
     }
@@ -236,11 +236,11 @@ fn make_token(door: &Door, caller: &Caller, asked: NewToken) -> Result<NewTokenR
 }
 
 /// Answer to a login: the caller, and the cookie in a header.
-fn welcome(door: &Door, let_in: LetIn) -> Result<Headed<CallerReport>, Refusal> {
+fn welcome(door: &Gate, let_in: LetIn) -> Result<Headed<CallerReport>, Refusal> {
     let LetIn { cookie: secret, login } = let_in;
     let role = door.people.user(&login.user)?.role;
     let name = login.user.to_string();
-    let caller = Caller { name, role, known: Known::Session(Box::new(login)) };
+    let caller = Caller { name, role, known: Authentication::Session(Box::new(login)) };
     Ok(Headed { head: cookie(&secret, crate::people::LASTS_SECONDS)?, value: caller.report(&door.people) })
 }
 

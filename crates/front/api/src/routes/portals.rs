@@ -1,6 +1,6 @@
 //! Rows for portals, portal groups, session balancing and iSNS.
 
-use crate::row::{Asked, Body, Named, Row, act, add, list, one, put, remove, set};
+use crate::row::{QueryParams, Body, Named, Row, act, add, list, one, put, remove, set};
 use control::Control;
 use control::request::{NewPortal, PortalGroupSettings, PortalSettings, Removal, SetBalance, SetIsns};
 use model::{PortalAddress, PortalGroupTag, Role};
@@ -32,7 +32,7 @@ pub(crate) fn rows() -> Vec<Row> {
         remove(
             "/portals/{address}",
             "Remove a portal",
-            |c: C, Named(address): One, Asked(how): Asked<Removal>| async move { c.portals.remove(address, how).await },
+            |c: C, Named(address): One, QueryParams(how): QueryParams<Removal>| async move { c.portals.remove(address, how).await },
         )
         .only(Role::Admin),
         act("/portals/{address}/drain", "portal", "Drain a portal: accept no new sessions and redirect existing ones", |c: C, Named(address): One| async move {

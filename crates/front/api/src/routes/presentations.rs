@@ -1,6 +1,6 @@
 //! Rows for targets and presentations (mappings of volumes to hosts).
 
-use crate::row::{Asked, Body, Named, Row, add, list, one, remove};
+use crate::row::{QueryParams, Body, Named, Row, add, list, one, remove};
 use control::Control;
 use control::request::{NewPresentation, NewTarget, Removal, Spread, Unpresent};
 use model::Name;
@@ -39,7 +39,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "Present volumes to a host through several targets",
             |c: C, Body(new): Body<Spread>| async move { c.presentations.spread(new).await },
         ),
-        remove("/presentations", "Unpresent a volume from a host", |c: C, Asked(which): Asked<Unpresent>| async move {
+        remove("/presentations", "Unpresent a volume from a host", |c: C, QueryParams(which): QueryParams<Unpresent>| async move {
             c.presentations.unpresent(&which).await
         }),
     ]

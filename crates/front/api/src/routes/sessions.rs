@@ -1,6 +1,6 @@
 //! Rows for sessions and wire recordings.
 
-use crate::row::{Asked, Named, Row, end, file, get, list};
+use crate::row::{QueryParams, Named, Row, end, file, get, list};
 use axum::body::Body;
 use control::Control;
 use control::request::{EndSession, Record};
@@ -21,7 +21,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "/sessions/{id}",
             "ended",
             "Close an iSCSI session or one of its connections",
-            |c: C, Named(id): One, Asked(how): Asked<EndSession>| async move {
+            |c: C, Named(id): One, QueryParams(how): QueryParams<EndSession>| async move {
                 match how.cid {
                     Some(cid) => c.sessions.end_connection(id.0, cid).await,
                     None => c.sessions.end(id.0, how.now).await,
@@ -32,7 +32,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "/recording",
             "application/vnd.tcpdump.pcap",
             "Record iSCSI traffic as a pcapng stream until the recording ends or the reader disconnects",
-            |c: C, Asked(what): Asked<Record>| async move {
+            |c: C, QueryParams(what): QueryParams<Record>| async move {
                 let recording = c.sessions.record(what).await?;
                 // Dropping the stream drops the recording, so a client that disconnects ends it.
                 let file = futures_util::stream::unfold(recording, async |mut recording| {

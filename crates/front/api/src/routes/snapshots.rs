@@ -1,6 +1,6 @@
 //! Rows for snapshots.
 
-use crate::row::{Asked, Body, Named, Row, add, list, one, remove, set};
+use crate::row::{QueryParams, Body, Named, Row, add, list, one, remove, set};
 use control::Control;
 use control::request::{LockSnapshot, NewSnapshots, SnapshotsOf};
 use model::SnapshotName;
@@ -15,7 +15,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "/snapshots",
             "snapshots",
             "List snapshots, of all volumes or of one",
-            |c: C, Asked(asked): Asked<SnapshotsOf>| async move { c.snapshots.list_of(asked).await },
+            |c: C, QueryParams(asked): QueryParams<SnapshotsOf>| async move { c.snapshots.list_of(asked).await },
         ),
         add(
             "/snapshots",

@@ -1,7 +1,7 @@
 //! Rows for volumes, clones, copies, roll-backs, reservations and latencies.
 
 use super::disks::admit_path;
-use crate::row::{Asked, Body, Named, Row, Who, act, add, list, one, remove, set};
+use crate::row::{QueryParams, Body, Named, Row, Authenticated, act, add, list, one, remove, set};
 use control::Control;
 use control::request::{
     NewBackend, NewClone, NewCopy, NewVolume, Removal, Resize, RollBack, VolumeChange, VolumeSettings,
@@ -39,7 +39,7 @@ pub(crate) fn rows() -> Vec<Row> {
         remove(
             "/volumes/{*name}",
             "Delete a volume and its data",
-            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.volumes.delete(&name, how).await },
+            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move { c.volumes.delete(&name, how).await },
         )
         .destroys(),
         add("/clones", "volume", "Create a clone of a snapshot", |c: C, Body(new): Body<NewClone>| async move {

@@ -1,6 +1,6 @@
 //! Lists: stable order, search, sorting and paging.
 
-use super::part::{Question, Taken, unclear};
+use super::part::{Question, RowInput, unclear};
 use axum::extract::Query;
 use model::Refusal;
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ impl Page {
     }
 
     /// Describes the query parameters.
-    pub(super) fn describe<T: Listed>(taken: &mut Taken) {
+    pub(super) fn describe<T: Listed>(taken: &mut RowInput) {
         let orders: Vec<String> = T::SORTS.iter().flat_map(|sort| [(*sort).to_owned(), format!("-{sort}")]).collect();
         let mut may = |key: &str, schema| taken.query.push((key.to_owned(), schema, false));
         may(

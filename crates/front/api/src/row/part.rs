@@ -1,7 +1,7 @@
 //! Parts of a request that rows take, and the refusals for malformed ones.
 
 use super::Row;
-use crate::gate::{Caller, Door, From};
+use crate::gate::{Caller, Gate, From};
 use crate::openapi::Schemas;
 use axum::RequestExt;
 use axum::body::Bytes;
@@ -35,12 +35,12 @@ pub(crate) trait Part: Sized + Send + 'static {
     fn take(question: &mut Question) -> Result<Self, Refusal>;
 
     /// Describes the part for the OpenAPI document.
-    fn describe(taken: &mut Taken, schemas: &mut Schemas);
+    fn describe(taken: &mut RowInput, schemas: &mut Schemas);
 }
 
 /// Input of a row, for the OpenAPI document.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct RowInput {
     /// Schema of the name in the path.
     pub name: Option<Value>,
     /// Name, schema and whether it is required, for each query parameter.
@@ -55,9 +55,9 @@ pub(crate) struct Body<T>(pub T);
 /// Flag that the body was parsed as the type of its row: it then has only known keys, so it is known which of them are
 /// secrets.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Understood(Arc<AtomicBool>);
+pub(crate) struct BodyParsed(Arc<AtomicBool>);
 
-impl Understood {
+impl BodyParsed {
     /// True if the body was parsed.
     #[must_use]
     pub(crate) fn is_so(&self) -> bool {
@@ -69,13 +69,13 @@ impl Understood {
 pub(crate) struct Named<T>(pub T);
 
 /// Query parameters.
-pub(crate) struct Asked<T>(pub T);
+pub(crate) struct QueryParams<T>(pub T);
 
 /// Authenticated caller. Only for rows that require authentication.
-pub(crate) struct Who(pub Caller);
+pub(crate) struct Authenticated(pub Caller);
 
 /// Services behind the gate.
-pub(crate) struct Behind(pub Arc<Door>);
+pub(crate) struct SubPath(pub Arc<Gate>);
 
 impl Question {
     /// Reads a request with its body.
@@ -112,7 +112,7 @@ impl Question {
 
     /// Services behind the gate, if the request came through it.
     #[must_use]
-    pub(crate) fn door(&self) -> Option<Arc<Door>> {
+    pub(crate) fn door(&self) -> Option<Arc<Gate>> {
         self.extensions.get().cloned()
     }
 
@@ -175,13 +175,13 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
         }
         let body = serde_json::from_slice(text).map(Self).map_err(|error| invalid(&error.to_string()))?;
         // The gate records the body only if its type is known.
-        if let Some(understood) = question.extensions.get::<Understood>() {
+        if let Some(understood) = question.extensions.get::<BodyParsed>() {
             understood.0.store(true, Ordering::Relaxed);
         }
         Ok(body)
     }
 
-    fn describe(taken: &mut Taken, schemas: &mut Schemas) {
+    fn describe(taken: &mut RowInput, schemas: &mut Schemas) {
         taken.body = Some(schemas.asked::<T>());
     }
 }
@@ -191,18 +191,18 @@ impl<T: FromStr<Err = Refusal> + JsonSchema + Send + 'static> Part for Named<T> 
         question.name.parse().map(Self)
     }
 
-    fn describe(taken: &mut Taken, schemas: &mut Schemas) {
+    fn describe(taken: &mut RowInput, schemas: &mut Schemas) {
         taken.name = Some(schemas.asked::<T>());
     }
 }
 
-impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Asked<T> {
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for QueryParams<T> {
     fn take(question: &mut Question) -> Result<Self, Refusal> {
         let uri = query_of(&std::mem::take(&mut question.pairs));
         Query::try_from_uri(&uri).map(|Query(asked)| Self(asked)).map_err(|error| unclear(&error.body_text()))
     }
 
-    fn describe(taken: &mut Taken, schemas: &mut Schemas) {
+    fn describe(taken: &mut RowInput, schemas: &mut Schemas) {
         taken.query.extend(schemas.asked_fields::<T>());
     }
 }
@@ -212,7 +212,7 @@ impl<A: Part, B: Part> Part for (A, B) {
         Ok((A::take(question)?, B::take(question)?))
     }
 
-    fn describe(taken: &mut Taken, schemas: &mut Schemas) {
+    fn describe(taken: &mut RowInput, schemas: &mut Schemas) {
         A::describe(taken, schemas);
         B::describe(taken, schemas);
     }
@@ -233,20 +233,20 @@ impl Question {
     }
 }
 
-impl Part for Who {
+impl Part for Authenticated {
     fn take(question: &mut Question) -> Result<Self, Refusal> {
         question.left().map(Self)
     }
 
-    fn describe(_: &mut Taken, _: &mut Schemas) {}
+    fn describe(_: &mut RowInput, _: &mut Schemas) {}
 }
 
-impl Part for Behind {
+impl Part for SubPath {
     fn take(question: &mut Question) -> Result<Self, Refusal> {
         question.left().map(Self)
     }
 
-    fn describe(_: &mut Taken, _: &mut Schemas) {}
+    fn describe(_: &mut RowInput, _: &mut Schemas) {}
 }
 
 impl Part for From {
@@ -254,7 +254,7 @@ impl Part for From {
         question.left()
     }
 
-    fn describe(_: &mut Taken, _: &mut Schemas) {}
+    fn describe(_: &mut RowInput, _: &mut Schemas) {}
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

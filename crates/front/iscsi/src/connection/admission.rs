@@ -1,9 +1,9 @@
 //! Admission of logins: access control, authentication policy, session assignment, and the answer to SendTargets.
 
 use super::{Connection, TargetRecord};
-use crate::access::Place;
+use crate::access::Placement;
 use crate::nexus::NexusName;
-use crate::scsi_unit::{Done, Ran, ScsiUnit};
+use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
 use crate::session::Session;
 use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};
 use iscsi::pdu::Tsih;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
     F: Future<Output = Done>,
 {
     /// Answers the first request of a login: checks access and determines the authentication policy.
@@ -126,9 +126,9 @@ where
         }
         // A front portal redirects logins to the data portals, a drained one to those that remain.
         let candidates = match view.place_for(self.ends.portal, self.ends.peer.ip()) {
-            Place::Here => return self.admit(),
-            Place::Nowhere => return Err(LoginStatus::ServiceUnavailable.into()),
-            Place::OneOf(candidates) => candidates,
+            Placement::Here => return self.admit(),
+            Placement::Nowhere => return Err(LoginStatus::ServiceUnavailable.into()),
+            Placement::OneOf(candidates) => candidates,
         };
         let nexus = nexus_of(question);
         let chosen = self.shard.registry.choose(&nexus, &candidates, view.access.balance, self.shard.world.now());

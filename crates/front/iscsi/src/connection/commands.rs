@@ -1,9 +1,9 @@
 //! Commands of a session: dispatch to the home shard of the unit, and the response to the state machine.
 
 use super::{Connection, Progress};
-use crate::iscsi_shard::{Errand, Message};
-use crate::reach::Reach;
-use crate::scsi_unit::{self, Done, End, Ran, ScsiUnit, Way};
+use crate::iscsi_shard::{RemoteCommand, Message};
+use crate::reach::UnitRoute;
+use crate::scsi_unit::{self, Done, End, PendingCommand, ScsiUnit, DataDirection};
 use crate::session::Session;
 use engine::unit::Clock;
 use iscsi::pdu::TaskAttribute;
@@ -20,7 +20,7 @@ const REPORT_LUNS: u8 = 0xA0;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
     F: Future<Output = Done>,
 {
     /// Executes a command. One that completes synchronously is answered immediately.
@@ -39,12 +39,12 @@ where
             let end = End { outcome: Outcome::status(status), written: 0, needed: Some(0), ended: began };
             return self.respond(Done { task, clock, end });
         }
-        let way = Way::of(command.expected_data_out_bytes, command.expected_data_in_bytes);
+        let way = DataDirection::of(command.expected_data_out_bytes, command.expected_data_in_bytes);
         let written = command.data_out.len() as u64;
         let lun = command.lun.0;
         // A command that waited for data may have been sent for a former unit under this LUN, which is not the present
         // one.
-        let is_its = |reach: &&mut Reach<W>| waiting.is_none_or(|waiting| waiting.is_in(&reach.incoming));
+        let is_its = |reach: &&mut UnitRoute<W>| waiting.is_none_or(|waiting| waiting.is_in(&reach.incoming));
         let found = session.find(lun).filter(is_its).map(|reach| (reach.entry, reach.unit(&self.shard)));
         let nexus = session.nexus();
         let reports_luns = command.cdb.first() == Some(&REPORT_LUNS);
@@ -64,14 +64,14 @@ where
         let command = scsi_command(command);
         // A unit belongs to one shard, so commands from sessions elsewhere are sent there as messages.
         if entry.home != self.shard.index {
-            let ran = Ran { task, nexus, command, way, clock };
-            let errand = Errand { entry, ran, back: self.back.clone() };
+            let ran = PendingCommand { task, nexus, command, way, clock };
+            let errand = RemoteCommand { entry, ran, back: self.back.clone() };
             // Counted, so that the connection stays until the result has arrived.
             self.errands += 1;
             self.shard.post(entry.home, Message::Execute(errand));
             return;
         }
-        let ran = Ran { task, nexus, command, way, clock };
+        let ran = PendingCommand { task, nexus, command, way, clock };
         // The unit may be closed between the lookup of the LUN and this point.
         let Some(unit) = unit else { return self.respond(scsi_unit::absent(ran)) };
         // Most commands complete without waiting. The fast path avoids the allocation of a future for them.

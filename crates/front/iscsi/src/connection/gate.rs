@@ -2,7 +2,7 @@
 
 use super::commands::{counted, response};
 use crate::iscsi_shard::IscsiShard;
-use crate::scsi_unit::{self, Brief, Way};
+use crate::scsi_unit::{self, FastPathCommand, DataDirection};
 use crate::session::Session;
 use engine::unit::Clock;
 use iscsi::pdu::Lun;
@@ -66,8 +66,8 @@ impl<W: World> Gate for UnitGate<'_, W> {
         let CommandAtOnce { cdb, data_out, expected_data_in_bytes, .. } = *command;
         let command = scsi::CommandRef { attribute: TaskAttribute::Simple, cdb: scsi::Cdb::new(cdb), data_out };
         // The fast path handles only commands whose data is complete.
-        let way = Way::of(u32::try_from(data_out.len()).unwrap_or(u32::MAX), expected_data_in_bytes);
-        let brief = Brief { nexus, command, way, clock };
+        let way = DataDirection::of(u32::try_from(data_out.len()).unwrap_or(u32::MAX), expected_data_in_bytes);
+        let brief = FastPathCommand { nexus, command, way, clock };
         let end = scsi_unit::run_at_once(&unit, brief)?;
         // Start time of the next command of the batch.
         self.moment = end.ended;

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::access::canonical;
-use crate::scsi_unit::{Done, Ran, ScsiUnit};
+use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
 use model::{LocalAddress, Subject, SubjectKind, event};
 use shard::{PathFacts, Stream, World};
 use std::future::Future;
@@ -15,7 +15,7 @@ const WIRE_BYTES_MAX: u32 = 65_000;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
     F: Future<Output = Done>,
 {
     /// Raises an event for each connection whose path MTU is below the MTU of the portal's interface, once for each

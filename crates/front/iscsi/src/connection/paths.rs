@@ -7,11 +7,11 @@ use crate::iscsi_shard::IscsiShard;
 use crate::joiner::Joiner;
 use crate::recording::{Recorder, Tape};
 use crate::registry::{Notice, is_at};
-use crate::scsi_unit::{Done, Ran, ScsiUnit};
+use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
 use crate::session::Ends;
-use crate::turns::Turn;
+use crate::turns::Quantum;
 use iscsi::target::ConnectionFacts;
-use iscsi::{Gathered, Negotiated, shorten};
+use iscsi::{SendSlices, Negotiated, shorten};
 use model::{ConnectionReport, ConnectionState, WireEnds};
 use shard::{Stream, Time, World};
 use std::future::Future;
@@ -57,11 +57,11 @@ impl<W: World> Path<W> {
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
     F: Future<Output = Done>,
 {
     /// Receives once from each connection and handles the received bytes.
-    pub(super) fn receive(&mut self, turn: &mut Turn, cx: &mut Context<'_>) -> Progress {
+    pub(super) fn receive(&mut self, turn: &mut Quantum, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
         for slot in 0..self.paths.len() {
             let Some(path) = &mut self.paths[slot] else { continue };
@@ -95,7 +95,7 @@ where
     }
 
     /// Handles received bytes, up to the PDU limit of the round.
-    fn handle(&mut self, slot: usize, len: usize, now: Time, turn: &mut Turn) {
+    fn handle(&mut self, slot: usize, len: usize, now: Time, turn: &mut Quantum) {
         let mut gate = UnitGate { session: self.session.as_mut(), shard: &self.shard, moment: now };
         let has_more = self.machine.handle_some(slot, len, turn.take_pdus(), now, &mut gate);
         if let Some(path) = &mut self.paths[slot] {
@@ -104,7 +104,7 @@ where
     }
 
     /// Sends queued output on each connection, up to the byte limit of the round, and drops closed connections.
-    pub(super) fn send(&mut self, turn: Turn, cx: &mut Context<'_>) -> Progress {
+    pub(super) fn send(&mut self, turn: Quantum, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
         // The negative answer to a wrong CHAP response is delayed until the penalty is over.
         if self.penalty.is_some() {
@@ -129,7 +129,7 @@ where
         let Some(path) = self.paths[slot].as_mut().filter(|_| self.machine.wants_to_send(slot)) else { return false };
         let unsent_bytes = self.machine.unsent_bytes(slot);
         path.recorders.iter_mut().for_each(|recorder| recorder.find_said(unsent_bytes));
-        let mut slices = Gathered::new();
+        let mut slices = SendSlices::new();
         self.machine.gather(slot, &mut slices);
         // Truncated to the byte limit of the round; the rest is sent in a later one.
         if unsent_bytes > bytes_max {

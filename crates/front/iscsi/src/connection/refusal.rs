@@ -1,7 +1,7 @@
 //! Denied logins: reasons and remedies, reported to the operator.
 
 use super::Connection;
-use crate::scsi_unit::{Done, Ran, ScsiUnit};
+use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
 use iscsi::{CloseReason, IscsiName, LoginStatus, SessionType, Unproven};
 use model::{ProofLack, RefusedLogin, RefusedWhy, Subject, SubjectKind, Timestamp, event};
 use shard::{Time, World};
@@ -15,7 +15,7 @@ const GUESSING_FROM: u32 = 5;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
     F: Future<Output = Done>,
 {
     /// Reports a denied login, which may have a cause that an operator can correct.

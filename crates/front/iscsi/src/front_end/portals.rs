@@ -1,7 +1,7 @@
 //! Portals: opening, closing, and rebalancing of sessions.
 
 use super::IscsiFront;
-use crate::access::{Place, canonical};
+use crate::access::{Placement, canonical};
 use crate::links::Links;
 use crate::nexus::SessionId;
 use crate::portal::OpenPortal;
@@ -89,7 +89,7 @@ impl<W: World> IscsiFront<W> {
         let sessions = self.shard.registry.sessions();
         let may_not_stay = |entry: &Entry| {
             let goes = !entry.is_discovery() && view.policy_at(entry.portal).drained;
-            goes && view.place_for(entry.portal, entry.peer.ip()) != Place::Nowhere
+            goes && view.place_for(entry.portal, entry.peer.ip()) != Placement::Nowhere
         };
         let groups = view.data_portals();
         let surplus: BTreeSet<_> = groups.values().flat_map(|portals| self.shard.registry.surplus(portals)).collect();

@@ -3,9 +3,9 @@
 use super::IscsiFront;
 use crate::iscsi_shard::IscsiShard;
 use crate::registry::{Entry, Notice};
-use crate::scsi_unit::{Place, ScsiUnit};
+use crate::scsi_unit::{TaskLocation, ScsiUnit};
 use futures_util::future::{Either, join_all, select};
-use iscsi::target::{Stage, Standing};
+use iscsi::target::{Stage, CommandSnapshot};
 use model::{DiskName, TaskReport, TaskStage, VolumeId, VolumeName};
 use scsi::NexusId;
 use shard::{Time, World, mailbox};
@@ -19,11 +19,11 @@ use std::time::Duration;
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// Stage of each task, by volume, nexus and task identifier of the connection.
-type Places = BTreeMap<(VolumeId, NexusId, u32), (TaskStage, Option<DiskName>)>;
+type TaskLocations = BTreeMap<(VolumeId, NexusId, u32), (TaskStage, Option<DiskName>)>;
 
 impl<W: World> IscsiFront<W> {
     pub(super) async fn task_reports(&self) -> Vec<TaskReport> {
-        let mut places = Places::new();
+        let mut places = TaskLocations::new();
         for home in 0..self.shard.limits.shards {
             places.extend(self.shard.call(home, |shard| async move { places_at(&shard) }).await.unwrap_or_default());
         }
@@ -49,7 +49,7 @@ impl<W: World> IscsiFront<W> {
         reports
     }
 
-    async fn standing(&self, entry: &Entry) -> Vec<Standing> {
+    async fn standing(&self, entry: &Entry) -> Vec<CommandSnapshot> {
         let (tell, told) = mailbox::channel();
         // A session that is ending does not report.
         let _ = entry.notices.send(Notice::TellTasks { tell });
@@ -70,10 +70,10 @@ impl<W: World> IscsiFront<W> {
 }
 
 /// Returns the stages of the tasks of all units whose home is this shard.
-fn places_at<W: World>(shard: &IscsiShard<W>) -> Places {
+fn places_at<W: World>(shard: &IscsiShard<W>) -> TaskLocations {
     let units = shard.units.borrow();
     let of_unit = |(&id, unit): (&VolumeId, &Rc<ScsiUnit<W>>)| {
-        let place = move |place: Place| ((id, place.nexus, place.task), (place.stage, place.disk));
+        let place = move |place: TaskLocation| ((id, place.nexus, place.task), (place.stage, place.disk));
         unit.places(&shard.engine).into_iter().map(place)
     };
     units.iter().flat_map(of_unit).collect()
@@ -81,7 +81,7 @@ fn places_at<W: World>(shard: &IscsiShard<W>) -> Places {
 
 fn report(
     entry: &Entry,
-    one: &Standing,
+    one: &CommandSnapshot,
     (lun, volume): (Option<u16>, Option<VolumeName>),
     place: Option<&(TaskStage, Option<DiskName>)>,
     now: Time,

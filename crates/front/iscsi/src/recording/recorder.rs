@@ -11,14 +11,14 @@ use std::io::IoSlice;
 pub struct Recorder {
     tape: Tape,
     ends: WireEnds,
-    hears: Way,
-    says: Way,
+    hears: DirectionState,
+    says: DirectionState,
     now: Time,
 }
 
-struct Way {
+struct DirectionState {
     from_initiator: bool,
-    place: Place,
+    place: StreamState,
     /// Bytes skipped since the last recorded ones.
     bytes_lost: u64,
     /// Removes secrets, during the login.
@@ -26,7 +26,7 @@ struct Way {
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum StreamState {
     /// All bytes are recorded.
     Records,
     /// Bytes left of a PDU whose start was not recorded.
@@ -42,9 +42,9 @@ impl Recorder {
     /// Starts to record a connection that was just accepted.
     pub fn from_the_start(tape: Tape, ends: WireEnds, now: Time) -> Self {
         tape.put(now, ends, Wire::Opened);
-        let way = |from_initiator| Way {
+        let way = |from_initiator| DirectionState {
             from_initiator,
-            place: Place::Records,
+            place: StreamState::Records,
             bytes_lost: 0,
             redactor: Some(Redactor::new()),
         };
@@ -54,7 +54,7 @@ impl Recorder {
     /// Starts to record a connection in full feature phase, from the next PDU of each direction on. `heard` is the
     /// received part of the PDU in progress; `unsent_bytes` is the length of the queued output.
     pub fn under_way(tape: Tape, ends: WireEnds, heard: UnderWay<'_>, unsent_bytes: usize, now: Time) -> Self {
-        let way = |from_initiator| Way { from_initiator, place: Place::Seeks, bytes_lost: 0, redactor: None };
+        let way = |from_initiator| DirectionState { from_initiator, place: StreamState::Seeks, bytes_lost: 0, redactor: None };
         let mut recorder = Self { tape, ends, hears: way(true), says: way(false), now };
         recorder.find_heard(heard, now);
         recorder.find_said(unsent_bytes);
@@ -74,14 +74,14 @@ impl Recorder {
     /// Resynchronizes the receive direction before a receive. `heard` is the received part of the PDU in progress.
     pub fn find_heard(&mut self, heard: UnderWay<'_>, now: Time) {
         // Only a direction that lost its position has to find one.
-        if !matches!(self.hears.place, Place::Seeks) {
+        if !matches!(self.hears.place, StreamState::Seeks) {
             return;
         }
         match heard {
             // The start of this PDU is gone, so its rest is skipped.
-            UnderWay::Left(left) => self.hears.place = Place::Skips(left),
+            UnderWay::Left(left) => self.hears.place = StreamState::Skips(left),
             UnderWay::Begun(begun) => {
-                self.hears.place = Place::Records;
+                self.hears.place = StreamState::Records;
                 // The start of the PDU is still in the receive buffer, so it is recorded after the fact.
                 self.hears.bytes_lost = self.hears.bytes_lost.saturating_sub(begun.len() as u64);
                 if !begun.is_empty() {
@@ -93,8 +93,8 @@ impl Recorder {
 
     /// Resynchronizes the send direction before a send. The queued output of `unsent_bytes` ends with a PDU.
     pub fn find_said(&mut self, unsent_bytes: usize) {
-        if matches!(self.says.place, Place::Seeks) {
-            self.says.place = Place::Skips(unsent_bytes);
+        if matches!(self.says.place, StreamState::Seeks) {
+            self.says.place = StreamState::Skips(unsent_bytes);
         }
     }
 
@@ -116,19 +116,19 @@ impl Recorder {
     }
 }
 
-impl Way {
+impl DirectionState {
     fn take(&mut self, tape: &Tape, ends: WireEnds, slices: &[IoSlice<'_>], len: usize, now: Time) {
         // The captured part starts at a PDU boundary within these bytes.
         let skipped = match self.place {
-            Place::Records => 0,
-            Place::Skips(left) => left.min(len),
-            Place::Seeks | Place::GaveUp => len,
+            StreamState::Records => 0,
+            StreamState::Skips(left) => left.min(len),
+            StreamState::Seeks | StreamState::GaveUp => len,
         };
         match &mut self.place {
-            Place::Skips(left) if *left > skipped => *left -= skipped,
-            Place::Skips(_) => self.place = Place::Records,
-            Place::Seeks | Place::GaveUp => tape.lose(),
-            Place::Records => {}
+            StreamState::Skips(left) if *left > skipped => *left -= skipped,
+            StreamState::Skips(_) => self.place = StreamState::Records,
+            StreamState::Seeks | StreamState::GaveUp => tape.lose(),
+            StreamState::Records => {}
         }
         self.bytes_lost += skipped as u64;
         if skipped == len {
@@ -145,7 +145,7 @@ impl Way {
         if !tape.put(now, ends, what) {
             self.bytes_lost = bytes_lost + (len - skipped) as u64;
             // A gap during the login makes the position of secrets unknown.
-            self.place = if self.redactor.is_some() { Place::GaveUp } else { Place::Seeks };
+            self.place = if self.redactor.is_some() { StreamState::GaveUp } else { StreamState::Seeks };
         }
     }
 }

@@ -23,12 +23,12 @@ struct Shared {
     /// Time at which the capture ends by itself.
     until: Time,
     bytes_max: usize,
-    reel: Mutex<Reel>,
+    reel: Mutex<BufferState>,
 }
 
 #[derive(Default)]
 /// Contents of the buffer.
-struct Reel {
+struct BufferState {
     waiting: Vec<Recorded>,
     waiting_bytes: usize,
     lost: u64,
@@ -120,12 +120,12 @@ impl Tape {
         u64::try_from((unix + now.since(since)).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn reel(&self) -> MutexGuard<'_, Reel> {
+    fn reel(&self) -> MutexGuard<'_, BufferState> {
         self.0.reel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Reel {
+impl BufferState {
     fn wake(&mut self) {
         if let Some(waker) = self.asking.take() {
             waker.wake();

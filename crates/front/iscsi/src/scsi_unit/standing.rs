@@ -8,7 +8,7 @@ use shard::World;
 
 /// Stage of a command, with the disk for which it waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TaskLocation {
     /// Issuing nexus.
     pub nexus: NexusId,
     /// Task identifier of the connection.
@@ -21,7 +21,7 @@ pub struct Place {
 
 impl<W: World> ScsiUnit<W> {
     /// Returns the stages of the commands of the unit.
-    pub fn places(&self, engine: &ShardContext<W>) -> Vec<Place> {
+    pub fn places(&self, engine: &ShardContext<W>) -> Vec<TaskLocation> {
         let standing = self.logical_unit.standing_tasks();
         if standing.is_empty() {
             return Vec::new();
@@ -33,7 +33,7 @@ impl<W: World> ScsiUnit<W> {
                 Some(stage) => (stage, None),
                 None => below.clone(),
             };
-            Place { nexus: task.nexus, task: task.tag.0, stage, disk }
+            TaskLocation { nexus: task.nexus, task: task.tag.0, stage, disk }
         };
         standing.iter().map(place).collect()
     }

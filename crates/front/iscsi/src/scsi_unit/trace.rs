@@ -27,7 +27,7 @@ pub struct TraceRoom {
 }
 
 /// Reserved part of the budget, returned when dropped.
-struct Taken {
+struct ReservedRoom {
     room: TraceRoom,
     commands: u32,
 }
@@ -63,7 +63,7 @@ pub(super) struct Ended<'a> {
 
 /// Ring buffer of completed commands.
 struct Ring {
-    taken: Taken,
+    taken: ReservedRoom,
     since: Time,
     begun_unix_ns: u64,
     /// Number of the latest command before the trace was started.
@@ -88,10 +88,10 @@ impl TraceRoom {
         Self { taken: Arc::default(), commands_max }
     }
 
-    fn take(&self, commands: u32) -> Result<Taken, Refusal> {
+    fn take(&self, commands: u32) -> Result<ReservedRoom, Refusal> {
         let more = |taken: u32| taken.checked_add(commands).filter(|&all| all <= self.commands_max);
         match self.taken.fetch_update(Relaxed, Relaxed, more) {
-            Ok(_) => Ok(Taken { room: self.clone(), commands }),
+            Ok(_) => Ok(ReservedRoom { room: self.clone(), commands }),
             Err(taken) => {
                 let message = format!(
                     "a trace of {commands} commands exceeds the limit: all traces together keep {}, and {taken} \
@@ -105,7 +105,7 @@ impl TraceRoom {
     }
 }
 
-impl Drop for Taken {
+impl Drop for ReservedRoom {
     fn drop(&mut self) {
         self.room.taken.fetch_sub(self.commands, Relaxed);
     }

@@ -73,9 +73,9 @@ impl Presentations {
             let sentence = format!("volume {volume} is not presented to host {host}, nor to a group of it");
             points.push(Point::bad(sentence, format!("blockyard present {volume} {host}")));
         }
-        let ways: Vec<Way<'_>> = shown.iter().map(|shown| Way::of(shown, &portals)).collect();
+        let ways: Vec<AccessPath<'_>> = shown.iter().map(|shown| AccessPath::of(shown, &portals)).collect();
         // One reachable presentation is enough: others that cannot be reached do not block access.
-        let is_reached = ways.iter().any(Way::is_open);
+        let is_reached = ways.iter().any(AccessPath::is_open);
         points.extend(ways.iter().map(|way| way.point(is_reached)));
         // The first point is the state of the volume.
         let sees = points[0].good && is_reached;
@@ -125,13 +125,13 @@ fn of_presentation(state: &State, host: &Name, shown: &PresentationRecord) -> Po
 }
 
 /// A presentation with the portals that lead to it.
-struct Way<'a> {
+struct AccessPath<'a> {
     shown: &'a PresentationRecord,
     /// Portals of the groups through which it is mapped.
     portals: Vec<&'a PortalReport>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> AccessPath<'a> {
     fn of(shown: &'a PresentationRecord, portals: &'a [PortalReport]) -> Self {
         let shows = |portal: &&PortalReport| is_shown_in(&shown.groups, portal.policy.tag);
         Self { shown, portals: portals.iter().filter(shows).collect() }

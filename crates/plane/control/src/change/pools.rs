@@ -6,7 +6,7 @@
 use crate::access::{Access, Consent};
 use crate::change::disks::{Disks, admit_former, admit_unused, missing};
 use crate::change::volumes::Volumes;
-use crate::coming_spares::ComingSpares;
+use crate::coming_spares::PendingReplacements;
 use crate::core::Core;
 use crate::engine::unexpected;
 use crate::medium::Medium;
@@ -35,7 +35,7 @@ pub struct Pools {
     /// be opened.
     pub(crate) opening: tokio::sync::RwLock<()>,
     /// Pending spare replacements of members that are still waited for.
-    pub(crate) coming_spares: ComingSpares,
+    pub(crate) coming_spares: PendingReplacements,
 }
 
 impl Pools {

@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::refused::RefusedLogins;
 use crate::request::{NewPresentation, Unpresent};
 use crate::sessions::Sessions;
-use crate::state::lun_memory::Known;
+use crate::state::lun_memory::LunIndex;
 use crate::state::{DEFAULT_TARGET, PresentationRecord, State};
 use crate::view::PresentationReport;
 use model::{Name, Order, Refusal, VolumeId, VolumeName, code};
@@ -104,21 +104,21 @@ pub(crate) fn admit_presentation(
 /// LUNs in use, by host or group and target. Built once for many presentations: admitting one costs what its
 /// own hosts have mapped, not what all hosts have.
 pub(crate) struct Numbers<'a> {
-    seen: BTreeMap<Name, BTreeMap<Name, Seen>>,
+    seen: BTreeMap<Name, BTreeMap<Name, HostMappings>>,
     /// Current and former LUNs before the change.
-    known: Known<'a>,
+    known: LunIndex<'a>,
 }
 
 /// LUNs and volumes of one host in one target.
 #[derive(Default)]
-struct Seen {
+struct HostMappings {
     luns: BTreeMap<u16, VolumeName>,
     volumes: BTreeMap<VolumeName, u16>,
 }
 
 impl<'a> Numbers<'a> {
     pub(crate) fn of(state: &State, before: &'a State) -> Self {
-        let mut numbers = Self { seen: BTreeMap::new(), known: Known::of(before) };
+        let mut numbers = Self { seen: BTreeMap::new(), known: LunIndex::of(before) };
         state.presentations.iter().for_each(|record| numbers.learn(state, record));
         numbers
     }
@@ -164,8 +164,8 @@ impl<'a> Numbers<'a> {
         // Members before the group: a conflict is reported for the host that has it.
         let hosts: Vec<&Name> = state.hosts_of(who).filter(|host| *host != who).chain([who]).collect();
         let seen = hosts.iter().filter_map(|&host| Some((host, self.seen.get(host)?.get(target)?)));
-        let seen: Vec<(&Name, &Seen)> = seen.collect();
-        let shows = |&(host, seen): &(&Name, &Seen)| Some((host.clone(), *seen.volumes.get(&request.volume)?));
+        let seen: Vec<(&Name, &HostMappings)> = seen.collect();
+        let shows = |&(host, seen): &(&Name, &HostMappings)| Some((host.clone(), *seen.volumes.get(&request.volume)?));
         if let Some((host, lun)) = seen.iter().find_map(shows) {
             return Err(Refusal::new(
                 code::PRESENTED_ALREADY,

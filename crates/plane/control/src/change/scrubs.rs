@@ -1,7 +1,7 @@
 //! Scrubs: started by operators or by the schedule, paused outside of their window, and recorded.
 
 use crate::change::pools::Pools;
-use crate::core::{Core, Turn};
+use crate::core::{Core, ChangeGuard};
 use crate::request::StartScrub;
 use crate::state::PoolRecord;
 use model::{
@@ -62,7 +62,7 @@ impl Scrubs {
         Ok(scrubs)
     }
 
-    async fn begin(&self, turn: &Turn<'_>, name: &Name, repairs: bool, by_clock: bool) -> Result<(), Refusal> {
+    async fn begin(&self, turn: &ChangeGuard<'_>, name: &Name, repairs: bool, by_clock: bool) -> Result<(), Refusal> {
         let pool = self.core.engine.pool(Order::StartScrub { pool: name.clone(), repairs }).await?;
         self.core.commit(turn, |state| {
             if let Some(record) = state.pools.get_mut(name) {

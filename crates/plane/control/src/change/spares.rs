@@ -2,7 +2,7 @@
 
 use crate::change::disks::{Disks, missing};
 use crate::change::pools::Pools;
-use crate::core::{Core, Turn};
+use crate::core::{Core, ChangeGuard};
 use crate::request::NewSpare;
 use crate::state::{SpareRecord, TakenRecord};
 use crate::system::now;
@@ -90,7 +90,7 @@ impl Spares {
     }
 
     /// Replaces each lost member by a fitting spare, and starts copies of failing members.
-    pub(crate) async fn place(&self, vigil: &mut Vigil) -> Result<(), Refusal> {
+    pub(crate) async fn place(&self, vigil: &mut SpareMonitor) -> Result<(), Refusal> {
         let pools = self.pools.list().await?;
         // Waiting times run from the first round in which a member was missing.
         vigil.watch(&pools);
@@ -123,7 +123,7 @@ impl Spares {
 
     /// Publishes the pending replacements of members that are still waited for, and raises an event for new
     /// ones.
-    async fn announce(&self, vigil: &Vigil, pools: &[PoolReport]) -> Result<(), Refusal> {
+    async fn announce(&self, vigil: &SpareMonitor, pools: &[PoolReport]) -> Result<(), Refusal> {
         let is_waited_for = |pool: &PoolReport| lost(pool).any(|(_, member)| member.state != MemberState::Failed);
         let coming = match pools.iter().any(is_waited_for) {
             true => vigil.coming(pools, self.ready().await?),
@@ -143,8 +143,8 @@ impl Spares {
 
     async fn place_one(
         &self,
-        turn: &Turn<'_>,
-        vigil: &mut Vigil,
+        turn: &ChangeGuard<'_>,
+        vigil: &mut SpareMonitor,
         pool: &PoolReport,
         group: &GroupReport,
         member: &MemberReport,
@@ -199,7 +199,7 @@ impl Spares {
     /// Without a spare, a useless member is failed, if all other members of its group are in sync.
     async fn relieve(
         &self,
-        vigil: &mut Vigil,
+        vigil: &mut SpareMonitor,
         pool: &PoolReport,
         group: &GroupReport,
         member: &MemberReport,
@@ -256,7 +256,7 @@ impl Spares {
     }
 
     /// Records spares whose copies have finished as members.
-    fn enter_arrived(&self, turn: &Turn<'_>, pools: &[PoolReport]) -> Result<(), Refusal> {
+    fn enter_arrived(&self, turn: &ChangeGuard<'_>, pools: &[PoolReport]) -> Result<(), Refusal> {
         for pool in pools {
             let taken: Vec<(&DiskName, TakenRecord)> = self.arrived(pool).collect();
             if taken.is_empty() {
@@ -332,7 +332,7 @@ impl Disks {
 
 /// Progress of the search for spares, by member.
 #[derive(Default)]
-pub(crate) struct Vigil {
+pub(crate) struct SpareMonitor {
     /// Time since which a member is missing or does not answer.
     missing: BTreeMap<DiskId, Instant>,
     /// Members for which the lack of a spare was reported, with the number of spares at that time.
@@ -341,7 +341,7 @@ pub(crate) struct Vigil {
     copied: BTreeMap<DiskId, Instant>,
 }
 
-impl Vigil {
+impl SpareMonitor {
     /// Updates the waiting times to the current members.
     fn watch(&mut self, pools: &[PoolReport]) {
         let is_lost = |id: &DiskId| pools.iter().flat_map(lost).any(|(_, member)| member.id == *id);

@@ -5,7 +5,7 @@
 use crate::access::Access;
 use crate::change::disks::{admit_not_own, admit_path, create_file, remove_created};
 use crate::change::pools;
-use crate::core::{Core, Turn};
+use crate::core::{Core, ChangeGuard};
 use crate::memory::Memory;
 use crate::request::{NewBackend, NewVolume, Resize};
 use crate::state::{PolicyRecord, State, VolumeRecord};
@@ -177,7 +177,7 @@ impl Volumes {
     }
 
     /// Applies the recorded policies to the volumes of an open pool; policies of deleted volumes are dropped.
-    pub(crate) async fn apply_policies(&self, turn: &Turn<'_>, pool: &Name) -> Result<(), Refusal> {
+    pub(crate) async fn apply_policies(&self, turn: &ChangeGuard<'_>, pool: &Name) -> Result<(), Refusal> {
         let volumes = self.core.engine.volumes(Order::Volumes).await?;
         let own: Vec<(VolumeName, PolicyRecord)> = self
             .core
@@ -210,7 +210,7 @@ impl Volumes {
     }
 
     /// Records the shapes of presented volumes, for the time in which they are not open.
-    pub(crate) async fn learn_shapes(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    pub(crate) async fn learn_shapes(&self, turn: &ChangeGuard<'_>) -> Result<(), Refusal> {
         // Spares an order to the data plane where nothing is presented.
         if self.core.state().presentations.is_empty() && self.core.state().shapes.is_empty() {
             return Ok(());

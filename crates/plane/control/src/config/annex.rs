@@ -76,7 +76,7 @@ pub struct ReceiverEntry {
 }
 
 /// Keeper of users and receivers, acting for one caller.
-pub trait Annex: Send + Sync {
+pub trait ExternalSections: Send + Sync {
     /// Adds its sections to the document, as far as the caller may see them.
     fn export(&self, document: &mut Document);
 
@@ -114,7 +114,7 @@ pub struct AnnexPlan {
 }
 
 /// No users and receivers, for callers without them.
-impl Annex for () {
+impl ExternalSections for () {
     fn export(&self, _: &mut Document) {}
 
     fn plan(&self, _: &Document, _: bool) -> Result<AnnexPlan, Refusal> {

@@ -3,7 +3,7 @@
 use super::makes::Makes;
 use super::plan::{Plan, Step};
 use super::steps::access_steps;
-use super::{Annex, Document, Pending, access};
+use super::{ExternalSections, Document, Pending, access};
 use crate::access::Consent;
 use crate::change::together::SettingsOf;
 use crate::config::Configuration;
@@ -108,7 +108,7 @@ impl Configuration {
     ///
     /// *Errors*: the document is invalid, the array has changed since the plan, sessions would lose access
     /// without permission, or a given initiator has not logged in again in time.
-    pub async fn apply(&self, request: ApplyConfig, annex: &dyn Annex) -> Result<Applied, Refusal> {
+    pub async fn apply(&self, request: ApplyConfig, annex: &dyn ExternalSections) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
         // Planned under the lock, so that the plan and its execution see the same array.
         let (Plan { steps, losses, fingerprint: present, .. }, makes) = self.plan_makes(&request, annex).await?;
@@ -156,7 +156,7 @@ impl Configuration {
         document: &Document,
         makes: Makes,
         (prune, force, consent): (bool, bool, Consent),
-        annex: &dyn Annex,
+        annex: &dyn ExternalSections,
         (made, pending): (&mut Vec<Made>, &mut Option<Box<dyn Pending>>),
     ) -> Result<(), Refusal> {
         // In order of dependence: disks, pools on them, spares, volumes, portals; settings after the objects

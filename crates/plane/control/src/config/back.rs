@@ -54,14 +54,14 @@ impl Configuration {
     }
 }
 
-struct Lack {
+struct MissingAccess {
     what: String,
     /// True when waiting cannot help.
     for_good: bool,
 }
 
 impl Awaited {
-    fn lacks(&self, state: &State, sessions: &[SessionReport]) -> Option<Lack> {
+    fn lacks(&self, state: &State, sessions: &[SessionReport]) -> Option<MissingAccess> {
         // An initiator that no host names belongs to the host for any initiator.
         let presented: BTreeSet<VolumeId> = state
             .hosts
@@ -73,14 +73,14 @@ impl Awaited {
         // Decided by the state alone, without waiting for a login.
         let lost = self.saw.iter().find(|(id, _)| !presented.contains(id));
         if let Some((_, volume)) = lost {
-            return Some(Lack { what: format!("would lose volume {volume}"), for_good: true });
+            return Some(MissingAccess { what: format!("would lose volume {volume}"), for_good: true });
         }
         if !of(&self.initiator, sessions).any(|_| true) {
-            return Some(Lack { what: "has not logged in again".to_owned(), for_good: false });
+            return Some(MissingAccess { what: "has not logged in again".to_owned(), for_good: false });
         }
         let sees = seen_by(&self.initiator, state, sessions);
         let unseen = self.saw.iter().find(|(id, _)| !sees.contains_key(id));
-        unseen.map(|(_, volume)| Lack { what: format!("has no access to volume {volume} yet"), for_good: false })
+        unseen.map(|(_, volume)| MissingAccess { what: format!("has no access to volume {volume} yet"), for_good: false })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::document::FORM;
 use super::{
-    Annex, AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, FormerLunEntry, GroupEntry, HostEntry, PoolEntry,
+    ExternalSections, AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, FormerLunEntry, GroupEntry, HostEntry, PoolEntry,
     PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 use crate::config::Configuration;
@@ -18,7 +18,7 @@ impl Configuration {
     /// Exports the array without secrets. Applying the result changes nothing.
     ///
     /// *Errors*: the data plane is gone.
-    pub async fn export(&self, annex: &dyn Annex) -> Result<Document, Refusal> {
+    pub async fn export(&self, annex: &dyn ExternalSections) -> Result<Document, Refusal> {
         let state = self.core.state();
         let mut document = of_state(&state);
         // Pools and volumes are recorded by the pools' own disks; the state lacks them.

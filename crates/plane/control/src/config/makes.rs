@@ -28,13 +28,13 @@ pub(super) struct Makes {
 }
 
 /// Existing objects by name.
-pub(super) struct Known<'a> {
+pub(super) struct ExistingObjects<'a> {
     state: &'a State,
     pools: BTreeMap<&'a Name, &'a PoolReport>,
     volumes: BTreeMap<&'a VolumeName, &'a VolumeReport>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> ExistingObjects<'a> {
     pub(super) fn of(state: &'a State, pools: &'a [PoolReport], volumes: &'a [VolumeReport]) -> Self {
         let pools = pools.iter().map(|pool| (&pool.name, pool)).collect();
         Self { state, pools, volumes: volumes.iter().map(|volume| (&volume.name, volume)).collect() }
@@ -53,7 +53,7 @@ struct Draft {
 }
 
 impl Configuration {
-    pub(super) fn makes(&self, document: &Document, known: &Known<'_>) -> Result<(Makes, Vec<Step>), Refusal> {
+    pub(super) fn makes(&self, document: &Document, known: &ExistingObjects<'_>) -> Result<(Makes, Vec<Step>), Refusal> {
         let mut draft = Draft::default();
         // Dependencies first, so that the steps read in the order in which they are carried out.
         document.disk.iter().try_for_each(|(name, entry)| draft.disk(name, entry, known))?;
@@ -76,7 +76,7 @@ impl Draft {
         self.steps.push(Step::unnoticed(kind, subject, change));
     }
 
-    fn disk(&mut self, name: &DiskName, entry: &DiskEntry, known: &Known<'_>) -> Result<(), Refusal> {
+    fn disk(&mut self, name: &DiskName, entry: &DiskEntry, known: &ExistingObjects<'_>) -> Result<(), Refusal> {
         let record = known.state.disks.get(name);
         match record {
             None => {
@@ -114,7 +114,7 @@ impl Draft {
         Ok(())
     }
 
-    fn pool(&mut self, name: &Name, entry: &PoolEntry, known: &Known<'_>) -> Result<(), Refusal> {
+    fn pool(&mut self, name: &Name, entry: &PoolEntry, known: &ExistingObjects<'_>) -> Result<(), Refusal> {
         admit_read_only(name, entry, known)?;
         match known.pools.get(name) {
             None => {
@@ -135,7 +135,7 @@ impl Draft {
         Ok(())
     }
 
-    fn volume(&mut self, name: &VolumeName, entry: &VolumeEntry, known: &Known<'_>) -> Result<(), Refusal> {
+    fn volume(&mut self, name: &VolumeName, entry: &VolumeEntry, known: &ExistingObjects<'_>) -> Result<(), Refusal> {
         let volume = known.volumes.get(name).copied();
         let size = entry.size.map(whole);
         let is_thin = entry.provision == Some(Provision::Thin);
@@ -174,7 +174,7 @@ impl Draft {
     }
 
     /// Admits the new volumes against the limits of each pool and of the array.
-    fn admit_count(&self, known: &Known<'_>) -> Result<(), Refusal> {
+    fn admit_count(&self, known: &ExistingObjects<'_>) -> Result<(), Refusal> {
         let refuse = |whose: String, most: usize, are: usize, made: usize| {
             let message = format!("{whose} supports {most} volumes; it has {are}, and the document adds {made}");
             Err(Refusal::new(code::LIMIT_REACHED, message, "list fewer, or delete unused volumes"))
@@ -191,7 +191,7 @@ impl Draft {
 
     /// Admits the reserved space of the volumes together, in existing pools. The size of a new pool is not
     /// known yet.
-    fn admit_room(&self, known: &Known<'_>) -> Result<(), Refusal> {
+    fn admit_room(&self, known: &ExistingObjects<'_>) -> Result<(), Refusal> {
         for (name, wanted) in &self.wanted {
             let Some(pool) = known.pools.get(name) else { continue };
             let free = pool.size.bytes().saturating_sub(pool.used.bytes());
@@ -280,7 +280,7 @@ fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(),
 }
 
 /// Admits the read-only flag of an entry: only an import changes it, because hosts may lose access.
-fn admit_read_only(name: &Name, entry: &PoolEntry, known: &Known<'_>) -> Result<(), Refusal> {
+fn admit_read_only(name: &Name, entry: &PoolEntry, known: &ExistingObjects<'_>) -> Result<(), Refusal> {
     let is = known.state.pools.get(name).is_some_and(|record| record.read_only.is_some());
     match entry.read_only {
         Some(true) if !is => Err(otherwise(

@@ -1,8 +1,8 @@
 //! Plan of a document: the steps that it takes, and the effect of each on sessions.
 
-use super::makes::{Known, Makes};
+use super::makes::{ExistingObjects, Makes};
 use super::steps::{Steps, access_steps};
-use super::{Annex, ApplyConfig, Document, access};
+use super::{ExternalSections, ApplyConfig, Document, access};
 use crate::config::Configuration;
 use crate::impact::losses;
 use crate::state::{PresentationRecord, State};
@@ -84,11 +84,11 @@ impl Configuration {
     /// Plans the changes of a document.
     ///
     /// *Errors*: it cannot be applied.
-    pub async fn plan(&self, request: &ApplyConfig, annex: &dyn Annex) -> Result<Plan, Refusal> {
+    pub async fn plan(&self, request: &ApplyConfig, annex: &dyn ExternalSections) -> Result<Plan, Refusal> {
         self.plan_makes(request, annex).await.map(|(plan, _)| plan)
     }
 
-    pub(super) async fn plan_makes(&self, request: &ApplyConfig, annex: &dyn Annex) -> Result<(Plan, Makes), Refusal> {
+    pub(super) async fn plan_makes(&self, request: &ApplyConfig, annex: &dyn ExternalSections) -> Result<(Plan, Makes), Refusal> {
         let ApplyConfig { document, prune, reuse_luns, .. } = request;
         let prune = *prune;
         if document.schema != super::document::FORM {
@@ -103,7 +103,7 @@ impl Configuration {
         let state = self.core.state();
         let (pools, volumes, sessions) =
             (self.pools.list().await?, self.volumes.list().await?, self.sessions.list().await?);
-        let known = Known::of(&state, &pools, &volumes);
+        let known = ExistingObjects::of(&state, &pools, &volumes);
         let (makes, mut steps) = self.makes(document, &known)?;
         let mut ids: BTreeMap<VolumeName, VolumeId> = volumes.iter().map(|v| (v.name.clone(), v.id)).collect();
         // Volumes to be created take part under a placeholder identity.

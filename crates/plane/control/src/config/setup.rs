@@ -5,7 +5,7 @@
 //! that it changes is a volume that grows to its size, where it need not be new.
 
 use super::{
-    Annex, Applied, ApplyConfig, ChapEntry, DiskEntry, Document, HostEntry, PoolEntry, PresentEntry, Step, VolumeEntry,
+    ExternalSections, Applied, ApplyConfig, ChapEntry, DiskEntry, Document, HostEntry, PoolEntry, PresentEntry, Step, VolumeEntry,
 };
 use crate::PresentationReport;
 use crate::config::Configuration;
@@ -29,7 +29,7 @@ impl Configuration {
     /// everything is rolled back.
     ///
     /// *Errors*: a part is refused, or a name is taken that must be new.
-    pub async fn set_up(&self, asked: NewSetup, annex: &dyn Annex) -> Result<SetupReport, Refusal> {
+    pub async fn set_up(&self, asked: NewSetup, annex: &dyn ExternalSections) -> Result<SetupReport, Refusal> {
         let is_known = self.admit_setup_host(&asked)?;
         self.admit_setup_names(&asked).await?;
         let (volume, host) = (asked.volume.clone(), asked.host.clone());

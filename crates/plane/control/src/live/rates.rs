@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Rates between two samples. Idle objects are left out of the lists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Moment {
+pub struct LiveRates {
     /// Time of the later sample.
     pub time: Timestamp,
     /// Interval between the samples in milliseconds.
@@ -148,7 +148,7 @@ pub struct DiskRates {
     pub errors: u64,
 }
 
-impl Moment {
+impl LiveRates {
     /// Computes the rates between two samples that are `span` apart; `pools` is the state at the second one.
     #[must_use]
     pub fn between(

@@ -40,8 +40,8 @@ fn session(id: u32, host: &str, reads_us: &[u64]) -> SessionActivity {
     }
 }
 
-fn moment(before: &Activity, now: &Activity) -> Moment {
-    Moment::between(Timestamp::from_unix(1), Duration::from_secs(2), (before, now), &[])
+fn moment(before: &Activity, now: &Activity) -> LiveRates {
+    LiveRates::between(Timestamp::from_unix(1), Duration::from_secs(2), (before, now), &[])
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Sampling task of the live rates, which runs while any client watches.
 
-use super::{LOOK, Live, Moment, Told, Watching};
+use super::{LOOK, Live, LiveRates, LatestRates, Watching};
 use model::{Activity, Order, PoolReport, Refusal};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// One sample of the counters.
-struct Look {
+struct CounterSample {
     at: Instant,
     activity: Activity,
     pools: Vec<PoolReport>,
@@ -38,19 +38,19 @@ impl Live {
         self.core.engine.activity(Order::Activity).await
     }
 
-    async fn look(&self) -> Result<Look, Refusal> {
+    async fn look(&self) -> Result<CounterSample, Refusal> {
         let activity = self.activity().await?;
         let pools = self.core.engine.pools(Order::Pools).await?;
-        Ok(Look { at: Instant::now(), activity, pools })
+        Ok(CounterSample { at: Instant::now(), activity, pools })
     }
 
     /// Samples every second until no client watches any more.
-    async fn look_on(self: Arc<Self>, sender: watch::Sender<Told>) {
+    async fn look_on(self: Arc<Self>, sender: watch::Sender<LatestRates>) {
         let mut ticks = interval(LOOK);
         // A late sample shifts the following ones; catching up would divide by intervals that are too short.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopping = self.core.stopping.subscribe();
-        let mut before: Option<Look> = None;
+        let mut before: Option<CounterSample> = None;
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
@@ -71,7 +71,7 @@ impl Live {
                     // The first sample has no predecessor, so nothing is sent yet.
                     if let Some(before) = &before {
                         let looks = (&before.activity, &now.activity);
-                        let moment = Moment::between(crate::system::now(), now.at - before.at, looks, &now.pools);
+                        let moment = LiveRates::between(crate::system::now(), now.at - before.at, looks, &now.pools);
                         sender.send_replace(Some(Ok(Arc::new(moment))));
                     }
                     before = Some(now);

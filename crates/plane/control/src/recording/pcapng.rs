@@ -48,7 +48,7 @@ pub struct Summary {
 
 /// Direction of a packet: from or to the initiator.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     In = 0,
     Out = 1,
 }
@@ -124,13 +124,13 @@ impl Pcapng {
             Wire::Opened => {
                 // Only payload is recorded, so the three-way handshake is synthesized.
                 *next = [1, 1];
-                line.packet(&mut blocks, Way::In, [0, 0], &[], |tcp| tcp.syn());
-                line.packet(&mut blocks, Way::Out, [1, 0], &[], |tcp| tcp.syn().ack(1));
-                line.packet(&mut blocks, Way::In, [1, 1], &[], |tcp| tcp.ack(1));
+                line.packet(&mut blocks, Direction::In, [0, 0], &[], |tcp| tcp.syn());
+                line.packet(&mut blocks, Direction::Out, [1, 0], &[], |tcp| tcp.syn().ack(1));
+                line.packet(&mut blocks, Direction::In, [1, 1], &[], |tcp| tcp.ack(1));
                 self.packets += 3;
             }
             Wire::Moved { from_initiator, bytes_lost, bytes } => {
-                let way = if *from_initiator { Way::In } else { Way::Out };
+                let way = if *from_initiator { Direction::In } else { Direction::Out };
                 let here = way as usize;
                 // Lost bytes advance the sequence number, so Wireshark reports a gap. Sequence numbers wrap.
                 next[here] = next[here].wrapping_add(*bytes_lost as u32);
@@ -143,7 +143,7 @@ impl Pcapng {
             }
             Wire::Closed => {
                 let next = *next;
-                line.packet(&mut blocks, Way::Out, next, &[], |tcp| tcp.ack(next[0]).fin());
+                line.packet(&mut blocks, Direction::Out, next, &[], |tcp| tcp.ack(next[0]).fin());
                 self.packets += 1;
                 self.connections.remove(&(initiator, portal));
             }
@@ -169,14 +169,14 @@ impl Line {
     fn packet(
         &self,
         blocks: &mut Vec<u8>,
-        way: Way,
+        way: Direction,
         next: [u32; 2],
         payload: &[u8],
         flags: impl FnOnce(PacketBuilderStep<TcpHeader>) -> PacketBuilderStep<TcpHeader>,
     ) {
         let (from, to) = match way {
-            Way::In => (self.initiator, self.portal),
-            Way::Out => (self.portal, self.initiator),
+            Direction::In => (self.initiator, self.portal),
+            Direction::Out => (self.portal, self.initiator),
         };
         let here = way as usize;
         let ethernet = PacketBuilder::ethernet2(MAC[here], MAC[1 - here]);

@@ -12,7 +12,7 @@
 
 mod known;
 
-pub(crate) use known::{Known, Replaced};
+pub(crate) use known::{LunIndex, Replaced};
 
 use crate::state::owners::Owners;
 use crate::state::{PresentationRecord, State};

@@ -4,7 +4,7 @@ use super::problems::{
     of_disk, of_errors, of_hold, of_isns, of_log, of_losses, of_openness, of_paths, of_pool, of_portal, of_scrub,
     of_slow, of_space, of_spares, of_stalled, of_volume,
 };
-use crate::notices::Known;
+use crate::notices::CurrentProblems;
 use crate::standing;
 use crate::state::State;
 use crate::system::now;
@@ -81,7 +81,7 @@ pub(super) struct Snapshot {
     pub(super) volumes: usize,
     pub(super) portals: Vec<PortalReport>,
     pub(super) isns: IsnsReport,
-    pub(super) noticed: Known,
+    pub(super) noticed: CurrentProblems,
     pub(super) hold: Option<Refusal>,
     /// Standing events whose subjects still exist.
     pub(super) standing: Vec<Event>,

@@ -5,7 +5,7 @@
 
 use super::answering::RETURNS_MAX;
 use super::membership::note_membership;
-use super::rejoin::Place;
+use super::rejoin::MemberSlot;
 use super::watchdog::SilenceGuard;
 use super::{DiskId, OpenPool};
 use crate::array::{self, interruptible};
@@ -30,14 +30,14 @@ pub(super) fn recorded_state(error: IoError) -> volume::MemberState {
 }
 
 /// A slot whose disk is expected to return.
-pub(super) struct Behind {
+pub(super) struct UnresponsiveMembers {
     pub(super) group: usize,
     pub(super) member: u16,
     /// Disk that belongs in the slot.
     pub(super) id: DiskId,
 }
 
-impl Behind {
+impl UnresponsiveMembers {
     /// Takes the disk back once `landings` are over, with retries until another disk has its slot.
     pub(super) async fn take_back<W: World>(self, pool: Weak<OpenPool<W>>, world: W, landings: Landings) {
         // A late write on the former opening would overwrite newer data: all of it must land first.
@@ -86,7 +86,7 @@ impl Behind {
     /// Opens the disk, checks that it is the member, and lets it catch up. False if it must be tried again later.
     async fn try_return<W: World>(&self, pool: &Rc<OpenPool<W>>) -> bool {
         let Self { group, member, .. } = *self;
-        let (shard, place) = (&pool.shard, Place { pool, group, member });
+        let (shard, place) = (&pool.shard, MemberSlot { pool, group, member });
         let path = pool.groups[group].slots.borrow()[usize::from(member)].path.clone();
         let Ok(disk) = array::open_disk(shard, &path).await else { return false };
         let (guard, began) = (SilenceGuard::over(shard, std::iter::once(&disk)), shard.world.now());

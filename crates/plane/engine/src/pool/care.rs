@@ -15,7 +15,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 /// Maintenance state of one pool.
-pub(super) struct Care<W> {
+pub(super) struct Maintenance<W> {
     world: W,
     /// Counter of host commands of the pool.
     pub meter: Rc<Meter>,
@@ -30,7 +30,7 @@ pub(super) struct Care<W> {
 }
 
 /// Pace of one background operation, and its position at the last step.
-pub(super) struct Gait {
+pub(super) struct Pace {
     pacer: Pacer,
     stepped: Time,
     done_bytes: u64,
@@ -48,7 +48,7 @@ pub(crate) async fn set_repair<W: World>(
     Ok(pool.report())
 }
 
-impl<W: World> Care<W> {
+impl<W: World> Maintenance<W> {
     pub(super) fn new(world: W) -> Self {
         let (meter, scrub, space, policy, changes, changed) = Default::default();
         Self { world, meter, scrub, space, policy, changes, changed }
@@ -66,18 +66,18 @@ impl<W: World> Care<W> {
     }
 
     /// Starts the pace of an operation.
-    pub(super) fn gait(&self) -> Gait {
+    pub(super) fn gait(&self) -> Pace {
         self.gait_from(0)
     }
 
     /// Starts the pace of an operation that continues after `done_bytes`.
-    pub(super) fn gait_from(&self, done_bytes: u64) -> Gait {
+    pub(super) fn gait_from(&self, done_bytes: u64) -> Pace {
         let now = self.world.now();
-        Gait { pacer: Pacer::new(now, self.meter.load()), stepped: now, done_bytes }
+        Pace { pacer: Pacer::new(now, self.meter.load()), stepped: now, done_bytes }
     }
 
     /// Marks the start of a step after another wait, which then does not count as time of the step.
-    pub(super) fn step(&self, gait: &mut Gait) {
+    pub(super) fn step(&self, gait: &mut Pace) {
         gait.stepped = self.world.now();
     }
 
@@ -85,7 +85,7 @@ impl<W: World> Care<W> {
     /// any more.
     pub(super) async fn keep_pace(
         &self,
-        gait: &mut Gait,
+        gait: &mut Pace,
         done_bytes: u64,
         total_bytes: u64,
         may: impl Fn(&Self) -> bool,

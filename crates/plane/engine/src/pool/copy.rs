@@ -275,7 +275,7 @@ pub(crate) async fn send_copy<W: World>(
     let mut work = Work::resumed(WorkKind::Copy, shard.world.now(), before, total);
     let (mut gait, mut kept) = (pool.care.gait_from(before), shard.world.now());
     state.tell(work.progress(shard.world.now()));
-    let far = Far { shard: shard.clone(), home, target, id, geometry: device.geometry() };
+    let far = RemoteTarget { shard: shard.clone(), home, target, id, geometry: device.geometry() };
     let progress = async |copied: Copied| {
         let (done, now) = (before + copied.bytes, shard.world.now());
         work.advance(now, done);
@@ -388,7 +388,7 @@ fn pool_of<W: World>(shard: &ShardContext<W>, volume: &VolumeName) -> Option<Rc<
 }
 
 /// Target of a copy as seen from the shard of the source. Writes and flushes are forwarded to its home.
-struct Far<W: World> {
+struct RemoteTarget<W: World> {
     shard: Rc<ShardContext<W>>,
     home: usize,
     target: VolumeName,
@@ -396,7 +396,7 @@ struct Far<W: World> {
     geometry: Geometry,
 }
 
-impl<W: World> Far<W> {
+impl<W: World> RemoteTarget<W> {
     /// Runs `act` with the target on its home shard.
     async fn at_home<T: Send + 'static>(
         &self,
@@ -414,7 +414,7 @@ impl<W: World> Far<W> {
     }
 }
 
-impl<W: World> Far<W> {
+impl<W: World> RemoteTarget<W> {
     /// Records in the catalog of the target that the copy is at block `next`, after `copied_bytes` of data.
     async fn keep(&self, next: Blocks, copied_bytes: u64) {
         let (target, id) = (self.target.clone(), self.id);
@@ -440,7 +440,7 @@ impl<W: World> Far<W> {
     }
 }
 
-impl<W: World> BlockDevice for Far<W> {
+impl<W: World> BlockDevice for RemoteTarget<W> {
     fn geometry(&self) -> Geometry {
         self.geometry
     }

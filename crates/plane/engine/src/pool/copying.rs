@@ -4,12 +4,12 @@
 //! Nothing of the copy is recorded before its end. A crash, or an error of the new disk, leaves the pool as it was
 //! (`docs/adr/0026-errors-of-members.md`).
 
-use super::care::{Care, Gait};
+use super::care::{Maintenance, Pace};
 use super::losses::LostList;
 use super::membership::keep_membership;
 use super::rebuild::GroupRepair;
 use super::refusals::refusal;
-use super::rejoin::Place;
+use super::rejoin::MemberSlot;
 use super::watchdog::SilenceGuard;
 use super::work::{Work, WorkKind};
 use super::{CREATED_BY, Candidate, OpenPool, Slot, disk_id, find, new_uuid, open, uuid};
@@ -67,7 +67,7 @@ pub(crate) async fn copy_member<W: World>(
         );
         return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild or the copy has finished"));
     }
-    let disk = Place { pool: &pool, group, member: number }.open_replacement(&candidate, force).await?;
+    let disk = MemberSlot { pool: &pool, group, member: number }.open_replacement(&candidate, force).await?;
     let id = new_uuid(&shard.world);
     let newcomer = NewDisk { id, device: disk.clone() };
     let admitted = pool.pool.members().admit_exchange(uuid(member), &newcomer, force).await;
@@ -233,7 +233,7 @@ struct Owner<W: World> {
     group: usize,
     copying: Rc<Copying<W>>,
     work: Work,
-    gait: Gait,
+    gait: Pace,
 }
 
 impl<W: World> RebuildOwner for Owner<W> {
@@ -241,7 +241,7 @@ impl<W: World> RebuildOwner for Owner<W> {
         let (pool, done) = (&self.pool, progress.done * self.pool.groups[self.group].stripe_bytes());
         self.work.advance(pool.shard.world.now(), done);
         self.copying.work.set(Some(self.work));
-        pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Care::is_resumed).await;
+        pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Maintenance::is_resumed).await;
     }
 
     async fn commit(&mut self, member: u16, _: Stable, copied: &Rebuilt) -> Result<Stable, IoError> {

@@ -4,7 +4,7 @@
 //! lost nothing that it acknowledged (`docs/adr/0025-luns-without-a-device.md`).
 
 use super::OpenPool;
-use super::tending::Chores;
+use super::tending::MapWork;
 use crate::array::{Disk, Group};
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written};
@@ -34,7 +34,7 @@ pub(super) struct Mapped<W: World> {
     /// True if its space is reserved in full (thick), so that no free space is reported to hosts.
     pub thick: bool,
     /// Deferred work on maps; notified of changes that may cause some.
-    pub chores: Rc<Chores>,
+    pub chores: Rc<MapWork>,
 }
 
 macro_rules! each {

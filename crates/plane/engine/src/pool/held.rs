@@ -74,9 +74,9 @@ impl<W: World> OpenPool<W> {
     }
 
     /// Volumes of the pool without those that are being deleted or copied to.
-    pub(super) fn known_volumes(&self) -> Vec<Known> {
+    pub(super) fn known_volumes(&self) -> Vec<CatalogVolume> {
         let status = self.pool.status();
-        let in_segments = status.volumes.into_iter().map(|volume| Known {
+        let in_segments = status.volumes.into_iter().map(|volume| CatalogVolume {
             id: volume.id,
             name: volume.name,
             size: Size::new(volume.size_bytes),
@@ -92,7 +92,7 @@ impl<W: World> OpenPool<W> {
         let of_family = status.families.into_iter().flat_map(|family| {
             let granule_bytes = family.granule_bytes;
             let usable = |volume: &volume::ThinStatus| !volume.is_dying && !volume.is_partial;
-            family.volumes.into_iter().filter(usable).map(move |volume| Known {
+            family.volumes.into_iter().filter(usable).map(move |volume| CatalogVolume {
                 id: volume.id,
                 backend: backend_of(&volume, granule_bytes),
                 name: volume.name,
@@ -109,11 +109,11 @@ impl<W: World> OpenPool<W> {
             return Vec::new();
         }
         let held = self.known_volumes().into_iter().filter(|volume| self.held.holds(volume.id));
-        let report = |volume: Known| {
+        let report = |volume: CatalogVolume| {
             let name = VolumeName::in_pool(self.name.clone(), volume.name.parse().ok()?);
             let id = VolumeId::from_bytes(volume.id.into_bytes());
             let why = self.held.0.borrow().get(&volume.id).cloned();
-            let Known { size, block_bytes, backend, .. } = volume;
+            let CatalogVolume { size, block_bytes, backend, .. } = volume;
             Some(VolumeReport::away(name, id, size, block_bytes, backend, (VolumeState::Failed, why)))
         };
         held.filter_map(report).collect()
@@ -146,7 +146,7 @@ impl<W: World> OpenPool<W> {
 }
 
 /// A volume in the catalog.
-pub(super) struct Known {
+pub(super) struct CatalogVolume {
     pub id: Uuid,
     pub name: String,
     pub size: Size,

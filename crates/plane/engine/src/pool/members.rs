@@ -3,7 +3,7 @@
 use super::membership::note_membership;
 use super::overwrite::Overwriting;
 use super::refusals::{array_refusal, refusal};
-use super::rejoin::Place;
+use super::rejoin::MemberSlot;
 use super::report::disk_size_for;
 use super::takeup::LogReturn;
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
@@ -29,7 +29,7 @@ pub(crate) async fn fail_disk<W: World>(
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     let (group, member) = pool.place(disk)?;
-    Place { pool: &pool, group, member }.fail().await?;
+    MemberSlot { pool: &pool, group, member }.fail().await?;
     Ok(pool.report())
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn replace_disk<W: World>(
         return Ok((pool.report(), shown));
     }
     let (group, member) = pool.place(lost)?;
-    let (state, place) = (&pool.groups[group], Place { pool: &pool, group, member });
+    let (state, place) = (&pool.groups[group], MemberSlot { pool: &pool, group, member });
     pool.admit_change_of_members(group)?;
     let takes_part = !matches!(pool.member_state(group, member), MemberState::Failed | MemberState::Missing);
     if takes_part && !force {
@@ -175,7 +175,7 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-impl<W: World> Place<'_, W> {
+impl<W: World> MemberSlot<'_, W> {
     /// Opens a replacement, and admits its size and that no other node writes to it.
     pub(super) async fn open_replacement(&self, candidate: &Candidate, force: bool) -> Result<Disk<W>, Refusal> {
         let group = self.group;

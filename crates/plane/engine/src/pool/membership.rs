@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use model::{DiskId, MemberDisk, PoolId, PoolMembership, Refusal, Timestamp, event};
 use shard::World;
 use std::pin::pin;
-use volume::{FoundPool, MemberState, Standing};
+use volume::{FoundPool, MemberState, DiskState};
 
 /// Admits opening the pool as found; an operator may force it to be opened with older data.
 ///
@@ -24,7 +24,7 @@ pub(super) fn admit<W: World>(
         return Ok(());
     }
     let positions = found.groups.iter().flat_map(|group| &group.positions);
-    let current = positions.filter(|position| position.standing == Standing::Current);
+    let current = positions.filter(|position| position.standing == DiskState::Current);
     let current: Vec<DiskId> = current.map(|position| super::disk_id(position.disk)).collect();
     let state = FoundState { generation: found.generation, is_unwritten: found.is_unwritten(), current: &current };
     shard.memberships.admit(id, &found.catalog.name, &state)

@@ -7,7 +7,7 @@ use super::keys;
 use super::own::{self, Taking};
 use super::read_only::{ASKED_FOR, open_read_only, why_unwritable};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
-use super::rejoin::Place;
+use super::rejoin::MemberSlot;
 use super::watchdog::SilenceGuard;
 use super::{Candidate, GroupState, OpenPool, Slot, concerned, disk_id, membership, parting, scrub, volumes};
 use crate::array::{self, Disk, Member, Watch};
@@ -20,12 +20,12 @@ use raid::{Array, ArrayError, Layout, Rejected, Shape};
 use shard::World;
 use std::rc::Rc;
 use volume::{
-    Contents, FoundGroup, FoundPool, GroupRecord, GroupRole, PoolError, Probe, Standing, Survey, Uuid, Window,
+    Contents, FoundGroup, FoundPool, GroupRecord, GroupRole, PoolError, Probe, DiskState, Survey, Uuid, Window,
     assemble, data_area,
 };
 
 /// A disk that was probed.
-pub(super) struct Looked<W: World> {
+pub(super) struct ProbedDisk<W: World> {
     pub(super) candidate: Candidate,
     pub(super) disk: Disk<W>,
     pub(super) probe: Probe,
@@ -79,7 +79,7 @@ pub(crate) async fn open<W: World>(
 async fn open_written<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
-    looked: &[Looked<W>],
+    looked: &[ProbedDisk<W>],
     (taking, whole): (&Taking, bool),
     others: Option<u64>,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
@@ -124,7 +124,7 @@ async fn open_written<W: World>(
 fn find_to_serve<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
-    looked: &[Looked<W>],
+    looked: &[ProbedDisk<W>],
     (taking, whole): (&Taking, bool),
 ) -> Result<FoundPool, Refusal> {
     let found = find_pool(looked, id)?;
@@ -139,7 +139,7 @@ fn admit_present(found: &FoundPool, whole: bool) -> Result<(), Refusal> {
     let name = &found.catalog.name;
     let positions = found.groups.iter().flat_map(|group| &group.positions);
     let absent: Vec<String> =
-        positions.filter(|position| position.standing == Standing::Missing).map(|one| one.disk.to_string()).collect();
+        positions.filter(|position| position.standing == DiskState::Missing).map(|one| one.disk.to_string()).collect();
     if absent.is_empty() || !whole {
         return Ok(());
     }
@@ -159,7 +159,7 @@ pub(super) async fn assemble_pool<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
     found: &FoundPool,
-    looked: &[Looked<W>],
+    looked: &[ProbedDisk<W>],
     taking: &Taking,
 ) -> Result<Assembled<W>, Refusal> {
     let (mut groups, mut arrays, mut troubles, mut log_refused) = (Vec::new(), Vec::new(), Vec::new(), None);
@@ -201,7 +201,7 @@ pub(super) async fn assemble_pool<W: World>(
 }
 
 /// Finds the pool `id` on these disks, in a state in which it can serve.
-pub(super) fn find_pool<W: World>(looked: &[Looked<W>], id: PoolId) -> Result<FoundPool, Refusal> {
+pub(super) fn find_pool<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Result<FoundPool, Refusal> {
     let survey = survey_of(looked);
     for (place, refused) in &survey.refused {
         tracing::warn!(disk = %looked[*place].candidate.name, %refused, "a disk is left alone");
@@ -210,13 +210,13 @@ pub(super) fn find_pool<W: World>(looked: &[Looked<W>], id: PoolId) -> Result<Fo
 }
 
 /// Surveys the pools on these disks.
-fn survey_of<W: World>(looked: &[Looked<W>]) -> Survey {
+fn survey_of<W: World>(looked: &[ProbedDisk<W>]) -> Survey {
     let probes: Vec<Probe> = looked.iter().map(|looked| looked.probe.clone()).collect();
     assemble(&probes)
 }
 
 /// Finds the pool `id` on these disks, whether it can serve or not.
-pub(super) fn found_on<W: World>(looked: &[Looked<W>], id: PoolId) -> Option<FoundPool> {
+pub(super) fn found_on<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Option<FoundPool> {
     survey_of(looked).pools.into_iter().find(|found| found.catalog.pool == wanted(id))
 }
 
@@ -225,13 +225,13 @@ fn wanted(id: PoolId) -> Uuid {
 }
 
 /// As [`find_pool`], with the disks probed again.
-pub(super) async fn look_again<W: World>(looked: &[Looked<W>], id: PoolId) -> Result<FoundPool, Refusal> {
+pub(super) async fn look_again<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Result<FoundPool, Refusal> {
     let probes = join_all(looked.iter().map(|looked| volume::probe(&looked.disk))).await;
     pick(assemble(&probes), id, looked)
 }
 
 /// Picks the pool `id`, in a state in which it can serve.
-fn pick<W: World>(survey: Survey, id: PoolId, looked: &[Looked<W>]) -> Result<FoundPool, Refusal> {
+fn pick<W: World>(survey: Survey, id: PoolId, looked: &[ProbedDisk<W>]) -> Result<FoundPool, Refusal> {
     let wanted = wanted(id);
     // Checked before absence: the disks are there, only their catalogs cannot be read.
     if let Some(unreadable) = survey.unreadable.iter().find(|found| found.pool == wanted) {
@@ -259,7 +259,7 @@ pub(super) async fn look_at<W: World>(
     candidates: &[Candidate],
     read_only: bool,
     force: bool,
-) -> Vec<Looked<W>> {
+) -> Vec<ProbedDisk<W>> {
     let mut opened = Vec::new();
     for candidate in candidates {
         match array::open_disk_as(shard, &candidate.path, read_only, force).await {
@@ -271,7 +271,7 @@ pub(super) async fn look_at<W: World>(
     // Probes run concurrently, so that a slow disk does not delay the others.
     let looked = join_all(opened.into_iter().map(async |(candidate, disk)| {
         let probe = volume::probe(&disk).await;
-        Looked { candidate, disk, probe }
+        ProbedDisk { candidate, disk, probe }
     }));
     let mut looked = looked.await;
     // The probe of a disk that the guard interrupted is incomplete.
@@ -286,12 +286,12 @@ pub(super) async fn look_at<W: World>(
 }
 
 /// Translates an error of the pool; an error of one disk names the disk.
-fn named<W: World>(error: &PoolError, found: &FoundPool, looked: &[Looked<W>]) -> Refusal {
+fn named<W: World>(error: &PoolError, found: &FoundPool, looked: &[ProbedDisk<W>]) -> Refusal {
     let refusal = plain(error);
     let PoolError::DiskFails { disk, .. } = error else { return refusal };
     let mut positions = found.groups.iter().flat_map(|group| &group.positions);
     let place = positions.find(|position| position.disk == *disk).and_then(|position| position.probe);
-    let Some(Looked { candidate, .. }) = place.and_then(|place| looked.get(place)) else { return refusal };
+    let Some(ProbedDisk { candidate, .. }) = place.and_then(|place| looked.get(place)) else { return refusal };
     let message = format!("disk {}, which its group needs: {}", candidate.name, refusal.message);
     Refusal { message, hint: "attach a working disk, then open the pool again".to_owned(), ..refusal }
 }
@@ -319,7 +319,7 @@ pub(super) async fn assemble_group<W: World>(
     shard: &Rc<ShardContext<W>>,
     record: &GroupRecord,
     group: &FoundGroup,
-    looked: &[Looked<W>],
+    looked: &[ProbedDisk<W>],
     watch: &Rc<Watch<W>>,
 ) -> Result<(GroupState<W>, Trouble), Refusal> {
     let level = array::level_of_code(record.level).ok_or_else(|| {
@@ -329,7 +329,7 @@ pub(super) async fn assemble_group<W: World>(
     let found = |place: Option<usize>| place.and_then(|place| looked.get(place));
     // A member whose rebuild was interrupted joins again after the pool was opened.
     let members = group.positions.iter().map(|position| match position.standing {
-        Standing::Current => found(position.probe).and_then(|looked| window::<W>(&looked.disk, record.member_blocks)),
+        DiskState::Current => found(position.probe).and_then(|looked| window::<W>(&looked.disk, record.member_blocks)),
         _ => None,
     });
     let slots: Vec<Slot<W>> = group
@@ -417,11 +417,11 @@ pub(super) struct AfterOpen<'a, W: World> {
 
 impl<W: World> AfterOpen<'_, W> {
     /// Reports metadata that was damaged and was rewritten during the opening.
-    pub(super) fn tell_of_damage(&self, looked: &[Looked<W>]) {
+    pub(super) fn tell_of_damage(&self, looked: &[ProbedDisk<W>]) {
         for damage in self.found.damage() {
             let mut positions = self.found.groups.iter().flat_map(|group| &group.positions);
             let place = positions.find(|position| position.disk == damage.disk).and_then(|position| position.probe);
-            let Some(Looked { candidate, .. }) = place.and_then(|place| looked.get(place)) else { continue };
+            let Some(ProbedDisk { candidate, .. }) = place.and_then(|place| looked.get(place)) else { continue };
             let (disk, pool, structure) = (&candidate.name, &self.pool.name, damage.structure);
             tracing::warn!(%pool, %disk, %structure, "damaged metadata is repaired");
             let sentence = format!(
@@ -514,18 +514,18 @@ impl<W: World> AfterOpen<'_, W> {
                 match position.standing {
                     // A slot that the array does not count yet belongs to an expansion, which continues below.
                     _ if usize::from(member) >= counted => {}
-                    Standing::Rebuilding { .. } => {
-                        Place { pool: self.pool, group: number, member }.resume_rebuild(&disk(place)).await
+                    DiskState::Rebuilding { .. } => {
+                        MemberSlot { pool: self.pool, group: number, member }.resume_rebuild(&disk(place)).await
                     }
                     // A member that was recorded as missing lacks only the writes since; a failed one stays out until
                     // an operator returns it.
-                    Standing::Failed if !record.protected || recorded.state != volume::MemberState::Missing => {}
+                    DiskState::Failed if !record.protected || recorded.state != volume::MemberState::Missing => {}
                     // No member may return during a reshape; it is taken back afterwards.
-                    Standing::Failed if state.array.status().reshape.is_some() => {
+                    DiskState::Failed if state.array.status().reshape.is_some() => {
                         state.returning.borrow_mut().push((member, disk(place)));
                     }
-                    Standing::Failed => {
-                        Place { pool: self.pool, group: number, member }.let_return(&disk(place)).await;
+                    DiskState::Failed => {
+                        MemberSlot { pool: self.pool, group: number, member }.let_return(&disk(place)).await;
                     }
                     _ => {}
                 }

@@ -3,7 +3,7 @@
 //! The rules are in `cluster`, the format of the marks in `volume::owner` (`docs/adr/0021-one-table-of-ownership.md`).
 //! Nothing may be written to a pool before it is claimed, and nothing after its fence is closed.
 
-use super::open::Looked;
+use super::open::ProbedDisk;
 use super::refusals::{plain, refusal};
 use super::{OpenPool, uuid};
 use crate::array::Disk;
@@ -96,9 +96,9 @@ pub(super) async fn take<W: World>(
     shard: &Rc<ShardContext<W>>,
     taking: &Taking,
     found: FoundPool,
-    looked: &[Looked<W>],
+    looked: &[ProbedDisk<W>],
     again: impl AsyncFn() -> Result<FoundPool, Refusal>,
-) -> Result<(FoundPool, Taken<W>), Refusal> {
+) -> Result<(FoundPool, ClaimedPool<W>), Refusal> {
     let node = taking.node();
     let mut found = watch(shard, taking, found, &again).await?;
     found.claim_above(taking.above);
@@ -121,7 +121,7 @@ pub(super) async fn take<W: World>(
     // Assembling the pool may take longer than a lease, so the heartbeats start now.
     let beating = Rc::new(Beating { shard: shard.clone(), found: found.clone(), disks, own, ended });
     shard.world.spawn(beat_until_open(Rc::downgrade(&beating), shard.clone()));
-    Ok((found, Taken { beating, from: of_another.filter(|before| !before.released).map(|before| before.name) }))
+    Ok((found, ClaimedPool { beating, from: of_another.filter(|before| !before.released).map(|before| before.name) }))
 }
 
 /// Stores a copy of the state on the members of all pools at home here. A disk that does not answer soon is not waited
@@ -178,13 +178,13 @@ pub(super) fn of_another(found: Option<&FoundPool>, taking: &Taking, refusal: Re
 }
 
 /// A claimed pool.
-pub(super) struct Taken<W: World> {
+pub(super) struct ClaimedPool<W: World> {
     beating: Rc<Beating<W>>,
     /// Name of the previous owner that did not export the pool.
     from: Option<String>,
 }
 
-impl<W: World> Drop for Taken<W> {
+impl<W: World> Drop for ClaimedPool<W> {
     fn drop(&mut self) {
         if self.beating.ended.replace(true) {
             return;
@@ -212,7 +212,7 @@ async fn beat_until_open<W: World>(beating: Weak<Beating<W>>, shard: Rc<ShardCon
 
 impl<W: World> OpenPool<W> {
     /// Keeps the claim of the pool, which is open now, until it is closed or another node takes it over.
-    pub(super) async fn hold(self: &Rc<Self>, taken: Taken<W>) -> Result<(), Refusal> {
+    pub(super) async fn hold(self: &Rc<Self>, taken: ClaimedPool<W>) -> Result<(), Refusal> {
         let own = taken.beating.own.borrow().clone();
         self.pool.ownership().hold(own).await.map_err(|error| refusal(&error, self))?;
         assert!(!taken.beating.ended.replace(true), "a pool that was taken is held once");

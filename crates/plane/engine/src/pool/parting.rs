@@ -6,7 +6,7 @@
 //! operator keeps one (`docs/adr/0027-what-a-node-remembers-of-members.md`).
 
 use super::membership::keep_membership;
-use super::open::{Looked, found_on};
+use super::open::{ProbedDisk, found_on};
 use super::own::Taking;
 use super::{OpenPool, disk_id};
 use crate::guarded::BeforeWrites;
@@ -17,7 +17,7 @@ use futures_util::FutureExt;
 use model::{DiskName, PoolId, Refusal, Timestamp, code};
 use shard::World;
 use std::rc::Rc;
-use volume::{FoundPart, FoundPool, GroupRole, OUTLIVE_MAX, Position, Standing};
+use volume::{FoundPart, FoundPool, GroupRole, OUTLIVE_MAX, Position, DiskState};
 
 /// Starts to serve the pool. If it was opened without members that it counted on, the first write is announced before
 /// it is done, and so is the first change of volumes, snapshots or reservations.
@@ -71,7 +71,7 @@ async fn announce<W: World>(pool: &Rc<OpenPool<W>>) -> Result<(), IoError> {
 pub(super) fn keep_one<W: World>(
     shard: &ShardContext<W>,
     id: PoolId,
-    looked: &mut Vec<Looked<W>>,
+    looked: &mut Vec<ProbedDisk<W>>,
     taking: &mut Taking,
 ) -> Result<Option<u64>, Refusal> {
     let Some(found) = found_on(looked, id).filter(|found| !found.parts.is_empty()) else { return Ok(None) };
@@ -113,7 +113,7 @@ pub(super) fn keep_one<W: World>(
 struct Parts<'a, W: World> {
     shard: &'a ShardContext<W>,
     found: &'a FoundPool,
-    looked: &'a [Looked<W>],
+    looked: &'a [ProbedDisk<W>],
 }
 
 impl<W: World> Parts<'_, W> {
@@ -183,7 +183,7 @@ pub(super) fn admit_unknown<W: World>(
     let is_data = |group: usize| found.catalog.groups[group].role == GroupRole::Data;
     let groups = found.groups.iter().enumerate().filter(|(group, _)| is_data(*group));
     let places = groups.flat_map(|(group, it)| (0..).zip(&it.positions).map(move |it| (group, it)));
-    let absent = places.filter(|(_, (_, position))| position.standing == Standing::Missing);
+    let absent = places.filter(|(_, (_, position))| position.standing == DiskState::Missing);
     let absent: Vec<String> = absent
         .map(|(group, (slot, Position { disk, .. })): (usize, (u16, &Position))| {
             format!("group {group} slot {slot} (disk identity {})", disk_id(*disk))

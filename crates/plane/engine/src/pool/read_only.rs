@@ -4,7 +4,7 @@
 //! logs and log device is shown from there. Such a pool is not claimed, not repaired, its maps are not maintained, and
 //! hosts cannot write. The reasons are in `docs/adr/0018-pools-that-are-read-only.md`.
 
-use super::open::{AfterOpen, Assembled, Looked, assemble_pool, find_pool, look_again, look_at};
+use super::open::{AfterOpen, Assembled, ProbedDisk, assemble_pool, find_pool, look_again, look_at};
 use super::own::{self, Taking};
 use super::{Candidate, OpenPool, keys, membership, volumes};
 use crate::array::{Disk, interruptible, overlay};
@@ -34,7 +34,7 @@ pub(super) async fn why_unwritable<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
     candidates: &[Candidate],
-    looked: Vec<Looked<W>>,
+    looked: Vec<ProbedDisk<W>>,
     refusal: &Refusal,
 ) -> Option<String> {
     // These refusals have other causes than disks that refuse writes.
@@ -80,7 +80,7 @@ pub(super) async fn why_unwritable<W: World>(
 pub(super) async fn open_read_only<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
-    looked: &[Looked<W>],
+    looked: &[ProbedDisk<W>],
     taking: &Taking,
     why: String,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
@@ -127,7 +127,7 @@ pub(super) async fn open_read_only<W: World>(
 async fn recover<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
-    looked: &[Looked<W>],
+    looked: &[ProbedDisk<W>],
     found: &FoundPool,
     taking: &Taking,
     why: &str,

@@ -1,6 +1,6 @@
 //! Background repair of groups: rebuild of members, and resync after an unclean stop.
 
-use super::care::{Care, Gait};
+use super::care::{Maintenance, Pace};
 use super::copying::until_exchanged;
 use super::losses::LostList;
 use super::membership::note_membership;
@@ -191,7 +191,7 @@ impl<W: World> GroupRepair<W> {
                 let done = (before + progress.done) * stripe_bytes;
                 work.advance(self.pool.shard.world.now(), done);
                 self.pool.groups[group].work.set(Some(work));
-                self.pool.care.keep_pace(&mut gait, done, work.total_bytes(), Care::is_resumed).await;
+                self.pool.care.keep_pace(&mut gait, done, work.total_bytes(), Maintenance::is_resumed).await;
             };
             match array.resync(range.clone(), pace).await {
                 Ok(verified) => {
@@ -240,7 +240,7 @@ struct Owner<W: World> {
     pool: Rc<OpenPool<W>>,
     group: usize,
     work: Work,
-    gait: Gait,
+    gait: Pace,
     disk: String,
 }
 
@@ -249,7 +249,7 @@ impl<W: World> RebuildOwner for Owner<W> {
         let (pool, done) = (&self.pool, progress.done * self.pool.groups[self.group].stripe_bytes());
         self.work.advance(pool.shard.world.now(), done);
         pool.groups[self.group].work.set(Some(self.work));
-        if !pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Care::is_resumed).await {
+        if !pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Maintenance::is_resumed).await {
             let sentence = format!("rebuild of disk {} of pool {} will miss its deadline", self.disk, pool.name);
             pool.raise(event::REBUILD_LATE, sentence);
         }

@@ -9,13 +9,13 @@ use std::rc::Rc;
 use volume::{Contents, Member, PoolError};
 
 /// One slot of a group of an open pool.
-pub(super) struct Place<'a, W: World> {
+pub(super) struct MemberSlot<'a, W: World> {
     pub(super) pool: &'a Rc<OpenPool<W>>,
     pub(super) group: usize,
     pub(super) member: u16,
 }
 
-impl<W: World> Place<'_, W> {
+impl<W: World> MemberSlot<'_, W> {
     /// Identity of the disk that belongs in the slot.
     fn id(&self) -> DiskId {
         self.pool.groups[self.group].slots.borrow()[usize::from(self.member)].id

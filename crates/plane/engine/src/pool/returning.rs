@@ -3,7 +3,7 @@
 //! A member that stopped answering while the pool was open returns by itself ([`Behind`](super::behind::Behind)); a
 //! failed one does not return.
 
-use super::rejoin::Place;
+use super::rejoin::MemberSlot;
 use super::watchdog::SilenceGuard;
 use super::{Candidate, OpenPool, find, refusals, uuid};
 use crate::array;
@@ -24,7 +24,7 @@ pub(crate) async fn return_disk<W: World>(
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     let (group, member) = pool.place(id)?;
-    let place = Place { pool: &pool, group, member };
+    let place = MemberSlot { pool: &pool, group, member };
     pool.admit_change_of_members(group)?;
     admit_absent(&pool, &place, &candidate)?;
     let disk = array::open_disk(&shard, &candidate.path).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn return_disk<W: World>(
 }
 
 /// Admits a member that is missing because its disk was not found, and for no other reason.
-fn admit_absent<W: World>(pool: &OpenPool<W>, place: &Place<'_, W>, candidate: &Candidate) -> Result<(), Refusal> {
+fn admit_absent<W: World>(pool: &OpenPool<W>, place: &MemberSlot<'_, W>, candidate: &Candidate) -> Result<(), Refusal> {
     let (group, at) = (place.group, usize::from(place.member));
     let in_array = pool.member_state(group, place.member) == MemberState::Missing;
     let status = pool.pool.status();

@@ -1,6 +1,6 @@
 //! Space of a pool: thresholds and their notifications, and the space that each volume takes.
 
-use super::tending::Chores;
+use super::tending::MapWork;
 use super::{OpenPool, find};
 use crate::shard_context::ShardContext;
 use crate::unit::Unit;
@@ -18,7 +18,7 @@ use volume::{FamilyStatus, PoolSpace, SpaceEvent, ThinStatus, Thresholds, Uuid};
 #[derive(Default)]
 pub(super) struct Space {
     /// Deferred work on the maps of its families.
-    pub chores: Rc<Chores>,
+    pub chores: Rc<MapWork>,
     policy: Cell<SpacePolicy>,
     /// True after a write was refused for lack of space, until space is available again.
     refused: Cell<bool>,

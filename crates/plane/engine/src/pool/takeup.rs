@@ -1,6 +1,6 @@
 //! Return of a log device whose disks were absent when its pool was opened, while the pool is open.
 
-use super::open::{self, AfterOpen, Looked};
+use super::open::{self, AfterOpen, ProbedDisk};
 use super::refusals::refusal;
 use super::replay::LogReplay;
 use super::volumes::Found;
@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use model::{Refusal, VolumeReport, code, event};
 use shard::World;
 use std::rc::Rc;
-use volume::{Standing, Uuid, assemble, probe};
+use volume::{DiskState, Uuid, assemble, probe};
 
 impl<W: World> OpenPool<W> {
     /// True if the disk belongs to the log device without which the pool was opened.
@@ -43,7 +43,7 @@ impl<W: World> LogReturn<'_, W> {
         let place = usize::from(self.pool.pool.write_log().group().expect("the pool awaits its log"));
         let back = found.filter(|found| {
             let positions = found.groups.get(place).map_or(&[][..], |group| &group.positions);
-            positions.iter().any(|position| position.standing == Standing::Current)
+            positions.iter().any(|position| position.standing == DiskState::Current)
         });
         let found = back.ok_or_else(|| {
             let message = format!("disk {name} was changed since it left the log device of pool {}", self.pool.name);
@@ -74,7 +74,7 @@ impl<W: World> LogReturn<'_, W> {
     }
 
     /// Probes the disks of the pool and the returned one.
-    async fn look(&self) -> Result<Vec<Looked<W>>, Refusal> {
+    async fn look(&self) -> Result<Vec<ProbedDisk<W>>, Refusal> {
         let back = array::open_disk(&self.pool.shard, &self.candidate.path).await?;
         let slots = self.pool.slots();
         // Disks of members are open already and must not be opened a second time.
@@ -84,7 +84,7 @@ impl<W: World> LogReturn<'_, W> {
         let all = here.chain([(self.candidate.clone(), back)]);
         Ok(join_all(all.map(async |(candidate, disk)| {
             let probe = probe(&disk).await;
-            Looked { candidate, disk, probe }
+            ProbedDisk { candidate, disk, probe }
         }))
         .await)
     }

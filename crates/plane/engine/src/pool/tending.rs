@@ -17,14 +17,14 @@ const QUIET_LOOKS: u32 = 2;
 
 /// Work flag of a pool's maps, and the wake-up of the task that does the work.
 #[derive(Default)]
-pub(super) struct Chores {
+pub(super) struct MapWork {
     left: Cell<bool>,
     stopped: Cell<bool>,
     runs: Cell<bool>,
     changed: Signal,
 }
 
-impl Chores {
+impl MapWork {
     /// Notes that there may be work. Called for every write, so it must be cheap.
     pub(super) fn leave(&self) {
         // The signal is raised only at the first change; further writes cost one flag.
@@ -65,7 +65,7 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-async fn tend<W: World>(pool: &Weak<OpenPool<W>>, world: &W, chores: &Chores) {
+async fn tend<W: World>(pool: &Weak<OpenPool<W>>, world: &W, chores: &MapWork) {
     let mut quiet = 0;
     loop {
         if quiet >= QUIET_LOOKS {

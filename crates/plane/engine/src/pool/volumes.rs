@@ -1,7 +1,7 @@
 //! Volumes of a pool and their units: create, open, resize, set policies, delete.
 
 use super::device::{Kind, Mapped};
-use super::held::Known;
+use super::held::CatalogVolume;
 use super::keys::new_key;
 use super::refusals::refusal;
 use super::replay::LogReplay;
@@ -228,7 +228,7 @@ impl<W: World> OpenPool<W> {
     /// Opens the volumes for which `wanted` is true. One whose map is damaged is held back.
     pub(super) async fn open_volumes(&self, wanted: impl Fn(Uuid) -> bool) -> Result<Vec<Found<W>>, Refusal> {
         let mut all = Vec::new();
-        for Known { id, name, backend, .. } in self.known_volumes().into_iter().filter(|known| wanted(known.id)) {
+        for CatalogVolume { id, name, backend, .. } in self.known_volumes().into_iter().filter(|known| wanted(known.id)) {
             let device = match backend {
                 Backend::Pool { provision: Provision::Segments, .. } => {
                     // Segments have no map that could be damaged, so an error concerns the pool as a whole.

@@ -7,7 +7,7 @@
 //! `docs/adr/0024-disks-that-do-not-answer.md`.
 
 use super::OpenPool;
-use super::behind::Behind;
+use super::behind::UnresponsiveMembers;
 use super::erring::Done;
 use crate::array::{self, Disk, interruptible};
 use crate::remote::MemberDisk;
@@ -184,7 +184,7 @@ impl<W: World> Members<'_, W> {
         state.array.fail_unresponsive(member);
         // A commit of the catalog that waits for the disk ends now; the record of this failure follows it.
         interruptible(disk).interrupt();
-        let behind = Behind { group, member, id: slot.id };
+        let behind = UnresponsiveMembers { group, member, id: slot.id };
         let world = self.pool.shard.world.clone();
         // Only weak references: the task may outlive the pool.
         self.pool.spawn(behind.take_back(Rc::downgrade(self.pool), world, interruptible(disk).landings()));

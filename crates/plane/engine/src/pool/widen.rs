@@ -4,13 +4,13 @@
 //! counts on it; then stripes are moved. An expansion that a crash interrupts continues when the pool is opened. A disk
 //! that cannot join is removed from the catalog again.
 
-use super::care::{Care, Gait};
+use super::care::{Maintenance, Pace};
 use super::copying;
 use super::grow::{Growth, number};
 use super::overwrite::Overwriting;
 use super::rebuild::GroupRepair;
 use super::refusals::{grow_refusal, refusal};
-use super::rejoin::Place;
+use super::rejoin::MemberSlot;
 use super::work::{Work, WorkKind};
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
 use crate::array;
@@ -169,7 +169,7 @@ impl<W: World> GroupRepair<W> {
         for (member, disk) in state.returning.take() {
             // Another disk may have taken the slot in the meantime.
             if self.pool.member_state(group, member) == MemberState::Missing {
-                Place { pool: &self.pool, group, member }.let_return(&disk).await;
+                MemberSlot { pool: &self.pool, group, member }.let_return(&disk).await;
             }
         }
         true
@@ -266,9 +266,9 @@ impl<W: World> GroupRepair<W> {
         true
     }
 
-    async fn keep_reshape_pace(&self, gait: &mut Gait, done: u64, total: u64) {
+    async fn keep_reshape_pace(&self, gait: &mut Pace, done: u64, total: u64) {
         let group = self.group;
-        if !self.pool.care.keep_pace(gait, done, total, Care::is_resumed).await {
+        if !self.pool.care.keep_pace(gait, done, total, Maintenance::is_resumed).await {
             let sentence = format!("reshape of group {group} of pool {} will miss its deadline", self.pool.name);
             self.pool.raise(event::RESHAPE_LATE, sentence);
         }

@@ -6,7 +6,7 @@
 use iscsi::chap::Auth;
 use iscsi::pdu::{TaskFunctionOutcome, Tsih};
 use iscsi::target::{Command, Config, Event, OpenGate, Response, Session};
-use iscsi::{Gathered, Grant, Identity, TaskId};
+use iscsi::{SendSlices, Grant, Identity, TaskId};
 use shard::{Listener as _, Signal, Stream as _, StreamOptions, World};
 use sim::{Sim, SimStream};
 use std::cell::{Cell, RefCell};
@@ -27,7 +27,7 @@ pub(super) const TARGET: &str = "iqn.2026-01.test:target";
 type Nexus = (String, [u8; 6]);
 
 /// Session: its nexus, its portal, and the flag that ends it.
-type Place = (Nexus, IpAddr, Rc<Cell<bool>>);
+type OpenSession = (Nexus, IpAddr, Rc<Cell<bool>>);
 
 /// Answers of commands; `None` is the answer to a reset.
 type Answers = Rc<RefCell<Vec<(TaskId, Option<Response>)>>>;
@@ -64,7 +64,7 @@ pub(super) struct Unit {
     pub logins: Cell<u16>,
     /// True when PREEMPT AND ABORT and resets wait until held writes were carried out, instead of ending them.
     pub waits: Cell<bool>,
-    sessions: RefCell<Vec<Place>>,
+    sessions: RefCell<Vec<OpenSession>>,
     ended: Signal,
 }
 
@@ -306,7 +306,7 @@ impl Unit {
     fn welcome(&self, identity: &Identity, at: IpAddr) -> (Nexus, Rc<Cell<bool>>) {
         let nexus = (identity.initiator_name.as_str().to_owned(), identity.isid.0);
         let mut sessions = self.sessions.borrow_mut();
-        let is_same = |session: &Place| (&session.0, session.1) == (&nexus, at);
+        let is_same = |session: &OpenSession| (&session.0, session.1) == (&nexus, at);
         for (_, _, over) in sessions.iter().filter(|session| is_same(session)) {
             over.set(true);
             self.end_held(|held| *held == nexus);
@@ -365,7 +365,7 @@ impl Served {
         self.unit.ended.watch(cx);
         let mut moved = self.act();
         while self.machine.wants_to_send(0) {
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             self.machine.gather(0, &mut slices);
             let sent = self.stream.poll_write(cx, &slices);
             drop(slices);

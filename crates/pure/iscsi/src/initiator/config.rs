@@ -1,7 +1,7 @@
 //! Configuration of an initiator's connection.
 
 use crate::login::InitiatorConfig;
-use crate::timers::Patience;
+use crate::timers::Timeouts;
 use std::time::Duration;
 
 /// Maximum number of tagged tasks in a session.
@@ -39,8 +39,8 @@ impl Config {
         }
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        Patience { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
+    pub(crate) fn patience(&self) -> Timeouts {
+        Timeouts { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
     }
 
     /// Checks the bounds.

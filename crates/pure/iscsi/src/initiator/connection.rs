@@ -2,14 +2,14 @@
 
 use super::full_feature::{FullFeaturePhase, Placement};
 use super::login::LoginPhase;
-use super::order::Joins;
+use super::order::JoinState;
 use super::task::{CommandTask, Task};
 use super::{Command, Config, Event, TASKS_MAX};
 use crate::pdu::{Bhs, Cid, Lun, TaskFunction};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
-use crate::timers::{Due, Pulse, Timers};
-use crate::transmit::{Gathered, Transmit};
+use crate::timers::{Due, TimerInput, Timers};
+use crate::transmit::{SendSlices, Transmit};
 use crate::{CloseReason, Violation};
 use block::Buf;
 use shard::Time;
@@ -99,10 +99,10 @@ impl Connection {
         // Each connection has a range of task tags of its own, because tags are unique within the session.
         let tags_from = u32::from(cid.0).saturating_mul(config.tasks_max);
         assert!(tags_from.saturating_add(config.tasks_max) <= TASKS_MAX, "a session has 65,534 task tags");
-        Some(Self::entering(Rc::new(config), Some(Joins { order, tags_from }), random, now))
+        Some(Self::entering(Rc::new(config), Some(JoinState { order, tags_from }), random, now))
     }
 
-    fn entering(config: Rc<Config>, joins: Option<Joins>, random: [u8; 32], now: Time) -> Self {
+    fn entering(config: Rc<Config>, joins: Option<JoinState>, random: [u8; 32], now: Time) -> Self {
         config.check();
         let timers = Timers::new(now, config.patience(), config.login_timeout);
         let mut link = Link { config, transmit: Transmit::default(), events: VecDeque::new(), closing: None };
@@ -247,7 +247,7 @@ impl Connection {
     }
 
     /// Appends slices of the queued output, for one vectored send.
-    pub fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+    pub fn gather<'a>(&'a self, into: &mut SendSlices<'a>) {
         self.core.link.transmit.gather(into);
     }
 
@@ -332,8 +332,8 @@ impl Connection {
 }
 
 impl Core {
-    fn pulse(&self) -> Pulse {
-        Pulse {
+    fn pulse(&self) -> TimerInput {
+        TimerInput {
             queued_bytes: self.link.transmit.queued_bytes(),
             transmitted_bytes: self.link.transmit.transmitted_bytes(),
             // An initiator never pauses reception.

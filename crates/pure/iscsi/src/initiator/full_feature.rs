@@ -2,7 +2,7 @@
 
 use super::Event;
 use super::connection::Link;
-use super::order::{Joins, Order};
+use super::order::{JoinState, Order};
 use super::task::Task;
 use crate::Violation;
 use crate::pdu::{
@@ -44,13 +44,13 @@ pub(crate) enum Placement {
 impl FullFeaturePhase {
     pub(crate) fn new(negotiated: Negotiated, max_cmd_sn: CmdSn, exp_stat_sn: StatSn) -> Self {
         let order = Rc::new(Order::new(negotiated.identity.cmd_sn, max_cmd_sn));
-        Self::joining(Joins { order, tags_from: 0 }, negotiated, exp_stat_sn)
+        Self::joining(JoinState { order, tags_from: 0 }, negotiated, exp_stat_sn)
     }
 
     /// Creates the state of a connection that joins a session with other connections.
-    pub(crate) fn joining(joins: Joins, negotiated: Negotiated, exp_stat_sn: StatSn) -> Self {
+    pub(crate) fn joining(joins: JoinState, negotiated: Negotiated, exp_stat_sn: StatSn) -> Self {
         // The numbering of commands is shared by all connections of the session.
-        let (tasks, waiting, Joins { order, tags_from }) = (Slab::new(), VecDeque::new(), joins);
+        let (tasks, waiting, JoinState { order, tags_from }) = (Slab::new(), VecDeque::new(), joins);
         Self { negotiated, tasks, waiting, order, tags_from, exp_stat_sn }
     }
 

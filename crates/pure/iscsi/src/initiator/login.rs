@@ -2,7 +2,7 @@
 
 use super::connection::Link;
 use super::full_feature::FullFeaturePhase;
-use super::order::Joins;
+use super::order::JoinState;
 use crate::CloseReason;
 use crate::login::{InitiatorLogin, InitiatorStep};
 use crate::pdu::{CmdSn, LoginResponse, SegmentLengths, StatSn};
@@ -16,12 +16,12 @@ pub(crate) struct LoginPhase {
     max_cmd_sn: CmdSn,
     exp_stat_sn: StatSn,
     /// Session of ours that the connection joins.
-    pub(crate) joins: Option<Joins>,
+    pub(crate) joins: Option<JoinState>,
 }
 
 impl LoginPhase {
     /// Starts a login with its first request queued.
-    pub(crate) fn new(link: &mut Link, joins: Option<Joins>, random: [u8; 32]) -> Self {
+    pub(crate) fn new(link: &mut Link, joins: Option<JoinState>, random: [u8; 32]) -> Self {
         let login = InitiatorLogin::new(link.config.login.clone(), random);
         let mut phase = Self { login, max_cmd_sn: CmdSn(0), exp_stat_sn: StatSn(0), joins };
         let early = phase.advance(link);

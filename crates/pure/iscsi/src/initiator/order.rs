@@ -17,7 +17,7 @@ pub(crate) struct Order {
 
 /// Session state that a joining connection takes over.
 #[derive(Clone, Debug)]
-pub(crate) struct Joins {
+pub(crate) struct JoinState {
     pub(crate) order: Rc<Order>,
     /// First task tag of this connection; tags are unique within the session.
     pub(crate) tags_from: u32,

@@ -4,7 +4,7 @@ mod security;
 
 use super::LoginStatus;
 use super::dialogue::{Dialogue, answer_out_of_place};
-use crate::negotiation::{Key, Negotiated, Offer, Parley, Role};
+use crate::negotiation::{Key, Negotiated, Offer, Negotiation, Role};
 use crate::pdu::{
     Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, LoginResponse, Stage, StatSn, TargetPdu, Transit, Tsih,
 };
@@ -94,7 +94,7 @@ pub struct InitiatorLogin {
     dialogue: Dialogue,
     stage: Stage,
     security: Security,
-    parley: Parley,
+    parley: Negotiation,
     /// Stage that the last request asked to enter.
     asked: Option<Stage>,
     /// Expected StatSN; `None` before the first response.
@@ -113,7 +113,7 @@ impl InitiatorLogin {
             dialogue: Dialogue::new(PDUS_MAX),
             stage: Stage::Security,
             security: Security::new(config.auth.clone(), random),
-            parley: Parley::new(Role::Initiator, config.session_type(), config.offer.clone())
+            parley: Negotiation::new(Role::Initiator, config.session_type(), config.offer.clone())
                 .joining(config.tsih != Tsih(0)),
             config,
             asked: None,

@@ -7,7 +7,7 @@ use super::dialogue::{Dialogue, answer_out_of_place};
 use super::failed::WrongKey;
 use super::{FailedLogin, Grant, LoginQuestion, LoginStatus, NoSession, Unproven};
 use crate::Violation;
-use crate::negotiation::{Key, Negotiated, Offer, OfferError, Parley, Role};
+use crate::negotiation::{Key, Negotiated, Offer, OfferError, Negotiation, Role};
 use crate::pdu::{Bhs, CmdSn, InitiatorPdu, LoginRequest, LoginResponse, Opcode, Stage, StatSn, Transit, Tsih};
 use crate::text::{LOGIN_SEGMENT_BYTES_MAX, Pairs, TextWriter};
 use security::Security;
@@ -95,23 +95,23 @@ enum Phase {
     /// The driver decides on the login; the text is kept until then.
     Asked { question: LoginQuestion, text: Vec<u8> },
     /// Granted and in progress.
-    Talking(Box<Talk>),
+    Talking(Box<GrantedLogin>),
     /// Authenticated; the driver assigns the session.
-    Placing(Box<Talk>),
+    Placing(Box<GrantedLogin>),
     /// Ended, or in the middle of a step.
     Over,
 }
 
 /// State of a granted login.
 #[derive(Debug)]
-struct Talk {
+struct GrantedLogin {
     stage: Stage,
     question: LoginQuestion,
     grant: Grant,
     /// Session handle, once assigned.
     session: Option<Tsih>,
     security: Security,
-    parley: Parley,
+    parley: Negotiation,
 }
 
 /// Progress of a request.
@@ -191,10 +191,10 @@ impl TargetLogin {
         if question.target_name.is_some() {
             self.dialogue.outgoing.push("TargetPortalGroupTag", grant.portal_group_tag);
         }
-        let mut talk = Box::new(Talk {
+        let mut talk = Box::new(GrantedLogin {
             stage: request.transit.current,
             security: Security::new(grant.auth.clone(), self.random),
-            parley: Parley::new(Role::Target, question.session_type, self.offer.clone())
+            parley: Negotiation::new(Role::Target, question.session_type, self.offer.clone())
                 .joining(request.tsih != Tsih(0)),
             question,
             grant,
@@ -282,7 +282,7 @@ impl TargetLogin {
         Ok(())
     }
 
-    fn talk(&mut self, mut talk: Box<Talk>, request: &LoginRequest, segment: &[u8]) -> Result<(), Failure> {
+    fn talk(&mut self, mut talk: Box<GrantedLogin>, request: &LoginRequest, segment: &[u8]) -> Result<(), Failure> {
         let handled = match self.dialogue.handle_segment(segment, request.transit.continues)? {
             Some(text) => self.handle_text(&mut talk, request, &text),
             None => Ok(()),
@@ -292,7 +292,7 @@ impl TargetLogin {
         Ok(())
     }
 
-    fn handle_text(&mut self, talk: &mut Talk, request: &LoginRequest, text: &[u8]) -> Result<(), Failure> {
+    fn handle_text(&mut self, talk: &mut GrantedLogin, request: &LoginRequest, text: &[u8]) -> Result<(), Failure> {
         let mut pairs = Pairs::parse(text).collect::<Result<Vec<_>, _>>()?;
         // FirstBurstLength and MaxOutstandingR2T depend on MaxBurstLength and ErrorRecoveryLevel, so they are handled
         // last.
@@ -335,7 +335,7 @@ impl TargetLogin {
 
     /// Queues the response to `request`, which leaves the stage when both sides are ready. Leaving the first stage
     /// means that authentication is complete, so the session is assigned before the response.
-    fn respond(&mut self, talk: &mut Talk, request: &LoginRequest) -> Result<Progress, Failure> {
+    fn respond(&mut self, talk: &mut GrantedLogin, request: &LoginRequest) -> Result<Progress, Failure> {
         // Request text that continues, or answers that do not fit into one PDU, keep the login in its stage.
         let ready = talk.is_ready() && !self.dialogue.is_listening();
         let asked = request.transit.next.filter(|_| ready);
@@ -381,7 +381,7 @@ impl TargetLogin {
         next
     }
 
-    fn settle(&mut self, talk: Box<Talk>, handled: Result<Progress, Failure>) {
+    fn settle(&mut self, talk: Box<GrantedLogin>, handled: Result<Progress, Failure>) {
         match handled {
             Err(failure) => self.fail(failure),
             Ok(Progress::Waits) => self.phase = Phase::Placing(talk),
@@ -416,7 +416,7 @@ impl TargetLogin {
     }
 }
 
-impl Talk {
+impl GrantedLogin {
     /// True when we are ready to leave the stage.
     fn is_ready(&self) -> bool {
         match self.stage {

@@ -1,7 +1,7 @@
 //! Result of a login: identities and operational parameters.
 
 use super::key::Key;
-use super::parley::Parley;
+use super::parley::Negotiation;
 use crate::IscsiName;
 use crate::chap::Authentication;
 use crate::pdu::{Cid, CmdSn, Isid, Tsih};
@@ -88,7 +88,7 @@ pub struct Negotiated {
 
 impl Negotiated {
     /// Collects the values of `parley`, whose ranges the table of keys guarantees.
-    pub(super) fn new(identity: Identity, parley: &Parley) -> Self {
+    pub(super) fn new(identity: Identity, parley: &Negotiation) -> Self {
         let yes = |key| parley.value(key) == 1;
         let short = |key| u16::try_from(parley.value(key)).expect("the key's range has 16 bits");
         let byte = |key| u8::try_from(parley.value(key)).expect("the key's range has 8 bits");

@@ -19,7 +19,7 @@ enum State {
 
 /// Negotiation of the operational parameters in progress.
 #[derive(Clone, Debug)]
-pub(crate) struct Parley {
+pub(crate) struct Negotiation {
     role: Role,
     session_type: SessionType,
     /// True when the session exists, and its session-wide parameters were negotiated by the leading connection.
@@ -30,7 +30,7 @@ pub(crate) struct Parley {
     declared: bool,
 }
 
-impl Parley {
+impl Negotiation {
     /// Creates a negotiation with all defaults in effect.
     pub(crate) fn new(role: Role, session_type: SessionType, offer: Offer) -> Self {
         Self { role, session_type, joins: false, offer, states: Default::default(), declared: false }

@@ -19,8 +19,8 @@ fn identity(session_type: SessionType) -> Identity {
     }
 }
 
-fn target(session_type: SessionType, offer: Offer) -> Parley {
-    Parley::new(Role::Target, session_type, offer)
+fn target(session_type: SessionType, offer: Offer) -> Negotiation {
+    Negotiation::new(Role::Target, session_type, offer)
 }
 
 /// A target that prefers the opposite of every default.
@@ -46,7 +46,7 @@ fn text(mut writer: TextWriter) -> String {
 }
 
 /// Returns the answer of `parley` to one key.
-fn answer(parley: &mut Parley, name: &str, value: &str) -> Result<String, Violation> {
+fn answer(parley: &mut Negotiation, name: &str, value: &str) -> Result<String, Violation> {
     let mut answers = TextWriter::default();
     parley.handle(Key::of(name).unwrap(), value, &mut answers)?;
     Ok(text(answers).trim_start_matches(name).trim_start_matches('=').to_owned())
@@ -201,7 +201,7 @@ fn answer_outside_the_offer_is_a_violation() {
         ("ErrorRecoveryLevel", "1"),
         ("MaxConnections", "2"),
     ] {
-        let mut parley = Parley::new(Role::Initiator, SessionType::Normal, offer());
+        let mut parley = Negotiation::new(Role::Initiator, SessionType::Normal, offer());
         parley.offer_all(&mut TextWriter::default());
         assert_eq!(answer(&mut parley, name, value), Err(Violation::AnswerOutsideOffer), "{name}={value}");
     }
@@ -210,7 +210,7 @@ fn answer_outside_the_offer_is_a_violation() {
 #[test]
 fn keys_that_the_peer_does_not_have_keep_their_defaults() {
     for constant in ["Reject", "Irrelevant", "NotUnderstood"] {
-        let mut parley = Parley::new(Role::Initiator, SessionType::Normal, Offer::default());
+        let mut parley = Negotiation::new(Role::Initiator, SessionType::Normal, Offer::default());
         parley.offer_all(&mut TextWriter::default());
         for name in ["iSCSIProtocolLevel", "TaskReporting", "InitialR2T", "HeaderDigest"] {
             assert_eq!(answer(&mut parley, name, constant).as_deref(), Ok(""));
@@ -232,14 +232,14 @@ fn login_ends_where_a_default_cannot_be_lived_with() {
 
 #[test]
 fn initiator_offers_every_key_once() {
-    let mut parley = Parley::new(Role::Initiator, SessionType::Normal, Offer::default());
+    let mut parley = Negotiation::new(Role::Initiator, SessionType::Normal, Offer::default());
     let mut offers = TextWriter::default();
     parley.offer_all(&mut offers);
     let offers = text(offers);
     for row in &key::TABLE {
         assert_eq!(offers.matches(&format!("{}=", row.name)).count(), 1, "{}", row.name);
     }
-    let mut parley = Parley::new(Role::Initiator, SessionType::Discovery, Offer::default());
+    let mut parley = Negotiation::new(Role::Initiator, SessionType::Discovery, Offer::default());
     let mut offers = TextWriter::default();
     parley.offer_all(&mut offers);
     assert!(!text(offers).contains("InitialR2T"), "what is irrelevant is not offered");
@@ -281,7 +281,7 @@ prop_compose! {
 }
 
 /// Passes every pair of `from` to `to`, and returns its answers.
-fn hand(from: TextWriter, to: &mut Parley) -> Result<TextWriter, Violation> {
+fn hand(from: TextWriter, to: &mut Negotiation) -> Result<TextWriter, Violation> {
     let mut from = from;
     let text = from.take(1 << 20).text;
     let mut answers = TextWriter::default();
@@ -300,8 +300,8 @@ proptest! {
         ours in offers(), theirs in offers(), discovery in any::<bool>(),
     ) {
         let kind = if discovery { SessionType::Discovery } else { SessionType::Normal };
-        let mut initiator = Parley::new(Role::Initiator, kind, theirs.clone());
-        let mut target = Parley::new(Role::Target, kind, ours.clone());
+        let mut initiator = Negotiation::new(Role::Initiator, kind, theirs.clone());
+        let mut target = Negotiation::new(Role::Target, kind, ours.clone());
         let mut offered = TextWriter::default();
         initiator.offer_all(&mut offered);
         let mut answers = hand(offered, &mut target).unwrap();

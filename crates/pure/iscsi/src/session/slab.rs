@@ -21,12 +21,12 @@ impl TaskId {
 /// Slab of values. Grows to its peak and does not allocate after that.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<Place<T>>,
+    places: Vec<Slot<T>>,
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct Slot<T> {
     generation: u32,
     value: Option<T>,
 }
@@ -46,7 +46,7 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> TaskId {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, value: None });
+            self.places.push(Slot { generation: 0, value: None });
             u32::try_from(self.places.len() - 1).expect("callers bound the places")
         });
         let place = &mut self.places[index as usize];
@@ -100,6 +100,6 @@ impl<T> Slab<T> {
 }
 
 /// Returns the place of `id`, unless it has been reused.
-fn place_of<T>(places: &mut [Place<T>], id: TaskId) -> Option<&mut Place<T>> {
+fn place_of<T>(places: &mut [Slot<T>], id: TaskId) -> Option<&mut Slot<T>> {
     places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)
 }

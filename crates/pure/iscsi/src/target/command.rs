@@ -3,7 +3,7 @@
 use super::at_once::Short;
 use super::data_out::{Admitted, Arrived, DataOut, Limits, Solicitation};
 use super::event::{Cdb, Command, Event, Gate, Response, Verdict};
-use super::full_feature::{FullFeature, Placement, Turn};
+use super::full_feature::{FullFeature, Placement, OrderedAction};
 use super::link::Link;
 use super::task::{CommandTask, Kind, Placing, Progress, Task};
 use crate::pdu::{self, Ahs, R2t, R2tSn, ScsiCommand, SegmentLengths, TargetTransferTag, TaskAttribute};
@@ -58,7 +58,7 @@ impl FullFeature {
         });
         // A refused command takes its turn in CmdSN order, too, but is never delivered.
         // An immediate command is delivered when its data is complete; see `finish_data`.
-        let turn = if is_refused || header.immediate { Turn::Pass } else { Turn::Command(id) };
+        let turn = if is_refused || header.immediate { OrderedAction::Pass } else { OrderedAction::Command(id) };
         self.take_turn(link, header.immediate, header.cmd_sn, turn);
         let placed = takes_data && data_bytes > 0;
         Ok(if placed { Placement::Command { task: id, offset: 0 } } else { Placement::Skip(Some(id)) })

@@ -1,7 +1,7 @@
 //! Configuration of the connections of a portal.
 
 use crate::login::TargetConfig;
-use crate::timers::Patience;
+use crate::timers::Timeouts;
 use std::time::Duration;
 
 /// Limits and timeouts of target connections, shared by all connections of a portal.
@@ -50,8 +50,8 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(crate) fn patience(&self) -> Patience {
-        Patience { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
+    pub(crate) fn patience(&self) -> Timeouts {
+        Timeouts { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
     }
 
     /// Checks the bounds.

@@ -10,7 +10,7 @@ use crate::login::{FailedLogin, Grant, LoginStatus, NoSession};
 use crate::pdu::{Bhs, Cid, StatSn, Tsih};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
-use crate::timers::{Due, Pulse, Timers};
+use crate::timers::{Due, TimerInput, Timers};
 use crate::{Negotiated, Violation};
 use block::Buf;
 use shard::Time;
@@ -347,8 +347,8 @@ impl Core {
         matches!(self.phase, Phase::Login(_) | Phase::FullFeature) && !self.link.transmit.is_flooded()
     }
 
-    fn pulse(&self) -> Pulse {
-        Pulse {
+    fn pulse(&self) -> TimerInput {
+        TimerInput {
             queued_bytes: self.link.transmit.queued_bytes(),
             transmitted_bytes: self.link.transmit.transmitted_bytes(),
             listening: self.is_listening(),

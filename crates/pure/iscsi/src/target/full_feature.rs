@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct FullFeature {
     pub(crate) negotiated: Negotiated,
     pub(crate) data_out_limits: Limits,
-    pub(crate) session: Session<Turn, Task>,
+    pub(crate) session: Session<OrderedAction, Task>,
     /// Commands whose turn has come but whose data or predecessors are incomplete, in CmdSN order.
     pub(crate) waiting: VecDeque<TaskId>,
     /// Memory allocated for data-out of all tasks in bytes.
@@ -35,7 +35,7 @@ pub(crate) struct FullFeature {
     pub(crate) asked_to_leave: bool,
     /// Connections to be closed by a request on another one, with the reason.
     pub(crate) ending: Vec<(usize, CloseReason)>,
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) elsewhere: CrossConnectionWork,
     /// Commands still executed by the driver although their connection is lost. Until they have ended, no command is
     /// delivered.
     pub(crate) orphans: u32,
@@ -43,7 +43,7 @@ pub(crate) struct FullFeature {
 
 /// Action when the turn of a CmdSN comes.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub(crate) enum OrderedAction {
     /// None: the request was answered, or counts as received.
     Pass,
     Command(TaskId),
@@ -99,16 +99,16 @@ impl Roster {
 
 /// Work that a PDU caused on connections other than its own.
 #[derive(Debug, Default)]
-pub(crate) struct Elsewhere {
+pub(crate) struct CrossConnectionWork {
     /// Tasks to be reassigned to the requesting connection.
     pub(crate) moves: Vec<(TaskId, TaskManagementRequest)>,
     /// Action that is next in order on another connection.
-    ripe: Option<(usize, Turn)>,
+    ripe: Option<(usize, OrderedAction)>,
     /// Immediate task management functions that arrived before the commands they affect, which use other connections.
     early: Vec<(TaskId, TaskManagementRequest)>,
 }
 
-impl Elsewhere {
+impl CrossConnectionWork {
     /// True when there is no such work, which is the common case.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -170,7 +170,7 @@ impl FullFeature {
             roster: Roster(vec![Some(link.cid)]),
             asked_to_leave: false,
             ending: Vec::new(),
-            elsewhere: Elsewhere::default(),
+            elsewhere: CrossConnectionWork::default(),
             orphans: 0,
         }
     }
@@ -208,7 +208,7 @@ impl FullFeature {
             InitiatorPdu::TaskManagement(request) => self.handle_task_management(link, request),
             InitiatorPdu::Logout(request) => {
                 if self.in_window(request.immediate, request.cmd_sn) {
-                    self.take_turn(link, request.immediate, request.cmd_sn, Turn::Logout(link.slot, request));
+                    self.take_turn(link, request.immediate, request.cmd_sn, OrderedAction::Logout(link.slot, request));
                 }
                 Ok(())
             }
@@ -252,7 +252,7 @@ impl FullFeature {
     }
 
     /// Runs the action of a request in CmdSN order: now, or once the preceding CmdSNs have arrived.
-    pub(crate) fn take_turn(&mut self, link: &mut Link, immediate: bool, cmd_sn: CmdSn, turn: Turn) {
+    pub(crate) fn take_turn(&mut self, link: &mut Link, immediate: bool, cmd_sn: CmdSn, turn: OrderedAction) {
         // An immediate request takes no CmdSN and is executed at once (RFC 7143 §4.2.2.1).
         if immediate {
             return self.run(link, turn);
@@ -286,7 +286,7 @@ impl FullFeature {
 
     /// Takes the action that is next in order on a connection other than the one that caused it, whether that
     /// connection still exists or not.
-    pub(crate) fn take_ripe(&mut self) -> Option<(usize, Turn)> {
+    pub(crate) fn take_ripe(&mut self) -> Option<(usize, OrderedAction)> {
         // A request in CmdSN order precedes deferred immediate functions.
         if self.elsewhere.ripe.is_some() {
             return self.elsewhere.ripe.take();
@@ -294,18 +294,18 @@ impl FullFeature {
         let expected = self.session.window.expected();
         while let Some((id, request)) = self.elsewhere.take_due(expected) {
             if let Some(slot) = self.slot_of(id) {
-                return Some((slot, Turn::TaskManagement(id, request)));
+                return Some((slot, OrderedAction::TaskManagement(id, request)));
             }
         }
         None
     }
 
     /// Returns the connection that answers the action directly.
-    fn answerer(&self, turn: &Turn) -> Option<usize> {
+    fn answerer(&self, turn: &OrderedAction) -> Option<usize> {
         match turn {
-            Turn::Pass | Turn::Command(_) => None,
-            Turn::TaskManagement(id, _) => self.slot_of(*id),
-            Turn::Logout(slot, _) => Some(*slot),
+            OrderedAction::Pass | OrderedAction::Command(_) => None,
+            OrderedAction::TaskManagement(id, _) => self.slot_of(*id),
+            OrderedAction::Logout(slot, _) => Some(*slot),
         }
     }
 
@@ -390,12 +390,12 @@ impl FullFeature {
     }
 
     /// Runs the action of a request that is next in order.
-    pub(crate) fn run(&mut self, link: &mut Link, turn: Turn) {
+    pub(crate) fn run(&mut self, link: &mut Link, turn: OrderedAction) {
         match turn {
-            Turn::Pass => {}
-            Turn::Command(id) => self.handle_turn(id),
-            Turn::TaskManagement(id, request) => self.start_task_management(link, id, &request),
-            Turn::Logout(_, request) => self.handle_logout(link, &request),
+            OrderedAction::Pass => {}
+            OrderedAction::Command(id) => self.handle_turn(id),
+            OrderedAction::TaskManagement(id, request) => self.start_task_management(link, id, &request),
+            OrderedAction::Logout(_, request) => self.handle_logout(link, &request),
         }
     }
 
@@ -409,7 +409,7 @@ impl FullFeature {
         let cmd_sn = CmdSn(u32::from_be_bytes([a, b, c, d]));
         if numbered && header[0] & IMMEDIATE == 0 && self.in_window(false, cmd_sn) {
             // The request was refused, but its CmdSN must not leave a gap that blocks those behind it.
-            self.take_turn(link, false, cmd_sn, Turn::Pass);
+            self.take_turn(link, false, cmd_sn, OrderedAction::Pass);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! NOP-Out and NOP-In: pings in both directions, and window updates.
 
-use super::full_feature::{FullFeature, Turn};
+use super::full_feature::{FullFeature, OrderedAction};
 use super::link::Link;
 use crate::Violation;
 use crate::pdu::{InitiatorTaskTag, Lun, NopIn, NopOut, SegmentLengths, TargetTransferTag};
@@ -26,7 +26,7 @@ impl FullFeature {
             return Ok(());
         }
         // The answer does not wait for its turn, but its CmdSN is consumed in order.
-        self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
+        self.take_turn(link, request.immediate, request.cmd_sn, OrderedAction::Pass);
         // The echo is truncated to the initiator's MaxRecvDataSegmentLength.
         let echoed = data.len().min(link.peer_data_segment_bytes_max as usize);
         let data = data.get(..echoed).unwrap_or_default();

@@ -4,12 +4,12 @@ use super::connection::{Connection, Joining, Shared};
 use super::event::{Event, Gate, Response, TargetRecord};
 #[cfg(test)]
 use super::full_feature::FullFeature;
-use super::{CloseReason, Config, Standing};
+use super::{CloseReason, Config, CommandSnapshot};
 use crate::login::{FailedLogin, Grant, LoginStatus, NoSession};
 use crate::pdu::{AsyncEvent, Cid, CmdSn, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest, Tsih};
 use crate::receive::UnderWay;
 use crate::session::TaskId;
-use crate::transmit::Gathered;
+use crate::transmit::SendSlices;
 use shard::Time;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -317,7 +317,7 @@ impl Session {
 
     /// Lists the unanswered commands, in no particular order.
     #[must_use]
-    pub fn standing(&self) -> Vec<Standing> {
+    pub fn standing(&self) -> Vec<CommandSnapshot> {
         let tasks = self.shared.full_feature.as_deref().map(|full_feature| full_feature.session.tasks());
         let all = tasks.into_iter().flat_map(|tasks| tasks.iter());
         all.filter_map(|(task, one)| one.standing(task)).collect()
@@ -332,7 +332,7 @@ impl Session {
     }
 
     /// Appends slices of the output queued on the connection in `slot`, for one vectored send.
-    pub fn gather<'a>(&'a self, slot: usize, into: &mut Gathered<'a>) {
+    pub fn gather<'a>(&'a self, slot: usize, into: &mut SendSlices<'a>) {
         self.connections[slot].output().gather(into);
     }
 

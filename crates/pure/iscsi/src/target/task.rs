@@ -143,7 +143,7 @@ pub(crate) struct TextTask {
 
 /// Snapshot of an unanswered command for management views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct CommandSnapshot {
     /// Identifier of the task.
     pub task: TaskId,
     /// Initiator Task Tag.
@@ -173,7 +173,7 @@ pub enum Stage {
 
 impl Task {
     /// Returns the snapshot of a command; `None` for any other task.
-    pub(crate) fn standing(&self, task: TaskId) -> Option<Standing> {
+    pub(crate) fn standing(&self, task: TaskId) -> Option<CommandSnapshot> {
         let Kind::Command(command) = &self.kind else { return None };
         let stage = match command.progress {
             // Both wait for Data-Out.
@@ -182,7 +182,7 @@ impl Task {
             Progress::Responding => Stage::Responding,
         };
         let (lun, operation_code) = (self.lun.0, command.operation_code);
-        Some(Standing { task, tag: self.tag.0, cmd_sn: self.cmd_sn.0, lun, operation_code, since: self.since, stage })
+        Some(CommandSnapshot { task, tag: self.tag.0, cmd_sn: self.cmd_sn.0, lun, operation_code, since: self.since, stage })
     }
 }
 

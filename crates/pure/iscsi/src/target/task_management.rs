@@ -6,7 +6,7 @@
 
 use super::CloseReason;
 use super::event::{Event, TaskManagement};
-use super::full_feature::{FullFeature, Turn};
+use super::full_feature::{FullFeature, OrderedAction};
 use super::link::Link;
 use super::task::{Kind, Progress, Task};
 use crate::Violation;
@@ -46,7 +46,7 @@ impl FullFeature {
             self.elsewhere.defer(id, request);
             return Ok(());
         }
-        let turn = Turn::TaskManagement(id, request);
+        let turn = OrderedAction::TaskManagement(id, request);
         self.take_turn(link, request.immediate, request.cmd_sn, turn);
         Ok(())
     }
@@ -132,7 +132,7 @@ impl FullFeature {
         let ahead = request.ref_cmd_sn == expected || expected.precedes(request.ref_cmd_sn);
         if ahead && request.ref_cmd_sn.precedes(request.cmd_sn) && window.is_open_for(request.ref_cmd_sn) {
             // RFC 7143 §11.5.5: the abort consumes the CmdSN of the missing command, so the window does not stall.
-            self.take_turn(link, false, request.ref_cmd_sn, Turn::Pass);
+            self.take_turn(link, false, request.ref_cmd_sn, OrderedAction::Pass);
             return TaskFunctionOutcome::Complete;
         }
         TaskFunctionOutcome::TaskDoesNotExist

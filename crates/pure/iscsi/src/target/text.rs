@@ -5,7 +5,7 @@
 //! nothing.
 
 use super::event::{Event, SendTargets, TargetRecord};
-use super::full_feature::{FullFeature, Turn};
+use super::full_feature::{FullFeature, OrderedAction};
 use super::link::Link;
 use super::task::{Kind, Task, TextTask};
 use crate::pdu::{SegmentLengths, TargetTransferTag, TextRequest, TextResponse};
@@ -22,7 +22,7 @@ impl FullFeature {
         }
         let id = self.find_text(link, request)?;
         // The CmdSN counts as received even if the text is faulty; the exchange is bound by its tags, not by the order.
-        self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
+        self.take_turn(link, request.immediate, request.cmd_sn, OrderedAction::Pass);
         let taken = self.take_text(link, id, request, data);
         if taken.is_err() {
             // RFC 7143 §7.11: the whole exchange ends, and with it the changes that it would have made.

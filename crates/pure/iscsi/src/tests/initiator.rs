@@ -7,7 +7,7 @@ use crate::pdu::{
     R2tSn, Reject, RejectReason, Residual, ScsiResponse, SegmentLengths, ServiceResponse, StatSn, TargetTransferTag,
     TaskAttribute, TaskFunction, TaskFunctionOutcome, TaskManagementResponse,
 };
-use crate::{CloseReason, Gathered, Violation};
+use crate::{CloseReason, SendSlices, Violation};
 use block::Buf;
 use shard::Time;
 use smallvec::SmallVec;
@@ -34,7 +34,7 @@ fn side(command: Command) -> Side {
 }
 
 fn sent(initiator: &mut Connection) -> Vec<(Bhs, Vec<u8>)> {
-    let mut slices = Gathered::new();
+    let mut slices = SendSlices::new();
     initiator.gather(&mut slices);
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
     drop(slices);

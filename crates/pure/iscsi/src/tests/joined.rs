@@ -4,7 +4,7 @@ use super::rig::{LUN, Rig, config, initiator_config, negotiated};
 use crate::initiator::{Command, Connection, DataIn, Event};
 use crate::pdu::{Cid, CmdSn, StatSn, TaskAttribute};
 use crate::target::Response;
-use crate::{Gathered, Negotiated, TaskId};
+use crate::{SendSlices, Negotiated, TaskId};
 use shard::Time;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ impl Both {
 
     /// Delivers the output of connection `on`.
     fn send(&mut self, on: usize) {
-        let mut slices = Gathered::new();
+        let mut slices = SendSlices::new();
         self.ours[on].gather(&mut slices);
         let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         drop(slices);
@@ -52,7 +52,7 @@ impl Both {
             self.rig.target.respond(command.task, Response::default());
         }
         for (on, ours) in self.ours.iter_mut().enumerate() {
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             self.rig.target.gather(on, &mut slices);
             let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
             drop(slices);
@@ -109,7 +109,7 @@ fn connection_joins_the_session_of_the_first_at_its_present_number() {
     let mut both = both();
     both.read(0, 1);
     let third = both.ours[0].join(Cid(3), [0; 32], Time(0)).expect("full feature phase");
-    let mut slices = Gathered::new();
+    let mut slices = SendSlices::new();
     third.gather(&mut slices);
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
     let crate::pdu::InitiatorPdu::Login(login) =

@@ -6,7 +6,7 @@ use crate::initiator::{self, DataIn};
 use crate::login::{Grant, InitiatorAuth, InitiatorConfig, LoginStatus};
 use crate::pdu::{TaskAttribute, Tsih};
 use crate::target::{self, Config, OpenGate, Response};
-use crate::{CloseReason, DigestOffer, Gathered, IscsiName, Violation};
+use crate::{CloseReason, DigestOffer, SendSlices, IscsiName, Violation};
 use block::Buf;
 use shard::Time;
 use smallvec::SmallVec;
@@ -144,8 +144,8 @@ impl Whole {
 }
 
 /// Returns the bytes that one call adds to the slices of a send.
-fn gathered<'a>(gather: impl FnOnce(&mut Gathered<'a>)) -> Vec<u8> {
-    let mut slices = Gathered::new();
+fn gathered<'a>(gather: impl FnOnce(&mut SendSlices<'a>)) -> Vec<u8> {
+    let mut slices = SendSlices::new();
     gather(&mut slices);
     slices.iter().flat_map(|slice| slice.iter().copied()).collect()
 }

@@ -4,7 +4,7 @@ use super::rig::{LUN, config, identity, initiator_config, negotiated};
 use crate::initiator::{self, Completion, DataIn};
 use crate::pdu::{AsyncEvent, CmdSn, Residual, StatSn, TaskAttribute, TaskFunction, TaskFunctionOutcome};
 use crate::target::{self, Response, TargetRecord};
-use crate::{CloseReason, Gathered, Identity, Negotiated, TaskId};
+use crate::{CloseReason, SendSlices, Identity, Negotiated, TaskId};
 use block::{Buf, Rope};
 use proptest::prelude::*;
 use shard::Time;
@@ -65,7 +65,7 @@ impl Pair {
     fn turn(&mut self, most: usize) -> bool {
         let mut moved = false;
         while self.target.wants_to_send(0) {
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             self.target.gather(0, &mut slices);
             let before = self.to_initiator.len();
             slices.iter().for_each(|slice| self.to_initiator.extend(slice.iter()));
@@ -73,7 +73,7 @@ impl Pair {
             self.target.handle_transmitted(0, self.to_initiator.len() - before);
         }
         while self.initiator.wants_to_send() {
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             self.initiator.gather(&mut slices);
             let before = self.to_target.len();
             slices.iter().for_each(|slice| self.to_target.extend(slice.iter()));

@@ -6,7 +6,7 @@ use crate::pdu::{
     TaskManagementRequest, Tsih,
 };
 use crate::target::{Command, Config, Event, Gate, Joining, OpenGate, Response, Session, TaskManagement};
-use crate::{Gathered, Identity, IscsiName, Negotiated, SessionType, TaskId};
+use crate::{SendSlices, Identity, IscsiName, Negotiated, SessionType, TaskId};
 use shard::Time;
 use std::rc::Rc;
 
@@ -146,7 +146,7 @@ impl Rig {
     pub(super) fn sent(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while self.target.wants_to_send(self.slot) {
-            let mut slices = Gathered::new();
+            let mut slices = SendSlices::new();
             self.target.gather(self.slot, &mut slices);
             let from = all.len();
             slices.iter().for_each(|slice| all.extend_from_slice(slice));

@@ -16,7 +16,7 @@ const KNOWN_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Copies {
     neighbours: Option<Rc<dyn Neighbours>>,
-    known: RefCell<BTreeMap<(NexusId, u32), Known>>,
+    known: RefCell<BTreeMap<(NexusId, u32), CopyStatus>>,
     /// Number of copies started, which orders the remembered ones by age.
     begun: Cell<u64>,
 }
@@ -32,7 +32,7 @@ pub(super) enum ListId {
 
 /// Status of a copy.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct CopyStatus {
     pub state: State,
     /// Serial number of the copy, by age.
     nth: u64,
@@ -77,7 +77,7 @@ impl Copies {
     }
 
     /// Returns the status of the copy with list identifier `id` of `nexus`.
-    pub(super) fn known(&self, nexus: NexusId, id: u32) -> Option<Known> {
+    pub(super) fn known(&self, nexus: NexusId, id: u32) -> Option<CopyStatus> {
         self.known.borrow().get(&(nexus, id)).cloned()
     }
 
@@ -102,7 +102,7 @@ impl Copies {
             let nth = self.begun.get();
             self.begun.set(nth + 1);
             let state = State::Running;
-            let begun = Known { state, nth, action, tag, segments: 0, bytes: 0, sense: None, token: None };
+            let begun = CopyStatus { state, nth, action, tag, segments: 0, bytes: 0, sense: None, token: None };
             let before = self.known.borrow_mut().insert((nexus, id), begun);
             let has_ended = before.is_none_or(|before| before.state != State::Running);
             assert!(has_ended, "a copy under way keeps its name");
@@ -141,7 +141,7 @@ pub(super) struct Running<'a> {
 
 impl Running<'_> {
     /// Updates the status of the copy.
-    pub(super) fn note(&self, change: impl FnOnce(&mut Known)) {
+    pub(super) fn note(&self, change: impl FnOnce(&mut CopyStatus)) {
         if let ListId::Kept(id) = self.id
             && let Some(known) = self.copies.known.borrow_mut().get_mut(&(self.nexus, id))
         {

@@ -1,6 +1,6 @@
 //! RECEIVE COPY RESULTS (SPC-4), and the Third-party Copy VPD page (8Fh).
 
-use super::known::{Copies, Known, State};
+use super::known::{Copies, CopyStatus, State};
 use super::list::{CSCDS_MAX, DESCRIPTOR_BYTES_MAX, IDENTIFICATION, SELF};
 use super::ranges::{RANGES_MAX, TRANSFER_BYTES_MAX};
 use super::segment::{BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET, SEGMENT_LENGTH_MAX, SEGMENTS_MAX};
@@ -78,7 +78,7 @@ impl Copies {
 
 /// Emits the common part of RECEIVE COPY STATUS (LID4) and RECEIVE ROD TOKEN INFORMATION; the transfer count is in
 /// units of `unit_bytes`.
-fn emit_status(body: &mut Reply, known: &Known, units: u8, unit_bytes: u64) {
+fn emit_status(body: &mut Reply, known: &CopyStatus, units: u8, unit_bytes: u64) {
     let status = match (known.state, known.sense) {
         (State::Running, _) => UNDER_WAY,
         (State::Done, _) => DONE,

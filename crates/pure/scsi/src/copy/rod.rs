@@ -3,7 +3,7 @@
 use super::known::{ListId, Running, State};
 use super::ranges::{Populate, Write};
 use super::run::{End, Found, aborted, copy_segment};
-use super::{Asked, Copies, CopyAsker, Neighbour};
+use super::{CopyContext, Copies, CopyAsker, Neighbour};
 use crate::failure::Failure;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
@@ -14,7 +14,7 @@ use block::{Blocks, Extent, Rope};
 impl Copies {
     /// POPULATE TOKEN: creates a token for blocks of this unit at one instant. The task runs alone, so no block changes
     /// meanwhile.
-    pub(crate) async fn populate_token(&self, asked: &Asked<'_>, tokens: &Tokens) -> Result<Rope, Failure> {
+    pub(crate) async fn populate_token(&self, asked: &CopyContext<'_>, tokens: &Tokens) -> Result<Rope, Failure> {
         let job = asked.job;
         let list = job.whole_data()?;
         if list.is_empty() {
@@ -41,7 +41,7 @@ impl Copies {
     /// WRITE USING TOKEN: writes the data that a token represents to blocks of this unit.
     pub(crate) async fn write_using_token(
         &self,
-        asked: &Asked<'_>,
+        asked: &CopyContext<'_>,
         zeros: impl AsyncFn(&CopyAsker, Extent) -> Result<(), Failure>,
     ) -> Result<Rope, Failure> {
         let job = asked.job;
@@ -66,7 +66,7 @@ impl Copies {
 
     async fn write_token(
         &self,
-        asked: &Asked<'_>,
+        asked: &CopyContext<'_>,
         asker: &CopyAsker,
         order: &Write,
         naa: &[u8],

@@ -2,14 +2,14 @@
 
 use super::known::{ListId, Running, State};
 use super::list::{Cscd, List, SELF};
-use super::segment::{Length, Place, Segment};
-use super::{Asked, Copies, CopyAsker, Neighbour};
+use super::segment::{Length, SegmentEnd, Segment};
+use super::{CopyContext, Copies, CopyAsker, Neighbour};
 use crate::designator::uuid_designator;
 use crate::failure::Failure;
 use crate::identity::Identity;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::Ticket;
+use crate::task_set::TaskGuard;
 use crate::token::TokenBytes;
 use block::{Extent, Geometry, Lba, Rope};
 
@@ -40,7 +40,7 @@ pub(super) struct End {
 
 impl Copies {
     /// Executes EXTENDED COPY.
-    pub(crate) async fn extended_copy(&self, asked: &Asked<'_>) -> Result<Rope, Failure> {
+    pub(crate) async fn extended_copy(&self, asked: &CopyContext<'_>) -> Result<Rope, Failure> {
         let (job, ticket) = (asked.job, asked.ticket);
         let list = job.whole_data()?;
         // SPC-4: a parameter list length of zero is not an error.
@@ -122,8 +122,8 @@ async fn find(own: &Identity, cscds: &[Cscd], segment: &Segment, seen: &[Neighbo
 }
 
 /// Resolves the unit that a segment names, among those mapped to the nexus, and the block where the segment starts.
-async fn end_of(own: &Identity, cscds: &[Cscd], place: Place, seen: &[Neighbour]) -> Result<End, Sense> {
-    let Place { id, lba, offset } = place;
+async fn end_of(own: &Identity, cscds: &[Cscd], place: SegmentEnd, seen: &[Neighbour]) -> Result<End, Sense> {
+    let SegmentEnd { id, lba, offset } = place;
     let unreachable = aborted(AdditionalSense::UNREACHABLE_COPY_TARGET);
     let absent = Neighbour::NOT_REACHABLE;
     let is_it = |neighbour: &Neighbour| match cscds.get(usize::from(id)) {
@@ -160,12 +160,12 @@ async fn end_of(own: &Identity, cscds: &[Cscd], place: Place, seen: &[Neighbour]
 pub(super) async fn copy_segment(
     asker: &CopyAsker,
     found: &Found,
-    ticket: &Ticket<'_>,
+    ticket: &TaskGuard<'_>,
     copied: impl Fn(u64),
 ) -> Result<(), Failure> {
     let Found { from, to, bytes, .. } = found;
     let asker =
-        Asker { reads: asker.clone(), writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() } };
+        CopyPrincipals { reads: asker.clone(), writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() } };
     if from.which == to.which {
         // Overlapping ranges are copied from the far end, so that no block is overwritten before it was read.
         let pieces = bytes.div_ceil(PIECE_BYTES);
@@ -188,7 +188,7 @@ pub(super) async fn copy_segment(
 }
 
 /// Principals for the two ends of a copy.
-struct Asker {
+struct CopyPrincipals {
     reads: CopyAsker,
     writes: CopyAsker,
 }
@@ -211,7 +211,7 @@ impl End {
 }
 
 /// Copies `bytes` bytes behind the first `at` bytes of a segment through memory.
-async fn copy_piece(asker: &Asker, found: &Found, at: u64, bytes: u64, ticket: &Ticket<'_>) -> Result<(), Failure> {
+async fn copy_piece(asker: &CopyPrincipals, found: &Found, at: u64, bytes: u64, ticket: &TaskGuard<'_>) -> Result<(), Failure> {
     let Found { from, to, .. } = found;
     assert!(bytes > 0 && at + bytes <= found.bytes, "a piece lies within its segment");
     // An abort takes effect between two pieces.
@@ -229,7 +229,7 @@ async fn copy_piece(asker: &Asker, found: &Found, at: u64, bytes: u64, ticket: &
 
 /// Copies the run that starts `at` bytes into a segment: data, or a hole, which stays a hole where discarded blocks of
 /// the destination read as zeros. Returns the number of bytes done.
-async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) -> Result<u64, Failure> {
+async fn copy_run(asker: &CopyPrincipals, found: &Found, at: u64, ticket: &TaskGuard<'_>) -> Result<u64, Failure> {
     let Found { from, to, bytes, .. } = found;
     ticket.check_live()?;
     let run = from.neighbour.unit.run(asker.reads.clone(), from.extent(at, bytes - at)).await.map_err(third_party)?;

@@ -21,14 +21,14 @@ pub(super) const SEGMENT_LENGTH_MAX: u32 = 0xFFFF * 4096;
 /// Parsed segment descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    pub source: Place,
-    pub destination: Place,
+    pub source: SegmentEnd,
+    pub destination: SegmentEnd,
     pub length: Length,
 }
 
 /// Start of a segment at one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SegmentEnd {
     /// CSCD descriptor ID.
     pub id: u16,
     pub lba: u64,
@@ -88,8 +88,8 @@ fn segment_of(code: u8, descriptor: &[u8], at: usize) -> Result<Segment, Sense> 
     }
     let [source_offset, destination_offset] = offsets;
     Ok(Segment {
-        source: Place { id: number(4)?, lba: lba(12)?, offset: source_offset },
-        destination: Place { id: number(6)?, lba: lba(20)?, offset: destination_offset },
+        source: SegmentEnd { id: number(4)?, lba: lba(12)?, offset: source_offset },
+        destination: SegmentEnd { id: number(6)?, lba: lba(20)?, offset: destination_offset },
         length,
     })
 }

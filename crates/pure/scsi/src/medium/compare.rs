@@ -7,7 +7,7 @@ use super::verify::first_difference;
 use crate::failure::Failure;
 use crate::request::{Job, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::Ticket;
+use crate::task_set::TaskGuard;
 use block::{BlockDevice, Blocks, Extent, Rope};
 
 /// Offset of NUMBER OF LOGICAL BLOCKS in the COMPARE AND WRITE CDB.
@@ -16,7 +16,7 @@ const BLOCKS_AT: u16 = 13;
 pub(crate) async fn compare_and_write<D: BlockDevice>(
     medium: &Medium<D>,
     job: &Job,
-    ticket: &Ticket<'_>,
+    ticket: &TaskGuard<'_>,
 ) -> Result<Rope, Failure> {
     let extent = job.request.extent;
     // The data-out is two lists of equal length. Any other length contradicts the CDB.
@@ -45,7 +45,7 @@ pub(crate) async fn compare_and_write<D: BlockDevice>(
 pub(crate) async fn or_write<D: BlockDevice>(
     medium: &Medium<D>,
     job: &Job,
-    ticket: &Ticket<'_>,
+    ticket: &TaskGuard<'_>,
 ) -> Result<Rope, Failure> {
     let (request, geometry) = (&job.request, job.geometry);
     // A shorter data-out merges only the blocks that the initiator sends.

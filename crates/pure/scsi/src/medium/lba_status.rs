@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::identity::Provisioning;
 use crate::reply::Reply;
 use crate::request::Job;
-use crate::task_set::Ticket;
+use crate::task_set::TaskGuard;
 use block::{BlockDevice, Extent, Rope, Run};
 
 const HEADER_BYTES: u64 = 8;
@@ -24,7 +24,7 @@ const DEALLOCATED: u8 = 1;
 pub(crate) async fn lba_status<D: BlockDevice>(
     medium: &Medium<D>,
     job: &Job,
-    ticket: &Ticket<'_>,
+    ticket: &TaskGuard<'_>,
 ) -> Result<Rope, Failure> {
     let allocation = job.request.need.data_in;
     let fit = allocation.saturating_sub(HEADER_BYTES) / DESCRIPTOR_BYTES;
@@ -44,7 +44,7 @@ async fn runs_from<D: BlockDevice>(
     medium: &Medium<D>,
     mut rest: Extent,
     wanted: usize,
-    ticket: &Ticket<'_>,
+    ticket: &TaskGuard<'_>,
 ) -> Result<Vec<Run>, Failure> {
     let mut runs: Vec<Run> = Vec::new();
     // Bounded, so that a fragmented volume cannot occupy the shard with one command.

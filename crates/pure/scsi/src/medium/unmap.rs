@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
 use crate::shape::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
-use crate::task_set::Ticket;
+use crate::task_set::TaskGuard;
 use block::{BlockDevice, Extent, Geometry, Rope, Written};
 
 const HEADER_BYTES: usize = 8;
@@ -15,7 +15,7 @@ const DESCRIPTOR_BYTES: usize = 16;
 const LENGTH_AT: u16 = 2;
 
 /// Executes UNMAP. All descriptors are validated before the first one is carried out.
-pub(crate) async fn unmap<D: BlockDevice>(medium: &Medium<D>, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
+pub(crate) async fn unmap<D: BlockDevice>(medium: &Medium<D>, job: &Job, ticket: &TaskGuard<'_>) -> Result<Rope, Failure> {
     let list = job.whole_data()?;
     if list.is_empty() {
         return Ok(Rope::new());

@@ -4,7 +4,7 @@ use super::Medium;
 use crate::failure::Failure;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
-use crate::task_set::Ticket;
+use crate::task_set::TaskGuard;
 use block::{BlockDevice, Blocks, Buf, Extent, Rope, View};
 
 /// Bytes written at a time; an abort is noticed between two pieces.
@@ -13,7 +13,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub(crate) async fn write_same<D: BlockDevice>(
     medium: &Medium<D>,
     job: &Job,
-    ticket: &Ticket<'_>,
+    ticket: &TaskGuard<'_>,
 ) -> Result<Rope, Failure> {
     let (request, geometry) = (&job.request, job.geometry);
     let extent = request.extent;
@@ -42,7 +42,7 @@ pub(crate) async fn write_same<D: BlockDevice>(
 async fn write_repeated<D: BlockDevice>(
     medium: &Medium<D>,
     job: &Job,
-    ticket: &Ticket<'_>,
+    ticket: &TaskGuard<'_>,
     extent: Extent,
     pattern: &View,
 ) -> Result<(), Failure> {

@@ -180,7 +180,7 @@ fn without_tas() -> [u8; 12] {
 /// Creates a unit with a keeper, as after power loss when `shelf` has stored state.
 fn restarted(shelf: &Rc<Shelf>) -> LogicalUnit<Bench> {
     let unit = LogicalUnit::new(Bench::new(512, 256), identity(), Options::default()).with_keeper(shelf.clone());
-    unit.restore(Kept::parse(&shelf.kept.borrow()).expect("it was kept"));
+    unit.restore(PersistentState::parse(&shelf.kept.borrow()).expect("it was kept"));
     for (nexus, number) in [(HOST, 1), (OTHER, 2)] {
         unit.attach(nexus, initiator(number), port(number));
         assert_eq!(sense(&run(&unit, nexus, &[0; 6], &[])), (6, 0x29, 0));
@@ -221,6 +221,6 @@ fn task_aborted_status_is_on_can_be_changed_and_saved_and_others_hear_of_it() {
     assert_eq!((current(&again), saved(&again)), (with_ps(without_tas()), with_ps(without_tas())));
     assert_eq!(again.reservations().registrations.len(), 1);
     for cut in 1..shelf.kept.borrow().len() {
-        let _ = Kept::parse(&shelf.kept.borrow()[..cut]);
+        let _ = PersistentState::parse(&shelf.kept.borrow()[..cut]);
     }
 }

@@ -2,7 +2,7 @@
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::Reservations;
-use super::state::{Change, Move, Place, Register};
+use super::state::{Change, Move, RegistrantPort, Register};
 use crate::cdb::Cdb;
 use crate::conflict::ReservationType;
 use crate::failure::Failure;
@@ -116,7 +116,7 @@ pub(crate) fn ends_tasks(cdb: Cdb) -> bool {
 /// Context of a change: the asking nexus and its port.
 pub(crate) struct Asking<'a> {
     /// Asking nexus with the relative identifier of its target port.
-    pub place: Place,
+    pub place: RegistrantPort,
     pub port: &'a TargetPort,
     pub nexuses: &'a Nexuses,
     pub persistence: &'a Persistence,

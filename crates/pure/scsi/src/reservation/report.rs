@@ -3,7 +3,7 @@
 use super::Reservations;
 use super::state::{Registration, State};
 use crate::cdb::Cdb;
-use crate::conflict::{ReservationType, Standing};
+use crate::conflict::{ReservationType, ReservationRole};
 use crate::nexus::ItNexus;
 use crate::reply::Reply;
 use block::Rope;
@@ -84,7 +84,7 @@ fn read_full_status(state: &State, allocation: u64) -> Reply {
 
 /// Emits the descriptor of one I_T nexus. ALL_TG_PT is zero, so the RELATIVE TARGET PORT IDENTIFIER is valid.
 fn emit_full_status(reply: &mut Reply, state: &State, nexus: &ItNexus, registration: Registration) {
-    let is_holder = state.standing(nexus) == Standing::Holder;
+    let is_holder = state.standing(nexus) == ReservationRole::Holder;
     let held = state.held.as_ref().filter(|_| is_holder);
     let id = nexus.initiator.transport_id();
     reply.u64(registration.key).u32(0);

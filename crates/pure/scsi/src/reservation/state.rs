@@ -2,7 +2,7 @@
 //! one state to the next. Nothing here waits, and a refused action changes nothing.
 
 use crate::command::Status;
-use crate::conflict::{ReservationType, Standing};
+use crate::conflict::{ReservationType, ReservationRole};
 use crate::failure::Failure;
 use crate::nexus::ItNexus;
 use crate::nexus::UnitAttention;
@@ -57,7 +57,7 @@ pub(crate) struct Change {
 }
 
 /// Nexus to register, with the relative identifier of its target port.
-pub(crate) type Place = (Rc<ItNexus>, u16);
+pub(crate) type RegistrantPort = (Rc<ItNexus>, u16);
 
 /// Parameters of REGISTER and REGISTER AND IGNORE EXISTING KEY.
 #[derive(Debug)]
@@ -67,9 +67,9 @@ pub(crate) struct Register {
     pub new_key: u64,
     pub persists: bool,
     /// Asking initiator port at the other target ports, where ALL_TG_PT is set.
-    pub at_other_ports: Vec<Place>,
+    pub at_other_ports: Vec<RegistrantPort>,
     /// Nexuses that SPEC_I_PT names, at each of the target ports; `None` without SPEC_I_PT.
-    pub others: Option<Vec<Place>>,
+    pub others: Option<Vec<RegistrantPort>>,
 }
 
 /// Parameters of REGISTER AND MOVE.
@@ -79,7 +79,7 @@ pub(crate) struct Move {
     pub new_key: u64,
     pub persists: bool,
     pub unregisters: bool,
-    pub to: Place,
+    pub to: RegistrantPort,
 }
 
 const CONFLICT: Failure = Failure::Status(Status::ReservationConflict);
@@ -89,17 +89,17 @@ impl State {
         self.registrations.get(nexus).map(|registration| registration.key)
     }
 
-    pub(crate) fn standing(&self, nexus: &ItNexus) -> Standing {
+    pub(crate) fn standing(&self, nexus: &ItNexus) -> ReservationRole {
         // An unregistered nexus has no part in a persistent reservation, whoever holds it.
         match &self.held {
-            _ if !self.registrations.contains_key(nexus) => Standing::Stranger,
-            Some(held) if held.holder.as_deref().is_none_or(|holder| holder == nexus) => Standing::Holder,
-            _ => Standing::Registrant,
+            _ if !self.registrations.contains_key(nexus) => ReservationRole::Stranger,
+            Some(held) if held.holder.as_deref().is_none_or(|holder| holder == nexus) => ReservationRole::Holder,
+            _ => ReservationRole::Registrant,
         }
     }
 
     /// REGISTER: registers `asker`, changes its key, or removes its registration.
-    pub(crate) fn register(&self, asker: &Place, order: &Register) -> Result<Change, Failure> {
+    pub(crate) fn register(&self, asker: &RegistrantPort, order: &Register) -> Result<Change, Failure> {
         let own = self.key_of(&asker.0);
         // SPC-4: a nexus without a registration registers with RESERVATION KEY zero.
         if !order.ignores_key && order.key != own.unwrap_or(0) {
@@ -110,7 +110,7 @@ impl State {
             return Err(Sense::parameter(REGISTER_BITS_AT, Some(3)).into());
         }
         // ALL_TG_PT affects the same initiator port at other target ports, each with its own key.
-        let has_another_key = |(nexus, _): &Place| self.key_of(nexus).is_some_and(|key| key != order.key);
+        let has_another_key = |(nexus, _): &RegistrantPort| self.key_of(nexus).is_some_and(|key| key != order.key);
         if !order.ignores_key && order.at_other_ports.iter().any(has_another_key) {
             return Err(CONFLICT);
         }
@@ -146,7 +146,7 @@ impl State {
         let mut change = self.unchanged();
         match &self.held {
             None => change.after.held = Some(Held::by(asker, kind)),
-            Some(held) if held.kind == kind && self.standing(asker) == Standing::Holder => {}
+            Some(held) if held.kind == kind && self.standing(asker) == ReservationRole::Holder => {}
             Some(_) => return Err(CONFLICT),
         }
         Ok(change)
@@ -160,7 +160,7 @@ impl State {
         // SPC-4: RELEASE does not change PRgeneration.
         let mut change = self.unchanged();
         let Some(held) = &self.held else { return Ok(change) };
-        if self.standing(asker) != Standing::Holder {
+        if self.standing(asker) != ReservationRole::Holder {
             return Ok(change);
         }
         if held.kind != kind {
@@ -302,7 +302,7 @@ impl State {
         if self.key_of(nexus) == Some(key) { Ok(()) } else { Err(CONFLICT) }
     }
 
-    fn enter(&mut self, (nexus, relative_port): &Place, key: u64) {
+    fn enter(&mut self, (nexus, relative_port): &RegistrantPort, key: u64) {
         assert_ne!(key, 0, "a key of zero takes a registration back");
         self.registrations.insert(nexus.clone(), Registration { key, relative_port: *relative_port });
     }

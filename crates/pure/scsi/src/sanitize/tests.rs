@@ -1,6 +1,6 @@
 use super::*;
 use crate::rig::*;
-use crate::{Kept, LogicalUnit, NexusId, Options, Outcome, Status, TaskManagement, TaskTag};
+use crate::{PersistentState, LogicalUnit, NexusId, Options, Outcome, Status, TaskManagement, TaskTag};
 use block::IoErrorKind;
 use futures_util::FutureExt;
 use std::pin::pin;
@@ -50,7 +50,7 @@ fn overwrite(ward: &Ward, bits: u8, pattern: &[u8]) -> Outcome {
 fn restarted(ward: &Ward) -> Ward {
     let again = ward_over(unit());
     *again.unit.device().bytes.borrow_mut() = ward.unit.device().bytes.borrow().clone();
-    again.unit.restore(Kept::parse(&ward.shelf.kept.borrow()).expect("it was kept"));
+    again.unit.restore(PersistentState::parse(&ward.shelf.kept.borrow()).expect("it was kept"));
     again
 }
 
@@ -257,7 +257,7 @@ fn sanitize_keeps_what_hosts_have_reserved() {
     let again = restarted(&ward);
     assert_eq!(again.unit.reservations().registrations[0].key, 7);
     now(again.unit.carry_out_sanitize());
-    let kept = Kept::parse(&again.shelf.kept.borrow()).expect("it was kept");
+    let kept = PersistentState::parse(&again.shelf.kept.borrow()).expect("it was kept");
     assert_eq!((kept.sanitize, kept.reservations.registrations.len()), (State::Idle, 1));
 }
 
@@ -356,14 +356,14 @@ fn kept_bytes_that_are_not_ours_are_refused() {
     let ward = ward();
     good(overwrite(&ward, 1, &[5, 6]));
     let kept = ward.shelf.kept.borrow().clone();
-    assert!(Kept::parse(&kept).is_ok());
+    assert!(PersistentState::parse(&kept).is_ok());
     for cut in 1..kept.len() {
-        assert!(Kept::parse(&kept[..cut]).is_err(), "{cut} bytes");
+        assert!(PersistentState::parse(&kept[..cut]).is_err(), "{cut} bytes");
     }
     let with = |at: usize, byte: u8| {
         let mut kept = kept.clone();
         kept[at] = byte;
-        Kept::parse(&kept).is_err()
+        PersistentState::parse(&kept).is_err()
     };
     assert!(with(0, 3) && with(1, 8) && with(2, 0x20) && with(2, 0) && with(3, 2));
 }
@@ -412,7 +412,7 @@ fn cryptographic_erase_that_was_cut_off_loses_the_key_again_after_power_loss() {
     let ward = keyed();
     good(run(&ward.unit, HOST, &cdb(IMMED | AUSE | CRYPTOGRAPHIC_ERASE, 0), &[]));
     let again = ward_over(thin_unit(8, 64));
-    again.unit.restore(Kept::parse(&ward.shelf.kept.borrow()).expect("it was kept"));
+    again.unit.restore(PersistentState::parse(&ward.shelf.kept.borrow()).expect("it was kept"));
     again.owner.has_key.set(true);
     assert_eq!(sense(&run(&again.unit, OTHER, &READ, &[])), (2, 0x04, 0x1B));
     // A key that cannot be replaced fails the operation and leaves the unit unchanged.

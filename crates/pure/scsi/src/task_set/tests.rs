@@ -7,7 +7,7 @@ fn claim(tag: u32, attribute: TaskAttribute) -> Claim {
     Claim { nexus: NexusId(1), tag: TaskTag(tag), attribute, extent: Extent::default(), alone: false, is_part: false }
 }
 
-fn has_begun(ticket: &Ticket<'_>) -> bool {
+fn has_begun(ticket: &TaskGuard<'_>) -> bool {
     poll_fn(|cx| ticket.poll_begun(cx)).now_or_never().is_some()
 }
 

@@ -7,7 +7,7 @@ use crate::copy::CopyAsker;
 use crate::failure::{Failure, read_failure};
 use crate::nexus::ItNexus;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::{Claim, Ticket};
+use crate::task_set::{Claim, TaskGuard};
 use block::{BlockDevice, Blocks, Extent, Lba, Rope, Run, View};
 use std::future::poll_fn;
 
@@ -77,7 +77,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         &self,
         asker: &CopyAsker,
         extent: Extent,
-        ticket: &Ticket<'_>,
+        ticket: &TaskGuard<'_>,
     ) -> Result<(), Failure> {
         let geometry = self.medium.geometry();
         let piece_blocks = PIECE_BYTES / u64::from(geometry.block_bytes);
@@ -115,7 +115,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// Admits a part of a copy. The part blocks tasks that run alone on its blocks and is blocked by them, and by
     /// nothing else.
-    async fn take_part(&self, asker: &CopyAsker, extent: Extent, access: Access) -> Result<Ticket<'_>, Sense> {
+    async fn take_part(&self, asker: &CopyAsker, extent: Extent, access: Access) -> Result<TaskGuard<'_>, Sense> {
         let geometry = self.medium.geometry();
         // The capacity may have changed since the copy was resolved.
         geometry.admit(extent).map_err(|_| Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;

@@ -3,7 +3,7 @@
 use super::LogicalUnit;
 use crate::cdb::Cdb;
 use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute};
-use crate::copy::Asked;
+use crate::copy::CopyContext;
 use crate::defects;
 use crate::failure::Failure;
 use crate::judge;
@@ -17,7 +17,7 @@ use crate::operation::{Operation, Verb};
 use crate::request::{Job, Request, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::shape::Shape;
-use crate::task_set::{ACCESS_TURN, Claim, EVERYTHING, TURN, Ticket};
+use crate::task_set::{ACCESS_TURN, Claim, EVERYTHING, TURN, TaskGuard};
 use crate::{absent, report};
 use block::{BlockDevice, Extent, Geometry, Lba, Rope, View};
 use std::future::{Future, poll_fn};
@@ -92,7 +92,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Validates the command and adds it to the task set.
-    fn enter(&self, nexus: NexusId, command: Command) -> Result<(Ticket<'_>, Work), Failure> {
+    fn enter(&self, nexus: NexusId, command: Command) -> Result<(TaskGuard<'_>, Work), Failure> {
         let geometry = self.medium.geometry();
         let request = self.admit(nexus, command.cdb, &self.shape_of(geometry))?;
         if is_backwards(&command, &request) {
@@ -160,10 +160,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Executes every command but READ and WRITE.
-    async fn perform(&self, job: Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
+    async fn perform(&self, job: Job, ticket: &TaskGuard<'_>) -> Result<Rope, Failure> {
         let (medium, nexuses, tasks) = (&self.medium, &*self.nexuses, &self.tasks);
         let (nexus, cdb, allocation, geometry) = (job.nexus, job.request.cdb, job.request.need.data_in, job.geometry);
-        let asked = Asked { job: &job, ticket, identity: &self.identity, nexuses };
+        let asked = CopyContext { job: &job, ticket, identity: &self.identity, nexuses };
         match job.request.operation.verb {
             Verb::Read | Verb::Write => unreachable!("READ and WRITE do not come here"),
             // The extent was checked. GOOD, and not CONDITION MET, is the status of a PRE-FETCH whose blocks were not

@@ -4,7 +4,7 @@
 use super::LogicalUnit;
 use crate::alua::{PortGroup, Using};
 use crate::command::NexusId;
-use crate::kept::Kept;
+use crate::kept::PersistentState;
 use crate::log::Statistics;
 use crate::nexus::UnitAttention;
 use crate::readiness::Absence;
@@ -138,7 +138,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             // Each stored state replaces the whole record, so the turn is held from reading `kept` until it is durable.
             let _turn = self.tasks.owner_turn(TURN).await;
             let kept = self.kept();
-            self.keep(Kept { sanitize: Option::unwrap_or(sanitize, kept.sanitize), ..kept }).await
+            self.keep(PersistentState { sanitize: Option::unwrap_or(sanitize, kept.sanitize), ..kept }).await
         };
         self.sanitize.carry_out(&self.medium, keep).await;
     }

@@ -7,7 +7,7 @@ use crate::command::{NexusId, Status};
 use crate::failure::Failure;
 use crate::inquiry::Described;
 use crate::keeper::keeping_failure;
-use crate::kept::Kept;
+use crate::kept::PersistentState;
 use crate::log::Logged;
 use crate::mode::{ModeParameters, Selected, Setting};
 use crate::nexus::UnitAttention;
@@ -74,7 +74,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         // WCE is not saved: the owner sets it (`set_write_cache`).
         let mode = ModeParameters { write_cache: false, ..parameters };
         if mode != self.mode.saved() {
-            self.keep(Kept { mode, ..self.kept() }).await.map_err(keeping_failure)?;
+            self.keep(PersistentState { mode, ..self.kept() }).await.map_err(keeping_failure)?;
             self.mode.set_saved(mode);
         }
         Ok(())

@@ -5,7 +5,7 @@ use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
 use crate::failure::Failure;
 use crate::keeper::{NotKept, keeping_failure};
-use crate::kept::Kept;
+use crate::kept::PersistentState;
 use crate::nexus::{InitiatorPort, ItNexus};
 use crate::request::Job;
 use crate::reservation::{Asking, Change, ReservationStatus, ends_tasks};
@@ -89,7 +89,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         // keeper.
         let is_same = change.after.kept() == self.reservations.state().kept();
         if !is_same {
-            self.keep(Kept { reservations: change.after.clone(), ..self.kept() }).await?;
+            self.keep(PersistentState { reservations: change.after.clone(), ..self.kept() }).await?;
         }
         self.reservations.install(change.after);
         self.nexuses.set_standings(|nexus| self.reservations.standing(nexus));

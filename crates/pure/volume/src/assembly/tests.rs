@@ -72,7 +72,7 @@ fn member(pool: u128, disk: u128, catalogs: &[FoundCatalog]) -> Probe {
     Probe { blocks: DISK_BLOCKS, contents: Contents::Member(Box::new(member)), has_residue: false }
 }
 
-fn standings(survey: &Survey) -> Vec<Standing> {
+fn standings(survey: &Survey) -> Vec<DiskState> {
     survey.pools[0].groups[0].positions.iter().map(|position| position.standing).collect()
 }
 
@@ -80,13 +80,13 @@ fn standings(survey: &Survey) -> Vec<Standing> {
 struct Row {
     case: &'static str,
     disks: Vec<Probe>,
-    standings: Vec<Standing>,
+    standings: Vec<DiskState>,
     refused: Vec<(usize, DiskRefusal)>,
     refusal: Option<PoolRefusal>,
 }
 
 impl Row {
-    fn new(case: &'static str, disks: Vec<Probe>, standings: &[Standing]) -> Self {
+    fn new(case: &'static str, disks: Vec<Probe>, standings: &[DiskState]) -> Self {
         Self { case, disks, standings: standings.to_vec(), refused: Vec::new(), refusal: None }
     }
 
@@ -108,7 +108,7 @@ fn changed(mut probe: Probe, change: impl FnOnce(&mut Member)) -> Probe {
 
 /// Rows about the content of the disks of a live pool.
 fn rows_of_disks() -> Vec<Row> {
-    use Standing::{Current, Failed, Missing, Overwritten, Shrunk, Stale};
+    use DiskState::{Current, Failed, Missing, Overwritten, Shrunk, Stale};
     let both = live(&[SERVING, SERVING]);
     let (five, four, three) = (commit(5, &both), commit(4, &both), commit(3, &both));
     let whole = |disk| member(1, disk, &[five.clone(), four.clone()]);
@@ -196,7 +196,7 @@ fn rows_of_disks() -> Vec<Row> {
 
 /// Rows about the state in which a crash or a split left the pool.
 fn rows_of_pools() -> Vec<Row> {
-    use Standing::{Current, Failed, Rebuilding};
+    use DiskState::{Current, Failed, Rebuilding};
     let both = live(&[SERVING, SERVING]);
     let five = commit(5, &both);
     let front = Blocks(77);
@@ -237,7 +237,7 @@ fn rows_of_pools() -> Vec<Row> {
         Row::new(
             "making was interrupted",
             vec![member(1, 100, std::slice::from_ref(&forming))],
-            &[Current, Standing::Missing],
+            &[Current, DiskState::Missing],
         )
         .refused(PoolRefusal::Unfinished("tank".into())),
         Row::new(
@@ -312,7 +312,7 @@ fn part(disk: u128, lost: usize, (newest, written): (u64, u64)) -> Probe {
 
 #[test]
 fn part_that_was_opened_and_not_written_is_old_and_the_written_part_wins() {
-    use Standing::{Current, Failed};
+    use DiskState::{Current, Failed};
     // Generations of the newest commit and of the last announcement of writes, of both parts; the current disk.
     let table = [
         ((9, 3), (7, 7), Some([Failed, Current])),
@@ -347,7 +347,7 @@ fn part_that_was_opened_and_not_written_is_old_and_the_written_part_wins() {
 }
 
 /// Assembled pool of these disks: generation, standings and damage.
-fn damaged(disks: &[Probe]) -> (u64, Vec<Standing>, Vec<(Uuid, Structure)>) {
+fn damaged(disks: &[Probe]) -> (u64, Vec<DiskState>, Vec<(Uuid, Structure)>) {
     let survey = assemble(disks);
     let damage = survey.pools[0].damage().map(|damage| (damage.disk, damage.structure)).collect();
     (survey.pools[0].generation, standings(&survey), damage)
@@ -355,7 +355,7 @@ fn damaged(disks: &[Probe]) -> (u64, Vec<Standing>, Vec<(Uuid, Structure)>) {
 
 #[test]
 fn assembly_believes_a_disk_of_a_protected_group_whose_catalogs_are_damaged() {
-    use Standing::{Current, Failed, Stale};
+    use DiskState::{Current, Failed, Stale};
     let mut both = live(&[SERVING, SERVING]);
     let whole = |catalog: &Catalog| member(1, 100, &[commit(5, catalog), commit(4, catalog)]);
     assert_eq!(damaged(&[whole(&both), member(1, 101, &[])]), (5, vec![Current, Stale], vec![]));
@@ -379,14 +379,14 @@ fn assembly_tells_which_labels_are_damaged() {
         ([true, true, false], Structure::Label { copies: 1, is_head: false }),
     ] {
         let found = damaged(&[whole(100), torn(copies)]);
-        assert_eq!(found, (5, vec![Standing::Current; 2], vec![(id(101), structure)]));
+        assert_eq!(found, (5, vec![DiskState::Current; 2], vec![(id(101), structure)]));
     }
     assert_eq!(damaged(&[whole(100), whole(101)]).2, []);
 }
 
 #[test]
 fn assembly_takes_a_generation_far_ahead_of_all_others_for_damage() {
-    use Standing::{Current, Stale};
+    use DiskState::{Current, Stale};
     let both = live(&[SERVING, SERVING]);
     let (five, four) = (commit(5, &both), commit(4, &both));
     let whole = member(1, 100, &[five.clone(), four.clone()]);

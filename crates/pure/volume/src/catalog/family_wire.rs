@@ -4,7 +4,7 @@
 use super::family::{
     BranchRecord, DEAD_RANGES_MAX, DeadRange, FamilyRecord, META_RUNS_MAX, Parent, SlabRun, SnapshotRecord,
 };
-use super::wire::{Cursor, RECORD_BYTES, Room, name_bytes, put, record, wire};
+use super::wire::{Cursor, RECORD_BYTES, Limits, name_bytes, put, record, wire};
 use super::{Catalog, CatalogError};
 use crate::crypt::{KeyId, SEALED_BYTES, WrappedKey};
 use uuid::Uuid;
@@ -83,7 +83,7 @@ impl FamilyRecord {
         self.branches.iter().for_each(|branch| branch.emit(out));
     }
 
-    pub(super) fn parse(payload: &mut Cursor<'_>, room: &mut Room) -> Result<Self, CatalogError> {
+    pub(super) fn parse(payload: &mut Cursor<'_>, room: &mut Limits) -> Result<Self, CatalogError> {
         let wire: FamilyWire = payload.read()?;
         let mut runs = |count: u32, most: usize| -> Result<Vec<SlabRun>, CatalogError> {
             if count as usize > most {
@@ -129,7 +129,7 @@ fn parse_key(payload: &mut Cursor<'_>) -> Result<WrappedKey, CatalogError> {
     Ok(WrappedKey { wrapped_with: KeyId(wire.wrapped_with), nonce: wire.nonce, sealed: wire.sealed })
 }
 
-fn parse_run(payload: &mut Cursor<'_>, room: &mut Room) -> Result<SlabRun, CatalogError> {
+fn parse_run(payload: &mut Cursor<'_>, room: &mut Limits) -> Result<SlabRun, CatalogError> {
     let wire: RunWire = payload.read()?;
     let run = SlabRun { group: wire.group.get(), first: wire.first.get(), slabs: wire.slabs.get() };
     // An empty run counts as one slab, so that damaged counts cannot allocate unlimited memory.
@@ -278,7 +278,7 @@ impl Catalog {
         &mut self,
         kind: u16,
         payload: &mut Cursor<'_>,
-        room: &mut Room,
+        room: &mut Limits,
     ) -> Result<bool, CatalogError> {
         // Branches belong to the last family and snapshots to the last branch, as `emit` wrote them.
         if kind == TYPE_FAMILY && self.families.len() < super::VOLUMES_MAX {

@@ -128,7 +128,7 @@ impl Catalog {
         // The pool record comes first; every other type needs it.
         let mut catalog: Option<Self> = None;
         // Limits are pool-wide and taken off while records are read, before memory is allocated for them.
-        let mut room = Room::of_a_pool();
+        let mut room = Limits::of_a_pool();
         while !rest.0.is_empty() {
             let header: RecordHeader = rest.read()?;
             let mut payload = Cursor(rest.take(header.payload_bytes.get() as usize)?);
@@ -357,7 +357,7 @@ impl VolumeRecord {
         }
     }
 
-    fn parse(payload: &mut Cursor<'_>, room: &mut Room) -> Result<Self, CatalogError> {
+    fn parse(payload: &mut Cursor<'_>, room: &mut Limits) -> Result<Self, CatalogError> {
         let wire: VolumeWire = payload.read()?;
         let name = payload.text(wire.name_bytes)?;
         let count = wire.segments.get() as usize;
@@ -413,7 +413,7 @@ impl Segment {
         }
     }
 
-    fn parse(payload: &mut Cursor<'_>, room: &mut Room) -> Result<Self, CatalogError> {
+    fn parse(payload: &mut Cursor<'_>, room: &mut Limits) -> Result<Self, CatalogError> {
         let wire: SegmentWire = payload.read()?;
         let (rows, count) = (wire.rows.get(), u32::from(wire.columns.get()));
         if count == 0 || count as usize > GROUPS_MAX {
@@ -494,14 +494,14 @@ pub(super) fn truth(byte: u8) -> Option<bool> {
 }
 
 /// Remaining limits of a pool while its catalog is parsed.
-pub(super) struct Room {
+pub(super) struct Limits {
     slabs: u32,
     segments: usize,
     pub(super) branches: usize,
     pub(super) snapshots: usize,
 }
 
-impl Room {
+impl Limits {
     fn of_a_pool() -> Self {
         Self { slabs: SLABS_MAX, segments: SEGMENTS_MAX, branches: VOLUMES_MAX, snapshots: SNAPSHOTS_MAX }
     }

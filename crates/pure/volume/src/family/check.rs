@@ -3,7 +3,7 @@
 use super::page_space::LOG_START;
 use super::{Family, MapError};
 use crate::maplog::replay;
-use crate::tree::{Counter, Key, Place, Root, Tag, child_of};
+use crate::tree::{Counter, Key, GranuleAddress, Root, Tag, child_of};
 use block::BlockDevice;
 use futures_util::future::LocalBoxFuture;
 use shard::RangeGuard;
@@ -206,7 +206,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
 
     fn check_entry(&mut self, key: Key, value: u64) {
         match key.tag() {
-            Some(Tag::Version) => self.check_version(key, Place(value)),
+            Some(Tag::Version) => self.check_version(key, GranuleAddress(value)),
             // Bitmaps are collected and compared with the versions once all entries have been read.
             Some(Tag::Taken) => {
                 self.checked.taken.entry(key.middle()).or_default().insert(key.low() as u32, value);
@@ -218,7 +218,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         }
     }
 
-    fn check_version(&mut self, key: Key, place: Place) {
+    fn check_version(&mut self, key: Key, place: GranuleAddress) {
         let known = self.family.branch(key.branch()).is_some_and(|branch| {
             let granules = branch.granules(self.family.granule_blocks);
             u64::from(key.middle()) < granules && (1..=branch.epoch.get()).contains(&key.low())

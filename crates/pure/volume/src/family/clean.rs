@@ -7,7 +7,7 @@ use super::branch::CLEANING;
 use super::{Branch, Family, MapError, lineage};
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Key, Place};
+use crate::tree::{Key, GranuleAddress};
 use block::BlockDevice;
 use std::rc::Rc;
 
@@ -107,7 +107,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let mut freed = 0;
         for (&(key, value), kept) in versions.iter().zip(kept) {
             let place = self.data.place_of(value);
-            if kept && (place != Place::HOLE || !nothing) {
+            if kept && (place != GranuleAddress::HOLE || !nothing) {
                 nothing = false;
                 continue;
             }

@@ -3,14 +3,14 @@
 //! It never consults the map: callers look up places first.
 
 use super::MapError;
-use super::lookup::Seen;
+use super::lookup::VisibleVersion;
 use super::parts::{Part, bytes};
 use crate::catalog::GROUPS_MAX;
 use crate::crypt::Cover;
 use crate::layout::BLOCK_BYTES;
 use crate::pool::Shared;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Damage, Place};
+use crate::tree::{Damage, GranuleAddress};
 use block::{BlockDevice, Buf, Extent, Rope, View, Written};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -44,7 +44,7 @@ pub(crate) struct Run {
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) part: Part,
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<VisibleVersion>,
 }
 
 pub(super) type Steps = SmallVec<[Step; 4]>;
@@ -93,8 +93,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
 
     /// Place in a version's value. An impossible place counts as lost: the map was damaged before its checksum
     /// was computed.
-    pub(super) fn place_of(&self, value: u64) -> Place {
-        let place = Place(value);
+    pub(super) fn place_of(&self, value: u64) -> GranuleAddress {
+        let place = GranuleAddress(value);
         if !place.is_data() {
             return place;
         }
@@ -102,12 +102,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         let slab_blocks = self.slab_blocks.borrow().get(usize::from(group)).copied().unwrap_or(0);
         // A group, slab or granule that does not exist must not become an address.
         let is_somewhere = place.index() < slab_blocks / self.granule_blocks && self.shared.gate_of(group).is_some();
-        if is_somewhere && place <= Place::LOST { place } else { Place::LOST }
+        if is_somewhere && place <= GranuleAddress::LOST { place } else { GranuleAddress::LOST }
     }
 
     /// Group and first block of a place.
-    pub(crate) fn locate(&self, place: Place) -> (u16, u64) {
-        if place == Place::LOST {
+    pub(crate) fn locate(&self, place: GranuleAddress) -> (u16, u64) {
+        if place == GranuleAddress::LOST {
             return (GROUP_LOST, 0);
         }
         let group = place.group();
@@ -116,7 +116,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
     }
 
     /// Merges the parts at `places` into contiguous runs.
-    pub(crate) fn runs(&self, parts: impl Iterator<Item = (Part, Option<Place>)>) -> SmallVec<[Run; 4]> {
+    pub(crate) fn runs(&self, parts: impl Iterator<Item = (Part, Option<GranuleAddress>)>) -> SmallVec<[Run; 4]> {
         let mut runs: SmallVec<[Run; 4]> = SmallVec::new();
         for (part, place) in parts {
             let place = place.map(|place| self.locate(place)).map(|(group, start)| (group, start + part.from));
@@ -195,7 +195,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
 
     /// Writes whole granules to new places that no reader sees yet: the data of the request, filled up with old
     /// content (copy on write).
-    pub(super) async fn write_to(&self, steps: &Steps, places: &[Place], data: &View) -> Result<(), MapError> {
+    pub(super) async fn write_to(&self, steps: &Steps, places: &[GranuleAddress], data: &View) -> Result<(), MapError> {
         assert_eq!(places.len(), steps.len(), "every granule has a place of its own");
         let mut writes = Vec::new();
         let mut at = 0;
@@ -213,7 +213,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
     }
 
     /// Writes granules that are adjacent on disk.
-    async fn write_granules(&self, steps: &[Step], first: Place, data: &View) -> Result<(), MapError> {
+    async fn write_granules(&self, steps: &[Step], first: GranuleAddress, data: &View) -> Result<(), MapError> {
         // Data that covers whole granules in order is written without a copy.
         let beside = steps.windows(2).all(|pair| pair[0].part.at + pair[0].part.blocks == pair[1].part.at);
         let content = if beside && steps.iter().all(|step| step.part.is_whole(self.granule_blocks)) {
@@ -246,7 +246,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
     }
 
     /// Reads as much of a granule as `like` is long, from block `from` on.
-    async fn read_old(&self, place: Place, from: u64, like: &[u8]) -> Result<Rope, MapError> {
+    async fn read_old(&self, place: GranuleAddress, from: u64, like: &[u8]) -> Result<Rope, MapError> {
         let (group, start) = self.locate(place);
         let blocks = like.len() as u64 / u64::from(crate::layout::BLOCK_BYTES);
         self.read_place(group, start + from, blocks).await

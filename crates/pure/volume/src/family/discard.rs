@@ -4,7 +4,7 @@ use super::parts::{bytes, parts};
 use super::{Branch, Family, MapError};
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Key, Place};
+use crate::tree::{Key, GranuleAddress};
 use block::{BlockDevice, Extent, View};
 use std::rc::Rc;
 
@@ -73,7 +73,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         self.change(Record {
             key: key(epoch),
-            value: beneath.then_some(Place::HOLE.0),
+            value: beneath.then_some(GranuleAddress::HOLE.0),
             freed: own.then_some(seen.place).filter(|place| place.is_data()),
             mapped: -1,
             exclusive: !own && seen.branch == branch.number && branch.is_exclusive(seen.epoch),

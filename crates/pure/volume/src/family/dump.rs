@@ -1,7 +1,7 @@
 //! Text dump of a family's map for debugging.
 
 use super::{Family, MapError};
-use crate::tree::{Counter, Key, Place, Tag};
+use crate::tree::{Counter, Key, GranuleAddress, Tag};
 use block::BlockDevice;
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ where
 
 fn describe(key: Key, value: u64) -> String {
     let (branch, middle, low) = (key.branch(), key.middle(), key.low());
-    let place = Place(value);
+    let place = GranuleAddress(value);
     match key.tag() {
         Some(Tag::Version) if place.is_data() => {
             let (group, slab, index) = (place.group(), place.slab() & 0x00ff_ffff, place.index());

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// Counts active readers by the era in which they started.
 #[derive(Debug, Default)]
-pub(crate) struct Eras {
+pub(crate) struct EpochReclaim {
     /// Oldest era with an active reader, or the current era.
     oldest: Cell<u64>,
     counts: RefCell<VecDeque<u32>>,
@@ -18,21 +18,21 @@ pub(crate) struct Eras {
 
 /// Guard of an active reader.
 #[derive(Debug)]
-pub(crate) struct Looking<'a> {
-    eras: &'a Eras,
+pub(crate) struct ReadGuard<'a> {
+    eras: &'a EpochReclaim,
     era: u64,
 }
 
-impl Eras {
+impl EpochReclaim {
     /// Registers a reader: whatever is given up from now on stays intact while the guard lives.
-    pub(crate) fn look(&self) -> Looking<'_> {
+    pub(crate) fn look(&self) -> ReadGuard<'_> {
         let mut counts = self.counts.borrow_mut();
         if counts.is_empty() {
             counts.push_back(0);
         }
         let era = self.oldest.get() + counts.len() as u64 - 1;
         *counts.back_mut().expect("there is a present era") += 1;
-        Looking { eras: self, era }
+        ReadGuard { eras: self, era }
     }
 
     /// Starts a new era and returns the one that ended. Readers that start from now on do not see what was
@@ -75,7 +75,7 @@ impl Eras {
     }
 }
 
-impl Drop for Looking<'_> {
+impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
         assert!(self.era >= self.eras.oldest.get(), "no era is past while somebody looks who began in it");
         let at = (self.era - self.eras.oldest.get()) as usize;
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn era_is_past_when_all_have_gone_who_began_in_it_or_before() {
-        let eras = Eras::default();
+        let eras = EpochReclaim::default();
         let first = eras.look();
         let era = eras.turn();
         let second = eras.look();

@@ -4,12 +4,12 @@
 //! granule is *held* while a write fills it, and again after it was freed until neither the map on disk nor an
 //! active reader can refer to it.
 
-use crate::tree::Place;
+use crate::tree::GranuleAddress;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Places allocated for one write.
-pub(crate) type Places = SmallVec<[Place; 16]>;
+pub(crate) type Allocation = SmallVec<[GranuleAddress; 16]>;
 /// Maximum number of slabs of one group searched for a whole free stripe.
 const LOOKS_MAX: usize = 8;
 /// Number of sequential write streams tracked.
@@ -53,20 +53,20 @@ pub(crate) struct Granules {
     slabs: BTreeSet<u32>,
     loaded: BTreeMap<u32, Loaded>,
     unknown: BTreeSet<u32>,
-    held: BTreeSet<Place>,
+    held: BTreeSet<GranuleAddress>,
     total: u64,
     /// Group from which the next stripe is allocated (round robin).
     turn: usize,
     /// Per group, the slab in which the last whole stripe and the last single granule were found.
     cursors: Vec<[u32; 2]>,
     /// Ends of sequential streams: branch, next granule, and the place behind the last one.
-    streams: [Option<(u32, u32, Place)>; STREAMS],
+    streams: [Option<(u32, u32, GranuleAddress)>; STREAMS],
     next_stream: usize,
 }
 
 impl Granules {
     pub(crate) fn new(shapes: Vec<Shape>) -> Self {
-        let cursors = shapes.iter().zip(0..).map(|(_, group)| [Place::slab_number(group, 0); 2]).collect();
+        let cursors = shapes.iter().zip(0..).map(|(_, group)| [GranuleAddress::slab_number(group, 0); 2]).collect();
         Self {
             shapes,
             slabs: BTreeSet::new(),
@@ -86,7 +86,7 @@ impl Granules {
         // Cursors of the known groups stay: they point into slabs that have not moved.
         let fresh = (self.cursors.len() as u16..).take(shapes.len().saturating_sub(self.cursors.len()));
         assert!(shapes.len() >= self.shapes.len(), "groups keep their numbers");
-        self.cursors.extend(fresh.map(|group| [Place::slab_number(group, 0); 2]));
+        self.cursors.extend(fresh.map(|group| [GranuleAddress::slab_number(group, 0); 2]));
         self.shapes = shapes;
     }
 
@@ -177,7 +177,7 @@ impl Granules {
             }
         }
         // Held places are free in the map, but in use by a writer or possibly by a reader.
-        for place in self.held.range(Place::new(slab, 0)..=Place::new(slab, 0x00ff_ffff)) {
+        for place in self.held.range(GranuleAddress::new(slab, 0)..=GranuleAddress::new(slab, 0x00ff_ffff)) {
             busy[place.index() as usize / 64] |= 1 << (place.index() % 64);
         }
         // Bits beyond the last granule are ignored, whatever a damaged map says.
@@ -194,8 +194,8 @@ impl Granules {
     /// Allocates up to `want` places, held for the caller; fewer where no more are known to be free.
     ///
     /// Whole stripes come first, then the places behind the end of the stream that wrote the preceding granule.
-    pub(crate) fn take(&mut self, want: usize, branch: u32, granule: u32) -> Places {
-        let mut places = Places::new();
+    pub(crate) fn take(&mut self, want: usize, branch: u32, granule: u32) -> Allocation {
+        let mut places = Allocation::new();
         // Full stripes first: they are written without read-modify-write.
         while self.shapes.iter().any(|shape| shape.unit > 1 && want - places.len() >= shape.unit as usize) {
             let run = self.take_unit(want - places.len());
@@ -230,7 +230,7 @@ impl Granules {
 
     /// Allocates one whole stripe, or the smallest number of stripes that granules fill, of at most `most`
     /// granules.
-    pub(crate) fn take_unit(&mut self, most: usize) -> Places {
+    pub(crate) fn take_unit(&mut self, most: usize) -> Allocation {
         for step in 0..self.shapes.len() {
             let group = (self.turn + step) % self.shapes.len();
             let unit = self.shapes[group].unit;
@@ -240,12 +240,12 @@ impl Granules {
             if let Some(first) = self.find_unit(group, unit) {
                 // Round robin over the groups, so that all disks share the load.
                 self.turn = (group + 1) % self.shapes.len();
-                let places: Places = (0..unit).map(|step| Place(first.0 + u64::from(step))).collect();
+                let places: Allocation = (0..unit).map(|step| GranuleAddress(first.0 + u64::from(step))).collect();
                 assert!(places.iter().all(|&place| self.take_one(place)), "the unit was found free");
                 return places;
             }
         }
-        Places::new()
+        Allocation::new()
     }
 
     /// True when a whole free stripe is found.
@@ -253,7 +253,7 @@ impl Granules {
         (0..self.shapes.len()).any(|group| self.find_unit(group, self.shapes[group].unit).is_some())
     }
 
-    fn find_unit(&mut self, group: usize, unit: u32) -> Option<Place> {
+    fn find_unit(&mut self, group: usize, unit: u32) -> Option<GranuleAddress> {
         let numbers = (group as u32) << 24..(group as u32 + 1) << 24;
         // The search starts at the last hit and is bounded: a nearly full slab list must not slow down each
         // write.
@@ -265,13 +265,13 @@ impl Granules {
             let is_free = |index: u32| loaded.busy[index as usize / 64] >> (index % 64) & 1 == 0;
             let starts = (0..granules / unit).map(|number| number * unit);
             let mut fits = starts.filter(|&start| (start..start + unit).all(is_free));
-            Some(Place::new(slab, fits.next().filter(|_| loaded.free >= unit)?))
+            Some(GranuleAddress::new(slab, fits.next().filter(|_| loaded.free >= unit)?))
         })?;
         self.cursors[group][0] = found.slab();
         Some(found)
     }
 
-    fn first_free(&mut self) -> Option<Place> {
+    fn first_free(&mut self) -> Option<GranuleAddress> {
         let groups = self.shapes.len();
         (0..groups).map(|step| (self.turn + step) % groups).find_map(|group| {
             let numbers = (group as u32) << 24..(group as u32 + 1) << 24;
@@ -280,12 +280,12 @@ impl Granules {
             let (&slab, loaded) = known.next()?;
             self.cursors[group][1] = slab;
             let word = loaded.busy.iter().position(|word| *word != u64::MAX)?;
-            Some(Place::new(slab, word as u32 * 64 + loaded.busy[word].trailing_ones()))
+            Some(GranuleAddress::new(slab, word as u32 * 64 + loaded.busy[word].trailing_ones()))
         })
     }
 
     /// Holds a place if it is known to be free.
-    fn take_one(&mut self, place: Place) -> bool {
+    fn take_one(&mut self, place: GranuleAddress) -> bool {
         let (slab, index) = (place.slab(), place.index());
         if !self.slabs.contains(&slab) || index >= self.granules(slab) {
             return false;
@@ -306,8 +306,8 @@ impl Granules {
         true
     }
 
-    fn remember(&mut self, branch: u32, granule: u32, count: usize, next: Place) {
-        let here = |stream: &Option<(u32, u32, Place)>| stream.is_some_and(|one| (one.0, one.1) == (branch, granule));
+    fn remember(&mut self, branch: u32, granule: u32, count: usize, next: GranuleAddress) {
+        let here = |stream: &Option<(u32, u32, GranuleAddress)>| stream.is_some_and(|one| (one.0, one.1) == (branch, granule));
         // A continued stream keeps its slot; a new one replaces the oldest.
         let at = self.streams.iter().position(here).unwrap_or(self.next_stream);
         if at == self.next_stream {
@@ -317,18 +317,18 @@ impl Granules {
     }
 
     /// Records that the map now refers to the place.
-    pub(crate) fn used(&mut self, place: Place) {
+    pub(crate) fn used(&mut self, place: GranuleAddress) {
         assert!(self.held.remove(&place), "a place is held until the map has it");
     }
 
     /// Holds a place that the map no longer refers to, while readers may. False where it is held already:
     /// another version had the same place.
-    pub(crate) fn hold(&mut self, place: Place) -> bool {
+    pub(crate) fn hold(&mut self, place: GranuleAddress) -> bool {
         self.held.insert(place)
     }
 
     /// Frees a place that nothing refers to any more.
-    pub(crate) fn release(&mut self, place: Place) {
+    pub(crate) fn release(&mut self, place: GranuleAddress) {
         self.held.remove(&place);
         let (slab, index) = (place.slab(), place.index());
         match self.loaded.get_mut(&slab) {
@@ -360,7 +360,7 @@ mod tests {
 
     fn granules(slabs: u32) -> Granules {
         let mut granules = Granules::new(vec![Shape { granules: 20, unit: 4 }, Shape { granules: 12, unit: 3 }]);
-        (0..slabs).for_each(|slab| granules.add(Place::slab_number((slab % 2) as u16, slab / 2), true));
+        (0..slabs).for_each(|slab| granules.add(GranuleAddress::slab_number((slab % 2) as u16, slab / 2), true));
         granules
     }
 
@@ -390,7 +390,7 @@ mod tests {
         let mut known = Granules::new(vec![Shape { granules: 20, unit: 4 }]);
         known.add(0, false);
         known.load(0, &[(0, u64::MAX << 18), (7, 3)]);
-        let places: Vec<Place> = std::iter::from_fn(|| known.take(1, 0, 0).first().copied()).collect();
+        let places: Vec<GranuleAddress> = std::iter::from_fn(|| known.take(1, 0, 0).first().copied()).collect();
         assert_eq!((places.len(), places.iter().map(|place| place.index()).max()), (18, Some(17)));
         places.iter().for_each(|&place| known.used(place));
         assert!(known.hold(places[3]) && !known.hold(places[3]), "it is in two versions");
@@ -422,7 +422,7 @@ mod tests {
             let mut granules = granules(5);
             let total = granules.total();
             prop_assert_eq!(total, 3 * 20 + 2 * 12);
-            let mut out: BTreeSet<Place> = BTreeSet::new();
+            let mut out: BTreeSet<GranuleAddress> = BTreeSet::new();
             for (want, back, which) in steps {
                 if back && !out.is_empty() {
                     let place = *out.iter().nth(which.index(out.len())).unwrap();

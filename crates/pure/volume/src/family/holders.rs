@@ -3,7 +3,7 @@
 use super::{Branch, Family, MapError};
 use crate::catalog::{SlabRun, SnapshotRecord};
 use crate::pool::{Holder, Holdings, add_holding};
-use crate::tree::{Key, Place, Tag};
+use crate::tree::{Key, GranuleAddress, Tag};
 use block::{BlockDevice, Extent};
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use std::rc::Rc;
 struct Hit {
     granule: u32,
     branch: u32,
-    place: Place,
+    place: GranuleAddress,
     /// First block in the group.
     start: u64,
 }

@@ -145,11 +145,11 @@ pub(crate) fn for_the_tree(layer: &Layer, counters: BTreeMap<Key, Change>) -> BT
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Place;
+    use crate::tree::GranuleAddress;
 
     fn record(granule: u32, value: Option<u64>, freed: Option<u64>) -> Record {
         let key = Key::version(0, granule, 1);
-        Record { key, value, freed: freed.map(Place), mapped: 0, exclusive: false }
+        Record { key, value, freed: freed.map(GranuleAddress), mapped: 0, exclusive: false }
     }
 
     #[test]

@@ -1,18 +1,18 @@
 //! Map lookups: the tree, overlaid by the changes in memory.
 
 use super::{Branch, Family, MapError};
-use crate::tree::{Change, Key, Place, last_at_most, leaf_at};
+use crate::tree::{Change, Key, GranuleAddress, last_at_most, leaf_at};
 use block::BlockDevice;
 use std::rc::Rc;
 
 /// Version that a viewer sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct VisibleVersion {
     /// Branch with the version: the viewer's own, or one of its origins.
     pub(crate) branch: u32,
     pub(crate) epoch: u64,
     /// Location; never a hole, but it may be lost.
-    pub(crate) place: Place,
+    pub(crate) place: GranuleAddress,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
@@ -66,7 +66,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         branch: &Branch,
         granule: u32,
         viewer: u64,
-    ) -> Result<Option<(u64, Place)>, MapError> {
+    ) -> Result<Option<(u64, GranuleAddress)>, MapError> {
         let mut viewer = viewer;
         loop {
             let (floor, next) = branch.step(viewer);
@@ -85,12 +85,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Locates the data of a granule for `viewer`, following clones to their origins; none for a hole.
-    pub(crate) async fn seen(&self, branch: &Rc<Branch>, granule: u32, viewer: u64) -> Result<Option<Seen>, MapError> {
+    pub(crate) async fn seen(&self, branch: &Rc<Branch>, granule: u32, viewer: u64) -> Result<Option<VisibleVersion>, MapError> {
         let (mut branch, mut viewer) = (branch.clone(), viewer);
         loop {
             // A hole of the branch itself hides the origin's data, so the search ends here.
             if let Some((epoch, place)) = self.version(&branch, granule, viewer).await? {
-                return Ok((place != Place::HOLE).then_some(Seen { branch: branch.number, epoch, place }));
+                return Ok((place != GranuleAddress::HOLE).then_some(VisibleVersion { branch: branch.number, epoch, place }));
             }
             match self.branches.parent(&branch) {
                 Some(parent) => (branch, viewer) = parent,

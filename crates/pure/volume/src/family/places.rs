@@ -1,10 +1,10 @@
 //! Space reservation: places for writes, and reserves of data and map so that no later change can fail for lack
 //! of space.
 
-use super::{Branch, Family, MapError, Places};
+use super::{Branch, Family, MapError, Allocation};
 use crate::layout::BLOCK_BYTES;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Key, Place, pages_max};
+use crate::tree::{Key, GranuleAddress, pages_max};
 use block::BlockDevice;
 use std::rc::Rc;
 
@@ -12,19 +12,19 @@ use std::rc::Rc;
 const COMMITS_MAX: u32 = 8;
 
 /// Allocated places that are not in the map yet; dropping it frees them.
-pub(crate) struct Taken<D: BlockDevice + 'static, G: BlockDevice + 'static> {
+pub(crate) struct ReservedPlaces<D: BlockDevice + 'static, G: BlockDevice + 'static> {
     family: Rc<Family<D, G>>,
-    pub(crate) places: Places,
+    pub(crate) places: Allocation,
 }
 
-impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Taken<D, G> {
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ReservedPlaces<D, G> {
     /// Returns the places; the caller puts them into the map without an await.
-    pub(crate) fn keep(mut self) -> Places {
+    pub(crate) fn keep(mut self) -> Allocation {
         std::mem::take(&mut self.places)
     }
 }
 
-impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Drop for Taken<D, G> {
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Drop for ReservedPlaces<D, G> {
     fn drop(&mut self) {
         // A dropped write may still reach the disk, so its places are reused only after a flush and after the
         // readers of this era.
@@ -43,8 +43,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         granule: u32,
         want: usize,
         new: usize,
-    ) -> Result<Taken<D, G>, MapError> {
-        let mut taken = Taken { family: self.clone(), places: Places::new() };
+    ) -> Result<ReservedPlaces<D, G>, MapError> {
+        let mut taken = ReservedPlaces { family: self.clone(), places: Allocation::new() };
         let mut commits = 0;
         // Thick volumes and copies on write need no check: their room in the map is reserved already.
         if new > 0 && !branch.thick && self.make_room_in_map(new as u64).is_err() {
@@ -149,7 +149,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// data needs a larger map. All slabs are assumed to be like those of the map.
     pub(crate) fn missing_bytes(&self, entries: u64, places: u64) -> u64 {
         let Some((group, shape)) = self.meta.last_slab() else { return 0 };
-        let granules = u64::from(self.space.granules.borrow().granules(Place::slab_number(group, 0)).max(1));
+        let granules = u64::from(self.space.granules.borrow().granules(GranuleAddress::slab_number(group, 0)).max(1));
         let data = self.space.missing(self.needed_places() + places).div_ceil(granules);
         let (total, slabs) = (self.space.granules.borrow().total(), self.space.granules.borrow().slab_count() as u64);
         let pages = self.map_pages_of(entries, total + data * granules, slabs + data);

@@ -247,7 +247,7 @@ pub struct Thresholds {
 
 /// Result of one background step over the families of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tended {
+pub struct MaintenanceResult {
     /// Number of granules freed.
     pub freed_granules: u64,
     /// Number of slabs returned to the pool.

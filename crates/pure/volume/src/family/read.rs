@@ -1,7 +1,7 @@
 //! Reads of a branch, and lookup of its mapped ranges.
 
 use super::data::Run;
-use super::lookup::Seen;
+use super::lookup::VisibleVersion;
 use super::parts::{Parts, parts};
 use super::plan::MappedRun;
 use super::{Branch, Family, MapError};
@@ -37,7 +37,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         branch: &Rc<Branch>,
         viewer: u64,
         parts: &Parts,
-    ) -> Result<SmallVec<[Option<Seen>; 4]>, MapError> {
+    ) -> Result<SmallVec<[Option<VisibleVersion>; 4]>, MapError> {
         let mut seen = SmallVec::new();
         for part in parts {
             seen.push(self.seen(branch, part.granule, viewer).await?);

@@ -11,7 +11,7 @@ use crate::catalog::FamilyRecord;
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{Record, remains};
 use crate::pool::{Families, Shared};
-use crate::tree::{Damage, Key, Place, Tag};
+use crate::tree::{Damage, Key, GranuleAddress, Tag};
 use block::BlockDevice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -123,7 +123,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
     async fn tell_losses(&mut self, record: &FamilyRecord, newer: &[Record]) -> Result<(), MapError> {
         let name = |number| record.branch(number).map_or_else(|| number.to_string(), |branch| branch.name.clone());
         for key in self.overwritten(newer).await? {
-            self.family.take_in(&Record::put(key, Place::LOST.0));
+            self.family.take_in(&Record::put(key, GranuleAddress::LOST.0));
             self.losses.errors.push((name(key.branch()), u64::from(key.middle()) * self.losses.granule_bytes));
         }
         for branch in self.family.branches() {
@@ -138,13 +138,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
     /// Versions whose place holds other content now: a `newer` change has used it, or its slab is no longer the
     /// family's.
     async fn overwritten(&self, newer: &[Record]) -> Result<Vec<Key>, MapError> {
-        let used: BTreeMap<Place, Key> =
+        let used: BTreeMap<GranuleAddress, Key> =
             newer.iter().filter_map(|record| Some((record.place()?, record.key))).collect();
         let mut found = Vec::new();
         let mut from = Key::version(0, 0, 0);
         loop {
             let (entries, next) = self.family.entries(from, Key::taken(0, 0)).await?;
-            for (key, place) in entries.into_iter().map(|(key, value)| (key, Place(value))) {
+            for (key, place) in entries.into_iter().map(|(key, value)| (key, GranuleAddress(value))) {
                 let is_other = used.get(&place).is_some_and(|&newest| newest != key);
                 // A slab that was returned to the pool may hold another volume's data.
                 let is_away = place.is_data() && !self.family.space.granules.borrow().has(place.slab());

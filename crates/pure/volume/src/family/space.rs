@@ -1,7 +1,7 @@
 //! Space of a family: leases slabs from the pool and returns them, and delays the reuse of freed places.
 
 use super::MapError;
-use super::eras::Eras;
+use super::eras::EpochReclaim;
 use super::granules::{Granules, Shape};
 use super::meta::Meta;
 use crate::catalog::{Catalog, FamilyRecord, META_RUNS_MAX, MapShape, RUN_BYTES, SlabRun};
@@ -11,7 +11,7 @@ use crate::pool::{Families, Shared};
 use crate::sabotage::{self, Sabotage};
 use crate::space::SpaceMap;
 use crate::store::Change;
-use crate::tree::Place;
+use crate::tree::GranuleAddress;
 use block::BlockDevice;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -32,9 +32,9 @@ pub(crate) struct Space<D, G> {
     id: Uuid,
     pub(crate) granules: RefCell<Granules>,
     /// Freed places by era, reused once the era is past.
-    quarantine: RefCell<VecDeque<(u64, Vec<Place>)>>,
+    quarantine: RefCell<VecDeque<(u64, Vec<GranuleAddress>)>>,
     /// Eras of active readers.
-    pub(crate) eras: Eras,
+    pub(crate) eras: EpochReclaim,
     /// Catalog change that must be committed before any newer change of the map.
     needs: Cell<Option<Change>>,
 }
@@ -50,7 +50,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         let mut granules = Granules::new(shapes);
         for run in &record.data {
             (run.first..run.first + run.slabs)
-                .for_each(|slab| granules.add(Place::slab_number(run.group, slab), false));
+                .for_each(|slab| granules.add(GranuleAddress::slab_number(run.group, slab), false));
         }
         Self {
             shared,
@@ -58,7 +58,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
             id: record.id,
             granules: RefCell::new(granules),
             quarantine: RefCell::default(),
-            eras: Eras::default(),
+            eras: EpochReclaim::default(),
             needs: Cell::new(None),
         }
     }
@@ -87,7 +87,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
 
     /// Delays the reuse of `freed` until all active readers have finished; later readers do not find the places
     /// in the map.
-    pub(super) fn quarantine(&self, freed: Vec<Place>) {
+    pub(super) fn quarantine(&self, freed: Vec<GranuleAddress>) {
         let (era, mut quarantine) = (self.eras.turn(), self.quarantine.borrow_mut());
         assert!(quarantine.back().is_none_or(|(last, _)| *last < era), "what is freed later is free later");
         quarantine.push_back((era, freed));
@@ -102,7 +102,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         let mut quarantine = self.quarantine.borrow_mut();
         while let Some((_, places)) = quarantine.pop_front_if(|(era, _)| self.eras.is_past(*era)) {
             let mut granules = self.granules.borrow_mut();
-            places.into_iter().for_each(|place: Place| granules.release(place));
+            places.into_iter().for_each(|place: GranuleAddress| granules.release(place));
         }
     }
 
@@ -138,7 +138,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
             let mut groups: Vec<(u16, u32)> = (0_u16..).zip(slabs).filter(|&(_, slabs)| slabs > 0).collect();
             groups.sort_by_key(|&(_, slabs)| std::cmp::Reverse(slabs));
             for (group, slabs) in groups {
-                let of_slab = u64::from(self.granules.borrow().granules(Place::slab_number(group, 0)));
+                let of_slab = u64::from(self.granules.borrow().granules(GranuleAddress::slab_number(group, 0)));
                 if of_slab == 0 || rest == 0 && !runs.is_empty() && share == 1 {
                     continue;
                 }
@@ -168,8 +168,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         self.need(change);
         let mut own = self.granules.borrow_mut();
         for run in &runs {
-            assert!(!own.has(Place::slab_number(run.group, run.first)), "a slab is leased once");
-            (run.first..run.first + run.slabs).for_each(|slab| own.add(Place::slab_number(run.group, slab), true));
+            assert!(!own.has(GranuleAddress::slab_number(run.group, run.first)), "a slab is leased once");
+            (run.first..run.first + run.slabs).for_each(|slab| own.add(GranuleAddress::slab_number(run.group, slab), true));
         }
         drop(own);
         self.shared.look_at_space();
@@ -317,7 +317,7 @@ mod tests {
                 if add && plain.insert((group, slab)) {
                     add_run(&mut runs, SlabRun { group, first: slab, slabs: 1 });
                 } else if !add && plain.remove(&(group, slab)) {
-                    remove_slab(&mut runs, Place::slab_number(group, slab));
+                    remove_slab(&mut runs, GranuleAddress::slab_number(group, slab));
                 }
                 let listed: Vec<(u16, u32)> =
                     runs.iter().flat_map(|run| (run.first..run.first + run.slabs).map(|slab| (run.group, slab))).collect();

@@ -6,7 +6,7 @@ use super::parts::{Parts, parts};
 use super::{Branch, Family, MapError};
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Key, Place};
+use crate::tree::{Key, GranuleAddress};
 use block::{BlockDevice, Extent, View};
 use std::ops::Range;
 use std::rc::Rc;
@@ -206,7 +206,7 @@ fn is_zero(branch: &Branch, step: &Step, data: &View) -> bool {
 }
 
 /// Change record that puts a written place into the map.
-fn moved(branch: &Branch, step: &Step, place: Place) -> Record {
+fn moved(branch: &Branch, step: &Step, place: GranuleAddress) -> Record {
     let own = is_own(branch, step);
     let older = step.seen.filter(|seen| seen.branch == branch.number && !own);
     Record {

@@ -7,7 +7,7 @@ const IDENTITY: LogIdentity = LogIdentity { family: Uuid::from_u128(5), birth: 9
 
 fn record(number: u64) -> Record {
     Record {
-        freed: Some(Place(number)),
+        freed: Some(GranuleAddress(number)),
         mapped: -1,
         exclusive: true,
         ..Record::put(Key::version(1, 2, number), number)

@@ -90,7 +90,7 @@ pub(crate) async fn all_marks<D: BlockDevice>(disk: &D) -> Result<(Vec<Mark>, bo
 }
 
 /// Ownership state of one member.
-pub(crate) struct Sight {
+pub(crate) struct OwnershipState {
     /// Reason why the owner has lost the pool, according to this disk.
     pub(crate) loss: Option<Loss>,
     /// Marks of the pool for this disk; an error when they cannot be read.
@@ -100,7 +100,7 @@ pub(crate) struct Sight {
     others: Vec<Mark>,
 }
 
-impl Sight {
+impl OwnershipState {
     /// Reads the labels and marks of `disk`, member `id` of `pool`, for the owner `own`.
     ///
     /// Without `own`, marks of the pool are no loss. Only the labels at the head are read: making a disk a

@@ -2,7 +2,7 @@
 
 use super::{Pool, Shared};
 use crate::error::PoolError;
-use crate::family::plan::{Cleaning, MapRepair, SpaceEvent, Tended, Thresholds};
+use crate::family::plan::{Cleaning, MapRepair, SpaceEvent, MaintenanceResult, Thresholds};
 use crate::family::{Family, MapError, PageCache, Remains, Tuning};
 use crate::thin::ThinVolume;
 use block::BlockDevice;
@@ -132,7 +132,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// The caller repeats it at once while more work is due, and every few seconds otherwise. *Errors*:
     /// `GroupFails`, `MapDamaged`, `CatalogLost`; the pool continues, and the next call retries.
-    pub async fn tend(&self) -> Result<Tended, PoolError> {
+    pub async fn tend(&self) -> Result<MaintenanceResult, PoolError> {
         let unclean: Vec<Uuid> = self.shared.store.look(|catalog| {
             let families = catalog.families.iter();
             families.filter(|family| family.branches.iter().any(|one| one.cleaning > 0)).map(|one| one.id).collect()
@@ -141,7 +141,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         for id in unclean {
             self.families.family(id).await?;
         }
-        let mut tended = Tended::default();
+        let mut tended = MaintenanceResult::default();
         for family in self.families.all_open() {
             let one = tend_family(&family).await.map_err(|error| error.into_pool_error(family.id))?;
             tended.freed_granules += one.freed_granules;
@@ -200,14 +200,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 }
 
-async fn tend_family<D, G>(family: &Rc<Family<D, G>>) -> Result<Tended, MapError>
+async fn tend_family<D, G>(family: &Rc<Family<D, G>>) -> Result<MaintenanceResult, MapError>
 where
     D: BlockDevice + 'static,
     G: BlockDevice + 'static,
 {
     // Excludes a check of the whole map while versions are removed.
     let _turn = family.care.exclusive(0..1).await;
-    let mut tended = Tended::default();
+    let mut tended = MaintenanceResult::default();
     for branch in family.branches() {
         let cleaned = family.clean_step(&branch).await?;
         tended.freed_granules += cleaned.freed;

@@ -5,7 +5,7 @@
 
 use super::members::Members;
 use super::{GroupPlan, Labelling, Pool};
-use crate::assembly::{FoundPool, Standing};
+use crate::assembly::{FoundPool, DiskState};
 use crate::catalog::{Catalog, GroupRecord, GroupRole, LogRecord, LogState, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;
@@ -154,7 +154,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         let group = self.group().filter(|_| is_away).ok_or(PoolError::LogUnknown)?;
         // Fresh probes decide, because the disks were absent when the pool was opened.
         let positions = &found.groups[usize::from(group)].positions;
-        let current = positions.iter().filter(|position| position.standing == Standing::Current);
+        let current = positions.iter().filter(|position| position.standing == DiskState::Current);
         let back: Vec<_> = current.filter_map(|position| Some((position.disk, position.probe?))).collect();
         if back.is_empty() {
             return Err(PoolError::LogUnknown);

@@ -1,7 +1,7 @@
 //! Opening of a pool that was found.
 
 use super::Pool;
-use crate::assembly::{FoundPool, OUTLIVE_MAX, Position, Standing};
+use crate::assembly::{FoundPool, OUTLIVE_MAX, Position, DiskState};
 use crate::catalog::{GroupRecord, GroupRole, LogState, MemberState};
 use crate::error::PoolError;
 use crate::probe::write_label;
@@ -91,7 +91,7 @@ impl FoundPool {
         let of_log = self.catalog.log_group().map(|log| &self.groups[usize::from(log)].positions);
         let away = self.lacks_log() && of_log.is_some_and(|positions| positions.contains(position));
         let was_whole = self.catalog.member(position.disk).is_some_and(|member| member.state == MemberState::InService);
-        if away && !(was_whole && position.standing == Standing::Missing) {
+        if away && !(was_whole && position.standing == DiskState::Missing) {
             MemberState::Failed
         } else {
             MemberState::Missing
@@ -101,7 +101,7 @@ impl FoundPool {
     /// Members of a log that was away and that are back unchanged.
     fn returned(&self) -> impl Iterator<Item = Uuid> {
         let current = self.groups.iter().flat_map(|group| &group.positions);
-        let current = current.filter(|position| position.standing == Standing::Current).map(|position| position.disk);
+        let current = current.filter(|position| position.standing == DiskState::Current).map(|position| position.disk);
         current.filter(|&disk| self.catalog.member(disk).is_some_and(|member| !member.state.takes_part()))
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Pool;
 use crate::error::PoolError;
-use crate::owner::{self, Loss, Marked, Sight, write_mark};
+use crate::owner::{self, Loss, Marked, OwnershipState, write_mark};
 use crate::state_copy;
 use crate::store::Store;
 use block::BlockDevice;
@@ -206,7 +206,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
 
     /// Reads one disk before its mark is written.
     async fn look_before<'a>(&self, mark: &Claim, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
-        let sight = Sight::of(&*beaten.disk, self.pool(), beaten.id, Some(mark)).await;
+        let sight = OwnershipState::of(&*beaten.disk, self.pool(), beaten.id, Some(mark)).await;
         let written = self.heartbeats.written.borrow().get(&beaten.id).copied();
         let last = sight.last_mark(mark, written);
         let is_worn = sight.lacks_mark(mark, written);
@@ -224,7 +224,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         if written.is_ok() {
             self.heartbeats.note_written(id, mark.beat, is_worn);
         }
-        let sight = Sight::of(&**disk, self.pool(), id, Some(mark)).await;
+        let sight = OwnershipState::of(&**disk, self.pool(), id, Some(mark)).await;
         if let Some(loss) = sight.loss {
             return Err(self.lose(loss));
         }
@@ -283,7 +283,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         let pool = self.pool();
         let disks = self.taking_part();
         // Read before the write: a released mark must not cover that of a new owner.
-        let looks = disks.iter().map(async |(id, disk, _)| Sight::of(&**disk, pool, *id, Some(&own)).await.loss);
+        let looks = disks.iter().map(async |(id, disk, _)| OwnershipState::of(&**disk, pool, *id, Some(&own)).await.loss);
         if let Some(loss) = join_all(looks).await.into_iter().flatten().next() {
             let _ = self.lose(loss);
             return;

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 /// Volumes with writes blocked, by family and branch number.
-type Standing<D, G> = BTreeMap<(Uuid, u32), (Rc<Family<D, G>>, Rc<Branch>)>;
+type BlockedVolumes<D, G> = BTreeMap<(Uuid, u32), (Rc<Family<D, G>>, Rc<Branch>)>;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Creates the snapshots, all of the same instant between call and return, including unflushed writes.
@@ -25,7 +25,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// change, and every map for its holes), `GroupFails`, `CatalogFull`, `CatalogLost`.
     pub async fn create_snapshots(&self, plans: &[SnapshotPlan]) -> Result<(), PoolError> {
         self.shared.store.look(|catalog| admit_snapshots(catalog, plans))?;
-        let mut standing = Standing::new();
+        let mut standing = BlockedVolumes::new();
         for plan in plans {
             let (family, branch) = self.branch(plan.volume).await?;
             standing.insert((family.id, branch.number), (family, branch));
@@ -73,7 +73,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         });
         let (volume, epoch, mapped) = found.ok_or(unknown.clone())?;
         let (family, branch) = self.branch(volume).await?;
-        let standing = Standing::from([((family.id, branch.number), (family.clone(), branch.clone()))]);
+        let standing = BlockedVolumes::from([((family.id, branch.number), (family.clone(), branch.clone()))]);
         let held = stand_still(&standing).await;
         self.flush_standing(&standing).await?;
         let (granule_blocks, thick) = (family.granule_blocks, branch.thick);
@@ -169,7 +169,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 
     /// Makes all writes to the volumes durable.
-    async fn flush_standing(&self, standing: &Standing<D, G>) -> Result<(), PoolError> {
+    async fn flush_standing(&self, standing: &BlockedVolumes<D, G>) -> Result<(), PoolError> {
         let mut done = BTreeSet::new();
         for (family, _) in standing.values().filter(|(family, _)| done.insert(family.id)) {
             family.commit().await.map_err(|error| error.into_pool_error(family.id))?;
@@ -180,7 +180,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Reserves room for the next epoch of the volumes: map entries, and places for thick volumes.
     fn make_room(
         &self,
-        standing: &Standing<D, G>,
+        standing: &BlockedVolumes<D, G>,
         entries: impl Fn(&Branch) -> u64,
         places: impl Fn(&Branch) -> u64,
     ) -> Result<(), PoolError> {
@@ -197,7 +197,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
 /// Blocks writes to the volumes while the guards live. The order is fixed, so that two callers with the same
 /// volumes cannot deadlock.
-async fn stand_still<D: BlockDevice + 'static, G: BlockDevice + 'static>(standing: &Standing<D, G>) -> Vec<RangeGuard> {
+async fn stand_still<D: BlockDevice + 'static, G: BlockDevice + 'static>(standing: &BlockedVolumes<D, G>) -> Vec<RangeGuard> {
     let mut held = Vec::with_capacity(standing.len());
     if sabotage::is(Sabotage::SnapshotPassesWrites) {
         return held;

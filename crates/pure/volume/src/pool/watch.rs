@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// Maximum number of events kept for an observer that registers later.
 const UNHEARD_MAX: usize = 64;
 
-type Hear = Rc<dyn Fn(SpaceEvent)>;
+type SpaceObserver = Rc<dyn Fn(SpaceEvent)>;
 type HearOfMap = Rc<dyn Fn(MapRepair)>;
 
 /// Thresholds of a pool, the current level and its observers.
@@ -22,7 +22,7 @@ type HearOfMap = Rc<dyn Fn(MapRepair)>;
 pub(crate) struct Watch {
     thresholds: Cell<Thresholds>,
     level: Cell<Level>,
-    hear: RefCell<Option<Hear>>,
+    hear: RefCell<Option<SpaceObserver>>,
     hear_of_map: RefCell<Option<HearOfMap>>,
     /// Repairs not reported yet: maps are read before an observer registers.
     unheard: RefCell<Vec<MapRepair>>,
@@ -42,7 +42,7 @@ enum Level {
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     /// Registers the observer of threshold crossings; it is notified at once if one is crossed now.
-    pub(super) fn watch(&self, thresholds: Thresholds, hear: Hear) {
+    pub(super) fn watch(&self, thresholds: Thresholds, hear: SpaceObserver) {
         self.watch.thresholds.set(thresholds);
         *self.watch.hear.borrow_mut() = Some(hear);
         self.look_at_space();

@@ -4,7 +4,7 @@ use super::disk::{Image, block_on};
 use super::world::{DISK_BLOCKS, World, pool_id, volume_id};
 use crate::assembly::Structure;
 use crate::layout::{HEAD_LABELS, OWNER_PLACES, SLOT_STARTS, tail_label};
-use crate::{Contents, Standing, VolumePlan, probe};
+use crate::{Contents, DiskState, VolumePlan, probe};
 use block::Blocks;
 
 /// Images of the disks of a pool whose last commit created volume 1.
@@ -81,7 +81,7 @@ fn member_with_an_unreadable_block_of_its_metadata_is_current() {
         Bad::Unreadable.strike(&world, block);
         let survey = world.survey();
         let standings = survey.pools[0].groups[0].positions.iter().map(|position| position.standing);
-        assert_eq!(standings.collect::<Vec<_>>(), [Standing::Current; 2], "block {block}");
+        assert_eq!(standings.collect::<Vec<_>>(), [DiskState::Current; 2], "block {block}");
         let damaged = survey.pools[0].damage().count();
         let is_label = HEAD_LABELS.contains(&block) || block == tail;
         assert_eq!(damaged, if is_label { 2 } else { 0 }, "block {block}");

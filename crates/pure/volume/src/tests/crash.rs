@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// Expected state, as an operator and the hosts know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct ExpectedState {
     live: bool,
     /// Size of each volume in bytes.
     volumes: BTreeMap<u64, u64>,
@@ -37,8 +37,8 @@ fn groups(opened: &Opened) -> Vec<(GroupRole, u32)> {
 struct Script {
     world: World,
     opened: Opened,
-    known: Known,
-    acknowledged: Vec<(usize, Known)>,
+    known: ExpectedState,
+    acknowledged: Vec<(usize, ExpectedState)>,
 }
 
 impl Script {
@@ -46,8 +46,8 @@ impl Script {
         let world = World::blank(disks);
         world.disks.iter().for_each(&prepare);
         let opened = world.create(groups).expect("the disks are blank");
-        let known = Known { live: true, ..Known::default() };
-        let mut script = Self { world, opened, known, acknowledged: vec![(0, Known::default())] };
+        let known = ExpectedState { live: true, ..ExpectedState::default() };
+        let mut script = Self { world, opened, known, acknowledged: vec![(0, ExpectedState::default())] };
         script.acknowledge();
         script
     }
@@ -205,7 +205,7 @@ impl Script {
 
     fn destroy(&mut self) {
         block_on(self.opened.pool.clone().destroy()).expect("it has no volumes");
-        self.known = Known { given_up: self.known.given_up.clone(), ..Known::default() };
+        self.known = ExpectedState { given_up: self.known.given_up.clone(), ..ExpectedState::default() };
         self.acknowledge();
     }
 }
@@ -286,15 +286,15 @@ fn check_from(first: usize, script: &Script, losses: bool, seed: u64) -> Tally {
 
 /// Checker of the states after one power loss.
 struct Judge<'a> {
-    old: &'a Known,
-    new: &'a Known,
+    old: &'a ExpectedState,
+    new: &'a ExpectedState,
     cut: usize,
 }
 
 impl Judge<'_> {
     /// True when an up-to-date disk remains, whichever way the last step ended.
     fn can_do_without(&self, lost: &[usize]) -> bool {
-        let kept = |known: &Known| known.in_service.iter().any(|disk| !lost.iter().any(|&one| disk_id(one) == *disk));
+        let kept = |known: &ExpectedState| known.in_service.iter().any(|disk| !lost.iter().any(|&one| disk_id(one) == *disk));
         !lost.is_empty() && (!self.old.live || kept(self.old)) && (!self.new.live || kept(self.new))
     }
 

@@ -5,7 +5,7 @@ use super::world::{
     DISK_BLOCKS, Opened, SLAB_BLOCKS, TestPool, World, disk_id, members, one_is_enough, pool_id, volume_id,
 };
 use crate::layout::{DATA_START, HEAD_LABELS, SLOT_STARTS, tail_label};
-use crate::{Contents, MemberState, NewDisk, Pool, PoolError, PoolSpace, Sectors, Standing, Volume, VolumePlan, probe};
+use crate::{Contents, MemberState, NewDisk, Pool, PoolError, PoolSpace, Sectors, DiskState, Volume, VolumePlan, probe};
 use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View};
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -224,7 +224,7 @@ fn pool_refuses_a_disk_on_which_somebody_has_something_to_lose() {
     block_on(Pool::create(plan, groups)).unwrap();
     let survey = world.survey();
     assert_eq!(survey.pools.len(), 2, "the two disks have left the first pool");
-    assert!(survey.pools[0].groups[1].positions.iter().all(|position| position.standing == Standing::Missing));
+    assert!(survey.pools[0].groups[1].positions.iter().all(|position| position.standing == DiskState::Missing));
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn disk_that_somebody_partitioned_is_not_believed() {
     let (world, _) = two_groups();
     world.disks[1].scribble(510, b"\x55\xaa");
     let survey = world.survey();
-    assert_eq!(survey.pools[0].groups[0].positions[1].standing, Standing::Overwritten);
+    assert_eq!(survey.pools[0].groups[0].positions[1].standing, DiskState::Overwritten);
     let opened = world.open().unwrap();
     assert_eq!(members(&opened.pool)[1], (disk_id(1), MemberState::Missing));
 }
@@ -346,12 +346,12 @@ fn member_that_failed_is_never_believed_again_and_its_replacement_is_filled() {
     block_on(pool.members().set_state(disk_id(1), MemberState::Failed)).unwrap();
     let back = block_on(pool.members().set_state(disk_id(1), MemberState::InService));
     assert!(matches!(back, Err(PoolError::MemberState { is: "failed", asked: "in service", .. })));
-    assert_eq!(world.survey().pools[0].groups[0].positions[1].standing, Standing::Failed);
+    assert_eq!(world.survey().pools[0].groups[0].positions[1].standing, DiskState::Failed);
     assert_eq!(replace(1, 2), Ok(()));
     let front = Blocks(512);
     block_on(pool.members().set_state(disk_id(2), MemberState::Rebuilding { front })).unwrap();
     let survey = World::of(world.images()).survey();
-    assert_eq!(survey.pools[0].groups[0].positions[1].standing, Standing::Rebuilding { front });
+    assert_eq!(survey.pools[0].groups[0].positions[1].standing, DiskState::Rebuilding { front });
     assert_eq!(survey.refused.len(), 1, "the old disk is nobody's");
     block_on(pool.members().set_state(disk_id(2), MemberState::InService)).unwrap();
     let reopened = world.open().unwrap();
@@ -464,9 +464,9 @@ fn slots_of_another_pool_left_on_a_disk_are_not_read() {
     let other = bytes_of(&*world.disks[0], SLOT_STARTS[0], 2);
     world.disks[1].scribble(SLOT_STARTS[0] * 4096, &other);
     let survey = world.survey();
-    assert_eq!(survey.pools[0].groups[0].positions[1].standing, Standing::Current, "its other slot has the commit");
+    assert_eq!(survey.pools[0].groups[0].positions[1].standing, DiskState::Current, "its other slot has the commit");
     world.disks[1].scribble(SLOT_STARTS[1] * 4096, &other);
-    assert_eq!(world.survey().pools[0].groups[0].positions[1].standing, Standing::Stale);
+    assert_eq!(world.survey().pools[0].groups[0].positions[1].standing, DiskState::Stale);
 }
 
 /// Action of an operator or a host.

@@ -5,7 +5,7 @@ use super::disk::{Event, Image, Journal, SimDisk, block_on};
 use super::mirror::Mirror;
 use crate::{
     CreatePool, FoundPool, GroupPlan, GroupRecord, GroupRole, Labelling, MemberState, NewDisk, Pool, PoolError,
-    PoolKey, PoolRefusal, Probe, Standing, Survey, Window, assemble, probe,
+    PoolKey, PoolRefusal, Probe, DiskState, Survey, Window, assemble, probe,
 };
 use block::{Blocks, Extent};
 use std::rc::Rc;
@@ -157,7 +157,7 @@ impl World {
             .filter(|(record, _)| record.role == GroupRole::Data)
             .map(|(record, group)| {
                 let members = group.positions.iter().map(|position| {
-                    let current = position.standing == Standing::Current;
+                    let current = position.standing == DiskState::Current;
                     position.probe.filter(|_| current).map(|probe| self.disks[order[probe]].clone())
                 });
                 group_of(record.level, members.collect(), crate::member_area(record.member_blocks))

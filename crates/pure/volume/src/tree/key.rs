@@ -100,9 +100,9 @@ impl Key {
 
 /// Location of a granule: group, slab and index in the slab, or none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Place(pub(crate) u64);
+pub(crate) struct GranuleAddress(pub(crate) u64);
 
-impl Place {
+impl GranuleAddress {
     /// Hole: the granule is unmapped in this version, whatever older versions say.
     pub(crate) const HOLE: Self = Self((1 << 56) - 1);
 

@@ -148,7 +148,7 @@ fn keys_are_ordered_by_branch_granule_and_epoch() {
     let version = Key::version(3, 9, 4);
     assert!(version < Key::version(3, 9, 5) && version < Key::version(3, 10, 0) && version < Key::version(4, 0, 0));
     assert_eq!((version.tag(), version.branch(), version.middle(), version.low()), (Some(Tag::Version), 3, 9, 4));
-    let place = Place::new(Place::slab_number(63, 0xff_fffe), 0xff_ffff);
+    let place = GranuleAddress::new(GranuleAddress::slab_number(63, 0xff_fffe), 0xff_ffff);
     assert_eq!((place.group(), place.slab(), place.index()), (63, 63 << 24 | 0xff_fffe, 0xff_ffff));
-    assert!(place.is_data() && place.0 < Place::HOLE.0);
+    assert!(place.is_data() && place.0 < GranuleAddress::HOLE.0);
 }

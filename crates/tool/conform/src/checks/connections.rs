@@ -1,7 +1,7 @@
 //! Checks of sessions with several connections, and of session and connection reinstatement.
 
 use super::data::read;
-use crate::session::{Entered, Session};
+use crate::session::{LoginOutcome, Session};
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::LoginStatus;
 use iscsi::login::InitiatorConfig;
@@ -31,13 +31,13 @@ fn first(aim: &Aim) -> Found<Session> {
 /// Adds a connection to the session; it continues with the CmdSN of the first one.
 pub(super) fn another(aim: &Aim, of: &Session, cid: u16) -> Found<Session> {
     match enter(aim, of, cid, |_| {})? {
-        Entered::In(session) => Ok(*session),
-        Entered::Refused(status) => Err(Finding::Wrong(format!("it refuses the connection: {status}"))),
-        Entered::Closed => Err(Finding::Wrong("it closed the connection".to_owned())),
+        LoginOutcome::In(session) => Ok(*session),
+        LoginOutcome::Refused(status) => Err(Finding::Wrong(format!("it refuses the connection: {status}"))),
+        LoginOutcome::Closed => Err(Finding::Wrong("it closed the connection".to_owned())),
     }
 }
 
-fn enter(aim: &Aim, of: &Session, cid: u16, change: impl Fn(&mut InitiatorConfig)) -> Found<Entered> {
+fn enter(aim: &Aim, of: &Session, cid: u16, change: impl Fn(&mut InitiatorConfig)) -> Found<LoginOutcome> {
     let (tsih, cmd_sn) = (of.agreed.identity.tsih, of.cmd_sn);
     Session::enter(aim, |config| {
         leading(0)(config);
@@ -70,12 +70,12 @@ pub(super) fn order(aim: &Aim) -> Found {
 pub(super) fn stranger(aim: &Aim) -> Found {
     let first = first(aim)?;
     match enter(aim, &first, 1, |config| config.isid = Isid([0x80, 0, 0, 0, 0, 0x66]))? {
-        Entered::In(_) => Err(Finding::Wrong("it let another ISID into the session".to_owned())),
-        Entered::Refused(status) => {
+        LoginOutcome::In(_) => Err(Finding::Wrong("it let another ISID into the session".to_owned())),
+        LoginOutcome::Refused(status) => {
             ensure(status == LoginStatus::SessionDoesNotExist, || format!("its status is {status}"))
         }
         // Closing the connection without a status is a refusal as well.
-        Entered::Closed => Ok(()),
+        LoginOutcome::Closed => Ok(()),
     }
 }
 

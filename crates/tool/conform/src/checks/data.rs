@@ -144,7 +144,7 @@ pub(super) fn wrong_digest(aim: &Aim) -> Found {
     // Rejecting the PDU, dropping it and closing the connection are all allowed; acting on it is not.
     send_damaged_ping(&mut session);
     match session.wire.listen(SILENCE * 10)? {
-        crate::wire::Heard::Pdu(pdu) => match pdu.parse()? {
+        crate::wire::Received::Pdu(pdu) => match pdu.parse()? {
             TargetPdu::NopIn(nop_in) if !nop_in.initiator_task_tag.is_reserved() => {
                 Err(Finding::Wrong("it answered a ping whose data digest is wrong".to_owned()))
             }

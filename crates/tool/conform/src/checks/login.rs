@@ -1,7 +1,7 @@
 //! Checks of the login phase.
 
-use crate::session::{Entered, Session};
-use crate::wire::{Heard, Pdu, Wire};
+use crate::session::{LoginOutcome, Session};
+use crate::wire::{Received, Pdu, Wire};
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::login::InitiatorAuth;
 use iscsi::pdu::{Bhs, Isid, LoginRequest, LoginResponse, SegmentLengths, Stage, TargetPdu, Transit, Tsih};
@@ -80,9 +80,9 @@ pub(super) fn stage_skipped(aim: &Aim) -> Found {
     header[1] = header[1] & !0x0c | 0x0c;
     wire.send(&header, &text);
     match wire.listen(aim.patience)? {
-        Heard::Closed => Ok(()),
-        Heard::Silence => Err(Finding::Wrong("it says nothing and keeps the connection".to_owned())),
-        Heard::Pdu(pdu) => match pdu.parse()? {
+        Received::Closed => Ok(()),
+        Received::Silence => Err(Finding::Wrong("it says nothing and keeps the connection".to_owned())),
+        Received::Pdu(pdu) => match pdu.parse()? {
             TargetPdu::Login(response) => ensure(response.status != LoginStatus::Success, || "it let us in".to_owned()),
             other => Err(Finding::Wrong(format!("it said {other:?}"))),
         },
@@ -115,9 +115,9 @@ pub(super) fn command_first(aim: &Aim) -> Found {
     wire.send(&inquiry, &[]);
     loop {
         match wire.listen(aim.patience)? {
-            Heard::Closed => return Ok(()),
-            Heard::Silence => return Err(Finding::Wrong("it keeps the connection".to_owned())),
-            Heard::Pdu(pdu) => match pdu.parse()? {
+            Received::Closed => return Ok(()),
+            Received::Silence => return Err(Finding::Wrong("it keeps the connection".to_owned())),
+            Received::Pdu(pdu) => match pdu.parse()? {
                 TargetPdu::DataIn(_) | TargetPdu::ScsiResponse(_) => {
                     return Err(Finding::Wrong("it carried out a command of nobody".to_owned()));
                 }
@@ -206,10 +206,10 @@ fn refused(aim: &Aim, request: LoginRequest, text: &[u8], with: &[LoginStatus]) 
     ensure(with.contains(&response.status), || format!("its status is {}", response.status))
 }
 
-fn met(entered: Entered, with: &[LoginStatus]) -> Found {
+fn met(entered: LoginOutcome, with: &[LoginStatus]) -> Found {
     match entered {
-        Entered::In(_) => Err(Finding::Wrong("it let us in".to_owned())),
-        Entered::Closed => Err(Finding::Wrong("it closed the connection without a word".to_owned())),
-        Entered::Refused(status) => ensure(with.contains(&status), || format!("its status is {status}")),
+        LoginOutcome::In(_) => Err(Finding::Wrong("it let us in".to_owned())),
+        LoginOutcome::Closed => Err(Finding::Wrong("it closed the connection without a word".to_owned())),
+        LoginOutcome::Refused(status) => ensure(with.contains(&status), || format!("its status is {status}")),
     }
 }

@@ -1,7 +1,7 @@
 //! Checks of requests other than SCSI commands: pings, texts, task management, logouts.
 
 use crate::session::Session;
-use crate::wire::Heard;
+use crate::wire::Received;
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::pdu::{
     Bhs, Cid, CmdSn, DataSn, InitiatorTaskTag, LogoutOutcome, LogoutReason, LogoutRequest, Lun, SegmentLengths,
@@ -176,9 +176,9 @@ pub(super) fn unknown_opcode(aim: &Aim) -> Found {
     header[28..32].copy_from_slice(&session.stat_sn.0.to_be_bytes());
     session.wire.send(&header, &[]);
     match session.wire.listen(aim.patience)? {
-        Heard::Closed => Ok(()),
-        Heard::Silence => Err(Finding::Wrong("it said nothing".to_owned())),
-        Heard::Pdu(pdu) => match pdu.parse()? {
+        Received::Closed => Ok(()),
+        Received::Silence => Err(Finding::Wrong("it said nothing".to_owned())),
+        Received::Pdu(pdu) => match pdu.parse()? {
             TargetPdu::Reject(_) => {
                 // The data segment of a Reject is the header of the rejected PDU; bytes 16 to 19 are FFFFFFFFh (RFC
                 // 7143 §11.17).

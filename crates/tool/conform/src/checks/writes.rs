@@ -94,12 +94,12 @@ pub(super) fn give(session: &mut Session, asked: &R2t, data: &[u8]) {
 }
 
 /// Expected R2TSN and buffer offset of the next R2T.
-struct Asked {
+struct ExpectedR2t {
     next: u32,
     due: u32,
 }
 
-impl Asked {
+impl ExpectedR2t {
     fn behind(r2t: &R2t) -> Self {
         let due = r2t.buffer_offset_bytes.saturating_add(r2t.desired_data_transfer_bytes);
         Self { next: r2t.r2t_sn.0.saturating_add(1), due }
@@ -109,12 +109,12 @@ impl Asked {
 /// Answers R2Ts for `data`, of which `sent` bytes were already sent, until the command ends; `harm` applies to one PDU
 /// of the first answer.
 pub(super) fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, harm: Harm) -> Found<Done> {
-    answer_from(session, tag, data, Asked { next: 0, due: sent }, harm)
+    answer_from(session, tag, data, ExpectedR2t { next: 0, due: sent }, harm)
 }
 
-fn answer_from(session: &mut Session, tag: u32, data: &[u8], asked: Asked, mut harm: Harm) -> Found<Done> {
+fn answer_from(session: &mut Session, tag: u32, data: &[u8], asked: ExpectedR2t, mut harm: Harm) -> Found<Done> {
     let most = session.agreed.burst_bytes_max;
-    let Asked { mut next, mut due } = asked;
+    let ExpectedR2t { mut next, mut due } = asked;
     let is_harmed = harm != Harm::None;
     loop {
         let (parsed, pdu) = session.hear()?;
@@ -217,7 +217,7 @@ pub(super) fn outstanding(aim: &Aim) -> Found {
     // No second R2T may come while the first one is unanswered.
     session.expect_silence()?;
     give(&mut session, &asked, &data);
-    let done = answer_from(&mut session, tag, &data, Asked::behind(&asked), Harm::None)?;
+    let done = answer_from(&mut session, tag, &data, ExpectedR2t::behind(&asked), Harm::None)?;
     good(&done)?;
     holds(&mut session, &data)
 }

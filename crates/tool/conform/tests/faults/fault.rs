@@ -68,7 +68,7 @@ impl Fault {
     }
 }
 
-pub(crate) type Plant = fn(&mut Pdu, &mut Seen) -> Deed;
+pub(crate) type Plant = fn(&mut Pdu, &mut ProxyState) -> Deed;
 
 /// Treatment of a PDU.
 pub(crate) enum Deed {
@@ -97,7 +97,7 @@ impl Deed {
 
 /// State of a connection that passes the proxy.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct ProxyState {
     /// Address at which the proxy listens.
     pub own: Option<SocketAddr>,
     pub digests: Digests,
@@ -118,7 +118,7 @@ pub(crate) struct Seen {
     pub kept: Option<Pdu>,
 }
 
-impl Seen {
+impl ProxyState {
     /// Returns the state of a proxy that listens at `own`.
     pub(crate) fn behind(own: SocketAddr) -> Self {
         Self { own: Some(own), ..Self::default() }

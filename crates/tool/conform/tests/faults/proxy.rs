@@ -1,6 +1,6 @@
 //! Proxy between `conform` and the target: passes PDUs on and injects a fault into them.
 
-use crate::fault::{Deed, Fault, Pings, Plant, Says, Seen};
+use crate::fault::{Deed, Fault, Pings, Plant, Says, ProxyState};
 use crate::pdu::{
     ASYNC, COMMAND, DATA_IN, Digests, EXP_CMD_SN, EXP_STAT_SN, FINAL, LOGIN_REQUEST, LOGIN_RESPONSE, MAX_CMD_SN,
     NOP_IN, NOP_OUT, Pdu, STAT_SN, TAG, TRANSFER_TAG,
@@ -26,7 +26,7 @@ pub(crate) fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
             for stream in [&initiator, &target] {
                 stream.set_nodelay(true).expect("a socket");
             }
-            let seen = Mutex::new(Seen::behind(address));
+            let seen = Mutex::new(ProxyState::behind(address));
             let line = Arc::new(Line { seen, speaking: Mutex::default(), fault, initiator, target });
             let (other, own) = (line.clone(), line.clone());
             if !matches!(fault.says, Says::Nothing) {
@@ -41,7 +41,7 @@ pub(crate) fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
 
 /// Connection between an initiator and the target.
 struct Line {
-    seen: Mutex<Seen>,
+    seen: Mutex<ProxyState>,
     /// Held while a PDU for the initiator is numbered and written, so that numbers and bytes keep one order.
     speaking: Mutex<()>,
     fault: Fault,
@@ -50,7 +50,7 @@ struct Line {
 }
 
 impl Line {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, ProxyState> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,7 +129,7 @@ impl Line {
         message.write(&mut &self.initiator, seen.digests)
     }
 
-    fn number(&self, pdu: &mut Pdu, seen: &Seen) {
+    fn number(&self, pdu: &mut Pdu, seen: &ProxyState) {
         pdu.put(STAT_SN, seen.next_stat_sn);
         pdu.put(EXP_CMD_SN, seen.window[0]);
         pdu.put(MAX_CMD_SN, seen.window[1]);
@@ -205,6 +205,6 @@ impl Line {
     }
 }
 
-fn planted(plant: Option<Plant>, pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+fn planted(plant: Option<Plant>, pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     plant.map_or(Deed::Pass, |plant| plant(pdu, seen))
 }

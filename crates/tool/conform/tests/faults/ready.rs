@@ -1,6 +1,6 @@
 //! Commands that `ready` sends to a unit, and its verdicts on targets that refuse what they list.
 
-use crate::fault::{Deed, Fault, Seen, allowed, answer, only, request};
+use crate::fault::{Deed, Fault, ProxyState, allowed, answer, only, request};
 use crate::pdu::{COMMAND, Pdu, RESPONSE};
 use crate::{LUNS_OF_READY, portal, proxy, target};
 use conform::ready::NEEDS;
@@ -88,7 +88,7 @@ fn what_a_target_lists_and_refuses_is_missing() {
 /// Commands that reached the target, with their immediate data.
 static SENT: Mutex<Vec<([u8; 16], Vec<u8>)>> = Mutex::new(Vec::new());
 
-fn record(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+fn record(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     if pdu.opcode() == COMMAND {
         SENT.lock().expect("nobody panics").push((seen.cdb(pdu), pdu.data.clone()));
     }

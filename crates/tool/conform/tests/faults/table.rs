@@ -9,7 +9,7 @@ mod tasks;
 mod unasked;
 mod writes;
 
-use crate::fault::{Deed, Seen, only};
+use crate::fault::{Deed, ProxyState, only};
 use crate::fault::{Fault, allowed};
 use crate::pdu::{DATA_IN, DATA_SN, FINAL, MAX_CMD_SN, Pdu, RESPONSE, STAT_SN, STATUS, TAG};
 pub(crate) use unasked::SOUND as UNASKED;
@@ -81,7 +81,7 @@ pub(crate) fn apart(pdu: &mut Pdu, too_high: u32) -> Deed {
 }
 
 /// True for every PDU of a session except the first; used to inject a fault later.
-pub(crate) fn is_later(seen: &mut Seen) -> bool {
+pub(crate) fn is_later(seen: &mut ProxyState) -> bool {
     seen.count += 1;
     seen.count > 1
 }

@@ -4,7 +4,7 @@
 use super::bundle::{Line, carry};
 use super::wire::{Carrier, Machine};
 use crate::load::{Content, Op, Source};
-use ::iscsi::Gathered;
+use ::iscsi::SendSlices;
 use anyhow::{Context, Result, bail};
 use block::{Buf, View};
 use shard::{StreamOptions, Time, World};
@@ -73,7 +73,7 @@ impl<W: World> Session<W> {
 }
 
 impl Machine for Speaker {
-    fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+    fn gather<'a>(&'a self, into: &mut SendSlices<'a>) {
         for piece in self.waiting.iter().take(64) {
             let all: &[u8] = if piece.header { &self.headers } else { &self.filler };
             into.push(IoSlice::new(&all[piece.from..piece.to]));

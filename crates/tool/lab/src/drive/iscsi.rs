@@ -8,10 +8,10 @@ use crate::load::{Content, Op, Source};
 use ::iscsi::initiator::{Command, Completion, Connection, DataIn, Event, TASKS_MAX};
 use ::iscsi::login::InitiatorAuth;
 use ::iscsi::pdu::{Cid, Isid, Lun, Residual, TaskAttribute};
-use ::iscsi::{DigestOffer, Gathered, IscsiName, TaskId};
+use ::iscsi::{DigestOffer, SendSlices, IscsiName, TaskId};
 use anyhow::{Context, Result, bail, ensure};
 use block::{Buf, Rope};
-use initiator::Entered;
+use initiator::LoggedIn;
 use shard::{Stream as _, StreamOptions, Time, World};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
@@ -90,7 +90,7 @@ pub(super) struct Speaker {
 impl<W: World> Session<W> {
     /// Logs in, following redirects.
     pub(super) async fn log_in(world: &W, login: &Login) -> Result<Self> {
-        let Entered { stream, machine, negotiated, portal } = initiator::log_in(world, &login.of_session()?).await?;
+        let LoggedIn { stream, machine, negotiated, portal } = initiator::log_in(world, &login.of_session()?).await?;
         let lun = Lun(scsi::Lun::of(login.lun).0);
         let speaker = Speaker { machine, lun, block_bytes: 0, under_way: Vec::new() };
         let connections_max = negotiated.connections_max;
@@ -123,7 +123,7 @@ impl<W: World> Session<W> {
             let entered = entered
                 .ok()
                 .with_context(|| format!("{portal} sends connections of one session to several portals"))?;
-            let Entered { stream, machine, .. } = entered;
+            let LoggedIn { stream, machine, .. } = entered;
             let carrier = Speaker { machine, under_way: Vec::new(), ..self.speaker };
             self.others.push(Line { stream, carrier });
         }
@@ -226,7 +226,7 @@ impl Speaker {
 }
 
 impl Machine for Speaker {
-    fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+    fn gather<'a>(&'a self, into: &mut SendSlices<'a>) {
         self.machine.gather(into);
     }
 

@@ -1,6 +1,6 @@
 //! Replay of a recorded load, with a session for each recorded one.
 
-use super::{Broken, Ends, Unit, Way, device};
+use super::{Broken, Ends, Unit, Transport, device};
 use crate::replay::{Fit, Pace, Plan, Replayed, Score, Script};
 use anyhow::{Context, Result, bail, ensure};
 use shard::{World, mailbox};
@@ -26,7 +26,7 @@ pub struct Replaying {
 /// Replays `plan` over `way`, which has a login for each of its sessions, or one device.
 ///
 /// *Errors*: the plan does not fit the unit, the unit holds data that would be overwritten, or a session failed.
-pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Way, how: Replaying) -> Result<Replayed> {
+pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Transport, how: Replaying) -> Result<Replayed> {
     if let Pace::Recorded { speed } = how.pace {
         ensure!(speed > 0.0 && speed.is_finite(), "a recording does not pass {speed} times as fast");
     }

@@ -24,43 +24,43 @@ const PAGE_BYTES: u16 = 4096;
 /// with RESERVE.
 pub(super) async fn owners<W: World>(session: &mut Session<W>, world: &W) -> Result<Option<String>> {
     let page = match ask(session, world, READ_KEYS).await? {
-        Told::Page(page) => page,
-        Told::Nothing => return Ok(None),
-        Told::Conflict => return Ok(Some("is reserved by another host (RESERVE)".to_owned())),
+        ReservationResponse::Page(page) => page,
+        ReservationResponse::Nothing => return Ok(None),
+        ReservationResponse::Conflict => return Ok(Some("is reserved by another host (RESERVE)".to_owned())),
     };
     let (count, first) = keys(&page);
     let Some(first) = first else { return Ok(None) };
     let keys = if count == 1 { "key, " } else { "keys, the first of them " };
     let registered = format!("has {count} registered {keys}{first:#018x}");
     Ok(Some(match ask(session, world, READ_RESERVATION).await? {
-        Told::Page(page) => match holder(&page) {
+        ReservationResponse::Page(page) => match holder(&page) {
             Some((0, kind)) => format!("{registered}, and is reserved for them ({})", name(kind)),
             Some((key, kind)) => format!("{registered}, and is reserved for {key:#018x} ({})", name(kind)),
             None => registered,
         },
-        Told::Nothing | Told::Conflict => registered,
+        ReservationResponse::Nothing | ReservationResponse::Conflict => registered,
     }))
 }
 
 /// Response of a unit.
-enum Told {
+enum ReservationResponse {
     Page(Vec<u8>),
     /// The unit does not support reservations.
     Nothing,
     Conflict,
 }
 
-async fn ask<W: World>(session: &mut Session<W>, world: &W, action: u8) -> Result<Told> {
+async fn ask<W: World>(session: &mut Session<W>, world: &W, action: u8) -> Result<ReservationResponse> {
     let mut cdb = [0; 16];
     (cdb[0], cdb[1]) = (0x5e, action);
     cdb[7..9].copy_from_slice(&PAGE_BYTES.to_be_bytes());
     let done = session.execute(world, cdb, DataIn::Into(Buf::zeroed(PAGE_BYTES.into()))).await?;
     let key = scsi::Sensed::parse(&done.sense).map(|sensed| sensed.key);
     Ok(match (done.status, key) {
-        (GOOD, _) => Told::Page(done.data_in.map(|data| data.to_vec()).unwrap_or_default()),
+        (GOOD, _) => ReservationResponse::Page(done.data_in.map(|data| data.to_vec()).unwrap_or_default()),
         // INVALID COMMAND OPERATION CODE or a field error: the unit has no persistent reservations.
-        (CHECK_CONDITION, Some(ILLEGAL_REQUEST)) => Told::Nothing,
-        (RESERVATION_CONFLICT, _) => Told::Conflict,
+        (CHECK_CONDITION, Some(ILLEGAL_REQUEST)) => ReservationResponse::Nothing,
+        (RESERVATION_CONFLICT, _) => ReservationResponse::Conflict,
         (status, _) => bail!("PERSISTENT RESERVE IN ended with status {status:#04x}, sense {:02x?}", done.sense),
     })
 }

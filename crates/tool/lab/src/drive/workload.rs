@@ -62,11 +62,11 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::point::Beside;
+    use crate::point::BackgroundLoad;
 
     #[test]
     fn sessions_behind_the_measured_ones_are_of_the_load_beside_them() {
-        let beside = Some(Beside { sessions: 3, depth: 64, ..Beside::default() });
+        let beside = Some(BackgroundLoad { sessions: 3, depth: 64, ..BackgroundLoad::default() });
         let workloads = Workloads::of(&Point { sessions: 3, depth: 4, beside, ..Point::default() });
         let shares: Vec<_> = (0..7).map(|index| workloads.share(index, 2)).collect();
         let told = shares.iter().map(|share| share.as_ref().map(|(of, share)| (of.first, share.depth, share.of_unit)));

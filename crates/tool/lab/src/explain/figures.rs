@@ -4,7 +4,7 @@ use super::{Limit, SLACK};
 use crate::peer::CLIENT_CORE;
 use crate::point::{Backing, Peer, Point};
 use crate::run::Sample;
-use crate::seen::{Disk, Seen, Thread};
+use crate::seen::{Disk, Readings, Thread};
 use model::Level;
 
 /// CPU of other programs, in cores, that exceeds that of an idle machine.
@@ -32,7 +32,7 @@ pub(super) struct End {
 pub(super) struct Figures<'a> {
     pub point: &'a Point,
     pub sample: &'a Sample,
-    seen: &'a Seen,
+    seen: &'a Readings,
     pub iops: f64,
     /// Mean latency in seconds.
     pub latency: f64,
@@ -220,7 +220,7 @@ fn polls(point: &Point) -> bool {
     point.peer == Peer::Spdk || point.arguments.iter().any(|argument| argument == "--busy-poll")
 }
 
-fn uses(point: &Point, sample: &Sample, seen: &Seen) -> Vec<Use> {
+fn uses(point: &Point, sample: &Sample, seen: &Readings) -> Vec<Use> {
     let seconds = sample.seconds;
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
     // A polling client is busy by definition, so its CPU time is left out.
@@ -264,13 +264,13 @@ fn uses(point: &Point, sample: &Sample, seen: &Seen) -> Vec<Use> {
 }
 
 /// Returns the CPU seconds of programs other than target and client.
-fn others(seen: &Seen) -> f64 {
+fn others(seen: &Readings) -> f64 {
     let ours: f64 = seen.threads.iter().chain(&seen.load).map(|thread| thread.cpu_seconds).sum();
     seen.cores.iter().map(|core| core.busy_seconds).sum::<f64>() - ours
 }
 
 /// Returns the saturated core that one of our threads waits for.
-fn contended(sample: &Sample, seen: &Seen, name_of: impl Fn(&Thread) -> String) -> Option<Use> {
+fn contended(sample: &Sample, seen: &Readings, name_of: impl Fn(&Thread) -> String) -> Option<Use> {
     let client = seen.load.iter().map(|thread| ("the initiator".to_owned(), thread));
     let target = seen.threads.iter().map(|thread| (name_of(thread), thread));
     let (name, waiting) =
@@ -302,7 +302,7 @@ fn contended(sample: &Sample, seen: &Seen, name_of: impl Fn(&Thread) -> String) 
 }
 
 /// Returns member operations per write beyond the hosts' reads, in arrays with parity.
-fn operations_per_write(point: &Point, sample: &Sample, seen: &Seen) -> Option<f64> {
+fn operations_per_write(point: &Point, sample: &Sample, seen: &Readings) -> Option<f64> {
     let parity = point.backing == Backing::Pool && matches!(point.level, Level::Raid5 | Level::Raid6);
     let (reads, writes) = (sample.reads.commands, sample.writes.commands);
     // With few writes, reads would dominate the difference below.

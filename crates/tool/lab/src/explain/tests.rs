@@ -1,19 +1,19 @@
 use super::*;
-use crate::point::{Backing, Beside, Peer};
+use crate::point::{Backing, BackgroundLoad, Peer};
 use crate::run::{Latency, Tally, Usage};
-use crate::seen::{Core, Disk, Line, Seen, Sockets, Thread};
+use crate::seen::{Core, Disk, Line, Readings, Sockets, Thread};
 use model::{Level, Size, Span, WritePolicy};
 
 /// Returns a sample of ten seconds of `iops` commands per second of `us` each, with idle CPUs and nothing else known.
 fn sample(iops: u64, us: u64) -> Sample {
     let commands = iops * 10;
     let latency = Latency { buckets: vec![(us * 1000, commands)] };
-    let seen = Seen {
+    let seen = Readings {
         load: Some(thread("load", 2.0)),
         threads: vec![thread("shard-0", 3.0)],
         cores: vec![Core { core: 0, busy_seconds: 3.0, stolen_seconds: 0.0 }],
         sockets: vec![Sockets { server: true, count: 1, busy_seconds: 5.0, ..Sockets::default() }],
-        ..Seen::default()
+        ..Readings::default()
     };
     Sample {
         seconds: 10.0,
@@ -33,7 +33,7 @@ fn member(name: &str, busy_seconds: f64, operations: u64) -> Disk {
     Disk { name, member, seconds, busy_seconds, waited_seconds: busy_seconds * 4.0, reads: operations, writes: 0 }
 }
 
-fn changed(mut sample: Sample, change: impl FnOnce(&mut Seen)) -> Sample {
+fn changed(mut sample: Sample, change: impl FnOnce(&mut Readings)) -> Sample {
     change(sample.seen.as_mut().expect("it was metered"));
     sample
 }
@@ -81,12 +81,12 @@ fn full_threads_are_named() {
     let point = Point { depth: 32, ..Point::default() };
     let client = changed(sample(50_000, 640), |seen| seen.load = Some(thread("load", 9.8)));
     assert_eq!(found(&point, client).limit, Limit::Initiator);
-    let busy = |seen: &mut Seen| seen.threads = vec![thread("shard-0", 1.0), thread("shard-1", 9.9)];
+    let busy = |seen: &mut Readings| seen.threads = vec![thread("shard-0", 1.0), thread("shard-1", 9.9)];
     let shard = found(&point, changed(sample(50_000, 640), busy));
     assert_eq!(shard.limit, Limit::Thread { name: "shard-1".into() });
     assert_eq!(shard.evidence[0], "shard-1 of the target ran 99 % of the time");
     assert!(shard.evidence[1].contains("6.0 µs"), "{:?}", shard.evidence);
-    let second = |seen: &mut Seen| seen.threads.push(Thread { process: 1, ..thread("tgtd", 9.5) });
+    let second = |seen: &mut Readings| seen.threads.push(Thread { process: 1, ..thread("tgtd", 9.5) });
     let daemon = found(&point, changed(sample(50_000, 640), second));
     assert_eq!(daemon.limit, Limit::Thread { name: "tgtd of daemon 1".into() });
     // A polling shard is busy without work.
@@ -122,7 +122,7 @@ fn threads_that_queue_for_a_full_core_are_told_from_full_threads() {
 #[test]
 fn full_disk_is_named_unless_a_cpu_is_full_before() {
     let point = Point { depth: 32, backing: Backing::Pool, level: Level::Raid10, ..Point::default() };
-    let disks = |seen: &mut Seen| seen.disks = vec![member("d0", 6.0, 1000), member("d3", 9.7, 1800)];
+    let disks = |seen: &mut Readings| seen.disks = vec![member("d0", 6.0, 1000), member("d3", 9.7, 1800)];
     let slow = found(&point, changed(sample(200, 160_000), disks));
     assert_eq!(slow.limit, Limit::Disk { name: "d3".into() });
     assert!(
@@ -142,7 +142,7 @@ fn full_disk_is_named_unless_a_cpu_is_full_before() {
 #[test]
 fn parity_is_what_fills_disks_when_each_write_makes_many_operations() {
     let point = Point { depth: 32, backing: Backing::Pool, level: Level::Raid6, reads: 0, ..Point::default() };
-    let disks = |seen: &mut Seen| seen.disks = vec![member("d0", 9.5, 6_000), member("d1", 9.0, 6_000)];
+    let disks = |seen: &mut Readings| seen.disks = vec![member("d0", 9.5, 6_000), member("d1", 9.0, 6_000)];
     let mut written = changed(sample(200, 160_000), disks);
     std::mem::swap(&mut written.reads, &mut written.writes);
     let parity = found(&point, written.clone());
@@ -158,7 +158,7 @@ fn parity_is_what_fills_disks_when_each_write_makes_many_operations() {
 #[test]
 fn full_line_and_full_windows_are_named() {
     let point = Point { depth: 32, block: Size::mib(1), ..Point::default() };
-    let lines = |seen: &mut Seen| {
+    let lines = |seen: &mut Readings| {
         let (received_bytes, bytes_per_second) = (1_180_000_000, Some(125_000_000));
         seen.lines = vec![Line { name: "eth0".into(), received_bytes, sent_bytes: 9, bytes_per_second }];
     };
@@ -171,7 +171,7 @@ fn full_line_and_full_windows_are_named() {
     let buffer = changed(sample(110, 290_000), |seen| seen.sockets = vec![Sockets { buffer_seconds: 6.0, ..end }]);
     assert_eq!(found(&point, buffer).limit, Limit::SendBuffer { server: true });
     // A window that is full because the target's CPU is saturated is no cause.
-    let busy = |seen: &mut Seen| (seen.held_seconds, seen.threads) = (8.0, vec![thread("shard-0", 9.9)]);
+    let busy = |seen: &mut Readings| (seen.held_seconds, seen.threads) = (8.0, vec![thread("shard-0", 9.9)]);
     let busy = found(&point, changed(sample(110, 290_000), busy));
     assert_eq!(busy.limit, Limit::Thread { name: "shard-0".into() });
 }
@@ -196,7 +196,7 @@ fn what_the_figures_do_not_show_is_said() {
     assert!(old.limit == Limit::NotShown && old.evidence[0].contains("measure it again"));
     let dead = found(&point, Sample { reads: Tally::default(), ..sample(1, 1) });
     assert!(dead.limit == Limit::NotShown && dead.evidence[0].contains("no command"));
-    let starved = |seen: &mut Seen| seen.load = Some(Thread { queued_seconds: 8.3, ..thread("load", 0.1) });
+    let starved = |seen: &mut Readings| seen.load = Some(Thread { queued_seconds: 8.3, ..thread("load", 0.1) });
     let starved = found(&point, changed(Sample { reads: Tally::default(), ..sample(1, 1) }, starved));
     assert!(starved.evidence[1].starts_with("load waited 83 % of the time for a core"), "{starved:?}");
 }
@@ -218,7 +218,7 @@ fn load_beside_it_is_told_of() {
     let latency = Latency { buckets: vec![(2_000_000, 1000)] };
     let beside = Some(Tally { commands: 1000, bytes: 4_096_000, errors: 2, latency });
     let busy = changed(sample(50_000, 80), |seen| seen.threads = vec![thread("shard-0", 9.9)]);
-    let point = Point { depth: 4, luns: 2, beside: Some(Beside::default()), ..Point::default() };
+    let point = Point { depth: 4, luns: 2, beside: Some(BackgroundLoad::default()), ..Point::default() };
     let found = found(&point, Sample { beside, ..busy });
     let told = |wanted: &str, of: &[String]| assert!(of.iter().any(|said| said.contains(wanted)), "{of:?}");
     told("another load had 100 commands a second beside it, 2.00 ms each", &found.evidence);

@@ -8,7 +8,7 @@ const THETA: f64 = 0.99;
 
 /// Generator of slots of a part of a unit, in the order of a pattern. A slot is a range of blocks as long as a command.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct Addresses {
     first: u64,
     count: u64,
     order: Order,
@@ -21,7 +21,7 @@ enum Order {
     Zipf(Zipf),
 }
 
-impl Places {
+impl Addresses {
     /// Creates the generator of `count` slots from `first` on.
     ///
     /// *Panics*: `count` is zero.
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn counts(pattern: Pattern, count: u64, draws: usize) -> Vec<u32> {
-        let (mut places, mut random) = (Places::new(pattern, 100, count), Random::new(3));
+        let (mut places, mut random) = (Addresses::new(pattern, 100, count), Random::new(3));
         let mut counts = vec![0; usize::try_from(count).expect("few")];
         (0..draws).for_each(|_| counts[usize::try_from(places.next(&mut random) - 100).expect("few")] += 1);
         counts
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn sequential_places_come_in_turn_and_again() {
-        let (mut places, mut random) = (Places::new(Pattern::Sequential, 5, 3), Random::new(0));
+        let (mut places, mut random) = (Addresses::new(Pattern::Sequential, 5, 3), Random::new(0));
         assert_eq!((0..7).map(|_| places.next(&mut random)).collect::<Vec<_>>(), [5, 6, 7, 5, 6, 7, 5]);
     }
 

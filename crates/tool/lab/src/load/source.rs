@@ -1,7 +1,7 @@
 //! Next command of a session.
 
 use super::ledger::{Floors, Ledger};
-use super::{Places, Tallies, Window};
+use super::{Addresses, Tallies, Window};
 use crate::point::Point;
 use crate::random::Random;
 use block::{Buf, View};
@@ -99,7 +99,7 @@ pub enum Content {
 struct Sized {
     bytes: u32,
     weight: u32,
-    places: Places,
+    places: Addresses,
 }
 
 /// Pace of commands.
@@ -135,7 +135,7 @@ impl Source {
                 crate::point::Pattern::Sequential if places >= of => (places / of * mine, places / of),
                 _ => (0, places),
             };
-            Sized { bytes: bytes as u32, weight, places: Places::new(point.pattern, first, count) }
+            Sized { bytes: bytes as u32, weight, places: Addresses::new(point.pattern, first, count) }
         };
         let sizes: Vec<Sized> = match point.blocks.is_empty() {
             true => vec![size(point.block.bytes(), 1)],

@@ -1,6 +1,6 @@
 //! Counters of the kernel: threads, cores, disks and network interfaces.
 
-use crate::seen::{Core, Disk, Line, Seen, Thread};
+use crate::seen::{Core, Disk, Line, Readings, Thread};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
@@ -36,7 +36,7 @@ impl Counters {
     }
 
     /// Returns the activity since `before`; idle disks are omitted.
-    pub(super) fn since(&self, before: &Self) -> Seen {
+    pub(super) fn since(&self, before: &Self) -> Readings {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
         let threads = self.threads.iter().map(|(key, now)| spent(now, before.threads.get(key)));
         let load = self.load.as_ref().map(|now| spent(now, before.load.as_ref()));
@@ -57,13 +57,13 @@ impl Counters {
                 ..now.clone()
             })
         });
-        Seen {
+        Readings {
             threads: threads.collect(),
             load,
             cores: cores.collect(),
             disks: disks.collect(),
             lines: lines.collect(),
-            ..Seen::default()
+            ..Readings::default()
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use crate::figure::{Figure, Form, Measure, holds};
-use crate::papers::{Papers, Printed};
+use crate::papers::{References, Printed};
 use crate::run::{Latency, Measured, Run};
 use model::Size;
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ pub(super) struct Mark<'a> {
 
 impl<'a> Chart<'a> {
     /// Builds the chart of a figure from a run.
-    pub(super) fn of(run: &'a Run, figure: &'a Figure, papers: &'a Papers) -> Self {
+    pub(super) fn of(run: &'a Run, figure: &'a Figure, papers: &'a References) -> Self {
         let shown: Vec<&Measured> = run.points.iter().filter(|one| figure.shows(&one.labels)).collect();
         let labels =
             run.scenario.axes.iter().find(|axis| axis.name == figure.x).map(|axis| axis.labels()).unwrap_or_default();

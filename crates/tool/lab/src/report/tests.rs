@@ -176,7 +176,7 @@ fn page_says_what_limits_each_point_that_was_metered() {
     let mut run = synthetic::run();
     assert!(!html::page(std::slice::from_ref(&run)).contains("What limits each point"), "nobody looked");
     let load = Some(crate::seen::Thread { name: "load".into(), cpu_seconds: 0.97, ..crate::seen::Thread::default() });
-    run.points[0].samples[0].seen = Some(crate::seen::Seen { load, ..crate::seen::Seen::default() });
+    run.points[0].samples[0].seen = Some(crate::seen::Readings { load, ..crate::seen::Readings::default() });
     run.points[0].samples.truncate(1);
     let text = html::page(&[run]);
     let document = parsed(&text);

@@ -85,11 +85,11 @@ impl Spdk {
     }
 
     /// Connects to its socket, as soon as it listens.
-    fn open(&mut self, socket: &Path) -> Result<Door> {
+    fn open(&mut self, socket: &Path) -> Result<RpcClient> {
         let until = Instant::now() + START_LIMIT;
         loop {
             match UnixStream::connect(socket) {
-                Ok(stream) => return Door::new(stream),
+                Ok(stream) => return RpcClient::new(stream),
                 Err(error) if !self.daemon.is_alive() => return Err(error).context("it ended at once"),
                 Err(error) if Instant::now() > until => {
                     return Err(error).context(format!("it does not listen on {}", socket.display()));
@@ -132,12 +132,12 @@ fn last_words(log: &Path) -> String {
 }
 
 /// JSON-RPC client, one request at a time.
-struct Door {
+struct RpcClient {
     stream: UnixStream,
     asked: u64,
 }
 
-impl Door {
+impl RpcClient {
     fn new(stream: UnixStream) -> Result<Self> {
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
         Ok(Self { stream, asked: 0 })

@@ -3,7 +3,7 @@
 use super::store::Store;
 use super::{ATOM_BYTES, Crash, DiskCounts, DiskFaults, DiskShape};
 use crate::random::Random;
-use block::medium::{Ticket, Timing};
+use block::medium::{OperationHandle, Timing};
 use block::{Buf, IoErrorKind, Rope, View};
 use shard::{DiskFacts, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ pub(crate) struct DiskState {
 pub(crate) struct Flight {
     pub request: Request,
     /// Transfer in the latency model that has not finished.
-    pub ticket: Option<Ticket>,
+    pub ticket: Option<OperationHandle>,
     /// Time of completion; `None` on a hanging disk.
     pub lands: Option<Time>,
     pub result: Option<Result<Rope, IoErrorKind>>,

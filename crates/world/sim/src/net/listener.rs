@@ -17,7 +17,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Address of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ListenerAddress {
     pub node: usize,
     address: SocketAddr,
 }
@@ -39,7 +39,7 @@ struct SimStreamParts {
 /// Listening socket of a simulated machine.
 pub struct SimListener {
     core: Rc<Core>,
-    place: Place,
+    place: ListenerAddress,
 }
 
 /// Listens on `address`; see [`World::listen`](shard::World::listen).
@@ -52,7 +52,7 @@ pub(crate) fn listen(core: &Rc<Core>, node: &Node, mut address: SocketAddr) -> i
     if address.port() == 0 {
         address.set_port(net.ephemeral_port());
     }
-    let is_taken = |place: &Place| {
+    let is_taken = |place: &ListenerAddress| {
         let other = place.address;
         let same_family = other.is_ipv4() == address.is_ipv4();
         // A wildcard address conflicts with all addresses of its family.
@@ -62,7 +62,7 @@ pub(crate) fn listen(core: &Rc<Core>, node: &Node, mut address: SocketAddr) -> i
     if net.listeners.keys().any(is_taken) {
         return Err(ErrorKind::AddrInUse.into());
     }
-    let place = Place { node: node.id, address };
+    let place = ListenerAddress { node: node.id, address };
     net.listeners.insert(place, Backlog::default());
     Ok(SimListener { core: core.clone(), place })
 }
@@ -97,9 +97,9 @@ fn establish(core: &Rc<Core>, from: &Node, to: &Node, local_ip: IpAddr, address:
     }
     let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     // The exact address first, then the wildcard of the family, then `[::]`, which accepts IPv4 as well.
-    let exact = Place { node: to.id, address };
-    let wild = Place { node: to.id, address: SocketAddr::new(any, address.port()) };
-    let every = Place { node: to.id, address: SocketAddr::new([0; 16].into(), address.port()) };
+    let exact = ListenerAddress { node: to.id, address };
+    let wild = ListenerAddress { node: to.id, address: SocketAddr::new(any, address.port()) };
+    let every = ListenerAddress { node: to.id, address: SocketAddr::new([0; 16].into(), address.port()) };
     let place = [exact, wild, every].into_iter().find(|place| net.listeners.contains_key(place));
     let Some(place) = place else { return Err(ErrorKind::ConnectionRefused.into()) };
     let local = SocketAddr::new(local_ip, net.ephemeral_port());

@@ -11,14 +11,14 @@ use std::task::{Context, Poll};
 /// One end of a simulated connection. Dropping it closes the connection.
 pub struct SimStream {
     core: Rc<Core>,
-    place: Place,
+    place: StreamAddress,
     /// False once the connection has been handed over.
     is_held: bool,
 }
 
 /// Content of a [`StreamHandle`] of this world. A handle that is never adopted leaves the connection open.
 #[derive(Clone, Copy)]
-struct Place {
+struct StreamAddress {
     id: u64,
     side: usize,
     local: SocketAddr,
@@ -27,13 +27,13 @@ struct Place {
 
 impl SimStream {
     pub(super) fn new(core: &Rc<Core>, id: u64, side: usize, local: SocketAddr, peer: SocketAddr) -> Self {
-        Self { core: core.clone(), place: Place { id, side, local, peer }, is_held: true }
+        Self { core: core.clone(), place: StreamAddress { id, side, local, peer }, is_held: true }
     }
 }
 
 /// Takes over a connection; see [`World::adopt_stream`](shard::World::adopt_stream).
 pub(crate) fn adopt(core: &Rc<Core>, handle: StreamHandle) -> io::Result<SimStream> {
-    match handle.0.downcast::<Place>() {
+    match handle.0.downcast::<StreamAddress>() {
         Ok(place) => Ok(SimStream { core: core.clone(), place: *place, is_held: true }),
         Err(_) => Err(io::Error::new(ErrorKind::InvalidInput, "the stream belongs to another kind of world")),
     }

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::world::Inner;
-use block::medium::{Motion, Progress, Ticket, Timing};
+use block::medium::{Motion, Progress, OperationHandle, Timing};
 use shard::Time;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(super) struct Pace(RefCell<Timing>);
 /// Operation in the latency model. Dropping it does not cancel it there.
 pub(super) struct Passage<'a> {
     pace: &'a Pace,
-    ticket: Option<Ticket>,
+    ticket: Option<OperationHandle>,
 }
 
 impl Pace {

@@ -1,7 +1,7 @@
 //! Findings of the daemon, and those that only its client can make: different versions, and portals that cannot be
 //! reached from here.
 
-use super::super::Desk;
+use super::super::CommandContext;
 use super::names;
 use crate::failure::Failure;
 use model::{Finding, PortalReport, PortalState, StatusReport};
@@ -12,7 +12,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns the findings about the array.
-pub(super) fn look(desk: &Desk, discover: &[String]) -> Result<Vec<Finding>, Failure> {
+pub(super) fn look(desk: &CommandContext, discover: &[String]) -> Result<Vec<Finding>, Failure> {
     let client = &desk.client;
     let status: StatusReport = client.get("/status", "status")?.decode()?;
     let portals: Vec<PortalReport> = client.get("/portals", "portals")?.decode()?;

@@ -1,6 +1,6 @@
 //! Duplicate target names: hosts take two targets of one name for one, and treat their disks as paths to the same disk.
 
-use super::super::Desk;
+use super::super::CommandContext;
 use crate::failure::Failure;
 use conform::{Discovered, discover};
 use control::{RENAME_TARGET, TargetReport};
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 const INITIATOR: &str = "iqn.2026-11.io.blockyard:doctor";
 
 /// Runs discovery at each of `portals`, and compares the names with those of this array; `ours` are its own portals.
-pub(super) fn look(desk: &Desk, ours: &[PortalReport], portals: &[String]) -> Result<Vec<Finding>, Failure> {
+pub(super) fn look(desk: &CommandContext, ours: &[PortalReport], portals: &[String]) -> Result<Vec<Finding>, Failure> {
     if portals.is_empty() {
         return Ok(Vec::new());
     }

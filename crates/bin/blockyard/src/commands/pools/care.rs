@@ -2,14 +2,14 @@
 
 use crate::args::{ListOptions, ScrubCommand};
 use crate::commands::operations::follow;
-use crate::commands::{Desk, or_dash, pool_path};
+use crate::commands::{CommandContext, or_dash, pool_path};
 use crate::failure::Failure;
 use crate::output::Rows;
-use crate::progress::{Patience, drawn, duration, sentence};
+use crate::progress::{WaitTimeout, drawn, duration, sentence};
 use control::request::{PoolSettings, StartScrub};
 use model::{ErrorPolicy, Name, OperationId, OperationKind, PoolPolicy, PoolReport, ScrubReport};
 
-pub(super) fn set(desk: &Desk, name: &Name, settings: Vec<(String, String)>) -> Result<(), Failure> {
+pub(super) fn set(desk: &CommandContext, name: &Name, settings: Vec<(String, String)>) -> Result<(), Failure> {
     let answer = if settings.is_empty() {
         desk.client.get(&pool_path(name), "pool")?
     } else {
@@ -24,18 +24,18 @@ pub(super) fn set(desk: &Desk, name: &Name, settings: Vec<(String, String)>) -> 
     desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows: rows.into() })
 }
 
-pub(super) fn pause(desk: &Desk, name: &Name) -> Result<(), Failure> {
+pub(super) fn pause(desk: &CommandContext, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/pause", pool_path(name)), &(), "pool")?;
     let text = format!("repairs of pool {name} paused until blockyard pool resume {name}");
     desk.out.done(&answer, &text)
 }
 
-pub(super) fn resume(desk: &Desk, name: &Name) -> Result<(), Failure> {
+pub(super) fn resume(desk: &CommandContext, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/resume", pool_path(name)), &(), "pool")?;
     desk.out.done(&answer, &format!("repairs of pool {name} resumed"))
 }
 
-pub(super) fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
+pub(super) fn scrub(desk: &CommandContext, command: ScrubCommand) -> Result<(), Failure> {
     match command {
         ScrubCommand::Start { pool, repair, wait, patience } => {
             let path = format!("{}/scrubs", pool_path(&pool));
@@ -44,7 +44,7 @@ pub(super) fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
             desk.out.done(&answer, &said)?;
             if wait {
                 let id = OperationId::of(OperationKind::Scrub, &pool);
-                follow(&desk.client, &id, !desk.out.is_quiet(), Patience::new(patience))?;
+                follow(&desk.client, &id, !desk.out.is_quiet(), WaitTimeout::new(patience))?;
                 return if desk.out.is_json() { Ok(()) } else { status(desk, &pool, &ListOptions::default()) };
             }
             Ok(())
@@ -57,7 +57,7 @@ pub(super) fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
     }
 }
 
-fn status(desk: &Desk, pool: &Name, options: &ListOptions) -> Result<(), Failure> {
+fn status(desk: &CommandContext, pool: &Name, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list(&format!("{}/scrubs", pool_path(pool)), "scrubs", options, &[])?;
     let scrubs: Vec<ScrubReport> = answer.decode()?;
     let row = |scrub: &ScrubReport| {

@@ -1,7 +1,7 @@
 //! Commands `blockyard pool check`, `repair` and `dump`.
 
 use crate::client::Answer;
-use crate::commands::{Desk, pool_path};
+use crate::commands::{CommandContext, pool_path};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::put;
@@ -9,7 +9,7 @@ use control::request::RepairPool;
 use model::{CheckFinding, CheckKind, Name, PoolCheck, Refusal, code};
 
 /// Prints the findings; exit code 1 if there are any.
-pub(super) fn check(desk: &Desk, name: &Name) -> Result<(), Failure> {
+pub(super) fn check(desk: &CommandContext, name: &Name) -> Result<(), Failure> {
     let (answer, found) = ask(desk, name)?;
     if desk.out.is_json() {
         desk.out.json(&answer)?;
@@ -41,7 +41,7 @@ fn say_losses(name: &Name, found: &PoolCheck) {
 }
 
 /// Repairs the repairable findings after confirmation; with `accept_loss` also those whose repair loses data.
-pub(super) fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> Result<(), Failure> {
+pub(super) fn repair(desk: &CommandContext, name: &Name, accept_loss: bool, yes: bool) -> Result<(), Failure> {
     let (_, found) = ask(desk, name)?;
     let is_wanted = |finding: &&CheckFinding| {
         finding.kind.repair().is_some() || accept_loss && finding.kind.is_repaired_at_a_loss()
@@ -88,7 +88,7 @@ pub(super) fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> 
 }
 
 /// Prints the catalog and the maps.
-pub(super) fn dump(desk: &Desk, name: &Name) -> Result<(), Failure> {
+pub(super) fn dump(desk: &CommandContext, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("{}/dump", pool_path(name)), "dump")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);
@@ -96,13 +96,13 @@ pub(super) fn dump(desk: &Desk, name: &Name) -> Result<(), Failure> {
     put(&answer.decode::<String>()?)
 }
 
-fn ask(desk: &Desk, name: &Name) -> Result<(Answer, PoolCheck), Failure> {
+fn ask(desk: &CommandContext, name: &Name) -> Result<(Answer, PoolCheck), Failure> {
     let answer = desk.client.get(&format!("{}/check", pool_path(name)), "check")?;
     let found = answer.decode()?;
     Ok((answer, found))
 }
 
-fn tell(desk: &Desk, name: &Name, found: &PoolCheck) -> Result<(), Failure> {
+fn tell(desk: &CommandContext, name: &Name, found: &PoolCheck) -> Result<(), Failure> {
     for finding in &found.findings {
         put(&format!("{}: {}: {}\n", finding.volume, finding.kind.as_str(), finding.what))?;
     }

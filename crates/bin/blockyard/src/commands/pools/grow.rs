@@ -2,13 +2,13 @@
 
 use crate::args::DiskGiven;
 use crate::commands::newcomers::with_disk;
-use crate::commands::{Desk, pool_path};
+use crate::commands::{CommandContext, pool_path};
 use crate::failure::Failure;
-use crate::progress::{self, Patience};
+use crate::progress::{self, WaitTimeout};
 use control::request::{AddGroup, AddMember, GrowPool};
 use model::{Name, PoolReport};
 
-pub(super) fn add_group(desk: &Desk, name: &Name, request: &AddGroup) -> Result<(), Failure> {
+pub(super) fn add_group(desk: &CommandContext, name: &Name, request: &AddGroup) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/groups", pool_path(name)), request, "pool")?;
     let pool: PoolReport = answer.decode()?;
     let (level, count) = (request.group.level, request.group.disks.len());
@@ -18,11 +18,11 @@ pub(super) fn add_group(desk: &Desk, name: &Name, request: &AddGroup) -> Result<
 
 /// Adds a disk to a group, or to the only group.
 pub(super) fn add_member(
-    desk: &Desk,
+    desk: &CommandContext,
     name: &Name,
     disk: &DiskGiven,
     (group, force): (Option<u16>, bool),
-    patience: Option<Patience>,
+    patience: Option<WaitTimeout>,
 ) -> Result<(), Failure> {
     with_disk(desk, disk, force, |disk| {
         let request = AddMember { disk, group, force };
@@ -35,7 +35,7 @@ pub(super) fn add_member(
     Ok(())
 }
 
-pub(super) fn grow(desk: &Desk, name: &Name, request: GrowPool) -> Result<(), Failure> {
+pub(super) fn grow(desk: &CommandContext, name: &Name, request: GrowPool) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/grow", pool_path(name)), &request, "pool")?;
     let pool: PoolReport = answer.decode()?;
     desk.out.done(&answer, &format!("pool {name} expanded to its larger disks; now {}", pool.size))

@@ -1,6 +1,6 @@
 //! Key file of a pool: one line with the identifier of the key and the key.
 
-use crate::commands::{Desk, pool_path};
+use crate::commands::{CommandContext, pool_path};
 use crate::failure::Failure;
 use control::request::{PoolKeyText, SecretText};
 use model::{Name, Refusal, code};
@@ -18,7 +18,7 @@ const KEY_DIGITS: usize = 64;
 const FILE_BYTES_MAX: u64 = 256;
 
 /// Writes the key of the pool to a new file.
-pub(super) fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure> {
+pub(super) fn write(desk: &CommandContext, name: &Name, path: &Path) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/key", pool_path(name)), &(), "pool_key")?;
     let PoolKeyText { id, key } = answer.decode()?;
     let SecretText::Hex { hex } = key else { return Err(not_a_key(path, "the daemon sent no key")) };

@@ -1,14 +1,14 @@
 //! Commands `blockyard pool add-log` and `remove-log`.
 
 use super::layout;
-use crate::commands::{Desk, pool_path};
+use crate::commands::{CommandContext, pool_path};
 use crate::confirm;
 use crate::failure::Failure;
 use control::request::{AddLog, RemoveLog};
 use model::{DiskName, LogReport, LogState, Name, PoolReport, code};
 
 /// Adds a log device made of these disks.
-pub(super) fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, force: bool) -> Result<(), Failure> {
+pub(super) fn add(desk: &CommandContext, name: &Name, disks: Vec<DiskName>, yes: bool, force: bool) -> Result<(), Failure> {
     let count = disks.len();
     let request = AddLog { disks, force, confirmed: yes };
     let answer = desk.client.post(&format!("{}/log", pool_path(name)), &request, "pool")?;
@@ -19,7 +19,7 @@ pub(super) fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, for
 }
 
 /// Removes the log device of the pool.
-pub(super) fn remove(desk: &Desk, name: &Name, lost: bool, yes: bool) -> Result<(), Failure> {
+pub(super) fn remove(desk: &CommandContext, name: &Name, lost: bool, yes: bool) -> Result<(), Failure> {
     let path = format!("{}/log/removal", pool_path(name));
     // Only the removal of a lost log destroys data, so only it is bound to the version that was read.
     let seen = if lost && !yes { Some(desk.client.look(&pool_path(name), "pool")?) } else { None };

@@ -2,7 +2,7 @@
 
 use super::{array, chosen};
 use crate::args::TuneApplyOptions;
-use crate::commands::Desk;
+use crate::commands::CommandContext;
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
@@ -11,7 +11,7 @@ use model::{Refusal, code};
 use serde_json::{Value, json};
 use std::io;
 
-pub(super) fn apply(desk: &Desk, options: &TuneApplyOptions) -> Result<(), Failure> {
+pub(super) fn apply(desk: &CommandContext, options: &TuneApplyOptions) -> Result<(), Failure> {
     let root = Root::new(&options.which.root);
     let all = chosen(&root, &array(desk)?, &options.which)?;
     let plan = tune::plan(&all, &options.which.only);
@@ -40,7 +40,7 @@ pub(super) fn apply(desk: &Desk, options: &TuneApplyOptions) -> Result<(), Failu
     tell(desk, &steps, &files, "No changes.")
 }
 
-pub(super) fn revert(desk: &Desk, root: &Root) -> Result<(), Failure> {
+pub(super) fn revert(desk: &CommandContext, root: &Root) -> Result<(), Failure> {
     let_root(root)?;
     let (steps, files) = tune::revert(root).map_err(|error| unwritable(root, &error))?;
     tell(desk, &steps, &files, "No settings were applied by blockyard tune apply.")
@@ -84,7 +84,7 @@ fn rows(steps: &[Step]) -> Rows {
 }
 
 /// Prints the changes made; fails if one of them was refused.
-fn tell(desk: &Desk, steps: &[Step], files: &[String], nothing: &str) -> Result<(), Failure> {
+fn tell(desk: &CommandContext, steps: &[Step], files: &[String], nothing: &str) -> Result<(), Failure> {
     let refused = steps.iter().filter(|step| step.refused.is_some()).count();
     if desk.out.is_json() {
         let step = |step: &Step| -> Value {

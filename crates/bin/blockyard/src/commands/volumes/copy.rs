@@ -1,17 +1,17 @@
 //! Commands `blockyard volume copy` and `cancel-copy`.
 
-use crate::commands::Desk;
+use crate::commands::CommandContext;
 use crate::failure::Failure;
-use crate::progress::{Patience, sentence};
+use crate::progress::{WaitTimeout, sentence};
 use control::request::NewCopy;
 use model::{CopySource, Name, VolumeName, VolumeReport};
 
 pub(super) fn begin(
-    desk: &Desk,
+    desk: &CommandContext,
     source: CopySource,
     pool: Name,
     name: Option<Name>,
-    patience: Option<Patience>,
+    patience: Option<WaitTimeout>,
 ) -> Result<(), Failure> {
     let own = name.unwrap_or_else(|| source.volume().volume().clone());
     let name = VolumeName::in_pool(pool, own);
@@ -22,13 +22,13 @@ pub(super) fn begin(
     patience.map_or(Ok(()), |patience| follow(desk, &request, patience))
 }
 
-pub(super) fn cancel(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn cancel(desk: &CommandContext, name: &VolumeName) -> Result<(), Failure> {
     desk.client.delete(&format!("/copies/{name}"))?;
     desk.out.said(&format!("copy to {name} canceled; the partial copy was deleted"))
 }
 
 /// Waits for the end of the copy; prints a line to stderr for every ten percent.
-fn follow(desk: &Desk, request: &NewCopy, patience: Patience) -> Result<(), Failure> {
+fn follow(desk: &CommandContext, request: &NewCopy, patience: WaitTimeout) -> Result<(), Failure> {
     let mut told = None;
     loop {
         let volumes: Vec<VolumeReport> = desk.client.get("/volumes", "volumes")?.decode()?;

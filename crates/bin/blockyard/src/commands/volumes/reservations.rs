@@ -1,6 +1,6 @@
 //! Command `blockyard volume reservations`.
 
-use super::super::Desk;
+use super::super::CommandContext;
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
@@ -14,7 +14,7 @@ and then finds its own disk reserved. Compare with the ISIDs of blockyard sessio
 stale ones with --clear.";
 
 /// Prints the reservation as a line, and the registrations as a table.
-pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/volumes/{name}"), "volume")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);
@@ -40,7 +40,7 @@ pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
 }
 
 /// Clears all reservations and registrations on the volume.
-pub(super) fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Failure> {
+pub(super) fn clear(desk: &CommandContext, name: &VolumeName, yes: bool) -> Result<(), Failure> {
     if !yes {
         // An unknown volume is refused before the question.
         desk.client.look(&format!("/volumes/{name}"), "volume")?;

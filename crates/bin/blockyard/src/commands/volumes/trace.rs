@@ -1,6 +1,6 @@
 //! Command `blockyard volume trace`.
 
-use crate::commands::Desk;
+use crate::commands::CommandContext;
 use crate::commands::new_file::NewFile;
 use crate::failure::Failure;
 use crate::output::Rows;
@@ -10,7 +10,7 @@ use model::{TraceReport, VolumeName};
 use std::path::Path;
 
 /// Starts to trace the volume.
-pub(super) fn start(desk: &Desk, name: &VolumeName, commands: Option<u32>) -> Result<(), Failure> {
+pub(super) fn start(desk: &CommandContext, name: &VolumeName, commands: Option<u32>) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("/traces/{name}"), &NewTrace { commands }, "trace")?;
     let trace: TraceReport = answer.decode()?;
     desk.out
@@ -18,7 +18,7 @@ pub(super) fn start(desk: &Desk, name: &VolumeName, commands: Option<u32>) -> Re
 }
 
 /// Writes the recorded commands to the file `to`; with `stops`, ends the trace and discards them.
-pub(super) fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Result<(), Failure> {
+pub(super) fn take(desk: &CommandContext, name: &VolumeName, to: &Path, stops: bool) -> Result<(), Failure> {
     let mut file = NewFile::at(to);
     let saved = desk.client.fetch(&format!("/trace-files/{name}"), |bytes| file.put(bytes))?;
     // A reader of standard output that closed the pipe has what it wanted.
@@ -34,14 +34,14 @@ pub(super) fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Re
 }
 
 /// Ends the trace and discards the recorded commands.
-pub(super) fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn stop(desk: &CommandContext, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.delete_for(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;
     desk.out.done(&answer, &format!("trace of volume {name} stopped; {} commands discarded", trace.kept))
 }
 
 /// Prints the state of the trace, and the number of recorded commands.
-pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;
     let header = &["VOLUME", "TRACED", "COMMANDS", "CAPACITY", "OVERWRITTEN", "IN FLIGHT", "SESSIONS", "DURATION"];

@@ -3,7 +3,7 @@
 
 use crate::host::traffic::Habits;
 use crate::pool::{Pool, PoolPlan};
-use crate::power::Came;
+use crate::power::OrderOutcome;
 use crate::stage::{Judged, Presented, Stage};
 use model::{Label, Level, Order, Refusal, Report, Size, VolumeSpec, code};
 use shard::World;
@@ -42,9 +42,9 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     loop {
         match before_dark(stage, pool.creation(), &[]).await {
-            Came::Answered(answer) => return answer.map_err(|refusal| format!("no pool: {refusal}")),
+            OrderOutcome::Answered(answer) => return answer.map_err(|refusal| format!("no pool: {refusal}")),
             // The power may fail again during the next attempt.
-            Came::Dark => stage.come_back(pool).await,
+            OrderOutcome::Dark => stage.come_back(pool).await,
         }
         pool.find_disks(stage).await;
         match stage.ask(pool.opening()).await {
@@ -79,8 +79,8 @@ async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
 async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     let order = Order::DestroyPool { pool: pool.name.clone() };
     match before_dark(stage, order, &[]).await {
-        Came::Answered(answer) => answer.map_err(|refusal| format!("the pool stays: {refusal}"))?,
-        Came::Dark => {
+        OrderOutcome::Answered(answer) => answer.map_err(|refusal| format!("the pool stays: {refusal}"))?,
+        OrderOutcome::Dark => {
             stage.come_back(pool).await;
             pool.find_disks(stage).await;
             match stage.ask(pool.opening()).await {
@@ -95,9 +95,9 @@ async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
 }
 
 /// Sends an order and returns its outcome, unless the power fails before.
-async fn before_dark(stage: &Stage, order: Order, volumes: &[Presented]) -> Came {
+async fn before_dark(stage: &Stage, order: Order, volumes: &[Presented]) -> OrderOutcome {
     let came = stage.until_dark(order).await;
-    if matches!(came, Came::Dark) {
+    if matches!(came, OrderOutcome::Dark) {
         stage.pull_the_plug(volumes);
     }
     came
@@ -114,10 +114,10 @@ impl Catalog<'_> {
         // The volumes of this profile may exceed the size of the pool.
         new.unit.scarce = new.unit.thin;
         match before_dark(self.stage, Order::CreateVolume(spec), &self.volumes).await {
-            Came::Answered(Ok(())) => self.volumes.push(new),
-            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
-            Came::Answered(Err(refusal)) => return Err(format!("no volume: {refusal}")),
-            Came::Dark => {
+            OrderOutcome::Answered(Ok(())) => self.volumes.push(new),
+            OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
+            OrderOutcome::Answered(Err(refusal)) => return Err(format!("no volume: {refusal}")),
+            OrderOutcome::Dark => {
                 let found = self.find_again().await?;
                 if found.iter().any(|(found, _)| *found == id) {
                     self.volumes.push(new);
@@ -140,10 +140,10 @@ impl Catalog<'_> {
         let grown = || volume.unit.oracle.borrow_mut().grow(new / block_bytes);
         let order = Order::ResizeVolume { volume: volume.name.clone(), size: Size::new(new) };
         match before_dark(self.stage, order, &self.volumes).await {
-            Came::Answered(Ok(())) => grown(),
-            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
-            Came::Answered(Err(refusal)) => return Err(format!("the volume does not grow: {refusal}")),
-            Came::Dark => {
+            OrderOutcome::Answered(Ok(())) => grown(),
+            OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
+            OrderOutcome::Answered(Err(refusal)) => return Err(format!("the volume does not grow: {refusal}")),
+            OrderOutcome::Dark => {
                 let found = self.find_again().await?;
                 if found.contains(&(volume.id, new)) {
                     grown();
@@ -162,8 +162,8 @@ impl Catalog<'_> {
         self.stage.present(&self.volumes).await?;
         let order = Order::DeleteVolume { volume: volume.name.clone() };
         match before_dark(self.stage, order, &self.volumes).await {
-            Came::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}")),
-            Came::Dark => {
+            OrderOutcome::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}")),
+            OrderOutcome::Dark => {
                 // The volume may be in any state of deletion, so its blocks may hold anything until they are read.
                 volume.unit.oracle.borrow_mut().crash(crate::oracle::Torn::Garbage);
                 let found = self.find_again().await?;

@@ -23,7 +23,7 @@ enum Illness {
 }
 
 /// Unreliable members of a pool; never more than the level tolerates.
-struct Infirmary<'a> {
+struct FaultInjector<'a> {
     stage: &'a Stage,
     pool: &'a Pool,
     ill: BTreeMap<DiskName, Illness>,
@@ -37,7 +37,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     let units = [volumes[0].unit.clone()];
     stage.present(&volumes).await?;
     stage.open_portals().await?;
-    let mut infirmary = Infirmary { stage, pool: &pool, ill: BTreeMap::new() };
+    let mut infirmary = FaultInjector { stage, pool: &pool, ill: BTreeMap::new() };
     for _ in 0..stage.chance.within(1..=3) {
         let traffic = start(stage, &units);
         infirmary.afflict(&traffic).await?;
@@ -66,7 +66,7 @@ pub(super) fn start(stage: &Stage, units: &[Unit]) -> Traffic {
     stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(50..=300), units, &habits)
 }
 
-impl Infirmary<'_> {
+impl FaultInjector<'_> {
     /// Injects faults into disks until the hosts have no commands left.
     async fn afflict(&mut self, traffic: &Traffic) -> Judged<()> {
         for _ in 0..self.stage.chance.within(1..=6) {

@@ -1,9 +1,9 @@
 //! Obstacles for a host with a mapping: portal group states, reservations, and recent denied logins.
 
-use super::{Point, Way};
+use super::{Point, AccessPath};
 use crate::state::{HostRecord, State};
 use model::{
-    GroupAccess, Kept, Name, PortalGroupPolicy, RefusedLogin, RefusedWhy, ReservationReport, SessionReport, VolumeName,
+    GroupAccess, DeniedAccess, Name, PortalGroupPolicy, RefusedLogin, RefusedWhy, ReservationReport, SessionReport, VolumeName,
 };
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ const REFUSED_TOLD: usize = 3;
 
 /// Reports portal groups that map the volume but do not serve reads and writes. They block access only when
 /// there is no other group.
-pub(super) fn of_groups(state: &State, ways: &[Way<'_>]) -> Vec<Point> {
-    let tags: BTreeSet<u16> = ways.iter().flat_map(Way::open).map(|portal| portal.policy.tag).collect();
+pub(super) fn of_groups(state: &State, ways: &[AccessPath<'_>]) -> Vec<Point> {
+    let tags: BTreeSet<u16> = ways.iter().flat_map(AccessPath::open).map(|portal| portal.policy.tag).collect();
     let of = |tag: &u16| state.portal_groups.get(tag).copied().unwrap_or_default();
     let is_served = tags.iter().any(|tag| of(tag).access.serves_blocks());
     let stops = |tag: u16| {
@@ -52,8 +52,8 @@ pub(super) fn of_reservation(
         return Some(Point::good(format!("it is reserved, and host {host} has access: {held}")));
     };
     let is = match kept {
-        Kept::Writes => "writes are",
-        Kept::ReadsAndWrites => "reads and writes are",
+        DeniedAccess::Writes => "writes are",
+        DeniedAccess::ReadsAndWrites => "reads and writes are",
     };
     let sentence = format!(
         "it is reserved by others, {held}; for host {host} {is} refused (RESERVATION CONFLICT, \

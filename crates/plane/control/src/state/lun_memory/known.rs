@@ -29,7 +29,7 @@ pub(crate) struct Conflict<'a> {
 
 /// A volume that is or was presented under a LUN.
 #[derive(Clone, Copy)]
-pub(crate) struct Had<'a> {
+pub(crate) struct KnownVolume<'a> {
     pub id: VolumeId,
     pub volume: &'a VolumeName,
     /// The host, the group or `everyone` that it was presented to.
@@ -37,28 +37,28 @@ pub(crate) struct Had<'a> {
 }
 
 /// Index of the current and former LUNs of one state.
-pub(crate) struct Known<'a> {
-    by_lun: BTreeMap<(&'a Name, &'a Iqn, u16), Vec<Had<'a>>>,
+pub(crate) struct LunIndex<'a> {
+    by_lun: BTreeMap<(&'a Name, &'a Iqn, u16), Vec<KnownVolume<'a>>>,
     by_volume: BTreeMap<(&'a Name, &'a Iqn, VolumeId), Vec<u16>>,
     groups: BTreeMap<&'a Name, Vec<&'a Name>>,
     everyone: Name,
 }
 
-impl<'a> Known<'a> {
+impl<'a> LunIndex<'a> {
     pub(crate) fn of(state: &'a State) -> Self {
         let everyone = EVERYONE.parse().expect("a word is a name");
         let (by_lun, by_volume, groups) = Default::default();
         let mut known = Self { by_lun, by_volume, groups, everyone };
         for record in &state.presentations {
             if let Some(target) = state.targets.get(&record.target) {
-                let had = Had { id: record.volume_id, volume: &record.volume, by: &record.host };
+                let had = KnownVolume { id: record.volume_id, volume: &record.volume, by: &record.host };
                 known.learn(&target.iqn, record.lun, had);
             }
         }
         // Former LUNs count like current ones.
         for (who, numbers) in &state.luns.of {
             for (target, former) in numbers.iter().flat_map(|(target, all)| all.iter().map(move |one| (target, one))) {
-                known.learn(target, former.lun, Had { id: former.volume_id, volume: &former.volume, by: who });
+                known.learn(target, former.lun, KnownVolume { id: former.volume_id, volume: &former.volume, by: who });
             }
         }
         for (group, hosts) in &state.groups {
@@ -67,7 +67,7 @@ impl<'a> Known<'a> {
         known
     }
 
-    fn learn(&mut self, target: &'a Iqn, lun: u16, had: Had<'a>) {
+    fn learn(&mut self, target: &'a Iqn, lun: u16, had: KnownVolume<'a>) {
         let volumes = self.by_lun.entry((had.by, target, lun)).or_default();
         // The same volume may be both current and former under this LUN.
         if volumes.iter().all(|one| one.id != had.id) {
@@ -77,7 +77,7 @@ impl<'a> Known<'a> {
     }
 
     /// Returns a volume other than `volume` that `who` knows under the LUN.
-    pub(crate) fn other(&self, who: &Name, target: &Iqn, lun: u16, volume: VolumeId) -> Option<Had<'a>> {
+    pub(crate) fn other(&self, who: &Name, target: &Iqn, lun: u16, volume: VolumeId) -> Option<KnownVolume<'a>> {
         let mut known = self.names_of(who).filter_map(|name| self.by_lun.get(&(name, target, lun))).flatten();
         known.find(|one| one.id != volume).copied()
     }
@@ -112,7 +112,7 @@ impl State {
         let mut luns = std::mem::take(&mut self.luns);
         let mut replaced = Vec::new();
         {
-            let known = Known::of(before);
+            let known = LunIndex::of(before);
             for (record, target) in self.fresh(before) {
                 // The hosts of a group, and the group itself: each has its own record.
                 let hosts = self.hosts_of(&record.host).filter(|host| **host != record.host);
@@ -136,7 +136,7 @@ impl State {
             return None;
         }
         // Judged by what hosts knew before the change.
-        let known = Known::of(before);
+        let known = LunIndex::of(before);
         let conflict = |who: &'a Name, record: &'a PresentationRecord, target: &'a Iqn| {
             let had = known.other(who, target, record.lun, record.volume_id)?;
             Some(self.conflict(before, who, (record, target), (had.volume, had.by)))
@@ -177,7 +177,7 @@ impl State {
 
     /// Finds an initiator that has moved to another host, where it would find another volume under a LUN that
     /// it knows.
-    fn initiator_conflict<'a>(&'a self, before: &'a Self, known: &Known<'a>) -> Option<Conflict<'a>> {
+    fn initiator_conflict<'a>(&'a self, before: &'a Self, known: &LunIndex<'a>) -> Option<Conflict<'a>> {
         if self.hosts == before.hosts {
             return None;
         }

@@ -1,6 +1,6 @@
 //! Walk of a scrub through the groups of a pool, and the handling of its findings.
 
-use super::super::care::{Care, Gait};
+use super::super::care::{Maintenance, Pace};
 use super::super::losses::LostList;
 use super::super::work::{Work, WorkKind};
 use super::super::{CREATED_BY, GroupState, OpenPool};
@@ -27,7 +27,7 @@ const KEEP_EVERY: Duration = Duration::from_secs(120);
 pub(super) struct Walk<W: World> {
     pool: Rc<OpenPool<W>>,
     work: Work,
-    gait: Gait,
+    gait: Pace,
     done: u64,
     repairs: bool,
     /// Start position; everything before it was read already.
@@ -172,7 +172,7 @@ impl<W: World> Walk<W> {
                 self.keep().await;
                 let (done, total) = (self.done, self.work.total_bytes());
                 // A stop must not wait until paused repairs are resumed.
-                let may = |care: &Care<W>| care.scrub.stop.get() || care.is_resumed();
+                let may = |care: &Maintenance<W>| care.scrub.stop.get() || care.is_resumed();
                 self.pool.care.keep_pace(&mut self.gait, done, total, may).await;
             }
         }
@@ -223,7 +223,7 @@ impl<W: World> Walk<W> {
     /// Verifies the stored checksums themselves.
     async fn sums(&mut self, group: usize) -> Result<Scrubbed, IoError> {
         let (pool, gait) = (&self.pool, &mut self.gait);
-        let may = |care: &Care<W>| care.scrub.stop.get() || care.is_resumed();
+        let may = |care: &Maintenance<W>| care.scrub.stop.get() || care.is_resumed();
         let pace = async |_| {
             pool.care.keep_pace(gait, 0, 0, may).await;
         };

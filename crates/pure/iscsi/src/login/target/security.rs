@@ -31,7 +31,7 @@ enum State {
 
 /// Values of the security keys in one text.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said<'a>([Option<&'a str>; KEYS.len()]);
+struct SecurityKeys<'a>([Option<&'a str>; KEYS.len()]);
 
 /// True for the keys of this stage.
 pub(super) fn is_key(name: &str) -> bool {
@@ -48,7 +48,7 @@ impl Security {
     ///
     /// *Errors*: the failure of the authentication.
     pub(super) fn handle(&mut self, pairs: &[(&str, &str)], answers: &mut TextWriter) -> Result<(), Unproven> {
-        let said = Said::parse(pairs)?;
+        let said = SecurityKeys::parse(pairs)?;
         let next = match (&self.state, said.0) {
             // A text without security keys neither starts nor advances an authentication.
             (State::Open | State::Done(_), [None, None, None, None, None, None]) => return Ok(()),
@@ -178,7 +178,7 @@ impl Security {
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> SecurityKeys<'a> {
     /// Collects the security keys.
     ///
     /// *Errors*: a key is repeated.

@@ -69,7 +69,7 @@ fn registrations_are_bounded_and_kept_all_or_none() {
     assert_eq!(report(&unit, 0, 8)[4..], (REGISTRATIONS_MAX as u32 * 8).to_be_bytes());
     assert_eq!(report(&unit, 3, u16::MAX).len(), usize::from(u16::MAX));
     let restored = LogicalUnit::new(Bench::new(512, 8), identity(), Options::default()).with_keeper(shelf);
-    restored.restore(crate::Kept::parse(&kept).expect("it was kept"));
+    restored.restore(crate::PersistentState::parse(&kept).expect("it was kept"));
     assert_eq!(restored.reservations().registrations, unit.reservations().registrations);
 }
 

@@ -16,7 +16,7 @@ struct Oracle {
 }
 
 #[derive(Debug, PartialEq)]
-enum Said {
+enum ModelAnswer {
     Good,
     Conflict,
     Sense(u8, u8),
@@ -69,19 +69,19 @@ impl Oracle {
         matches!(self.kind, 1 | 5 | 7) && !writes
     }
 
-    fn out(&mut self, who: usize, action: u8, kind: u8, key: u64, action_key: u64) -> Said {
+    fn out(&mut self, who: usize, action: u8, kind: u8, key: u64, action_key: u64) -> ModelAnswer {
         let own = self.keys[who];
         if matches!(action, 0 | 6) {
             if action == 0 && own.unwrap_or(0) != key {
-                return Said::Conflict;
+                return ModelAnswer::Conflict;
             }
             if own.is_none() && action_key == 0 {
-                return Said::Good;
+                return ModelAnswer::Good;
             }
             self.generation += 1;
             if action_key != 0 {
                 self.keys[who] = Some(action_key);
-                return Said::Good;
+                return ModelAnswer::Good;
             }
             let was_holder = self.holds(who);
             self.keys[who] = None;
@@ -91,48 +91,48 @@ impl Oracle {
                 }
                 self.free();
             }
-            return Said::Good;
+            return ModelAnswer::Good;
         }
         if own != Some(key) {
             // SCOPE and TYPE are CDB fields and rank first where they are used.
             let looks = matches!(action, 1 | 2) && ReservationType::of(kind).is_none();
-            return if looks { Said::Sense(0x24, 0) } else { Said::Conflict };
+            return if looks { ModelAnswer::Sense(0x24, 0) } else { ModelAnswer::Conflict };
         }
         match action {
-            1 if ReservationType::of(kind).is_none() => Said::Sense(0x24, 0),
+            1 if ReservationType::of(kind).is_none() => ModelAnswer::Sense(0x24, 0),
             1 if !self.is_held() => {
                 self.hold(who, kind);
-                Said::Good
+                ModelAnswer::Good
             }
-            1 if self.holds(who) && self.kind == kind => Said::Good,
-            1 => Said::Conflict,
-            2 if ReservationType::of(kind).is_none() => Said::Sense(0x24, 0),
-            2 if !self.holds(who) => Said::Good,
-            2 if self.kind != kind => Said::Sense(0x26, 4),
+            1 if self.holds(who) && self.kind == kind => ModelAnswer::Good,
+            1 => ModelAnswer::Conflict,
+            2 if ReservationType::of(kind).is_none() => ModelAnswer::Sense(0x24, 0),
+            2 if !self.holds(who) => ModelAnswer::Good,
+            2 if self.kind != kind => ModelAnswer::Sense(0x26, 4),
             2 => {
                 if kind >= 5 {
                     self.tell(|oracle, one| one != who && oracle.keys[one].is_some(), (0x2A, 4));
                 }
                 self.free();
-                Said::Good
+                ModelAnswer::Good
             }
             3 => {
                 self.generation += 1;
                 self.tell(|oracle, one| one != who && oracle.keys[one].is_some(), (0x2A, 3));
                 self.keys = [None; 3];
                 self.free();
-                Said::Good
+                ModelAnswer::Good
             }
             _ => self.preempt(who, kind, action_key),
         }
     }
 
-    fn preempt(&mut self, who: usize, kind: u8, victim: u64) -> Said {
+    fn preempt(&mut self, who: usize, kind: u8, victim: u64) -> ModelAnswer {
         let holder_key = self.holder.and_then(|holder| self.keys[holder]);
         let takes_over = self.is_held() && if self.all_hold() { victim == 0 } else { holder_key == Some(victim) };
         if takes_over {
             if ReservationType::of(kind).is_none() {
-                return Said::Sense(0x24, 0);
+                return ModelAnswer::Sense(0x24, 0);
             }
             self.generation += 1;
             let is_lost =
@@ -145,13 +145,13 @@ impl Oracle {
                 self.tell(|oracle, one| one != who && oracle.keys[one].is_some(), (0x2A, 4));
             }
             self.hold(who, kind);
-            return Said::Good;
+            return ModelAnswer::Good;
         }
         if victim == 0 {
-            return Said::Sense(0x26, 0);
+            return ModelAnswer::Sense(0x26, 0);
         }
         if !self.keys.contains(&Some(victim)) {
-            return Said::Conflict;
+            return ModelAnswer::Conflict;
         }
         self.generation += 1;
         self.tell(|oracle, one| one != who && oracle.keys[one] == Some(victim), (0x2A, 5));
@@ -163,7 +163,7 @@ impl Oracle {
         if self.keys.iter().all(Option::is_none) {
             self.free();
         }
-        Said::Good
+        ModelAnswer::Good
     }
 }
 
@@ -190,14 +190,14 @@ fn nexus(who: usize) -> NexusId {
     NexusId(who as u64 + 1)
 }
 
-fn said(outcome: &Outcome) -> Said {
+fn said(outcome: &Outcome) -> ModelAnswer {
     match outcome.status {
-        Status::Good => Said::Good,
-        Status::ReservationConflict => Said::Conflict,
+        Status::Good => ModelAnswer::Good,
+        Status::ReservationConflict => ModelAnswer::Conflict,
         Status::CheckCondition => {
             let AdditionalSense(code, qualifier) =
                 outcome.sense.as_deref().expect("CHECK CONDITION comes with sense").code;
-            Said::Sense(code, qualifier)
+            ModelAnswer::Sense(code, qualifier)
         }
         status => panic!("{status:?}"),
     }
@@ -224,7 +224,7 @@ proptest! {
                         true => run(&unit, nexus(who), &cdb10(0x2A, 0, 0, 1), &[0; BLOCK]),
                         false => run(&unit, nexus(who), &cdb10(0x28, 0, 0, 1), &[]),
                     };
-                    let expected = if oracle.may(who, writes) { Said::Good } else { Said::Conflict };
+                    let expected = if oracle.may(who, writes) { ModelAnswer::Good } else { ModelAnswer::Conflict };
                     prop_assert_eq!(said(&outcome), expected, "{:?}", step);
                 }
                 Step::Login { who } => {

@@ -8,7 +8,7 @@ use std::pin::pin;
 pub(super) fn restarted(shelf: &Rc<Shelf>) -> LogicalUnit<Bench> {
     let unit = LogicalUnit::new(Bench::new(BLOCK as u32, BLOCKS), identity(), Options::default());
     let unit = unit.with_keeper(shelf.clone());
-    unit.restore(crate::Kept::parse(&shelf.kept.borrow()).expect("it was kept"));
+    unit.restore(crate::PersistentState::parse(&shelf.kept.borrow()).expect("it was kept"));
     [HOST, OTHER, THIRD].into_iter().for_each(|nexus| log_in(&unit, nexus));
     unit
 }

@@ -12,13 +12,13 @@ type May = BTreeMap<u64, Vec<Stamp>>;
 
 /// Expected state, as an operator and the hosts know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct ExpectedState {
     /// Size in blocks and permitted block content of each volume; blocks not listed are zero.
     pub(super) volumes: BTreeMap<u64, (u64, May)>,
     pub(super) snapshots: BTreeMap<u64, (u64, May)>,
 }
 
-impl Known {
+impl ExpectedState {
     fn put(&mut self, volume: u64, block: u64, stamp: Stamp) {
         let may = &mut self.volumes.get_mut(&volume).unwrap().1;
         may.entry(block).or_insert_with(|| vec![0]).push(stamp);
@@ -42,8 +42,8 @@ impl Known {
 pub(super) struct Script {
     pub(super) world: World,
     pub(super) opened: Opened,
-    pub(super) known: Known,
-    pub(super) acknowledged: Vec<(usize, Known)>,
+    pub(super) known: ExpectedState,
+    pub(super) acknowledged: Vec<(usize, ExpectedState)>,
     stamp: Stamp,
 }
 
@@ -54,7 +54,7 @@ impl Script {
         let opened = world.create(&[&[0, 1]]).unwrap();
         opened.pool.tune(TUNING);
         world.journal.borrow_mut().clear();
-        let known = Known::default();
+        let known = ExpectedState::default();
         Self { world, opened, acknowledged: vec![(0, known.clone())], known, stamp: 0 }
     }
 
@@ -213,8 +213,8 @@ pub(super) fn guarded(judge: impl FnOnce() -> Result<(), String>) -> Result<(), 
 
 fn judge_state(
     images: Vec<Image>,
-    old: &Known,
-    new: &Known,
+    old: &ExpectedState,
+    new: &ExpectedState,
     random: &mut Random,
     tally: &mut Tally,
     every: u64,
@@ -263,7 +263,7 @@ fn judge_state(
 const LATER: Stamp = 1_000_000;
 
 /// Continues after a recovery: a host write, background work and a snapshot.
-fn go_on(opened: &Opened, known: &Known) -> Result<(), String> {
+fn go_on(opened: &Opened, known: &ExpectedState) -> Result<(), String> {
     let told = |error: PoolError| error.to_string();
     for &volume in known.volumes.keys() {
         let device = block_on(opened.pool.open_thin_volume(volume_id(volume))).map_err(told)?;
@@ -283,7 +283,7 @@ fn go_on(opened: &Opened, known: &Known) -> Result<(), String> {
 }
 
 /// Checks after a second power loss that everything found after the first is there, and what was done since.
-fn judge_after(opened: &Opened, known: &Known) -> Result<(), String> {
+fn judge_after(opened: &Opened, known: &ExpectedState) -> Result<(), String> {
     let mut later = known.clone();
     for (_, may) in later.volumes.values_mut() {
         may.entry(2).or_insert_with(|| vec![0]).push(LATER);
@@ -293,7 +293,7 @@ fn judge_after(opened: &Opened, known: &Known) -> Result<(), String> {
 
 /// Checks that the state found is `old` or `new` and that the pool check finds nothing; returns the present
 /// state.
-fn judge(opened: &Opened, old: &Known, new: &Known) -> Result<Known, String> {
+fn judge(opened: &Opened, old: &ExpectedState, new: &ExpectedState) -> Result<ExpectedState, String> {
     let status = opened.pool.status();
     let mut volumes = BTreeMap::new();
     let mut snapshots = BTreeMap::new();
@@ -306,7 +306,7 @@ fn judge(opened: &Opened, old: &Known, new: &Known) -> Result<Known, String> {
             snapshots.insert(number(snapshot.id, 5000), device);
         }
     }
-    let matches = |known: &Known| -> Result<Known, String> {
+    let matches = |known: &ExpectedState| -> Result<ExpectedState, String> {
         let sizes: BTreeMap<u64, u64> = volumes.iter().map(|(&volume, (size, _))| (volume, *size)).collect();
         let expected: BTreeMap<u64, u64> = known.volumes.iter().map(|(&volume, (size, _))| (volume, *size)).collect();
         if sizes != expected || !snapshots.keys().eq(known.snapshots.keys()) {

@@ -1,7 +1,7 @@
 //! Faults of data that is read: Data-In, residuals, digests, recovery.
 
 use super::apart;
-use crate::fault::{Deed, Fault, Seen, answer, only, request};
+use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
 use crate::pdu::{
     COUNT, DATA_IN, DATA_SN, FINAL, NOP_OUT, OFFSET, OVERFLOW, Pdu, REJECT, RESPONSE, TASK_RESPONSE, TRANSFER_TAG,
     UNDERFLOW,
@@ -11,19 +11,19 @@ const READ_10: u8 = 0x28;
 const INQUIRY: u8 = 0x12;
 
 /// Changes the Data-In PDUs of a READ (10).
-fn data_in(pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn data_in(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Pdu)) -> Deed {
     let is_data = pdu.opcode() == DATA_IN && seen.is_of(pdu, READ_10);
     only(is_data, || change(pdu))
 }
 
 /// Changes the end of an INQUIRY.
-fn inquiry_end(pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn inquiry_end(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Pdu)) -> Deed {
     let is_end = pdu.ends() && seen.is_of(pdu, INQUIRY);
     only(is_end, || change(pdu))
 }
 
 /// True for a PDU that was already sent on the connection, apart from its command window.
-fn is_again(pdu: &Pdu, seen: &mut Seen) -> bool {
+fn is_again(pdu: &Pdu, seen: &mut ProxyState) -> bool {
     !seen.pdus.insert((pdu.tag(), pdu.word(DATA_SN)))
 }
 
@@ -177,6 +177,6 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
 ];
 
-fn no_reject(pdu: &mut Pdu, _: &mut Seen) -> Deed {
+fn no_reject(pdu: &mut Pdu, _: &mut ProxyState) -> Deed {
     if pdu.opcode() == REJECT { Deed::Drop } else { Deed::Pass }
 }

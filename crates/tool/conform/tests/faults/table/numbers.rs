@@ -1,13 +1,13 @@
 //! Faults of sequence numbers: StatSN, command window, and order of commands.
 
 use super::is_later;
-use crate::fault::{Deed, Fault, Seen, answer, only, request};
+use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
 use crate::pdu::{
     CMD_SN, COMMAND, DATA_SN, EXP_CMD_SN, MAX_CMD_SN, NOP_IN, Pdu, RESPONSE, STAT_SN, TAG, TASK_RESPONSE,
 };
 
 /// Executes commands in order of arrival, regardless of CmdSN.
-fn in_order_of_arrival(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+fn in_order_of_arrival(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     if pdu.opcode() != COMMAND {
         return Deed::Pass;
     }

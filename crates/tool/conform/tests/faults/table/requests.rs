@@ -1,6 +1,6 @@
 //! Faults of requests other than commands: pings, texts, Reject, logouts.
 
-use crate::fault::{Deed, Fault, Seen, answer, only, request};
+use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
 use crate::pdu::{
     ASYNC, EXP_CMD_SN, FINAL, LOGOUT_RESPONSE, MAX_CMD_SN, NOP_IN, NOP_OUT, Pdu, REJECT, RESPONSE, STAT_SN, TAG,
     TASK_RESPONSE, TEXT_RESPONSE, TRANSFER_TAG,
@@ -92,7 +92,7 @@ pub(super) const FAULTS: &[Fault] = &[
 ];
 
 /// Reports a dropped connection once the unit is ready.
-fn connection_dropped(pdu: &Pdu, seen: &mut Seen, cid: u8, reserved: u8) -> Deed {
+fn connection_dropped(pdu: &Pdu, seen: &mut ProxyState, cid: u8, reserved: u8) -> Deed {
     let is_ready = pdu.opcode() == RESPONSE && pdu.header[3] == 0;
     if !is_ready || !seen.is_nth(0) {
         return Deed::Pass;

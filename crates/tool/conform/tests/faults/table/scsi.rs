@@ -1,6 +1,6 @@
 //! Faults of the unit: sense data, parameter data, and block commands.
 
-use crate::fault::{Deed, Fault, Seen, answer, only, request};
+use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
 use crate::pdu::{COMMAND, COUNT, DATA_OUT, Pdu, RESPONSE, UNDERFLOW};
 
 const CDB: usize = 32;
@@ -17,7 +17,7 @@ const SERVICE_ACTION_IN_16: u8 = 0x9e;
 const REPORT_LUNS: u8 = 0xa0;
 
 /// Changes the data that a command returns.
-fn data(operation_code: u8, pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Vec<u8>)) -> Deed {
+fn data(operation_code: u8, pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Vec<u8>)) -> Deed {
     let is_it = pdu.opcode() == crate::pdu::DATA_IN && seen.is_of(pdu, operation_code);
     only(is_it, || change(&mut pdu.data))
 }
@@ -44,7 +44,7 @@ fn one_of_two(operation_code: u8, pdu: &mut Pdu) -> Deed {
 }
 
 /// Changes the parameter list of an UNMAP, which comes with the command or after it.
-fn unmap_list(pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Vec<u8>)) -> Deed {
+fn unmap_list(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Vec<u8>)) -> Deed {
     let is_it = matches!(pdu.opcode(), COMMAND | DATA_OUT) && seen.is_of(pdu, UNMAP) && pdu.data.len() >= 24;
     only(is_it, || change(&mut pdu.data))
 }

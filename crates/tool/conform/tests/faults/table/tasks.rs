@@ -1,6 +1,6 @@
 //! Faults of task management, unit attentions and reservations.
 
-use crate::fault::{Deed, Fault, Seen, answer, only};
+use crate::fault::{Deed, Fault, ProxyState, answer, only};
 use crate::pdu::{COUNT, DATA_IN, FINAL, Pdu, R2T, RESPONSE, STAT_SN, TAG, TASK_RESPONSE};
 
 const TEST_UNIT_READY: u8 = 0x00;
@@ -17,18 +17,18 @@ const WAITING_BYTES: u32 = 4096;
 const TAS: u8 = 0x40;
 
 /// Turns a RESERVATION CONFLICT of these commands into GOOD.
-fn no_conflict(pdu: &mut Pdu, seen: &Seen, operation_code: u8) -> Deed {
+fn no_conflict(pdu: &mut Pdu, seen: &ProxyState, operation_code: u8) -> Deed {
     let is_conflict = pdu.opcode() == RESPONSE && pdu.header[3] == CONFLICT && seen.is_of(pdu, operation_code);
     only(is_conflict, || pdu.set_status(GOOD))
 }
 
 /// Lets every nexus write.
-fn all_may_write(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+fn all_may_write(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     no_conflict(pdu, seen, WRITE_10)
 }
 
 /// Lets every nexus read.
-fn all_may_read(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+fn all_may_read(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     no_conflict(pdu, seen, READ_10)
 }
 
@@ -39,7 +39,7 @@ fn not_told(pdu: &mut Pdu, code: u8, qualifier: u8) -> Deed {
 }
 
 /// Answers a write that task management aborted while it waited for its data.
-fn answered_all_the_same(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+fn answered_all_the_same(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     if pdu.opcode() == R2T {
         seen.kept = Some(pdu.clone());
     }
@@ -55,12 +55,12 @@ fn answered_all_the_same(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
 }
 
 /// Suppresses the answer to commands that another nexus aborts.
-fn unanswered(pdu: &mut Pdu, _: &mut Seen) -> Deed {
+fn unanswered(pdu: &mut Pdu, _: &mut ProxyState) -> Deed {
     if pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED { Deed::Drop } else { Deed::Pass }
 }
 
 /// Suppresses the answer, and reports by a unit attention that the commands were cleared.
-fn unanswered_and_told(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+fn unanswered_and_told(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     if pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED {
         return Deed::Drop;
     }
@@ -77,7 +77,7 @@ fn unanswered_and_told(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
 }
 
 /// Emulates a target whose TAS is zero.
-pub(super) fn without_tas(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+pub(super) fn without_tas(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     if pdu.opcode() == DATA_IN && seen.is_of(pdu, MODE_SENSE) {
         tas(pdu, |byte| byte & !TAS);
         return Deed::Pass;

@@ -1,6 +1,6 @@
 //! Faults of what a target does on its own: pings, logout requests, redirected logins.
 
-use crate::fault::{Deed, Fault, Pings, Says, Seen, answer, only, unasked};
+use crate::fault::{Deed, Fault, Pings, Says, ProxyState, answer, only, unasked};
 use crate::pdu::{FINAL, LOGIN_RESPONSE, LOGOUT_RESPONSE, Pdu};
 use crate::portal;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ pub(crate) const SOUND: &[Fault] = &[
 ];
 
 pub(super) const FAULTS: &[Fault] = &[
-    answer("logins are sent back", "login.redirect", "from portal to portal without end", |pdu, seen: &mut Seen| {
+    answer("logins are sent back", "login.redirect", "from portal to portal without end", |pdu, seen: &mut ProxyState| {
         let own = seen.own.expect("it listens");
         elsewhere(pdu, own)
     }),

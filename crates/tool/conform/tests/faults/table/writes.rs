@@ -1,6 +1,6 @@
 //! Faults of data that is written: R2T, residuals, and the data itself.
 
-use crate::fault::{Deed, Fault, Seen, answer, only, request};
+use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
 use crate::pdu::{
     COMMAND, COUNT, DATA_OUT, DATA_SN, OFFSET, OVERFLOW, Pdu, R2T, RESPONSE, STAT_SN, TRANSFER_TAG, UNDERFLOW,
 };
@@ -13,7 +13,7 @@ fn r2t(pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> Deed {
 }
 
 /// Changes the end of a WRITE (10).
-fn end(pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn end(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Pdu)) -> Deed {
     let is_end = pdu.opcode() == RESPONSE && seen.is_of(pdu, WRITE_10);
     only(is_end, || change(pdu))
 }
@@ -24,7 +24,7 @@ fn no_residual(pdu: &mut Pdu) {
 }
 
 /// Replaces lost Data-Out by zeros.
-fn made_up(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+fn made_up(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     if pdu.opcode() != DATA_OUT {
         return Deed::Pass;
     }
@@ -40,7 +40,7 @@ fn made_up(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
 }
 
 /// Sends an R2T before the previous one was answered.
-fn ahead(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+fn ahead(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
     if pdu.opcode() != R2T || !seen.is_nth(0) {
         return Deed::Pass;
     }
