@@ -137,7 +137,9 @@ pub use status::{Problem, Severity, StatusReport};
 pub use task::{TaskReport, TaskStage};
 pub use time::Timestamp;
 pub use trace::{TRACE_COMMANDS, TRACE_COMMANDS_MAX, TraceReport, Traced, TracedCommand};
-pub use user::{CallerReport, AuthMethod, LoginReport, NewTokenReport, Scope, SecondFactorReport, TokenReport, UserReport};
+pub use user::{
+    AuthMethod, CallerReport, LoginReport, NewTokenReport, Scope, SecondFactorReport, TokenReport, UserReport,
+};
 pub use volume::{
     Backend, POOL_VOLUMES_MAX, Provision, SanitizeReport, SpaceReport, VOLUME_SIZE_MIN, VOLUMES_MAX, VolumeCounters,
     VolumeReport, VolumeState,

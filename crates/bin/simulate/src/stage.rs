@@ -2,7 +2,7 @@
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
-use crate::host::traffic::{SessionEnd, Habits, Host, Shared, SpaceReports, Unit};
+use crate::host::traffic::{Habits, Host, SessionEnd, Shared, SpaceReports, Unit};
 use crate::judge::Judge;
 use crate::oracle::Clock;
 use crate::planted::Plant;

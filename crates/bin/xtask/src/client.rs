@@ -5,7 +5,7 @@ use block::Rope;
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::{Isid, Lun, TaskAttribute};
-use iscsi::{SendSlices, IscsiName, TaskId};
+use iscsi::{IscsiName, SendSlices, TaskId};
 use lab::target::Unit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shard::Time;

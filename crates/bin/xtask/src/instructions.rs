@@ -87,8 +87,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         }
     }
     if options.bless {
-        References { instructions: counted.iter().map(|(&name, &count)| (name.to_owned(), count.round() as u64)).collect() }
-            .write(root)?;
+        References {
+            instructions: counted.iter().map(|(&name, &count)| (name.to_owned(), count.round() as u64)).collect(),
+        }
+        .write(root)?;
     }
     findings.iter().for_each(|finding| println!("{finding}"));
     println!("{} rows, {} findings", counted.len(), findings.len());

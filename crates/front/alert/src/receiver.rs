@@ -1,6 +1,6 @@
 //! Settings of a receiver, as stored, and their validation.
 
-use crate::book::{Due, DeliveryStatus};
+use crate::book::{DeliveryStatus, Due};
 use crate::request::SetReceiver;
 use control::config::ReceiverEntry;
 use control::from_hex;

@@ -3,7 +3,7 @@
 use crate::gate::{Caller, Gate};
 use crate::people::Users;
 use alert::Alerts;
-use control::config::{ExternalSections, AnnexPlan, Document, Pending};
+use control::config::{AnnexPlan, Document, ExternalSections, Pending};
 use model::{Refusal, Role, Scope, code};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;

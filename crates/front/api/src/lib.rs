@@ -29,7 +29,7 @@ pub use audit::{AuditBroken, AuditCheck, AuditPage, AuditRecord};
 pub use log::{DaemonLog, LastLines};
 pub use problem::Problem;
 pub use routes::{description, document, marked, router, row_of, table};
-pub use row::{Principal, BASE, Row, SCHEMA};
+pub use row::{BASE, Principal, Row, SCHEMA};
 pub use server::{Listening, listen, serve};
 pub use web::{Source, WebOptions, is_host_name};
 

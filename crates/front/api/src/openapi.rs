@@ -2,11 +2,11 @@
 
 mod schemas;
 
-pub(crate) use schemas::{Schemas, AnswerSchema};
+pub(crate) use schemas::{AnswerSchema, Schemas};
 
 use crate::keeping::look_of;
 use crate::problem::ProblemDocument;
-use crate::row::{Row, SCHEMA, RowInput};
+use crate::row::{Row, RowInput, SCHEMA};
 use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 

@@ -8,10 +8,10 @@ mod listed;
 mod part;
 
 pub(crate) use listed::{Atom, Key, Listed, Page, key};
-pub(crate) use part::{QueryParams, SubPath, Body, Named, Part, Question, RowInput, BodyParsed, Authenticated};
+pub(crate) use part::{Authenticated, Body, BodyParsed, Named, Part, QueryParams, Question, RowInput, SubPath};
 
 use crate::keeping::{AsSet, Tagged, tag_of};
-use crate::openapi::{Schemas, AnswerSchema};
+use crate::openapi::{AnswerSchema, Schemas};
 use axum::body;
 use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -191,7 +191,7 @@ macro_rules! handlers {
             T: Send + 'static,
             $($part: Part,)*
         {
-            type Said = T;
+            type Output = T;
 
             fn call(&self, control: Arc<Control>, question: &mut Question) -> Result<Pending<T>, Refusal> {
                 $(let $name = $part::take(question)?;)*
@@ -201,8 +201,8 @@ macro_rules! handlers {
             }
 
             #[allow(unused_mut, unused_variables, reason = "of no parts nothing is said")]
-            fn takes(schemas: &mut Schemas) -> Taken {
-                let mut taken = Taken::default();
+            fn takes(schemas: &mut Schemas) -> RowInput {
+                let mut taken = RowInput::default();
                 $($part::describe(&mut taken, schemas);)*
                 taken
             }
@@ -390,7 +390,8 @@ where
         let called = handler.call(control, &mut question);
         pending(async move { tagged(StatusCode::OK, noun, to_its_end(called?).await?) })
     };
-    row(method, path, (noun, StatusCode::OK), summary, run, (H::takes, AnswerSchema::one::<H::Output>)).only(Role::Operator)
+    row(method, path, (noun, StatusCode::OK), summary, run, (H::takes, AnswerSchema::one::<H::Output>))
+        .only(Role::Operator)
 }
 
 fn headed<P, T, H>(method: Method, path: &'static str, good: Success, summary: &'static str, handler: H) -> Row
@@ -419,7 +420,8 @@ where
         let called = handler.call(control, &mut question);
         pending(async move { Ok(to_its_end(called?).await.map(|()| StatusCode::NO_CONTENT)?.into_response()) })
     };
-    row(method, path, ("", StatusCode::NO_CONTENT), summary, run, (H::takes, |_| AnswerSchema::Nothing)).only(Role::Operator)
+    row(method, path, ("", StatusCode::NO_CONTENT), summary, run, (H::takes, |_| AnswerSchema::Nothing))
+        .only(Role::Operator)
 }
 
 fn row(

@@ -15,7 +15,7 @@ use engine::unit::Unit;
 use keeper::ReservationKeeper;
 use model::{Backend, VolumeId, event};
 use sanitize::Sanitation;
-use scsi::{PersistentState, LogicalUnit};
+use scsi::{LogicalUnit, PersistentState};
 use shard::World;
 use std::rc::{Rc, Weak};
 

@@ -7,7 +7,7 @@
 
 use crate::State;
 use crate::absences::Absences;
-use crate::core::{Core, ChangeGuard};
+use crate::core::{ChangeGuard, Core};
 use crate::state::lun_memory::Replaced;
 use model::{Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, event};
 use std::net::SocketAddr;

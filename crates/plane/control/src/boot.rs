@@ -121,7 +121,12 @@ impl Disks {
     }
 
     /// Opens the disk at its last path and returns whether it is there. A disk in use is waited for.
-    async fn open_where_it_was(&self, turn: &ChangeGuard<'_>, name: &DiskName, until: Instant) -> Result<bool, Refusal> {
+    async fn open_where_it_was(
+        &self,
+        turn: &ChangeGuard<'_>,
+        name: &DiskName,
+        until: Instant,
+    ) -> Result<bool, Refusal> {
         let state = self.core.state();
         let record = state.disk(name)?;
         let report = loop {

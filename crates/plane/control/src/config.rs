@@ -36,7 +36,7 @@ use crate::change::volumes::Volumes;
 use crate::core::Core;
 use crate::isns::IsnsRegistration;
 use crate::sessions::Sessions;
-pub use annex::{ExternalSections, AnnexPlan, Pending, ReceiverEntry, UserEntry};
+pub use annex::{AnnexPlan, ExternalSections, Pending, ReceiverEntry, UserEntry};
 pub use apply::{Applied, ApplyConfig, PastConfig, RestoreConfig};
 pub use document::{
     AuthEntry, ChapEntry, DOCUMENT_BYTES_MAX, DiscoveryEntry, DiskEntry, Document, FormerLunEntry, GroupEntry,

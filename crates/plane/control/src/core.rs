@@ -87,7 +87,12 @@ impl Core {
     }
 
     /// Returns the answer of the data plane. After a refusal the state is restored to `before`.
-    pub(crate) fn or_restore(&self, _: &ChangeGuard<'_>, done: Result<(), Refusal>, before: &State) -> Result<(), Refusal> {
+    pub(crate) fn or_restore(
+        &self,
+        _: &ChangeGuard<'_>,
+        done: Result<(), Refusal>,
+        before: &State,
+    ) -> Result<(), Refusal> {
         if done.is_err() {
             // The rolled-back mappings were never visible to a host, so `remember_luns` is bypassed.
             self.store.commit(before.clone())?;

@@ -10,7 +10,7 @@ use crate::change::pools::Pools;
 use crate::change::remote::RemoteDisks;
 use crate::change::returns::{Returns, Waits};
 use crate::change::scrubs::Scrubs;
-use crate::change::spares::{Spares, SpareMonitor};
+use crate::change::spares::{SpareMonitor, Spares};
 use crate::core::Core;
 use crate::refused::RefusedLogins;
 use crate::system::now;

@@ -1,6 +1,6 @@
 //! Takeover: the decision table of import and start, whether a node may open a pool that was found.
 
-use crate::claim::{Claim, Node, DiskClaim, newest, seen_on};
+use crate::claim::{Claim, DiskClaim, Node, newest, seen_on};
 
 /// Decision about opening a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,8 @@ pub fn judge_takeover(now: &[DiskClaim], earlier: Option<&[DiskClaim]>, node: &N
     let Some(earlier) = earlier else { return Takeover::Watch };
     let owner = owner.clone();
     let is_us = owner.node == node.id;
-    let lives = |(disk, claim): &DiskClaim| !claim.released && claim.is_life_after(seen_on(earlier, *disk), newest(earlier));
+    let lives =
+        |(disk, claim): &DiskClaim| !claim.released && claim.is_life_after(seen_on(earlier, *disk), newest(earlier));
     // A mark that moves on any disk is a sign of life.
     if now.iter().any(lives) {
         Takeover::Owned { owner, is_us }

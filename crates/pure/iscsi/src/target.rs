@@ -27,4 +27,4 @@ pub use event::{
     TargetRecord, TaskManagement, Verdict,
 };
 pub use session::{ConnectionFacts, Session};
-pub use task::{Stage, CommandSnapshot};
+pub use task::{CommandSnapshot, Stage};

@@ -14,7 +14,7 @@ pub(crate) use out::check_list_length;
 
 use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
-use crate::conflict::{Access, ReservationType, ReservationRole};
+use crate::conflict::{Access, ReservationRole, ReservationType};
 use crate::nexus::{InitiatorPort, ItNexus, Nexuses};
 pub(crate) use out::{Asking, ends_tasks};
 pub(crate) use state::{Change, State};

@@ -50,7 +50,7 @@ use crate::catalog::{BranchRecord, DeadRange};
 use crate::maplog::Record;
 use crate::pool::{Families, Shared};
 use crate::store::Change;
-use crate::tree::{Key, GranuleAddress, Root};
+use crate::tree::{GranuleAddress, Key, Root};
 use block::BlockDevice;
 use branch::Branches;
 use data::Data;

@@ -35,7 +35,7 @@ mod volume;
 mod window;
 
 pub use assembly::{
-    Damage, DiskRefusal, FoundGroup, FoundPart, FoundPool, OUTLIVE_MAX, PoolRefusal, Position, DiskState, Structure,
+    Damage, DiskRefusal, DiskState, FoundGroup, FoundPart, FoundPool, OUTLIVE_MAX, PoolRefusal, Position, Structure,
     Survey, UnreadablePool, assemble,
 };
 pub use catalog::{
@@ -46,8 +46,8 @@ pub use crypt::{KeyError, KeyId, NewKey, PoolKey, WrappedKey};
 pub use error::PoolError;
 pub use family::check::{CheckReport, Finding, FindingKind};
 pub use family::plan::{
-    Cleaning, ClonePlan, FamilyStatus, Lock, MapRepair, MappedRun, Provisioning, SnapshotPlan, SnapshotStatus,
-    SpaceEvent, MaintenanceResult, ThinPlan, ThinStatus, Thresholds,
+    Cleaning, ClonePlan, FamilyStatus, Lock, MaintenanceResult, MapRepair, MappedRun, Provisioning, SnapshotPlan,
+    SnapshotStatus, SpaceEvent, ThinPlan, ThinStatus, Thresholds,
 };
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};

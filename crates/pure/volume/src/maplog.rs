@@ -9,7 +9,7 @@ mod replay;
 
 pub(crate) use replay::{remains, replay};
 
-use crate::tree::{Key, GranuleAddress, Tag};
+use crate::tree::{GranuleAddress, Key, Tag};
 use block::sealed::{Format, is_blank};
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};

@@ -10,7 +10,7 @@ mod page;
 mod search;
 
 pub(crate) use apply::{Change, apply};
-pub(crate) use key::{Counter, Key, GranuleAddress, Tag};
+pub(crate) use key::{Counter, GranuleAddress, Key, Tag};
 pub(crate) use page::{Page, PageIdentity, parse_page};
 pub(crate) use search::{last_at_most, leaf_at};
 

@@ -2,7 +2,7 @@
 
 use crate::answered::Answered;
 pub(crate) use crate::done::Done;
-use crate::wire::{Received, Pdu, Wire};
+use crate::wire::{Pdu, Received, Wire};
 use crate::{Aim, Finding, Found, ensure, unasked};
 use iscsi::login::{InitiatorConfig, InitiatorLogin, InitiatorStep};
 use iscsi::pdu::{

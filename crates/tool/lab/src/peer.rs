@@ -225,7 +225,11 @@ impl Means {
             std::thread::sleep(Duration::from_millis(5));
         };
         let meter = Meter { servers: vec![program.pid()], ports: [address.port()].into(), ..Meter::default() };
-        Ok(Serving { way: Transport::Bare(address, point.unit.bytes()), meter, _held: Held::Program { _program: program } })
+        Ok(Serving {
+            way: Transport::Bare(address, point.unit.bytes()),
+            meter,
+            _held: Held::Program { _program: program },
+        })
     }
 
     /// Uses the given devices, or creates a file in the folder or in memory, without a target.

@@ -388,7 +388,10 @@ mod tests {
             (Point { depth: 0, ..point.clone() }, "one or more"),
             (Point { clients: u32::MAX, sessions: u32::MAX, ..point.clone() }, "65536 sessions"),
             (beside(BackgroundLoad { sessions: u32::MAX, ..BackgroundLoad::default() }), "65536 sessions"),
-            (beside(BackgroundLoad { sessions: 0, ..BackgroundLoad::default() }), "beside: clients, sessions and depth"),
+            (
+                beside(BackgroundLoad { sessions: 0, ..BackgroundLoad::default() }),
+                "beside: clients, sessions and depth",
+            ),
             (Point { depth: 65537, ..point.clone() }, "not of 65537"),
             (Point { workers: u32::MAX, ..point.clone() }, "not of 2147483648"),
             (beside(BackgroundLoad { depth: u32::MAX, ..BackgroundLoad::default() }), "beside: a session has a depth"),
@@ -412,7 +415,9 @@ mod tests {
         assert_eq!([0, 3, 4, 6].map(|session| point.client_of(session)), [0, 1, 2, 2]);
         assert_eq!([0, 3, 4, 6].map(|session| point.room_of(session)), [32, 32, 64, 64]);
         let neighbour = point.neighbour().expect("there is one");
-        assert!(!point.writes() && Point { beside: Some(BackgroundLoad { reads: 99, ..beside }), ..point.clone() }.writes());
+        assert!(
+            !point.writes() && Point { beside: Some(BackgroundLoad { reads: 99, ..beside }), ..point.clone() }.writes()
+        );
         assert_eq!((neighbour.depths(), neighbour.rate, neighbour.neighbour()), (vec![64; 3], 0, None));
     }
 }

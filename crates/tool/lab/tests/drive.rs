@@ -68,7 +68,8 @@ fn load_that_no_unit_can_have_is_refused() {
 
 #[test]
 fn load_beside_another_is_counted_apart_and_what_both_did_is_proved() {
-    let beside = BackgroundLoad { sessions: 3, depth: 16, reads: 20, block: Size::new(16 << 10), ..BackgroundLoad::default() };
+    let beside =
+        BackgroundLoad { sessions: 3, depth: 16, reads: 20, block: Size::new(16 << 10), ..BackgroundLoad::default() };
     let sample = measured(Point { reads: 100, beside: Some(beside), ..mixed() }, DiskFaults::default());
     let proof = sample.proof.as_ref().expect("it was to be proved");
     assert_eq!((proof.faults, proof.words.len()), (0, 0));

@@ -94,7 +94,12 @@ fn list(desk: &CommandContext) -> Result<(), Failure> {
         .rows(&answer, &Rows { header: &["VERSION", "SINCE", "TO GO BACK"], rows: configs.iter().map(row).collect() })
 }
 
-fn restore(desk: &CommandContext, version: ConfigVersion, yes: bool, mut request: RestoreConfig) -> Result<(), Failure> {
+fn restore(
+    desk: &CommandContext,
+    version: ConfigVersion,
+    yes: bool,
+    mut request: RestoreConfig,
+) -> Result<(), Failure> {
     let past = || -> Result<Option<PastConfig>, Failure> {
         let configs: Vec<PastConfig> = desk.client.get("/config/versions", "configs")?.decode()?;
         Ok(configs.into_iter().find(|config| config.version == version.0))

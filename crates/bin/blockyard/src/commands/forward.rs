@@ -7,7 +7,12 @@ use api::request::SetForward;
 use model::ForwardReport;
 use std::path::PathBuf;
 
-pub(super) fn forward(desk: &CommandContext, to: String, ca_file: Option<PathBuf>, pin: Option<String>) -> Result<(), Failure> {
+pub(super) fn forward(
+    desk: &CommandContext,
+    to: String,
+    ca_file: Option<PathBuf>,
+    pin: Option<String>,
+) -> Result<(), Failure> {
     let ca_file = ca_file.map(|file| file.to_string_lossy().into_owned());
     match to.as_str() {
         "show" => show(desk),

@@ -57,7 +57,12 @@ fn meaning(portal: &PortalReport) -> &'static str {
     }
 }
 
-fn set(desk: &CommandContext, address: PortalAddress, settings: Vec<(String, String)>, force: bool) -> Result<(), Failure> {
+fn set(
+    desk: &CommandContext,
+    address: PortalAddress,
+    settings: Vec<(String, String)>,
+    force: bool,
+) -> Result<(), Failure> {
     let request = PortalSettings { settings: settings.into_iter().collect(), force };
     let answer = desk.client.patch(&path(address, ""), &request, "portal")?;
     if desk.out.is_quiet() && !desk.out.is_json() {

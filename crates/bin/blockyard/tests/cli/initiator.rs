@@ -5,7 +5,7 @@ use block::Buf;
 use iscsi::initiator::{Command, Config, Connection, DataIn, Event};
 use iscsi::login::InitiatorConfig;
 use iscsi::pdu::{Lun, TaskAttribute};
-use iscsi::{SendSlices, IscsiName};
+use iscsi::{IscsiName, SendSlices};
 use shard::Time;
 use std::io::{Read, Write};
 use std::net::TcpStream;

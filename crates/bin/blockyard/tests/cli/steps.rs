@@ -102,17 +102,15 @@ fn tasks_of_the_readme_take_one_command_each() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{command} does not show {wanted:?}: {said}");
     };
     sees(command_for("list sessions"), [OURS, "127.0.0.1"]);
-    sees(&format!("{} --once", command_for("find the slowest volumes and their bottleneck")), ["tank/vm1", "BOTTLENECK"]);
+    sees(
+        &format!("{} --once", command_for("find the slowest volumes and their bottleneck")),
+        ["tank/vm1", "BOTTLENECK"],
+    );
     drop(reader);
 
     assert_ne!(run(dir, command_for("check for problems")).code, 6, "it answers, whatever it finds");
-    let exported = good(
-        dir,
-        command_for("export, compare and apply the configuration")
-            .split(' ')
-            .next()
-            .expect("export"),
-    );
+    let exported =
+        good(dir, command_for("export, compare and apply the configuration").split(' ').next().expect("export"));
     fs::write(dir.join("array.toml"), exported).expect("writes");
     assert_eq!(good(dir, "diff -f array.toml --exit-code"), "no changes\n");
     end(&mut daemon, Signal::TERM);

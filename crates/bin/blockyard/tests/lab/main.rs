@@ -10,7 +10,7 @@ use lab::drive::{self, Transport};
 use lab::explain::{Explanation, Limit, explain};
 use lab::measure;
 use lab::peer::{Means, Serving};
-use lab::point::{Backing, BackgroundLoad, DiskModel, Peer, Point};
+use lab::point::{BackgroundLoad, Backing, DiskModel, Peer, Point};
 use lab::run::{Machine, Measured, Sample};
 use model::{DiskReport, Level, PoolReport, Size, Span, StatusReport, VolumeReport, WritePolicy};
 use serde::de::DeserializeOwned;

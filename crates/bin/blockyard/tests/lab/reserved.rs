@@ -5,7 +5,7 @@ use block::{Buf, Rope};
 use iscsi::initiator::{Command, Config, Connection, DataIn, Event};
 use iscsi::login::InitiatorConfig;
 use iscsi::pdu::{Lun, TaskAttribute};
-use iscsi::{SendSlices, IscsiName};
+use iscsi::{IscsiName, SendSlices};
 use lab::drive::Transport;
 use lab::measure::once;
 use lab::peer::{Given, Means};

@@ -6,7 +6,7 @@ use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::{AsyncEvent, Cid, CmdSn, Isid, Lun, Residual, TaskAttribute, TaskFunction, TaskFunctionOutcome, Tsih};
-use iscsi::{SendSlices, IscsiName, TaskId};
+use iscsi::{IscsiName, SendSlices, TaskId};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
 use std::future::poll_fn;

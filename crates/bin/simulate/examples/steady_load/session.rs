@@ -6,7 +6,7 @@ use block::{Buf, Rope};
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::InitiatorConfig;
 use iscsi::pdu::{Isid, Lun, TaskAttribute};
-use iscsi::{DigestOffer, SendSlices, IscsiName};
+use iscsi::{DigestOffer, IscsiName, SendSlices};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
 use std::future::poll_fn;

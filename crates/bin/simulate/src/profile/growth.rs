@@ -185,7 +185,9 @@ impl Growth<'_> {
 
     async fn carry_out(&mut self, order: Order) -> Judged<Step> {
         match self.stage.until_dark(order).await {
-            OrderOutcome::Answered(answer) => answer.map(|()| Step::Done).map_err(|refusal| format!("no growth: {refusal}")),
+            OrderOutcome::Answered(answer) => {
+                answer.map(|()| Step::Done).map_err(|refusal| format!("no growth: {refusal}"))
+            }
             OrderOutcome::Dark => self.families.go_dark().await,
         }
     }

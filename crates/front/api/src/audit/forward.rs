@@ -66,7 +66,8 @@ impl Forward {
     ///
     /// *Errors*: they cannot be read.
     pub(crate) fn open(control: Arc<Control>, audit: Arc<Audit>) -> Result<Self, Refusal> {
-        let kept = control.core.document(DOCUMENT)?.map_or_else(|| Ok(StoredForward::default()), serde_json::from_value);
+        let kept =
+            control.core.document(DOCUMENT)?.map_or_else(|| Ok(StoredForward::default()), serde_json::from_value);
         let kept = kept.map_err(|error| {
             let message = format!("the audit forwarding settings cannot be read: {error}");
             Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote them")
@@ -227,8 +228,7 @@ impl Forward {
             Refusal::new(
                 code::INTERNAL,
                 "the audit forwarding settings cannot be encoded as JSON",
-                "report this as \
-                 a bug",
+                "report this as a bug",
             )
         })?;
         self.control.core.keep_document(DOCUMENT, value)?;

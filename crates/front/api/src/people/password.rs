@@ -158,7 +158,8 @@ mod tests {
         let mill = PasswordHasher::default();
         let salt = b"somesalt01234567".to_vec();
         let hash = mill.work(secret("password"), salt.clone(), 64, 1).await.expect("worked out");
-        let kept = PasswordHash { memory_kib: 64, passes: 1, salt: control::to_hex(&salt), argon2id: control::to_hex(&hash) };
+        let kept =
+            PasswordHash { memory_kib: 64, passes: 1, salt: control::to_hex(&salt), argon2id: control::to_hex(&hash) };
         assert!(mill.is(Some(&kept), secret("password")).await.expect("worked out"));
         assert!(!mill.is(Some(&kept), secret("passwore")).await.expect("worked out"));
     }

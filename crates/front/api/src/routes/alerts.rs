@@ -1,6 +1,6 @@
 //! Rows for active alerts, silences and alert receivers.
 
-use crate::row::{QueryParams, SubPath, Body, Named, Row, act, add, list, one, remove, set};
+use crate::row::{Body, Named, QueryParams, Row, SubPath, act, add, list, one, remove, set};
 use alert::request::{AlertNumber, NewReceiver, NewSilence, OldSilence, SetReceiver};
 use control::Control;
 use model::{Name, Role};
@@ -17,7 +17,9 @@ pub(crate) fn rows() -> Vec<Row> {
             "/alerts/{number}/acknowledge",
             "alert",
             "Acknowledge an alert",
-            |_: C, SubPath(door): SubPath, Named(number): Named<AlertNumber>| async move { door.alerts.acknowledge(number.0) },
+            |_: C, SubPath(door): SubPath, Named(number): Named<AlertNumber>| async move {
+                door.alerts.acknowledge(number.0)
+            },
         ),
         list("/silences", "silences", "List silences", |_: C, SubPath(door): SubPath| async move {
             Ok(door.alerts.silences())

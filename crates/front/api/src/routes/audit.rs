@@ -1,7 +1,7 @@
 //! Rows for the audit log.
 
 use crate::request::{AuditAsked, SetForward};
-use crate::row::{QueryParams, SubPath, Body, Row, file, get, one, put};
+use crate::row::{Body, QueryParams, Row, SubPath, file, get, one, put};
 use axum::body;
 use control::Control;
 use futures_util::{StreamExt, stream};

@@ -2,7 +2,7 @@
 
 use super::disks::admit_path;
 use crate::annex::DocumentSections;
-use crate::row::{SubPath, Body, Named, Row, Authenticated, act, get};
+use crate::row::{Authenticated, Body, Named, Row, SubPath, act, get};
 use control::Control;
 use control::config::{ApplyConfig, DOCUMENT_BYTES_MAX, Plan, RestoreConfig};
 use control::request::NewSetup;

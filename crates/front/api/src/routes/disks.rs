@@ -1,7 +1,7 @@
 //! Rows for disks and spares.
 
 use crate::gate::Caller;
-use crate::row::{Body, Named, Row, Authenticated, act, add, list, one, remove};
+use crate::row::{Authenticated, Body, Named, Row, act, add, list, one, remove};
 use control::Control;
 use control::request::{Locate, NewDisk, NewSpare, Replace};
 use model::{DiskName, Refusal, Role, code};

@@ -1,6 +1,6 @@
 //! Rows for hosts, host groups and denied logins.
 
-use crate::row::{QueryParams, Body, Named, Row, add, end, get, list, one, remove, set};
+use crate::row::{Body, Named, QueryParams, Row, add, end, get, list, one, remove, set};
 use control::Control;
 use control::request::{Explain, GroupChange, HostChange, NewHost, NewHostGroup, Removal};
 use model::Name;
@@ -20,9 +20,11 @@ pub(crate) fn rows() -> Vec<Row> {
             "Change the initiators, allowed addresses or credentials of a host",
             |c: C, Named(name): One, Body(how): Body<HostChange>| async move { c.hosts.change(&name, how).await },
         ),
-        remove("/hosts/{name}", "Remove a host", |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move {
-            c.hosts.remove(&name, how).await
-        }),
+        remove(
+            "/hosts/{name}",
+            "Remove a host",
+            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move { c.hosts.remove(&name, how).await },
+        ),
         end(
             "/hosts/{name}/luns",
             "former_luns",
@@ -57,7 +59,9 @@ pub(crate) fn rows() -> Vec<Row> {
         remove(
             "/groups/{name}",
             "Delete a host group; its hosts are kept",
-            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move { c.host_groups.remove(&name, how).await },
+            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move {
+                c.host_groups.remove(&name, how).await
+            },
         ),
         end(
             "/groups/{name}/luns",

@@ -1,7 +1,7 @@
 //! Rows for live activity, streams and metrics.
 
 use crate::metrics;
-use crate::row::{QueryParams, SubPath, Row, file, get};
+use crate::row::{QueryParams, Row, SubPath, file, get};
 use crate::stream::{self, StreamQuery};
 use axum::body::Body;
 use control::Control;

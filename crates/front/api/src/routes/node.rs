@@ -1,7 +1,7 @@
 //! Rows for the node as a whole: status, findings, state, events, log, and the API description.
 
 use crate::request::LogAsked;
-use crate::row::{QueryParams, SubPath, Row, act, file, get, list};
+use crate::row::{QueryParams, Row, SubPath, act, file, get, list};
 use axum::body::Body;
 use control::request::Events;
 use control::{Control, Wanted};
@@ -32,10 +32,15 @@ pub(crate) fn rows() -> Vec<Row> {
         )
         .only(Role::Admin)
         .while_held(),
-        list("/events", "events", "List events, oldest first", |c: C, QueryParams(asked): QueryParams<Events>| async move {
-            let Events { after, since, severity, last } = asked;
-            Ok(c.steward.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
-        }),
+        list(
+            "/events",
+            "events",
+            "List events, oldest first",
+            |c: C, QueryParams(asked): QueryParams<Events>| async move {
+                let Events { after, since, severity, last } = asked;
+                Ok(c.steward.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
+            },
+        ),
         get(
             "/log",
             "log",

@@ -1,10 +1,10 @@
 //! Rows for the caller, users, logins, tokens, links and the web server.
 
-use crate::gate::{COOKIE, Caller, Gate, From, Authentication, scopes};
+use crate::gate::{Authentication, COOKIE, Caller, From, Gate, scopes};
 use crate::people::LetIn;
 use crate::request::{ChangePassword, Confirm, LogIn, NewLink, NewToken, NewUser, Prove, SetUser, UseLink};
 use crate::row::{
-    SubPath, Body, Headed, Named, Row, Authenticated, act, add, add_headed, end_headed, get, list, one, remove, set,
+    Authenticated, Body, Headed, Named, Row, SubPath, act, add, add_headed, end_headed, get, list, one, remove, set,
 };
 use axum::http::{HeaderMap, HeaderValue, header};
 use control::Control;
@@ -24,7 +24,9 @@ fn own() -> Vec<Row> {
             "/session",
             "session",
             "Show the current login and its permissions",
-            |_: C, Authenticated(caller): Authenticated, SubPath(door): SubPath| async move { Ok(caller.report(&door.people)) },
+            |_: C, Authenticated(caller): Authenticated, SubPath(door): SubPath| async move {
+                Ok(caller.report(&door.people))
+            },
         ),
         add_headed(
             "/session",
@@ -52,11 +54,16 @@ fn own() -> Vec<Row> {
         )
         .open()
         .secret(),
-        end_headed("/session", "session", "Log out", |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
-            let login = caller.login()?;
-            door.people.end_login(&login.id, None)?;
-            Ok(Headed { head: cookie("", 0)?, value: caller.report(&door.people) })
-        })
+        end_headed(
+            "/session",
+            "session",
+            "Log out",
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
+                let login = caller.login()?;
+                door.people.end_login(&login.id, None)?;
+                Ok(Headed { head: cookie("", 0)?, value: caller.report(&door.people) })
+            },
+        )
         .only(Role::Viewer)
         .while_held(),
     ]
@@ -110,42 +117,61 @@ fn users() -> Vec<Row> {
     vec![
         list("/users", "users", "List users", |_: C, SubPath(door): SubPath| async move { Ok(door.people.users()) })
             .only(Role::Admin),
-        one("/users/{name}", "user", "Show a user", |_: C, SubPath(door): SubPath, Named(name): Named<Name>| async move {
-            door.people.user(&name)
-        })
+        one(
+            "/users/{name}",
+            "user",
+            "Show a user",
+            |_: C, SubPath(door): SubPath, Named(name): Named<Name>| async move { door.people.user(&name) },
+        )
         .only(Role::Admin),
         add("/users", "user", "Add a user", |_: C, SubPath(door): SubPath, Body(asked): Body<NewUser>| async move {
             door.people.add_user(asked).await
-        }).gives_access()
+        })
+        .gives_access()
         .only(Role::Admin),
         set(
             "/users/{name}",
             "user",
             "Change the role or password of a user or remove the second factor; ends the user's logins",
-            |_: C, SubPath(door): SubPath, who: Authenticated, (Named(name), Body(asked)): (Named<Name>, Body<SetUser>)| async move {
+            |_: C,
+             SubPath(door): SubPath,
+             who: Authenticated,
+             (Named(name), Body(asked)): (Named<Name>, Body<SetUser>)| async move {
                 // Callers who change themselves keep their session.
                 let own = who.0.login().ok().map(|login| login.id.clone());
                 door.people.set_user(&name, asked, own.as_deref()).await
             },
-        ).gives_access()
+        )
+        .gives_access()
         .only(Role::Admin),
         remove("/users/{name}", "Remove a user", |_: C, SubPath(door): SubPath, Named(name): Named<Name>| async move {
             door.people.remove_user(&name)
-        }).gives_access()
+        })
+        .gives_access()
         .only(Role::Admin),
-        list("/logins", "logins", "List open logins: your own, or all of them as an admin", |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
-            let own = caller.login().ok().map(|login| login.id.clone());
-            // A caller without a user, such as a token, has no logins of its own.
-            let of = if caller.role == Role::Admin { None } else { caller.user().cloned() };
-            match (of, caller.role) {
-                (None, role) if role < Role::Admin => Ok(Vec::new()),
-                (of, _) => Ok(door.people.logins(of.as_ref(), own.as_deref())),
-            }
-        }),
-        remove("/logins/{id}", "End a login: your own, or any as an admin", |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Named(id): Named<Name>| async move {
-            let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
-            door.people.end_login(id.as_str(), of.as_ref())
-        }).gives_access()
+        list(
+            "/logins",
+            "logins",
+            "List open logins: your own, or all of them as an admin",
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
+                let own = caller.login().ok().map(|login| login.id.clone());
+                // A caller without a user, such as a token, has no logins of its own.
+                let of = if caller.role == Role::Admin { None } else { caller.user().cloned() };
+                match (of, caller.role) {
+                    (None, role) if role < Role::Admin => Ok(Vec::new()),
+                    (of, _) => Ok(door.people.logins(of.as_ref(), own.as_deref())),
+                }
+            },
+        ),
+        remove(
+            "/logins/{id}",
+            "End a login: your own, or any as an admin",
+            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Named(id): Named<Name>| async move {
+                let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
+                door.people.end_login(id.as_str(), of.as_ref())
+            },
+        )
+        .gives_access()
         .only(Role::Viewer),
     ]
 }

@@ -1,6 +1,6 @@
 //! Rows for portals, portal groups, session balancing and iSNS.
 
-use crate::row::{QueryParams, Body, Named, Row, act, add, list, one, put, remove, set};
+use crate::row::{Body, Named, QueryParams, Row, act, add, list, one, put, remove, set};
 use control::Control;
 use control::request::{NewPortal, PortalGroupSettings, PortalSettings, Removal, SetBalance, SetIsns};
 use model::{PortalAddress, PortalGroupTag, Role};

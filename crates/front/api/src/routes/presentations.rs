@@ -1,6 +1,6 @@
 //! Rows for targets and presentations (mappings of volumes to hosts).
 
-use crate::row::{QueryParams, Body, Named, Row, add, list, one, remove};
+use crate::row::{Body, Named, QueryParams, Row, add, list, one, remove};
 use control::Control;
 use control::request::{NewPresentation, NewTarget, Removal, Spread, Unpresent};
 use model::Name;
@@ -21,9 +21,13 @@ pub(crate) fn rows() -> Vec<Row> {
             "Show a target",
             |c: C, Named(name): One| async move { c.targets.report(&name) },
         ),
-        remove("/targets/{name}", "Delete a target", |c: C, Named(name): One, Asked(how): Asked<Removal>| async move {
-            c.targets.remove(&name, how).await
-        }),
+        remove(
+            "/targets/{name}",
+            "Delete a target",
+            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move {
+                c.targets.remove(&name, how).await
+            },
+        ),
         list("/presentations", "presentations", "List presentations (LUN mappings)", |c: C| async move {
             Ok(c.presentations.list())
         }),
@@ -39,8 +43,10 @@ pub(crate) fn rows() -> Vec<Row> {
             "Present volumes to a host through several targets",
             |c: C, Body(new): Body<Spread>| async move { c.presentations.spread(new).await },
         ),
-        remove("/presentations", "Unpresent a volume from a host", |c: C, QueryParams(which): QueryParams<Unpresent>| async move {
-            c.presentations.unpresent(&which).await
-        }),
+        remove(
+            "/presentations",
+            "Unpresent a volume from a host",
+            |c: C, QueryParams(which): QueryParams<Unpresent>| async move { c.presentations.unpresent(&which).await },
+        ),
     ]
 }

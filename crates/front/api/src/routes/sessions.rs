@@ -1,6 +1,6 @@
 //! Rows for sessions and wire recordings.
 
-use crate::row::{QueryParams, Named, Row, end, file, get, list};
+use crate::row::{Named, QueryParams, Row, end, file, get, list};
 use axum::body::Body;
 use control::Control;
 use control::request::{EndSession, Record};

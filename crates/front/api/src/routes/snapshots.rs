@@ -1,6 +1,6 @@
 //! Rows for snapshots.
 
-use crate::row::{QueryParams, Body, Named, Row, add, list, one, remove, set};
+use crate::row::{Body, Named, QueryParams, Row, add, list, one, remove, set};
 use control::Control;
 use control::request::{LockSnapshot, NewSnapshots, SnapshotsOf};
 use model::SnapshotName;

@@ -1,7 +1,7 @@
 //! Rows for volumes, clones, copies, roll-backs, reservations and latencies.
 
 use super::disks::admit_path;
-use crate::row::{QueryParams, Body, Named, Row, Authenticated, act, add, list, one, remove, set};
+use crate::row::{Authenticated, Body, Named, QueryParams, Row, act, add, list, one, remove, set};
 use control::Control;
 use control::request::{
     NewBackend, NewClone, NewCopy, NewVolume, Removal, Resize, RollBack, VolumeChange, VolumeSettings,
@@ -20,13 +20,18 @@ pub(crate) fn rows() -> Vec<Row> {
             "List all volumes, missing ones included",
             |c: C| async move { c.volumes.list().await },
         ),
-        add("/volumes", "volume", "Create a volume", |c: C, Who(caller), Body(new): Body<NewVolume>| async move {
-            // A file or device as back end lets a host write to it, so the caller must be allowed to name the path.
-            if let Some(NewBackend::File { path }) = &new.backend {
-                admit_path(&c, &caller, path).await?;
-            }
-            c.volumes.create(new).await
-        }),
+        add(
+            "/volumes",
+            "volume",
+            "Create a volume",
+            |c: C, Authenticated(caller), Body(new): Body<NewVolume>| async move {
+                // A file or device as back end lets a host write to it, so the caller must be allowed to name the path.
+                if let Some(NewBackend::File { path }) = &new.backend {
+                    admit_path(&c, &caller, path).await?;
+                }
+                c.volumes.create(new).await
+            },
+        ),
         one("/volumes/{*name}", "volume", "Show a volume", |c: C, Named(name): One| async move {
             c.volumes.report(&name).await
         }),
@@ -39,7 +44,9 @@ pub(crate) fn rows() -> Vec<Row> {
         remove(
             "/volumes/{*name}",
             "Delete a volume and its data",
-            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move { c.volumes.delete(&name, how).await },
+            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move {
+                c.volumes.delete(&name, how).await
+            },
         )
         .destroys(),
         add("/clones", "volume", "Create a clone of a snapshot", |c: C, Body(new): Body<NewClone>| async move {

@@ -1,7 +1,7 @@
 //! Parts of a request that rows take, and the refusals for malformed ones.
 
 use super::Row;
-use crate::gate::{Caller, Gate, From};
+use crate::gate::{Caller, From, Gate};
 use crate::openapi::Schemas;
 use axum::RequestExt;
 use axum::body::Bytes;

@@ -1,9 +1,9 @@
 //! Commands of a session: dispatch to the home shard of the unit, and the response to the state machine.
 
 use super::{Connection, Progress};
-use crate::iscsi_shard::{RemoteCommand, Message};
+use crate::iscsi_shard::{Message, RemoteCommand};
 use crate::reach::UnitRoute;
-use crate::scsi_unit::{self, Done, End, PendingCommand, ScsiUnit, DataDirection};
+use crate::scsi_unit::{self, DataDirection, Done, End, PendingCommand, ScsiUnit};
 use crate::session::Session;
 use engine::unit::Clock;
 use iscsi::pdu::TaskAttribute;

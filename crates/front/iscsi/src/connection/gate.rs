@@ -2,7 +2,7 @@
 
 use super::commands::{counted, response};
 use crate::iscsi_shard::IscsiShard;
-use crate::scsi_unit::{self, FastPathCommand, DataDirection};
+use crate::scsi_unit::{self, DataDirection, FastPathCommand};
 use crate::session::Session;
 use engine::unit::Clock;
 use iscsi::pdu::Lun;

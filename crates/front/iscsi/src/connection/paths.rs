@@ -11,7 +11,7 @@ use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
 use crate::session::Ends;
 use crate::turns::Quantum;
 use iscsi::target::ConnectionFacts;
-use iscsi::{SendSlices, Negotiated, shorten};
+use iscsi::{Negotiated, SendSlices, shorten};
 use model::{ConnectionReport, ConnectionState, WireEnds};
 use shard::{Stream, Time, World};
 use std::future::Future;

@@ -27,9 +27,10 @@ impl<W: World> IscsiFront<W> {
         let subject = Subject::new(SubjectKind::Portal, &portal);
         match (before.missing_at(portal.ip()).is_some(), now) {
             (false, Some(why)) => {
-                let sentence =
-                    format!("portal {portal} is unreachable: {why}; no sessions are redirected there until this \
-                         is repaired");
+                let sentence = format!(
+                    "portal {portal} is unreachable: {why}; no sessions are redirected there until this \
+                         is repaired"
+                );
                 self.shard.engine.raise(event::PORTAL_LINK_DOWN, subject, sentence);
             }
             (true, None) => {

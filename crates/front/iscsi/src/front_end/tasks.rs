@@ -3,9 +3,9 @@
 use super::IscsiFront;
 use crate::iscsi_shard::IscsiShard;
 use crate::registry::{Entry, Notice};
-use crate::scsi_unit::{TaskLocation, ScsiUnit};
+use crate::scsi_unit::{ScsiUnit, TaskLocation};
 use futures_util::future::{Either, join_all, select};
-use iscsi::target::{Stage, CommandSnapshot};
+use iscsi::target::{CommandSnapshot, Stage};
 use model::{DiskName, TaskReport, TaskStage, VolumeId, VolumeName};
 use scsi::NexusId;
 use shard::{Time, World, mailbox};

@@ -54,7 +54,12 @@ impl Recorder {
     /// Starts to record a connection in full feature phase, from the next PDU of each direction on. `heard` is the
     /// received part of the PDU in progress; `unsent_bytes` is the length of the queued output.
     pub fn under_way(tape: Tape, ends: WireEnds, heard: UnderWay<'_>, unsent_bytes: usize, now: Time) -> Self {
-        let way = |from_initiator| DirectionState { from_initiator, place: StreamState::Seeks, bytes_lost: 0, redactor: None };
+        let way = |from_initiator| DirectionState {
+            from_initiator,
+            place: StreamState::Seeks,
+            bytes_lost: 0,
+            redactor: None,
+        };
         let mut recorder = Self { tape, ends, hears: way(true), says: way(false), now };
         recorder.find_heard(heard, now);
         recorder.find_said(unsent_bytes);

@@ -26,9 +26,7 @@ impl<W: World> ScsiUnit<W> {
             let held = held.unwrap_or_else(|| "other hosts are registered".to_owned());
             // PERSISTENT RESERVE OUT conflicts on the key, independent of the holder: SPC-4 §5.12.5 and following.
             let (why, there) = match operation.starts_with("PERSISTENT RESERVE OUT") {
-                true => {
-                    ("its reservation key is wrong or not registered".to_owned(), "register")
-                }
+                true => ("its reservation key is wrong or not registered".to_owned(), "register"),
                 false => (held, if registers { "register a key there" } else { "release it on the holder" }),
             };
             let clear = format!("blockyard volume reservations {name} --clear --yes");

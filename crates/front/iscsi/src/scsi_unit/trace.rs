@@ -98,8 +98,12 @@ impl TraceRoom {
                      are in use",
                     self.commands_max
                 );
-                Err(Refusal::new(code::LIMIT_REACHED, message, "trace fewer commands, or stop the trace of \
-                     another volume"))
+                Err(Refusal::new(
+                    code::LIMIT_REACHED,
+                    message,
+                    "trace fewer commands, or stop the trace of \
+                     another volume",
+                ))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Scrubs: started by operators or by the schedule, paused outside of their window, and recorded.
 
 use crate::change::pools::Pools;
-use crate::core::{Core, ChangeGuard};
+use crate::core::{ChangeGuard, Core};
 use crate::request::StartScrub;
 use crate::state::PoolRecord;
 use model::{

@@ -2,7 +2,7 @@
 
 use crate::change::disks::{Disks, missing};
 use crate::change::pools::Pools;
-use crate::core::{Core, ChangeGuard};
+use crate::core::{ChangeGuard, Core};
 use crate::request::NewSpare;
 use crate::state::{SpareRecord, TakenRecord};
 use crate::system::now;

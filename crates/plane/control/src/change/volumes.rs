@@ -5,7 +5,7 @@
 use crate::access::Access;
 use crate::change::disks::{admit_not_own, admit_path, create_file, remove_created};
 use crate::change::pools;
-use crate::core::{Core, ChangeGuard};
+use crate::core::{ChangeGuard, Core};
 use crate::memory::Memory;
 use crate::request::{NewBackend, NewVolume, Resize};
 use crate::state::{PolicyRecord, State, VolumeRecord};

@@ -3,7 +3,7 @@
 use super::makes::Makes;
 use super::plan::{Plan, Step};
 use super::steps::access_steps;
-use super::{ExternalSections, Document, Pending, access};
+use super::{Document, ExternalSections, Pending, access};
 use crate::access::Consent;
 use crate::change::together::SettingsOf;
 use crate::config::Configuration;

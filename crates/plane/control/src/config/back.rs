@@ -80,7 +80,8 @@ impl Awaited {
         }
         let sees = seen_by(&self.initiator, state, sessions);
         let unseen = self.saw.iter().find(|(id, _)| !sees.contains_key(id));
-        unseen.map(|(_, volume)| MissingAccess { what: format!("has no access to volume {volume} yet"), for_good: false })
+        unseen
+            .map(|(_, volume)| MissingAccess { what: format!("has no access to volume {volume} yet"), for_good: false })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::document::FORM;
 use super::{
-    ExternalSections, AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, FormerLunEntry, GroupEntry, HostEntry, PoolEntry,
-    PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
+    AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, ExternalSections, FormerLunEntry, GroupEntry, HostEntry,
+    PoolEntry, PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 use crate::config::Configuration;
 use crate::request::{NewBackend, NewGroup};

@@ -53,7 +53,11 @@ struct Draft {
 }
 
 impl Configuration {
-    pub(super) fn makes(&self, document: &Document, known: &ExistingObjects<'_>) -> Result<(Makes, Vec<Step>), Refusal> {
+    pub(super) fn makes(
+        &self,
+        document: &Document,
+        known: &ExistingObjects<'_>,
+    ) -> Result<(Makes, Vec<Step>), Refusal> {
         let mut draft = Draft::default();
         // Dependencies first, so that the steps read in the order in which they are carried out.
         document.disk.iter().try_for_each(|(name, entry)| draft.disk(name, entry, known))?;

@@ -2,7 +2,7 @@
 
 use super::makes::{ExistingObjects, Makes};
 use super::steps::{Steps, access_steps};
-use super::{ExternalSections, ApplyConfig, Document, access};
+use super::{ApplyConfig, Document, ExternalSections, access};
 use crate::config::Configuration;
 use crate::impact::losses;
 use crate::state::{PresentationRecord, State};
@@ -88,7 +88,11 @@ impl Configuration {
         self.plan_makes(request, annex).await.map(|(plan, _)| plan)
     }
 
-    pub(super) async fn plan_makes(&self, request: &ApplyConfig, annex: &dyn ExternalSections) -> Result<(Plan, Makes), Refusal> {
+    pub(super) async fn plan_makes(
+        &self,
+        request: &ApplyConfig,
+        annex: &dyn ExternalSections,
+    ) -> Result<(Plan, Makes), Refusal> {
         let ApplyConfig { document, prune, reuse_luns, .. } = request;
         let prune = *prune;
         if document.schema != super::document::FORM {

@@ -5,7 +5,8 @@
 //! that it changes is a volume that grows to its size, where it need not be new.
 
 use super::{
-    ExternalSections, Applied, ApplyConfig, ChapEntry, DiskEntry, Document, HostEntry, PoolEntry, PresentEntry, Step, VolumeEntry,
+    Applied, ApplyConfig, ChapEntry, DiskEntry, Document, ExternalSections, HostEntry, PoolEntry, PresentEntry, Step,
+    VolumeEntry,
 };
 use crate::PresentationReport;
 use crate::config::Configuration;

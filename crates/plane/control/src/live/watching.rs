@@ -1,6 +1,6 @@
 //! Sampling task of the live rates, which runs while any client watches.
 
-use super::{LOOK, Live, LiveRates, LatestRates, Watching};
+use super::{LOOK, LatestRates, Live, LiveRates, Watching};
 use model::{Activity, Order, PoolReport, Refusal};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;

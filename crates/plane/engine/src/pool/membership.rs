@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use model::{DiskId, MemberDisk, PoolId, PoolMembership, Refusal, Timestamp, event};
 use shard::World;
 use std::pin::pin;
-use volume::{FoundPool, MemberState, DiskState};
+use volume::{DiskState, FoundPool, MemberState};
 
 /// Admits opening the pool as found; an operator may force it to be opened with older data.
 ///

@@ -20,7 +20,7 @@ use raid::{Array, ArrayError, Layout, Rejected, Shape};
 use shard::World;
 use std::rc::Rc;
 use volume::{
-    Contents, FoundGroup, FoundPool, GroupRecord, GroupRole, PoolError, Probe, DiskState, Survey, Uuid, Window,
+    Contents, DiskState, FoundGroup, FoundPool, GroupRecord, GroupRole, PoolError, Probe, Survey, Uuid, Window,
     assemble, data_area,
 };
 

@@ -17,7 +17,7 @@ use futures_util::FutureExt;
 use model::{DiskName, PoolId, Refusal, Timestamp, code};
 use shard::World;
 use std::rc::Rc;
-use volume::{FoundPart, FoundPool, GroupRole, OUTLIVE_MAX, Position, DiskState};
+use volume::{DiskState, FoundPart, FoundPool, GroupRole, OUTLIVE_MAX, Position};
 
 /// Starts to serve the pool. If it was opened without members that it counted on, the first write is announced before
 /// it is done, and so is the first change of volumes, snapshots or reservations.

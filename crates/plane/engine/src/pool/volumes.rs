@@ -228,7 +228,8 @@ impl<W: World> OpenPool<W> {
     /// Opens the volumes for which `wanted` is true. One whose map is damaged is held back.
     pub(super) async fn open_volumes(&self, wanted: impl Fn(Uuid) -> bool) -> Result<Vec<Found<W>>, Refusal> {
         let mut all = Vec::new();
-        for CatalogVolume { id, name, backend, .. } in self.known_volumes().into_iter().filter(|known| wanted(known.id)) {
+        for CatalogVolume { id, name, backend, .. } in self.known_volumes().into_iter().filter(|known| wanted(known.id))
+        {
             let device = match backend {
                 Backend::Pool { provision: Provision::Segments, .. } => {
                     // Segments have no map that could be damaged, so an error concerns the pool as a whole.

@@ -6,7 +6,7 @@
 use iscsi::chap::Auth;
 use iscsi::pdu::{TaskFunctionOutcome, Tsih};
 use iscsi::target::{Command, Config, Event, OpenGate, Response, Session};
-use iscsi::{SendSlices, Grant, Identity, TaskId};
+use iscsi::{Grant, Identity, SendSlices, TaskId};
 use shard::{Listener as _, Signal, Stream as _, StreamOptions, World};
 use sim::{Sim, SimStream};
 use std::cell::{Cell, RefCell};

@@ -4,7 +4,7 @@ mod security;
 
 use super::LoginStatus;
 use super::dialogue::{Dialogue, answer_out_of_place};
-use crate::negotiation::{Key, Negotiated, Offer, Negotiation, Role};
+use crate::negotiation::{Key, Negotiated, Negotiation, Offer, Role};
 use crate::pdu::{
     Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, LoginResponse, Stage, StatSn, TargetPdu, Transit, Tsih,
 };

@@ -7,7 +7,7 @@ use super::dialogue::{Dialogue, answer_out_of_place};
 use super::failed::WrongKey;
 use super::{FailedLogin, Grant, LoginQuestion, LoginStatus, NoSession, Unproven};
 use crate::Violation;
-use crate::negotiation::{Key, Negotiated, Offer, OfferError, Negotiation, Role};
+use crate::negotiation::{Key, Negotiated, Negotiation, Offer, OfferError, Role};
 use crate::pdu::{Bhs, CmdSn, InitiatorPdu, LoginRequest, LoginResponse, Opcode, Stage, StatSn, Transit, Tsih};
 use crate::text::{LOGIN_SEGMENT_BYTES_MAX, Pairs, TextWriter};
 use security::Security;

@@ -3,7 +3,7 @@
 use super::at_once::Short;
 use super::data_out::{Admitted, Arrived, DataOut, Limits, Solicitation};
 use super::event::{Cdb, Command, Event, Gate, Response, Verdict};
-use super::full_feature::{FullFeature, Placement, OrderedAction};
+use super::full_feature::{FullFeature, OrderedAction, Placement};
 use super::link::Link;
 use super::task::{CommandTask, Kind, Placing, Progress, Task};
 use crate::pdu::{self, Ahs, R2t, R2tSn, ScsiCommand, SegmentLengths, TargetTransferTag, TaskAttribute};

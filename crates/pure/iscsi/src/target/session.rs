@@ -4,7 +4,7 @@ use super::connection::{Connection, Joining, Shared};
 use super::event::{Event, Gate, Response, TargetRecord};
 #[cfg(test)]
 use super::full_feature::FullFeature;
-use super::{CloseReason, Config, CommandSnapshot};
+use super::{CloseReason, CommandSnapshot, Config};
 use crate::login::{FailedLogin, Grant, LoginStatus, NoSession};
 use crate::pdu::{AsyncEvent, Cid, CmdSn, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest, Tsih};
 use crate::receive::UnderWay;

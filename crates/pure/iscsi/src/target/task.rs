@@ -182,7 +182,15 @@ impl Task {
             Progress::Responding => Stage::Responding,
         };
         let (lun, operation_code) = (self.lun.0, command.operation_code);
-        Some(CommandSnapshot { task, tag: self.tag.0, cmd_sn: self.cmd_sn.0, lun, operation_code, since: self.since, stage })
+        Some(CommandSnapshot {
+            task,
+            tag: self.tag.0,
+            cmd_sn: self.cmd_sn.0,
+            lun,
+            operation_code,
+            since: self.since,
+            stage,
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use super::rig::{LUN, Rig, config, initiator_config, negotiated};
 use crate::initiator::{Command, Connection, DataIn, Event};
 use crate::pdu::{Cid, CmdSn, StatSn, TaskAttribute};
 use crate::target::Response;
-use crate::{SendSlices, Negotiated, TaskId};
+use crate::{Negotiated, SendSlices, TaskId};
 use shard::Time;
 use smallvec::SmallVec;
 use std::rc::Rc;

@@ -6,7 +6,7 @@ use crate::initiator::{self, DataIn};
 use crate::login::{Grant, InitiatorAuth, InitiatorConfig, LoginStatus};
 use crate::pdu::{TaskAttribute, Tsih};
 use crate::target::{self, Config, OpenGate, Response};
-use crate::{CloseReason, DigestOffer, SendSlices, IscsiName, Violation};
+use crate::{CloseReason, DigestOffer, IscsiName, SendSlices, Violation};
 use block::Buf;
 use shard::Time;
 use smallvec::SmallVec;

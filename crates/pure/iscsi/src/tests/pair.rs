@@ -4,7 +4,7 @@ use super::rig::{LUN, config, identity, initiator_config, negotiated};
 use crate::initiator::{self, Completion, DataIn};
 use crate::pdu::{AsyncEvent, CmdSn, Residual, StatSn, TaskAttribute, TaskFunction, TaskFunctionOutcome};
 use crate::target::{self, Response, TargetRecord};
-use crate::{CloseReason, SendSlices, Identity, Negotiated, TaskId};
+use crate::{CloseReason, Identity, Negotiated, SendSlices, TaskId};
 use block::{Buf, Rope};
 use proptest::prelude::*;
 use shard::Time;

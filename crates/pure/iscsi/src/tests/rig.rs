@@ -6,7 +6,7 @@ use crate::pdu::{
     TaskManagementRequest, Tsih,
 };
 use crate::target::{Command, Config, Event, Gate, Joining, OpenGate, Response, Session, TaskManagement};
-use crate::{SendSlices, Identity, IscsiName, Negotiated, SessionType, TaskId};
+use crate::{Identity, IscsiName, Negotiated, SendSlices, SessionType, TaskId};
 use shard::Time;
 use std::rc::Rc;
 

@@ -3,7 +3,7 @@
 use super::known::{ListId, Running, State};
 use super::ranges::{Populate, Write};
 use super::run::{End, Found, aborted, copy_segment};
-use super::{CopyContext, Copies, CopyAsker, Neighbour};
+use super::{Copies, CopyAsker, CopyContext, Neighbour};
 use crate::failure::Failure;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};

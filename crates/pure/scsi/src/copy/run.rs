@@ -2,8 +2,8 @@
 
 use super::known::{ListId, Running, State};
 use super::list::{Cscd, List, SELF};
-use super::segment::{Length, SegmentEnd, Segment};
-use super::{CopyContext, Copies, CopyAsker, Neighbour};
+use super::segment::{Length, Segment, SegmentEnd};
+use super::{Copies, CopyAsker, CopyContext, Neighbour};
 use crate::designator::uuid_designator;
 use crate::failure::Failure;
 use crate::identity::Identity;
@@ -164,8 +164,10 @@ pub(super) async fn copy_segment(
     copied: impl Fn(u64),
 ) -> Result<(), Failure> {
     let Found { from, to, bytes, .. } = found;
-    let asker =
-        CopyPrincipals { reads: asker.clone(), writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() } };
+    let asker = CopyPrincipals {
+        reads: asker.clone(),
+        writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() },
+    };
     if from.which == to.which {
         // Overlapping ranges are copied from the far end, so that no block is overwritten before it was read.
         let pieces = bytes.div_ceil(PIECE_BYTES);
@@ -211,7 +213,13 @@ impl End {
 }
 
 /// Copies `bytes` bytes behind the first `at` bytes of a segment through memory.
-async fn copy_piece(asker: &CopyPrincipals, found: &Found, at: u64, bytes: u64, ticket: &TaskGuard<'_>) -> Result<(), Failure> {
+async fn copy_piece(
+    asker: &CopyPrincipals,
+    found: &Found,
+    at: u64,
+    bytes: u64,
+    ticket: &TaskGuard<'_>,
+) -> Result<(), Failure> {
     let Found { from, to, .. } = found;
     assert!(bytes > 0 && at + bytes <= found.bytes, "a piece lies within its segment");
     // An abort takes effect between two pieces.

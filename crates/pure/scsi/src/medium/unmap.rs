@@ -15,7 +15,11 @@ const DESCRIPTOR_BYTES: usize = 16;
 const LENGTH_AT: u16 = 2;
 
 /// Executes UNMAP. All descriptors are validated before the first one is carried out.
-pub(crate) async fn unmap<D: BlockDevice>(medium: &Medium<D>, job: &Job, ticket: &TaskGuard<'_>) -> Result<Rope, Failure> {
+pub(crate) async fn unmap<D: BlockDevice>(
+    medium: &Medium<D>,
+    job: &Job,
+    ticket: &TaskGuard<'_>,
+) -> Result<Rope, Failure> {
     let list = job.whole_data()?;
     if list.is_empty() {
         return Ok(Rope::new());

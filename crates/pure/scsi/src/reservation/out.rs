@@ -2,7 +2,7 @@
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::Reservations;
-use super::state::{Change, Move, RegistrantPort, Register};
+use super::state::{Change, Move, Register, RegistrantPort};
 use crate::cdb::Cdb;
 use crate::conflict::ReservationType;
 use crate::failure::Failure;

@@ -3,7 +3,7 @@
 use super::Reservations;
 use super::state::{Registration, State};
 use crate::cdb::Cdb;
-use crate::conflict::{ReservationType, ReservationRole};
+use crate::conflict::{ReservationRole, ReservationType};
 use crate::nexus::ItNexus;
 use crate::reply::Reply;
 use block::Rope;

@@ -2,7 +2,7 @@
 //! one state to the next. Nothing here waits, and a refused action changes nothing.
 
 use crate::command::Status;
-use crate::conflict::{ReservationType, ReservationRole};
+use crate::conflict::{ReservationRole, ReservationType};
 use crate::failure::Failure;
 use crate::nexus::ItNexus;
 use crate::nexus::UnitAttention;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::rig::*;
-use crate::{PersistentState, LogicalUnit, NexusId, Options, Outcome, Status, TaskManagement, TaskTag};
+use crate::{LogicalUnit, NexusId, Options, Outcome, PersistentState, Status, TaskManagement, TaskTag};
 use block::IoErrorKind;
 use futures_util::FutureExt;
 use std::pin::pin;

@@ -4,7 +4,7 @@
 use super::family::{
     BranchRecord, DEAD_RANGES_MAX, DeadRange, FamilyRecord, META_RUNS_MAX, Parent, SlabRun, SnapshotRecord,
 };
-use super::wire::{Cursor, RECORD_BYTES, Limits, name_bytes, put, record, wire};
+use super::wire::{Cursor, Limits, RECORD_BYTES, name_bytes, put, record, wire};
 use super::{Catalog, CatalogError};
 use crate::crypt::{KeyId, SEALED_BYTES, WrappedKey};
 use uuid::Uuid;

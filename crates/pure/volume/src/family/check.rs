@@ -3,7 +3,7 @@
 use super::page_space::LOG_START;
 use super::{Family, MapError};
 use crate::maplog::replay;
-use crate::tree::{Counter, Key, GranuleAddress, Root, Tag, child_of};
+use crate::tree::{Counter, GranuleAddress, Key, Root, Tag, child_of};
 use block::BlockDevice;
 use futures_util::future::LocalBoxFuture;
 use shard::RangeGuard;

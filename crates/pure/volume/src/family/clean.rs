@@ -7,7 +7,7 @@ use super::branch::CLEANING;
 use super::{Branch, Family, MapError, lineage};
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Key, GranuleAddress};
+use crate::tree::{GranuleAddress, Key};
 use block::BlockDevice;
 use std::rc::Rc;
 

@@ -4,7 +4,7 @@ use super::parts::{bytes, parts};
 use super::{Branch, Family, MapError};
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Key, GranuleAddress};
+use crate::tree::{GranuleAddress, Key};
 use block::{BlockDevice, Extent, View};
 use std::rc::Rc;
 

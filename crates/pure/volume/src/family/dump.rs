@@ -1,7 +1,7 @@
 //! Text dump of a family's map for debugging.
 
 use super::{Family, MapError};
-use crate::tree::{Counter, Key, GranuleAddress, Tag};
+use crate::tree::{Counter, GranuleAddress, Key, Tag};
 use block::BlockDevice;
 use std::fmt::Write;
 

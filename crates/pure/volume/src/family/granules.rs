@@ -307,7 +307,8 @@ impl Granules {
     }
 
     fn remember(&mut self, branch: u32, granule: u32, count: usize, next: GranuleAddress) {
-        let here = |stream: &Option<(u32, u32, GranuleAddress)>| stream.is_some_and(|one| (one.0, one.1) == (branch, granule));
+        let here =
+            |stream: &Option<(u32, u32, GranuleAddress)>| stream.is_some_and(|one| (one.0, one.1) == (branch, granule));
         // A continued stream keeps its slot; a new one replaces the oldest.
         let at = self.streams.iter().position(here).unwrap_or(self.next_stream);
         if at == self.next_stream {

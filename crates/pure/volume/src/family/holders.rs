@@ -3,7 +3,7 @@
 use super::{Branch, Family, MapError};
 use crate::catalog::{SlabRun, SnapshotRecord};
 use crate::pool::{Holder, Holdings, add_holding};
-use crate::tree::{Key, GranuleAddress, Tag};
+use crate::tree::{GranuleAddress, Key, Tag};
 use block::{BlockDevice, Extent};
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! Map lookups: the tree, overlaid by the changes in memory.
 
 use super::{Branch, Family, MapError};
-use crate::tree::{Change, Key, GranuleAddress, last_at_most, leaf_at};
+use crate::tree::{Change, GranuleAddress, Key, last_at_most, leaf_at};
 use block::BlockDevice;
 use std::rc::Rc;
 
@@ -85,12 +85,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Locates the data of a granule for `viewer`, following clones to their origins; none for a hole.
-    pub(crate) async fn seen(&self, branch: &Rc<Branch>, granule: u32, viewer: u64) -> Result<Option<VisibleVersion>, MapError> {
+    pub(crate) async fn seen(
+        &self,
+        branch: &Rc<Branch>,
+        granule: u32,
+        viewer: u64,
+    ) -> Result<Option<VisibleVersion>, MapError> {
         let (mut branch, mut viewer) = (branch.clone(), viewer);
         loop {
             // A hole of the branch itself hides the origin's data, so the search ends here.
             if let Some((epoch, place)) = self.version(&branch, granule, viewer).await? {
-                return Ok((place != GranuleAddress::HOLE).then_some(VisibleVersion { branch: branch.number, epoch, place }));
+                return Ok((place != GranuleAddress::HOLE).then_some(VisibleVersion {
+                    branch: branch.number,
+                    epoch,
+                    place,
+                }));
             }
             match self.branches.parent(&branch) {
                 Some(parent) => (branch, viewer) = parent,

@@ -1,10 +1,10 @@
 //! Space reservation: places for writes, and reserves of data and map so that no later change can fail for lack
 //! of space.
 
-use super::{Branch, Family, MapError, Allocation};
+use super::{Allocation, Branch, Family, MapError};
 use crate::layout::BLOCK_BYTES;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Key, GranuleAddress, pages_max};
+use crate::tree::{GranuleAddress, Key, pages_max};
 use block::BlockDevice;
 use std::rc::Rc;
 

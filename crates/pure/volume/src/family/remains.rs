@@ -11,7 +11,7 @@ use crate::catalog::FamilyRecord;
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{Record, remains};
 use crate::pool::{Families, Shared};
-use crate::tree::{Damage, Key, GranuleAddress, Tag};
+use crate::tree::{Damage, GranuleAddress, Key, Tag};
 use block::BlockDevice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

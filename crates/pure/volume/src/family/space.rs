@@ -169,7 +169,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         let mut own = self.granules.borrow_mut();
         for run in &runs {
             assert!(!own.has(GranuleAddress::slab_number(run.group, run.first)), "a slab is leased once");
-            (run.first..run.first + run.slabs).for_each(|slab| own.add(GranuleAddress::slab_number(run.group, slab), true));
+            (run.first..run.first + run.slabs)
+                .for_each(|slab| own.add(GranuleAddress::slab_number(run.group, slab), true));
         }
         drop(own);
         self.shared.look_at_space();

@@ -6,7 +6,7 @@ use super::parts::{Parts, parts};
 use super::{Branch, Family, MapError};
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Key, GranuleAddress};
+use crate::tree::{GranuleAddress, Key};
 use block::{BlockDevice, Extent, View};
 use std::ops::Range;
 use std::rc::Rc;

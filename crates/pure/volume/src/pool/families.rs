@@ -2,7 +2,7 @@
 
 use super::{Pool, Shared};
 use crate::error::PoolError;
-use crate::family::plan::{Cleaning, MapRepair, SpaceEvent, MaintenanceResult, Thresholds};
+use crate::family::plan::{Cleaning, MaintenanceResult, MapRepair, SpaceEvent, Thresholds};
 use crate::family::{Family, MapError, PageCache, Remains, Tuning};
 use crate::thin::ThinVolume;
 use block::BlockDevice;

@@ -5,7 +5,7 @@
 
 use super::members::Members;
 use super::{GroupPlan, Labelling, Pool};
-use crate::assembly::{FoundPool, DiskState};
+use crate::assembly::{DiskState, FoundPool};
 use crate::catalog::{Catalog, GroupRecord, GroupRole, LogRecord, LogState, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;

@@ -1,7 +1,7 @@
 //! Opening of a pool that was found.
 
 use super::Pool;
-use crate::assembly::{FoundPool, OUTLIVE_MAX, Position, DiskState};
+use crate::assembly::{DiskState, FoundPool, OUTLIVE_MAX, Position};
 use crate::catalog::{GroupRecord, GroupRole, LogState, MemberState};
 use crate::error::PoolError;
 use crate::probe::write_label;

@@ -283,7 +283,8 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         let pool = self.pool();
         let disks = self.taking_part();
         // Read before the write: a released mark must not cover that of a new owner.
-        let looks = disks.iter().map(async |(id, disk, _)| OwnershipState::of(&**disk, pool, *id, Some(&own)).await.loss);
+        let looks =
+            disks.iter().map(async |(id, disk, _)| OwnershipState::of(&**disk, pool, *id, Some(&own)).await.loss);
         if let Some(loss) = join_all(looks).await.into_iter().flatten().next() {
             let _ = self.lose(loss);
             return;

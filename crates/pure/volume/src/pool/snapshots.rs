@@ -197,7 +197,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
 /// Blocks writes to the volumes while the guards live. The order is fixed, so that two callers with the same
 /// volumes cannot deadlock.
-async fn stand_still<D: BlockDevice + 'static, G: BlockDevice + 'static>(standing: &BlockedVolumes<D, G>) -> Vec<RangeGuard> {
+async fn stand_still<D: BlockDevice + 'static, G: BlockDevice + 'static>(
+    standing: &BlockedVolumes<D, G>,
+) -> Vec<RangeGuard> {
     let mut held = Vec::with_capacity(standing.len());
     if sabotage::is(Sabotage::SnapshotPassesWrites) {
         return held;

@@ -294,7 +294,8 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// True when an up-to-date disk remains, whichever way the last step ended.
     fn can_do_without(&self, lost: &[usize]) -> bool {
-        let kept = |known: &ExpectedState| known.in_service.iter().any(|disk| !lost.iter().any(|&one| disk_id(one) == *disk));
+        let kept =
+            |known: &ExpectedState| known.in_service.iter().any(|disk| !lost.iter().any(|&one| disk_id(one) == *disk));
         !lost.is_empty() && (!self.old.live || kept(self.old)) && (!self.new.live || kept(self.new))
     }
 

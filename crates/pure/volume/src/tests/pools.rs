@@ -5,7 +5,9 @@ use super::world::{
     DISK_BLOCKS, Opened, SLAB_BLOCKS, TestPool, World, disk_id, members, one_is_enough, pool_id, volume_id,
 };
 use crate::layout::{DATA_START, HEAD_LABELS, SLOT_STARTS, tail_label};
-use crate::{Contents, MemberState, NewDisk, Pool, PoolError, PoolSpace, Sectors, DiskState, Volume, VolumePlan, probe};
+use crate::{
+    Contents, DiskState, MemberState, NewDisk, Pool, PoolError, PoolSpace, Sectors, Volume, VolumePlan, probe,
+};
 use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View};
 use futures_util::FutureExt;
 use proptest::prelude::*;

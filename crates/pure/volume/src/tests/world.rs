@@ -4,8 +4,8 @@
 use super::disk::{Event, Image, Journal, SimDisk, block_on};
 use super::mirror::Mirror;
 use crate::{
-    CreatePool, FoundPool, GroupPlan, GroupRecord, GroupRole, Labelling, MemberState, NewDisk, Pool, PoolError,
-    PoolKey, PoolRefusal, Probe, DiskState, Survey, Window, assemble, probe,
+    CreatePool, DiskState, FoundPool, GroupPlan, GroupRecord, GroupRole, Labelling, MemberState, NewDisk, Pool,
+    PoolError, PoolKey, PoolRefusal, Probe, Survey, Window, assemble, probe,
 };
 use block::{Blocks, Extent};
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Checks of the login phase.
 
 use crate::session::{LoginOutcome, Session};
-use crate::wire::{Received, Pdu, Wire};
+use crate::wire::{Pdu, Received, Wire};
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::login::InitiatorAuth;
 use iscsi::pdu::{Bhs, Isid, LoginRequest, LoginResponse, SegmentLengths, Stage, TargetPdu, Transit, Tsih};

@@ -1,6 +1,6 @@
 //! Proxy between `conform` and the target: passes PDUs on and injects a fault into them.
 
-use crate::fault::{Deed, Fault, Pings, Plant, Says, ProxyState};
+use crate::fault::{Deed, Fault, Pings, Plant, ProxyState, Says};
 use crate::pdu::{
     ASYNC, COMMAND, DATA_IN, Digests, EXP_CMD_SN, EXP_STAT_SN, FINAL, LOGIN_REQUEST, LOGIN_RESPONSE, MAX_CMD_SN,
     NOP_IN, NOP_OUT, Pdu, STAT_SN, TAG, TRANSFER_TAG,

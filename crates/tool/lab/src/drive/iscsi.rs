@@ -8,7 +8,7 @@ use crate::load::{Content, Op, Source};
 use ::iscsi::initiator::{Command, Completion, Connection, DataIn, Event, TASKS_MAX};
 use ::iscsi::login::InitiatorAuth;
 use ::iscsi::pdu::{Cid, Isid, Lun, Residual, TaskAttribute};
-use ::iscsi::{DigestOffer, SendSlices, IscsiName, TaskId};
+use ::iscsi::{DigestOffer, IscsiName, SendSlices, TaskId};
 use anyhow::{Context, Result, bail, ensure};
 use block::{Buf, Rope};
 use initiator::LoggedIn;

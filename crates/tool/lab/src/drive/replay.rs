@@ -1,6 +1,6 @@
 //! Replay of a recorded load, with a session for each recorded one.
 
-use super::{Broken, Ends, Unit, Transport, device};
+use super::{Broken, Ends, Transport, Unit, device};
 use crate::replay::{Fit, Pace, Plan, Replayed, Score, Script};
 use anyhow::{Context, Result, bail, ensure};
 use shard::{World, mailbox};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::point::{Backing, BackgroundLoad, Peer};
+use crate::point::{BackgroundLoad, Backing, Peer};
 use crate::run::{Latency, Tally, Usage};
 use crate::seen::{Core, Disk, Line, Readings, Sockets, Thread};
 use model::{Level, Size, Span, WritePolicy};

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::world::Inner;
-use block::medium::{Motion, Progress, OperationHandle, Timing};
+use block::medium::{Motion, OperationHandle, Progress, Timing};
 use shard::Time;
 use std::cell::RefCell;
 use std::ops::Range;

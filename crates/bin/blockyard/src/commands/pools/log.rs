@@ -8,7 +8,13 @@ use control::request::{AddLog, RemoveLog};
 use model::{DiskName, LogReport, LogState, Name, PoolReport, code};
 
 /// Adds a log device made of these disks.
-pub(super) fn add(desk: &CommandContext, name: &Name, disks: Vec<DiskName>, yes: bool, force: bool) -> Result<(), Failure> {
+pub(super) fn add(
+    desk: &CommandContext,
+    name: &Name,
+    disks: Vec<DiskName>,
+    yes: bool,
+    force: bool,
+) -> Result<(), Failure> {
     let count = disks.len();
     let request = AddLog { disks, force, confirmed: yes };
     let answer = desk.client.post(&format!("{}/log", pool_path(name)), &request, "pool")?;

@@ -1,9 +1,10 @@
 //! Obstacles for a host with a mapping: portal group states, reservations, and recent denied logins.
 
-use super::{Point, AccessPath};
+use super::{AccessPath, Point};
 use crate::state::{HostRecord, State};
 use model::{
-    GroupAccess, DeniedAccess, Name, PortalGroupPolicy, RefusedLogin, RefusedWhy, ReservationReport, SessionReport, VolumeName,
+    DeniedAccess, GroupAccess, Name, PortalGroupPolicy, RefusedLogin, RefusedWhy, ReservationReport, SessionReport,
+    VolumeName,
 };
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Faults of what a target does on its own: pings, logout requests, redirected logins.
 
-use crate::fault::{Deed, Fault, Pings, Says, ProxyState, answer, only, unasked};
+use crate::fault::{Deed, Fault, Pings, ProxyState, Says, answer, only, unasked};
 use crate::pdu::{FINAL, LOGIN_RESPONSE, LOGOUT_RESPONSE, Pdu};
 use crate::portal;
 use std::net::SocketAddr;
@@ -34,10 +34,15 @@ pub(crate) const SOUND: &[Fault] = &[
 ];
 
 pub(super) const FAULTS: &[Fault] = &[
-    answer("logins are sent back", "login.redirect", "from portal to portal without end", |pdu, seen: &mut ProxyState| {
-        let own = seen.own.expect("it listens");
-        elsewhere(pdu, own)
-    }),
+    answer(
+        "logins are sent back",
+        "login.redirect",
+        "from portal to portal without end",
+        |pdu, seen: &mut ProxyState| {
+            let own = seen.own.expect("it listens");
+            elsewhere(pdu, own)
+        },
+    ),
     unasked("a ping with data", "messages.ping", "has data", Says::Pings(Pings::WithData)),
     unasked(
         "a ping that is answered and ends the connection",
