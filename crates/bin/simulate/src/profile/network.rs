@@ -31,8 +31,8 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.until_over(&traffic, Duration::from_secs(1)).await;
     stage.world.network().set_faults(NetworkFaults::default());
     stage.quiet(&traffic).await?;
-    stage.look_at_all(&units).await?;
-    stage.look_at_all(&units).await?;
+    stage.check_all_blocks(&units).await?;
+    stage.check_all_blocks(&units).await?;
     leave(stage).await
 }
 
